@@ -1,0 +1,299 @@
+//! The cluster map: nodes, volumes, their stripe maps, and the epoch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::layout::Geometry;
+use crate::plan::Policy;
+use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
+
+/// What the cluster knows of a node and its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Whether it takes part.
+    pub up: bool,
+    /// If its disk missed writes: the timestamp of the first that it may have missed.
+    pub stale_since: Option<Timestamp>,
+    /// Writes before this one were decided without it.
+    pub counts_from: Timestamp,
+}
+
+impl NodeInfo {
+    /// A node that takes part and has missed nothing.
+    pub const FRESH: NodeInfo =
+        NodeInfo { up: true, stale_since: None, counts_from: Timestamp::ZERO };
+}
+
+/// A run of stripes kept on one set of disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// For each column the disk, and the data sector where its units begin.
+    pub columns: Vec<(NodeId, u64)>,
+}
+
+impl Extent {
+    /// The column that a node's disk holds, if any.
+    pub fn column_of(&self, node: NodeId) -> Option<usize> {
+        self.columns.iter().position(|c| c.0 == node)
+    }
+}
+
+/// A volume and its stripe map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The layout's name.
+    pub layout: String,
+    /// Where in a stripe everything is.
+    pub geometry: Geometry,
+    /// How its writes are planned and decided.
+    pub policy: Policy,
+    /// Stripes in each extent (the last may have fewer).
+    pub extent_stripes: u64,
+    /// The stripe map.
+    pub extents: Vec<Extent>,
+}
+
+impl Volume {
+    /// Stripes in all.
+    pub fn stripes(&self) -> u64 {
+        self.size.div_ceil(self.geometry.stripe_bytes())
+    }
+
+    /// The number of the extent that holds `stripe`.
+    pub fn extent_of(&self, stripe: u64) -> usize {
+        (stripe / self.extent_stripes) as usize
+    }
+
+    /// The extent that holds `stripe`.
+    pub fn extent(&self, stripe: u64) -> &Extent {
+        &self.extents[self.extent_of(stripe)]
+    }
+
+    /// Sectors in a stripe unit.
+    pub fn unit_sectors(&self) -> u64 {
+        self.geometry.unit / SECTOR
+    }
+
+    /// The data sector, on the disk of `column`, where its unit of `stripe` begins.
+    pub fn sector(&self, stripe: u64, column: usize) -> u64 {
+        let base = self.extent(stripe).columns[column].1;
+        base + stripe % self.extent_stripes * self.unit_sectors()
+    }
+
+    /// Sectors that one column of extent number `n` takes.
+    pub fn extent_sectors(&self, n: usize) -> u64 {
+        let first = n as u64 * self.extent_stripes;
+        self.extent_stripes.min(self.stripes() - first) * self.unit_sectors()
+    }
+
+    /// The stripe, and the sector in its unit, that stand at `sector` of a node's disk.
+    pub fn stripe_at(&self, node: NodeId, sector: u64) -> Option<(u64, usize, u64)> {
+        self.extents.iter().enumerate().find_map(|(n, extent)| {
+            let column = extent.column_of(node)?;
+            let within = sector.checked_sub(extent.columns[column].1)?;
+            (within < self.extent_sectors(n)).then(|| {
+                let stripe = n as u64 * self.extent_stripes + within / self.unit_sectors();
+                (stripe, column, within % self.unit_sectors())
+            })
+        })
+    }
+}
+
+/// The nodes, the volumes, and the number of this state of affairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterMap {
+    /// Grows with every change.
+    pub epoch: Epoch,
+    /// By node number.
+    pub nodes: Vec<NodeInfo>,
+    /// By volume number.
+    pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
+}
+
+impl ClusterMap {
+    /// The columns of `extent` whose nodes do not take part.
+    pub fn lost(&self, extent: &Extent) -> ColumnSet {
+        let down = |c: &usize| !self.is_up(extent.columns[*c].0);
+        (0..extent.columns.len()).filter(down).collect()
+    }
+
+    /// The columns of `extent` that had a say in whether the write `ts` happens.
+    pub fn voters(&self, extent: &Extent, ts: Timestamp) -> ColumnSet {
+        let counts = |c: &usize| {
+            let node = self.nodes.get(extent.columns[*c].0.0 as usize);
+            node.is_some_and(|n| n.up && n.counts_from <= ts)
+        };
+        (0..extent.columns.len()).filter(counts).collect()
+    }
+
+    /// Whether a node takes part.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.nodes.get(node.0 as usize).is_some_and(|n| n.up)
+    }
+
+    /// The nodes that take part.
+    pub fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.nodes.len() as u16).map(NodeId).filter(|n| self.is_up(*n))
+    }
+
+    /// A volume by name; the empty name means the first.
+    pub fn volume_named(&self, name: &str) -> Option<&Arc<Volume>> {
+        self.volumes.values().find(|v| name.is_empty() || v.name == name)
+    }
+}
+
+/// A volume that cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// Not enough room.
+    #[error("a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free")]
+    NoRoom {
+        /// The size asked for.
+        asked: u64,
+        /// The largest size that would fit.
+        free: u64,
+    },
+}
+
+/// Target size of an extent of a volume that has fewer columns than there are disks.
+const EXTENT_BYTES: u64 = 64 << 20;
+
+/// Chooses disks and places for a new volume's extents, given each disk's data sectors and
+/// the volumes already there. Extents go to the disks with the most room, so that a layout
+/// with fewer columns than disks spreads over all of them.
+pub fn place_volume(
+    geometry: &Geometry,
+    size: u64,
+    disks: &[u64],
+    others: &[&Volume],
+) -> Result<(u64, Vec<Extent>), PlacementError> {
+    let width = geometry.layout.width();
+    let stripes = size.div_ceil(geometry.stripe_bytes());
+    let unit = geometry.unit / SECTOR;
+    let extent_stripes = if width == disks.len() {
+        stripes.max(1)
+    } else {
+        (EXTENT_BYTES / geometry.stripe_bytes()).max(1)
+    };
+    let mut gaps: Vec<Vec<(u64, u64)>> =
+        (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d], others)).collect();
+    let mut extents = Vec::new();
+    let mut placed = 0;
+    while placed < stripes {
+        let want = extent_stripes.min(stripes - placed) * unit;
+        let room = |runs: &Vec<(u64, u64)>| runs.iter().map(|r| r.1).sum::<u64>();
+        let fits = |d: &usize| gaps[*d].iter().any(|r| r.1 >= want);
+        let mut order: Vec<usize> = (0..disks.len()).filter(fits).collect();
+        if order.len() < width {
+            let free = placed * geometry.stripe_bytes() + left(&gaps, width, unit, geometry);
+            return Err(PlacementError::NoRoom { asked: size, free });
+        }
+        order.sort_by_key(|&d| (std::cmp::Reverse(room(&gaps[d])), d));
+        order.truncate(width);
+        if width == disks.len() {
+            order.sort_unstable();
+        }
+        let columns = order.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
+        extents.push(Extent { columns: columns.collect() });
+        placed += extent_stripes;
+    }
+    Ok((extent_stripes, extents))
+}
+
+/// Bytes that still fit as one more extent.
+fn left(gaps: &[Vec<(u64, u64)>], width: usize, unit: u64, g: &Geometry) -> u64 {
+    let mut largest: Vec<u64> =
+        gaps.iter().map(|runs| runs.iter().map(|r| r.1).max().unwrap_or(0)).collect();
+    largest.sort_unstable_by(|a, b| b.cmp(a));
+    largest.get(width - 1).map_or(0, |sectors| sectors / unit * g.stripe_bytes())
+}
+
+fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
+    let run = runs.iter_mut().find(|r| r.1 >= want).expect("checked that it fits");
+    let at = run.0;
+    run.0 += want;
+    run.1 -= want;
+    at
+}
+
+/// The free runs of a disk, first sector and length.
+fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    for volume in volumes {
+        for (n, extent) in volume.extents.iter().enumerate() {
+            if let Some(column) = extent.column_of(node) {
+                taken.push((extent.columns[column].1, volume.extent_sectors(n)));
+            }
+        }
+    }
+    taken.sort_unstable();
+    let mut at = 0;
+    let mut free = Vec::new();
+    for (start, len) in taken {
+        if start > at {
+            free.push((at, start - at));
+        }
+        at = start + len;
+    }
+    if at < sectors {
+        free.push((at, sectors - at));
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::LayoutSpec;
+
+    fn volume(layout: &str, size: u64, disks: &[u64], others: &[&Volume]) -> Result<Volume, PlacementError> {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(disks.len()).unwrap(), 65536);
+        let (extent_stripes, extents) = place_volume(&geometry, size, disks, others)?;
+        Ok(Volume {
+            id: VolumeId(0),
+            name: "v".into(),
+            size,
+            layout: layout.into(),
+            geometry,
+            policy: Policy::default(),
+            extent_stripes,
+            extents,
+        })
+    }
+
+    #[test]
+    fn volumes_share_disks_without_overlap_and_too_much_is_refused() {
+        let disks = [20_000; 5];
+        let a = volume("raid5", 64 << 20, &disks, &[]).unwrap();
+        let b = volume("raid1", 100 << 20, &disks, &[&a]).unwrap();
+        assert_eq!(b.extents.len(), 2);
+        assert_ne!(b.extents[0].columns[0].0, b.extents[1].columns[0].0, "spread over the disks");
+        for node in (0..5).map(NodeId) {
+            let mut owners = 0;
+            for sector in 0..20_000 {
+                let both = [&a, &b].iter().filter(|v| v.stripe_at(node, sector).is_some()).count();
+                assert!(both <= 1);
+                owners += both;
+            }
+            assert!(owners > 0);
+        }
+        let err = volume("raid5", 1 << 30, &disks, &[&a, &b]).unwrap_err();
+        let PlacementError::NoRoom { free, .. } = err;
+        assert!(volume("raid5", free, &disks, &[&a, &b]).is_ok(), "{free} bytes were said to fit");
+    }
+
+    #[test]
+    fn sectors_map_back_to_stripes() {
+        let v = volume("raid5", 10 << 20, &[20_000; 5], &[]).unwrap();
+        let sector = v.sector(7, 3) + 5;
+        assert_eq!(v.stripe_at(NodeId(3), sector), Some((7, 3, 5)));
+        assert_eq!(v.stripe_at(NodeId(3), 19_999), None);
+    }
+}

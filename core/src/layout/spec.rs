@@ -1,0 +1,143 @@
+//! Layouts by name, as users write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Layout, Placement};
+use weft_code::Code;
+
+/// A layout as a user names it, before it is known over how many disks it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutSpec {
+    /// Striping without redundancy over all disks.
+    Raid0,
+    /// Two copies of everything.
+    Raid1,
+    /// One parity column that stays where it is.
+    Raid4,
+    /// One parity column that rotates.
+    Raid5(Placement),
+    /// Two parity columns that rotate.
+    Raid6,
+    /// `k` data and `m` parity columns that rotate.
+    ReedSolomon {
+        /// Data columns.
+        data: usize,
+        /// Parity columns.
+        parity: usize,
+    },
+}
+
+/// A layout that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// The name is not one of ours.
+    #[error(
+        "no layout is called '{0}'; choose raid0, raid1, raid4, raid5, raid5:left-asymmetric, \
+         raid5:right-symmetric, raid5:right-asymmetric, raid6 or rs:K+M (such as rs:4+2)"
+    )]
+    Unknown(String),
+    /// More columns than a code bears, or none.
+    #[error(
+        "layout {0} has {1} columns; at least one data column and at most {max} columns in all are possible",
+        max = Code::MAX_COLUMNS
+    )]
+    Columns(String, usize),
+    /// Not enough disks for the columns.
+    #[error("layout {layout} needs at least {need} nodes and there are {have}")]
+    TooFewNodes {
+        /// The layout's name.
+        layout: String,
+        /// The fewest nodes it works on.
+        need: usize,
+        /// The nodes that there are.
+        have: usize,
+    },
+}
+
+const ROTATIONS: [(&str, Placement); 4] = [
+    ("left-symmetric", Placement::LeftSymmetric),
+    ("left-asymmetric", Placement::LeftAsymmetric),
+    ("right-symmetric", Placement::RightSymmetric),
+    ("right-asymmetric", Placement::RightAsymmetric),
+];
+
+impl LayoutSpec {
+    /// The fewest disks that the layout works on.
+    pub fn least_nodes(&self) -> usize {
+        match self {
+            LayoutSpec::Raid0 => 1,
+            LayoutSpec::Raid1 => 2,
+            LayoutSpec::Raid4 | LayoutSpec::Raid5(_) => 3,
+            LayoutSpec::Raid6 => 4,
+            LayoutSpec::ReedSolomon { data, parity } => data + parity,
+        }
+    }
+
+    /// The layout over `nodes` disks. RAID 0, 4, 5 and 6 take all of them (32 at most) as
+    /// columns; the others have as many columns as they name, and a volume's extents spread
+    /// them over the disks.
+    pub fn over(&self, nodes: usize) -> Result<Layout, LayoutError> {
+        let need = self.least_nodes();
+        if nodes < need {
+            return Err(LayoutError::TooFewNodes { layout: self.to_string(), need, have: nodes });
+        }
+        let n = nodes.min(Code::MAX_COLUMNS);
+        let (data, parity, placement) = match *self {
+            LayoutSpec::Raid0 => (n, 0, Placement::Fixed),
+            LayoutSpec::Raid1 => (1, 1, Placement::LeftSymmetric),
+            LayoutSpec::Raid4 => (n - 1, 1, Placement::Fixed),
+            LayoutSpec::Raid5(placement) => (n - 1, 1, placement),
+            LayoutSpec::Raid6 => (n - 2, 2, Placement::LeftSymmetric),
+            LayoutSpec::ReedSolomon { data, parity } => (data, parity, Placement::LeftSymmetric),
+        };
+        Ok(Layout { data, parity, placement })
+    }
+}
+
+impl FromStr for LayoutSpec {
+    type Err = LayoutError;
+
+    fn from_str(name: &str) -> Result<Self, LayoutError> {
+        let unknown = || LayoutError::Unknown(name.to_string());
+        if let Some(rotation) = name.strip_prefix("raid5:") {
+            let found = ROTATIONS.iter().find(|(n, _)| *n == rotation).ok_or_else(unknown)?;
+            return Ok(LayoutSpec::Raid5(found.1));
+        }
+        if let Some(counts) = name.strip_prefix("rs:") {
+            let (k, m) = counts.split_once('+').ok_or_else(unknown)?;
+            let data: usize = k.parse().map_err(|_| unknown())?;
+            let parity: usize = m.parse().map_err(|_| unknown())?;
+            let columns = data.saturating_add(parity);
+            if data == 0 || columns > Code::MAX_COLUMNS {
+                return Err(LayoutError::Columns(name.to_string(), columns));
+            }
+            return Ok(LayoutSpec::ReedSolomon { data, parity });
+        }
+        match name {
+            "raid0" => Ok(LayoutSpec::Raid0),
+            "raid1" => Ok(LayoutSpec::Raid1),
+            "raid4" => Ok(LayoutSpec::Raid4),
+            "raid5" => Ok(LayoutSpec::Raid5(Placement::LeftSymmetric)),
+            "raid6" => Ok(LayoutSpec::Raid6),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for LayoutSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutSpec::Raid0 => f.write_str("raid0"),
+            LayoutSpec::Raid1 => f.write_str("raid1"),
+            LayoutSpec::Raid4 => f.write_str("raid4"),
+            LayoutSpec::Raid5(Placement::LeftSymmetric) => f.write_str("raid5"),
+            LayoutSpec::Raid5(placement) => {
+                let name = ROTATIONS.iter().find(|(_, p)| p == placement).map_or("", |r| r.0);
+                write!(f, "raid5:{name}")
+            }
+            LayoutSpec::Raid6 => f.write_str("raid6"),
+            LayoutSpec::ReedSolomon { data, parity } => write!(f, "rs:{data}+{parity}"),
+        }
+    }
+}

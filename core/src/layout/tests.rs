@@ -1,0 +1,108 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn layout(data: usize, parity: usize, placement: Placement) -> Layout {
+    Layout { data, parity, placement }
+}
+
+/// One stripe as the paper prints it: a block number for each column, `None` for parity.
+fn row(layout: &Layout, stripe: u64) -> Vec<Option<u64>> {
+    (0..layout.width())
+        .map(|c| match layout.role(stripe, c) {
+            ColumnRole::Data(i) => Some(stripe * layout.data as u64 + i as u64),
+            ColumnRole::Parity(_) => None,
+        })
+        .collect()
+}
+
+/// TickerTAIP, Table II: left-symmetric RAID 5 over five disks.
+#[test]
+fn tickertaip_table_2() {
+    let l = layout(4, 1, Placement::LeftSymmetric);
+    let table = [
+        [Some(0), Some(1), Some(2), Some(3), None],
+        [Some(5), Some(6), Some(7), None, Some(4)],
+        [Some(10), Some(11), None, Some(8), Some(9)],
+        [Some(15), None, Some(12), Some(13), Some(14)],
+        [None, Some(16), Some(17), Some(18), Some(19)],
+    ];
+    for (stripe, expected) in table.iter().enumerate() {
+        assert_eq!(row(&l, stripe as u64), expected, "stripe {stripe}");
+    }
+}
+
+#[test]
+fn the_other_rotations() {
+    let left = layout(2, 1, Placement::LeftAsymmetric);
+    assert_eq!(row(&left, 1), [Some(2), None, Some(3)]);
+    let right = layout(2, 1, Placement::RightAsymmetric);
+    assert_eq!(row(&right, 0), [None, Some(0), Some(1)]);
+    assert_eq!(row(&right, 1), [Some(2), None, Some(3)]);
+    let wrapped = layout(2, 1, Placement::RightSymmetric);
+    assert_eq!(row(&wrapped, 1), [Some(3), None, Some(2)]);
+    let fixed = layout(2, 1, Placement::Fixed);
+    assert_eq!(row(&fixed, 7), [Some(14), Some(15), None]);
+}
+
+#[test]
+fn names_round_trip_and_bad_ones_are_refused() {
+    for name in ["raid0", "raid1", "raid4", "raid5", "raid5:right-symmetric", "raid6", "rs:10+4"] {
+        assert_eq!(name.parse::<LayoutSpec>().unwrap().to_string(), name);
+    }
+    assert!(matches!("raid7".parse::<LayoutSpec>(), Err(LayoutError::Unknown(_))));
+    assert!(matches!("rs:0+2".parse::<LayoutSpec>(), Err(LayoutError::Columns(..))));
+    assert!(matches!("rs:30+3".parse::<LayoutSpec>(), Err(LayoutError::Columns(_, 33))));
+    let few = "rs:4+2".parse::<LayoutSpec>().unwrap().over(5).unwrap_err();
+    assert_eq!(few.to_string(), "layout rs:4+2 needs at least 6 nodes and there are 5");
+}
+
+fn any_layout() -> impl Strategy<Value = Layout> {
+    let placement = prop_oneof![
+        Just(Placement::Fixed),
+        Just(Placement::LeftSymmetric),
+        Just(Placement::LeftAsymmetric),
+        Just(Placement::RightSymmetric),
+        Just(Placement::RightAsymmetric),
+    ];
+    (1usize..=12, 0usize..=6, placement).prop_map(|(k, m, p)| layout(k, m, p))
+}
+
+proptest! {
+    #[test]
+    fn mapping_is_a_bijection(l in any_layout(), stripe in 0u64..1000) {
+        let mut seen = BTreeSet::new();
+        for column in 0..l.width() {
+            let role = l.role(stripe, column);
+            let back = match role {
+                ColumnRole::Data(i) => l.data_column(stripe, i),
+                ColumnRole::Parity(j) => l.parity_column(stripe, j),
+            };
+            prop_assert_eq!(back, column);
+            seen.insert(format!("{role:?}"));
+        }
+        prop_assert_eq!(seen.len(), l.width());
+    }
+
+    #[test]
+    fn offsets_land_on_distinct_places(l in any_layout(), first in 0u64..100) {
+        let g = Geometry::new(l, 4096);
+        let mut places = BTreeSet::new();
+        for unit in first..first + 50 {
+            let (stripe, column, within) = g.locate(unit * 4096);
+            prop_assert_eq!(within, 0);
+            prop_assert!(places.insert((stripe, column)));
+            prop_assert_eq!(g.code_column(stripe, column) as u64 + stripe * l.data as u64, unit);
+        }
+    }
+
+    #[test]
+    fn rotated_parity_is_evenly_spread(l in any_layout(), turns in 1u64..4) {
+        prop_assume!(l.placement != Placement::Fixed);
+        let mut counts = vec![0usize; l.width()];
+        for stripe in 0..turns * l.width() as u64 {
+            (0..l.parity).for_each(|j| counts[l.parity_column(stripe, j)] += 1);
+        }
+        prop_assert!(counts.iter().all(|&c| c == l.parity * turns as usize));
+    }
+}

@@ -1,0 +1,24 @@
+//! The core of Weft: everything that decides, and nothing that does.
+//!
+//! A [node](node) is a deterministic state machine. It is handed an input and the time, and
+//! answers with outputs; it opens no file or socket, starts no thread, reads no clock and
+//! draws no random number. Two worlds turn the crank: `weft-host` with real disks and
+//! sockets, `weft-sim` with a simulated clock and injected faults.
+//!
+//! Where to begin: [`plan`] is the heart (what each column does for a request), [`node`]
+//! executes plans between originators and workers, [`store`] keeps what a worker prepares
+//! and commits, [`order`] decides who goes first, [`cluster`] who is there.
+
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod cluster;
+pub mod layout;
+pub mod node;
+pub mod order;
+pub mod plan;
+pub mod store;
+pub mod units;
+
+pub use buffer::Buffer;
+pub use units::{SECTOR, SECTOR_BYTES};

@@ -1,0 +1,290 @@
+//! What nodes say to one another. docs/messages.md shows them in sequence.
+
+use std::sync::Arc;
+
+use crate::Buffer;
+use crate::cluster::ClusterMap;
+use crate::plan::{Range, Span};
+use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
+
+/// A message on its way, with the notices that ride along.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// Who sends it.
+    pub from: NodeId,
+    /// Who gets it.
+    pub to: NodeId,
+    /// The sender's epoch; a message of another epoch is not acted on.
+    pub epoch: Epoch,
+    /// How many messages, one after the other, led to this one since the host's request.
+    pub hops: u8,
+    /// What became of writes.
+    pub notices: Vec<Notice>,
+    /// The message itself; notices may travel alone.
+    pub body: Option<Body>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Collector to participants: it happened.
+    Commit(Timestamp),
+    /// Anyone who knows to participants: it did not happen.
+    Abort(Timestamp),
+    /// Participant to collector: the outcome is safe here.
+    Ack(Timestamp),
+    /// Collector to participants: everyone knows, it can be forgotten.
+    Release(Timestamp),
+}
+
+/// What a write is: enough for every worker to derive its own part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its name and place in the order.
+    pub ts: Timestamp,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The columns that are not used.
+    pub avoid: ColumnSet,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// The kinds of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A host's data.
+    Write(Range),
+    /// Putting back a column's part of a stripe.
+    Rebuild {
+        /// The stripe.
+        stripe: u64,
+        /// The column.
+        column: usize,
+        /// The bytes of the unit, whole sectors.
+        part: Span,
+    },
+}
+
+/// Data that a cell of a plan gets.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The stripe.
+    pub stripe: u64,
+    /// What it is; its place in the unit follows from the plan.
+    pub slot: Slot,
+    /// The bytes.
+    pub data: Buffer,
+}
+
+/// What an [`Item`] is to the cell that gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// New data of the cell's own unit.
+    New,
+    /// A contribution of this column of the code, from its worker.
+    Column(usize),
+    /// A contribution of this data unit, from the originator.
+    Originator(usize),
+    /// The finished parity, or rebuilt content.
+    Result,
+}
+
+/// What a read asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The data of the range.
+    Data,
+    /// Every unit of the stripes of the range, parity too: for verifying.
+    Stripes,
+    /// Which of the range is holes.
+    Holes,
+}
+
+/// Why a worker cannot do its part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It comes too late; a timestamp above this one would do.
+    Late(Timestamp),
+    /// Content of this column is lost, in these stripes and bytes of the unit.
+    Erased {
+        /// The column.
+        column: usize,
+        /// Where.
+        parts: Vec<(u64, Span)>,
+    },
+    /// It was aborted.
+    Aborted,
+}
+
+/// What a participant knows of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing, and it will not take part in it any more.
+    Unknown,
+    /// It is being made durable; ask again.
+    Busy,
+    /// It is prepared.
+    Prepared,
+    /// It has happened; `safe` if that is durable.
+    Committed {
+        /// Whether the outcome is durable.
+        safe: bool,
+    },
+}
+
+/// A dirty sector as one disk sees it: stripe, sector in the unit, version.
+pub type DirtySector = (u64, u64, Timestamp);
+
+/// The messages. O is an originator, W a worker.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// O to W: send your part of this range.
+    Read {
+        /// Its name and place in the order.
+        ts: Timestamp,
+        /// The volume.
+        volume: VolumeId,
+        /// The range.
+        range: Range,
+        /// The columns that are not used.
+        avoid: ColumnSet,
+        /// What is asked for.
+        wanted: Wanted,
+    },
+    /// W to O: the part, a piece for each stripe.
+    ReadReply {
+        /// The read.
+        ts: Timestamp,
+        /// The column that answers.
+        column: usize,
+        /// Stripes and bytes, in order.
+        result: Result<Vec<(u64, Buffer)>, Refusal>,
+    },
+    /// O to W: take part in this write.
+    Write {
+        /// The write.
+        header: Header,
+        /// Data for the worker.
+        items: Vec<Item>,
+    },
+    /// W to W, W to O, O to W: data that a cell waits for.
+    Part {
+        /// The write.
+        header: Header,
+        /// The data.
+        items: Vec<Item>,
+    },
+    /// W to the collector: prepared, or cannot.
+    Vote {
+        /// The write.
+        ts: Timestamp,
+        /// The column that votes.
+        column: usize,
+        /// The vote.
+        vote: Result<(), Refusal>,
+    },
+    /// Collecting worker to O: what became of the write.
+    Done {
+        /// The write.
+        ts: Timestamp,
+        /// The outcome.
+        result: Result<(), Refusal>,
+    },
+    /// Anyone to a participant: what do you know of this write?
+    Ask {
+        /// The write.
+        ts: Timestamp,
+    },
+    /// The answer.
+    Answer {
+        /// The write.
+        ts: Timestamp,
+        /// What is known.
+        standing: Standing,
+    },
+    /// O to W: make what you have written safe.
+    Flush {
+        /// To tell answers apart.
+        id: u64,
+    },
+    /// W to O: it is.
+    Flushed {
+        /// See [`Body::Flush`].
+        id: u64,
+    },
+    /// A returning node to the others: what was written since?
+    Dirty {
+        /// The first timestamp that may have been missed.
+        since: Timestamp,
+    },
+    /// The answer: for each volume the sectors.
+    DirtyReply {
+        /// Volumes and their sectors.
+        found: Vec<(VolumeId, Vec<DirtySector>)>,
+    },
+}
+
+impl Body {
+    /// Bytes of data and parity in it.
+    pub fn payload(&self) -> u64 {
+        match self {
+            Body::ReadReply { result: Ok(pieces), .. } => {
+                pieces.iter().map(|p| p.1.len() as u64).sum()
+            }
+            Body::Write { items, .. } | Body::Part { items, .. } => {
+                items.iter().map(|i| i.data.len() as u64).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether it counts among a request's messages (see [`crate::plan::Totals`]).
+    pub fn counts(&self) -> bool {
+        matches!(
+            self,
+            Body::Read { .. }
+                | Body::ReadReply { .. }
+                | Body::Write { .. }
+                | Body::Part { .. }
+                | Body::Vote { .. }
+                | Body::Done { .. }
+        )
+    }
+}
+
+/// The authority to a node.
+#[derive(Clone, Debug)]
+pub enum MapMessage {
+    /// Stop serving; a new epoch is coming.
+    Freeze {
+        /// Its number.
+        epoch: Epoch,
+    },
+    /// Go on with this map.
+    Enter {
+        /// The map.
+        map: Arc<ClusterMap>,
+        /// Every write from now on comes after this.
+        floor: Timestamp,
+    },
+}
+
+/// A node to the authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberReport {
+    /// It has stopped.
+    Frozen {
+        /// For this epoch.
+        epoch: Epoch,
+        /// The oldest write that is not settled everywhere.
+        oldest: Timestamp,
+        /// Its clock.
+        clock: Timestamp,
+    },
+    /// Its disk has everything that it missed.
+    CaughtUp {
+        /// In this epoch.
+        epoch: Epoch,
+    },
+}

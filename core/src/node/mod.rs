@@ -1,0 +1,464 @@
+//! A node: one originator and one worker with its disk, as a deterministic state machine.
+//!
+//! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
+//! order. The life of a write: [`originator`] cuts a host's request into chunks, plans each
+//! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
+//! prepares them in its store; the collector counts the votes; the host is answered; the
+//! outcome follows to the participants as notices.
+
+mod catchup;
+mod message;
+mod originator;
+mod outbox;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::sync::Arc;
+
+use crate::Buffer;
+use crate::cluster::ClusterMap;
+use crate::order::Clock;
+use crate::plan::{Range, Totals};
+use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
+use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+
+pub use message::{
+    Body, DirtySector, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot,
+    Standing, Task, Wanted,
+};
+pub use originator::ScrubProgress;
+
+use originator::Originator;
+use outbox::Outbox;
+use worker::Worker;
+
+/// What a host asks of a volume. Ranges are inside the volume and not empty.
+#[derive(Clone, Debug)]
+pub enum HostOp {
+    /// Read.
+    Read(Range),
+    /// Write these bytes at this offset.
+    Write(u64, Buffer),
+    /// Make the range read as zeros.
+    WriteZeroes(Range),
+    /// The range is not needed; it may read as anything until it is written.
+    Trim(Range),
+    /// Everything acknowledged before must be safe from a power cut.
+    Flush,
+    /// Which parts of the range are holes.
+    Holes(Range),
+    /// Read and verify every stripe of the volume; repair what can be.
+    Scrub,
+}
+
+/// What a host is answered.
+#[derive(Clone, Debug)]
+pub enum HostData {
+    /// It is done.
+    Done,
+    /// The bytes read, in pieces that follow one another.
+    Bytes(Vec<Buffer>),
+    /// Lengths, and whether each is a hole.
+    Extents(Vec<(u64, bool)>),
+    /// What a scrub found.
+    Scrubbed(ScrubProgress),
+}
+
+/// Why a host's request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// The volume is not there.
+    #[error("there is no such volume")]
+    NoVolume,
+    /// More is lost than the layout bears.
+    #[error("more disks are lost than the layout bears")]
+    TooManyLost,
+    /// Past the end.
+    #[error("bytes {offset}+{len} lie past the end of the volume, {size} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// The volume's size.
+        size: u64,
+    },
+    /// The node is not part of the cluster now.
+    #[error("this node does not take part in the cluster now")]
+    NotServing,
+}
+
+/// Timers; each runs once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// Send notices and outcomes that nothing carried along.
+    Soon,
+    /// Look for what has waited too long.
+    Tick,
+}
+
+/// What a node is handed.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A message from a node (perhaps itself).
+    Message(Envelope),
+    /// A disk operation ended.
+    Disk(u64, DiskResult),
+    /// A timer fired.
+    Timer(Timer),
+    /// A host's request, with a number of the caller's choice for the answer.
+    Host(u64, VolumeId, HostOp),
+    /// A word of the authority.
+    Map(MapMessage),
+}
+
+/// What a node wants done, in order.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Deliver a message.
+    Send(Envelope),
+    /// Start a disk operation; its end is an [`Input::Disk`].
+    Disk(DiskRequest),
+    /// Fire the timer after so long, unless it is set already.
+    Timer(Timer, Nanos),
+    /// Answer the host.
+    Reply(u64, Result<HostData, HostError>),
+    /// Report to the authority.
+    Report(MemberReport),
+    /// The store is open: the node can take part.
+    Ready,
+    /// The disk was refused: the node cannot start.
+    Refused(FormatError),
+    /// The disk failed: the node must be stopped.
+    DiskFailed(String),
+    /// Something an operator should know.
+    Log(String),
+}
+
+/// How a node is run.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeConfig {
+    /// The store's sizes.
+    pub store: StoreConfig,
+    /// Most bytes of a request that are atomic together; longer ones are cut.
+    pub max_chunk: u64,
+    /// Most bytes of requests in work at this originator; more wait.
+    pub max_in_flight: u64,
+    /// How long notices may wait for a message to ride on.
+    pub notice_delay: Nanos,
+    /// How long an answer may take before one asks after it.
+    pub patience: Nanos,
+    /// How long a timestamp is remembered (shared storage 4.5.2's T).
+    pub timestamp_window: Nanos,
+    /// How long committed changes wait before they are put in place.
+    pub place_after: Nanos,
+    /// Rebuilds of stripes in work at once while catching up or scrubbing.
+    pub rebuilds: usize,
+    /// A deliberate bug, for tests that prove that the checker bites.
+    pub bug: Option<Bug>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        NodeConfig {
+            store: StoreConfig::default(),
+            max_chunk: 4 << 20,
+            max_in_flight: 16 << 20,
+            notice_delay: MILLIS,
+            patience: 2000 * MILLIS,
+            timestamp_window: 10_000 * MILLIS,
+            place_after: 100 * MILLIS,
+            rebuilds: 8,
+            bug: None,
+        }
+    }
+}
+
+/// Deliberate bugs that the simulation check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The host is answered one vote early.
+    AnswerBeforeLastVote,
+    /// Now and then a data worker forgets to send a delta.
+    LostDelta,
+    /// "Prepared" is said before the journal is safe.
+    MissingFlush,
+    /// Reads do not wait for undecided writes that come before them.
+    StaleRead,
+}
+
+/// What a node has done; the first part as [`Totals`] counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCounters {
+    /// Messages, bytes and round trips; disk transfers are in `store`.
+    pub totals: Totals,
+    /// Notices sent.
+    pub notices: u64,
+    /// Host requests answered.
+    pub requests: u64,
+    /// Transactions begun again with a later timestamp.
+    pub retries: u64,
+    /// Sectors rebuilt.
+    pub rebuilt_sectors: u64,
+    /// The store's own.
+    pub store: StoreCounters,
+}
+
+/// A node's state at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// The epoch it serves in.
+    pub epoch: Epoch,
+    /// Whether it serves.
+    pub serving: bool,
+    /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
+    pub stale_sectors: Option<u64>,
+    /// Host requests in work.
+    pub in_flight: usize,
+    /// Nothing is in work, nothing unsettled, everything in place.
+    pub quiet: bool,
+    /// What it has done.
+    pub counters: NodeCounters,
+}
+
+/// A node.
+pub struct Node {
+    id: NodeId,
+    config: NodeConfig,
+    map: Arc<ClusterMap>,
+    serving: bool,
+    /// The epoch that a freeze announced.
+    coming: Epoch,
+    stash: Vec<Envelope>,
+    originator: Originator,
+    worker: Worker,
+    outbox: Outbox,
+}
+
+/// Messages of a coming epoch that are kept until it is entered.
+const STASH: usize = 4096;
+
+impl Node {
+    /// A node that begins to open its disk, which has `disk_sectors` sectors.
+    pub fn new(id: NodeId, cluster: u128, disk_sectors: u64, config: NodeConfig) -> Node {
+        let mut config = config;
+        config.store.skip_journal_flush = config.bug == Some(Bug::MissingFlush);
+        Node {
+            id,
+            config,
+            map: Arc::new(ClusterMap::default()),
+            serving: false,
+            coming: 0,
+            stash: Vec::new(),
+            originator: Originator::new(id, config),
+            worker: Worker::new(id, cluster, disk_sectors, config),
+            outbox: Outbox::new(id, config.notice_delay),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Data sectors of its disk, once open.
+    pub fn data_sectors(&self) -> u64 {
+        self.worker.store.data_sectors()
+    }
+
+    /// Handles one input at time `now`, and appends what is to be done to `out`.
+    pub fn handle(&mut self, now: Nanos, input: Input, out: &mut Vec<Output>) {
+        self.outbox.now = now;
+        match input {
+            Input::Message(envelope) => self.message(envelope),
+            Input::Disk(id, result) => self.worker.store.done(id, result),
+            Input::Timer(timer) => self.timer(timer),
+            Input::Host(id, volume, op) => self.host(id, volume, op),
+            Input::Map(message) => self.map_message(message),
+        }
+        self.run();
+        self.outbox.finish(out);
+    }
+
+    /// Starts what a new node has to start.
+    pub fn start(&mut self, out: &mut Vec<Output>) {
+        self.run();
+        self.outbox.finish(out);
+    }
+
+    fn host(&mut self, id: u64, volume: VolumeId, op: HostOp) {
+        if !self.serving && self.map.epoch == 0 {
+            self.outbox.reply(id, Err(HostError::NotServing));
+            return;
+        }
+        self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+    }
+
+    fn message(&mut self, envelope: Envelope) {
+        if envelope.epoch > self.map.epoch {
+            if self.stash.len() < STASH {
+                self.stash.push(envelope);
+            }
+            return;
+        }
+        if envelope.epoch < self.map.epoch || !self.serving {
+            return;
+        }
+        for notice in &envelope.notices {
+            self.notice(envelope.from, *notice);
+        }
+        let Envelope { from, hops, body: Some(body), .. } = envelope else { return };
+        self.outbox.hops = hops;
+        self.dispatch(from, body);
+        self.outbox.hops = 0;
+    }
+
+    fn dispatch(&mut self, from: NodeId, body: Body) {
+        let (worker, originator, outbox) =
+            (&mut self.worker, &mut self.originator, &mut self.outbox);
+        match body {
+            Body::Read { ts, volume, range, avoid, wanted } => {
+                worker.on_read(from, ts, volume, range, avoid, wanted, outbox);
+            }
+            Body::ReadReply { ts, column, result } => {
+                originator.on_read_reply(ts, column, result, outbox);
+            }
+            Body::Write { header, items } => worker.on_part(from, header, items, true, outbox),
+            Body::Part { header, items } => {
+                let gathers = header.ts.originator() == self.id && originator.gathers(&header);
+                let for_originator =
+                    gathers && items.iter().all(|i| matches!(i.slot, Slot::Column(_)));
+                if for_originator {
+                    originator.on_part(header, items, outbox);
+                } else {
+                    worker.on_part(from, header, items, false, outbox);
+                }
+            }
+            Body::Vote { ts, column, vote } => {
+                if worker.collects(ts) {
+                    worker.on_vote(ts, column, vote, outbox);
+                } else {
+                    originator.on_vote(from, ts, column, vote, outbox);
+                }
+            }
+            Body::Done { ts, result } => originator.on_done(ts, result, outbox),
+            Body::Ask { ts } => worker.on_ask(from, ts, outbox),
+            Body::Answer { ts, standing } => {
+                originator.on_answer(from, ts, standing, outbox);
+                worker.on_answer(from, ts, standing, outbox);
+            }
+            Body::Flush { id } => worker.on_flush(from, id),
+            Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Dirty { since } => worker.on_dirty(from, since),
+            Body::DirtyReply { found } => worker.on_dirty_reply(from, found, outbox),
+        }
+    }
+
+    fn notice(&mut self, from: NodeId, notice: Notice) {
+        match notice {
+            Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
+            Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
+            Notice::Release(ts) => self.worker.on_release(ts),
+            Notice::Ack(ts) => {
+                self.originator.on_ack(from, ts, &mut self.outbox);
+                self.worker.on_ack(from, ts, &mut self.outbox);
+            }
+        }
+    }
+
+    fn timer(&mut self, timer: Timer) {
+        match timer {
+            Timer::Soon => {
+                self.outbox.soon_is_set = false;
+                self.worker.store.flush_outcomes();
+                self.outbox.flush_notices();
+            }
+            Timer::Tick => {
+                self.outbox.tick_is_set = false;
+                if self.serving {
+                    self.originator.tick(&mut self.outbox);
+                    self.worker.tick(&mut self.outbox);
+                }
+            }
+        }
+    }
+
+    /// Follows up on everything the input set in motion, until there is nothing left.
+    fn run(&mut self) {
+        loop {
+            let worked = self.worker.run(self.serving, &mut self.outbox);
+            let rebuilds = self.worker.take_rebuilds();
+            for (volume, stripe, column, part) in rebuilds {
+                self.originator.rebuild(volume, stripe, column, part, &mut self.outbox);
+            }
+            let resumed = self.serving && self.originator.run(&mut self.outbox);
+            if !worked && !resumed {
+                break;
+            }
+        }
+        if self.is_busy() {
+            self.outbox.want_tick(self.config.patience.min(self.config.place_after));
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.originator.is_busy() || self.worker.is_busy()
+    }
+
+    fn map_message(&mut self, message: MapMessage) {
+        match message {
+            MapMessage::Freeze { epoch } => {
+                if epoch <= self.map.epoch || epoch < self.coming {
+                    return;
+                }
+                self.serving = false;
+                self.coming = epoch;
+                let clock = self.originator.clock().latest(self.outbox.now);
+                let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
+                self.outbox.report(MemberReport::Frozen { epoch, oldest, clock });
+            }
+            MapMessage::Enter { map, floor } => {
+                if map.epoch <= self.map.epoch || map.epoch < self.coming {
+                    return;
+                }
+                self.enter(map, floor);
+            }
+        }
+    }
+
+    fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
+        self.map = map;
+        self.serving = true;
+        self.outbox.enter(self.map.epoch);
+        self.originator.clock().see(floor);
+        self.worker.enter(&self.map, floor, &mut self.outbox);
+        self.originator.enter(&self.map, &mut self.outbox);
+        for envelope in std::mem::take(&mut self.stash) {
+            self.message(envelope);
+        }
+    }
+
+    /// Its state at a glance.
+    pub fn status(&self) -> NodeStatus {
+        let mut counters = self.outbox.counters;
+        counters.retries = self.originator.retries;
+        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
+        counters.store = self.worker.store.counters;
+        counters.totals.disk_reads = counters.store.disk_reads;
+        counters.totals.disk_writes = counters.store.disk_writes;
+        counters.totals.journal_writes = counters.store.journal_writes;
+        NodeStatus {
+            epoch: self.map.epoch,
+            serving: self.serving,
+            stale_sectors: self.worker.stale_sectors(),
+            in_flight: self.originator.in_flight(),
+            quiet: !self.is_busy() && self.serving,
+            counters,
+        }
+    }
+}
+
+/// The clock of a node's originator, by another name so that `node` reads well.
+pub(crate) type NodeClock = Clock;

@@ -1,0 +1,712 @@
+//! The originator: takes hosts' requests, cuts them into chunks, plans each chunk, tells the
+//! workers, and answers the host.
+//!
+//! - this file: requests, jobs (a chunk, a rebuild, the verifying of a stripe) and what
+//!   becomes of them
+//! - [`writing`]: writes and rebuilds
+//! - [`reading`]: reads, maps of holes and verifying
+
+#[path = "originator_reading.rs"]
+mod reading;
+#[path = "originator_writing.rs"]
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::outbox::Outbox;
+use super::settle::{Inquiry, Verdict};
+use super::{
+    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Refusal, Standing,
+};
+use crate::Buffer;
+use crate::cluster::{ClusterMap, Volume};
+use crate::plan::{Commit, Range, Span, chunks};
+use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
+
+use reading::Reading;
+use writing::Writing;
+
+/// How far a scrub has come, or came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubProgress {
+    /// Stripes of the volume.
+    pub stripes: u64,
+    /// Stripes read and found true, perhaps after repair.
+    pub verified: u64,
+    /// Units in which something could not be read and was rebuilt.
+    pub rebuilt: u64,
+    /// Parity units that did not fit their data and were made anew.
+    pub mismatched: u64,
+    /// Stripes that could not be verified because a column is lost.
+    pub skipped: u64,
+}
+
+/// A host's request in work.
+struct Request {
+    volume: VolumeId,
+    answer: Answer,
+    /// Jobs that are not finished.
+    left: usize,
+    error: Option<HostError>,
+}
+
+enum Answer {
+    Done,
+    Bytes(BTreeMap<u64, Vec<Buffer>>),
+    Extents(BTreeMap<u64, Vec<(u64, bool)>>),
+    Scrub { next: u64, progress: ScrubProgress },
+}
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Host(u64),
+    Rebuild,
+}
+
+/// What a job does; each attempt is a transaction of its own.
+#[derive(Clone, Debug)]
+enum What {
+    Read(Range),
+    Holes(Range),
+    Write(Range, Buffer),
+    Rebuild { stripe: u64, column: usize, part: Span },
+    Verify { stripe: u64 },
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    purpose: Purpose,
+    volume: VolumeId,
+    what: What,
+    /// Columns found unreadable on the way.
+    avoid: ColumnSet,
+    attempts: u32,
+}
+
+impl Job {
+    /// Bytes that it holds while in work.
+    fn bytes(&self) -> u64 {
+        match &self.what {
+            What::Read(range) | What::Write(range, _) => range.len,
+            _ => 0,
+        }
+    }
+}
+
+/// An attempt at a job.
+struct Txn {
+    job: Job,
+    volume: Arc<Volume>,
+    extent: usize,
+    state: State,
+    started: Nanos,
+}
+
+enum State {
+    Reading(Reading),
+    Writing(Box<Writing>),
+    /// Finding out what became of a write.
+    Asking(Inquiry, Vec<(usize, NodeId)>),
+}
+
+type Key = (VolumeId, u64, usize);
+
+/// Attempts at a job before its host is told that it cannot be done.
+const MOST_ATTEMPTS: u32 = 200;
+
+/// A node's originator.
+pub(crate) struct Originator {
+    config: NodeConfig,
+    clock: NodeClock,
+    map: Arc<ClusterMap>,
+    requests: BTreeMap<u64, Request>,
+    /// Jobs that wait for room, and those that can start.
+    queue: VecDeque<Job>,
+    ready: VecDeque<Job>,
+    bytes: u64,
+    txns: BTreeMap<Timestamp, Txn>,
+    /// Committed writes and the participants that have not said that they know.
+    settling: BTreeMap<Timestamp, Settling>,
+    flushes: BTreeMap<u64, Flush>,
+    next_flush: u64,
+    rebuilding: BTreeSet<Key>,
+    parked: Vec<(Key, Job)>,
+    pub retries: u64,
+}
+
+struct Settling {
+    participants: Vec<NodeId>,
+    left: BTreeSet<NodeId>,
+    /// The job that is finished when all know (without journal).
+    job: Option<Job>,
+    since: Nanos,
+}
+
+struct Flush {
+    request: u64,
+    left: BTreeSet<NodeId>,
+}
+
+impl Originator {
+    pub fn new(node: NodeId, config: NodeConfig) -> Originator {
+        Originator {
+            config,
+            clock: NodeClock::new(node),
+            map: Arc::new(ClusterMap::default()),
+            requests: BTreeMap::new(),
+            queue: VecDeque::new(),
+            ready: VecDeque::new(),
+            bytes: 0,
+            txns: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next_flush: 1,
+            rebuilding: BTreeSet::new(),
+            parked: Vec::new(),
+            retries: 0,
+        }
+    }
+
+    /// Its clock.
+    pub fn clock(&mut self) -> &mut NodeClock {
+        &mut self.clock
+    }
+
+    /// Host requests in work.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !(self.requests.is_empty()
+            && self.txns.is_empty()
+            && self.settling.is_empty()
+            && self.queue.is_empty()
+            && self.ready.is_empty()
+            && self.parked.is_empty())
+    }
+
+    /// A host's request.
+    pub fn host(
+        &mut self,
+        id: u64,
+        volume: VolumeId,
+        op: HostOp,
+        map: &ClusterMap,
+        outbox: &mut Outbox,
+    ) {
+        let Some(volume) = map.volumes.get(&volume).cloned() else {
+            outbox.reply(id, Err(HostError::NoVolume));
+            return;
+        };
+        if let Some(range) = range_of(&op)
+            && (range.len == 0 || range.end() > volume.size || range.end() < range.offset)
+        {
+            let Range { offset, len } = range;
+            let error = HostError::OutOfRange { offset, len, size: volume.size };
+            outbox.reply(id, Err(error));
+            return;
+        }
+        match op {
+            HostOp::Read(range) => {
+                self.take(id, &volume, Answer::Bytes(BTreeMap::new()), range, What::Read);
+            }
+            HostOp::Holes(range) => {
+                self.take(id, &volume, Answer::Extents(BTreeMap::new()), range, What::Holes);
+            }
+            HostOp::Write(offset, data) => {
+                let range = Range { offset, len: data.len() as u64 };
+                self.take(id, &volume, Answer::Done, range, |r| {
+                    let at = (r.offset - offset) as usize;
+                    What::Write(r, data.slice(at, at + r.len as usize))
+                });
+            }
+            HostOp::WriteZeroes(range) => self.take(id, &volume, Answer::Done, range, zeroes),
+            HostOp::Trim(range) => match whole_stripes(&volume, range) {
+                Some(inner) => self.take(id, &volume, Answer::Done, inner, zeroes),
+                None => outbox.reply(id, Ok(HostData::Done)),
+            },
+            HostOp::Flush => self.flush(id, &volume, outbox),
+            HostOp::Scrub => {
+                let progress =
+                    ScrubProgress { stripes: volume.stripes(), ..ScrubProgress::default() };
+                let answer = Answer::Scrub { next: 0, progress };
+                let request = Request { volume: volume.id, answer, left: 0, error: None };
+                self.requests.insert(id, request);
+            }
+        }
+    }
+
+    /// Cuts a request into jobs.
+    fn take(
+        &mut self,
+        id: u64,
+        volume: &Volume,
+        answer: Answer,
+        range: Range,
+        what: impl Fn(Range) -> What,
+    ) {
+        let cut = chunks(&volume.geometry, range, self.config.max_chunk, volume.extent_stripes);
+        let mut left = 0;
+        for chunk in cut {
+            left += 1;
+            self.queue.push_back(Job {
+                purpose: Purpose::Host(id),
+                volume: volume.id,
+                what: what(chunk),
+                avoid: ColumnSet::EMPTY,
+                attempts: 0,
+            });
+        }
+        self.requests.insert(id, Request { volume: volume.id, answer, left, error: None });
+    }
+
+    /// Starts what can be started. Returns whether there was anything.
+    pub fn run(&mut self, outbox: &mut Outbox) -> bool {
+        self.feed_scrubs();
+        let mut worked = false;
+        loop {
+            if let Some(job) = self.ready.pop_front() {
+                worked = true;
+                self.launch(job, outbox);
+                continue;
+            }
+            let room = |job: &Job| {
+                self.bytes == 0 || self.bytes + job.bytes() <= self.config.max_in_flight
+            };
+            match self.queue.pop_front_if(|job| room(job)) {
+                Some(job) => {
+                    worked = true;
+                    self.bytes += job.bytes();
+                    self.launch(job, outbox);
+                }
+                None => return worked,
+            }
+        }
+    }
+
+    /// Begins an attempt at a job.
+    fn launch(&mut self, job: Job, outbox: &mut Outbox) {
+        let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
+            self.finish(job, Err(HostError::NoVolume), outbox);
+            return;
+        };
+        if job.attempts > MOST_ATTEMPTS {
+            self.finish(job, Err(HostError::TooManyLost), outbox);
+            return;
+        }
+        let stripe = job.what.first_stripe(&volume);
+        let extent = volume.extent_of(stripe);
+        let avoid = self.map.lost(&volume.extents[extent]).union(job.avoid);
+        let ts = self.clock.issue(outbox.now);
+        match job.what {
+            What::Read(_) | What::Holes(_) | What::Verify { .. } => {
+                self.launch_read(ts, job, volume, extent, avoid, outbox);
+            }
+            What::Write(..) | What::Rebuild { .. } => {
+                self.launch_write(ts, job, volume, extent, avoid, outbox);
+            }
+        }
+    }
+
+    /// Tries a job again with a later timestamp.
+    fn retry(&mut self, mut job: Job) {
+        job.attempts += 1;
+        self.retries += 1;
+        self.ready.push_back(job);
+    }
+
+    /// A worker could not do its part of this job; the attempt is over.
+    fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
+        let (column, parts) = match refusal {
+            Refusal::Late(latest) => {
+                self.clock.see(latest);
+                return self.retry(job);
+            }
+            Refusal::Aborted => return self.retry(job),
+            Refusal::Erased { column, parts } => (column, parts),
+        };
+        for (stripe, part) in &parts {
+            let same = matches!(job.what, What::Rebuild { stripe: s, column: c, .. }
+                if s == *stripe && c == column);
+            if !same {
+                self.rebuild(job.volume, *stripe, column, *part, outbox);
+            }
+        }
+        match job.what {
+            // Readers go around the column; writers that need it wait until it is rebuilt.
+            What::Read(_) | What::Holes(_) | What::Rebuild { .. } => {
+                job.avoid.insert(column);
+                self.retry(job);
+            }
+            What::Write(..) | What::Verify { .. } => {
+                job.attempts += 1;
+                if let What::Verify { .. } = job.what {
+                    self.count_rebuilt(&job, parts.len() as u64);
+                }
+                let key = (job.volume, parts[0].0, column);
+                self.parked.push((key, job));
+            }
+        }
+    }
+
+    /// Has a part of a column put back.
+    pub fn rebuild(
+        &mut self,
+        volume: VolumeId,
+        stripe: u64,
+        column: usize,
+        part: Span,
+        _outbox: &mut Outbox,
+    ) {
+        if self.rebuilding.insert((volume, stripe, column)) {
+            self.ready.push_back(Job {
+                purpose: Purpose::Rebuild,
+                volume,
+                what: What::Rebuild { stripe, column, part },
+                avoid: ColumnSet::EMPTY,
+                attempts: 0,
+            });
+        }
+    }
+
+    /// A job is done, or cannot be.
+    fn finish(&mut self, job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+        match job.purpose {
+            Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
+            Purpose::Host(id) => {
+                self.bytes -= job.bytes();
+                self.part_done(id, &job, result, outbox);
+            }
+        }
+    }
+
+    fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
+        let What::Rebuild { stripe, column, .. } = job.what else { return };
+        let key = (job.volume, stripe, column);
+        self.rebuilding.remove(&key);
+        let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);
+        self.parked = rest;
+        let waited: Vec<(Key, Job)> = waited;
+        for (_, job) in waited {
+            if good {
+                self.ready.push_back(job);
+            } else {
+                self.finish(job, Err(HostError::TooManyLost), outbox);
+            }
+        }
+    }
+
+    fn part_done(
+        &mut self,
+        id: u64,
+        job: &Job,
+        result: Result<HostData, HostError>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.left -= 1;
+        let at = job.what.offset();
+        match (result, &mut request.answer) {
+            (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
+            (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
+            (Ok(_), _) => {}
+            (Err(_), Answer::Scrub { progress, .. }) => progress.skipped += 1,
+            (Err(error), _) => request.error = Some(error),
+        }
+        if let Answer::Scrub { next, progress } = &request.answer
+            && *next < progress.stripes
+        {
+            return;
+        }
+        if request.left == 0 {
+            let request = self.requests.remove(&id).expect("just seen");
+            outbox.reply(id, request.result());
+        }
+    }
+
+    /// Keeps as many stripes in verification as may be.
+    fn feed_scrubs(&mut self) {
+        for (id, request) in &mut self.requests {
+            let Answer::Scrub { next, progress } = &mut request.answer else { continue };
+            while *next < progress.stripes && request.left < self.config.rebuilds {
+                self.ready.push_back(Job {
+                    purpose: Purpose::Host(*id),
+                    volume: request.volume,
+                    what: What::Verify { stripe: *next },
+                    avoid: ColumnSet::EMPTY,
+                    attempts: 0,
+                });
+                *next += 1;
+                request.left += 1;
+            }
+        }
+    }
+
+    fn scrub(&mut self, job: &Job) -> Option<&mut ScrubProgress> {
+        let Purpose::Host(id) = job.purpose else { return None };
+        match &mut self.requests.get_mut(&id)?.answer {
+            Answer::Scrub { progress, .. } => Some(progress),
+            _ => None,
+        }
+    }
+
+    fn count_rebuilt(&mut self, job: &Job, units: u64) {
+        if let Some(progress) = self.scrub(job) {
+            progress.rebuilt += units;
+        }
+    }
+
+    /// With the journal, what was acknowledged is safe already.
+    fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
+        if volume.policy.journal && volume.policy.commit == Commit::Late {
+            outbox.reply(id, Ok(HostData::Done));
+            return;
+        }
+        let request =
+            Request { volume: volume.id, answer: Answer::Done, left: 1, error: None };
+        self.requests.insert(id, request);
+        self.start_flush(id, outbox);
+    }
+
+    fn start_flush(&mut self, request: u64, outbox: &mut Outbox) {
+        let id = self.next_flush;
+        self.next_flush += 1;
+        let left: BTreeSet<NodeId> = self.map.up().collect();
+        for node in &left {
+            outbox.send(*node, Body::Flush { id });
+        }
+        self.flushes.insert(id, Flush { request, left });
+    }
+
+    pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
+        let Some(flush) = self.flushes.get_mut(&id) else { return };
+        flush.left.remove(&from);
+        if flush.left.is_empty() {
+            let flush = self.flushes.remove(&id).expect("just seen");
+            if let Some(request) = self.requests.remove(&flush.request) {
+                outbox.reply(flush.request, request.result());
+            }
+        }
+    }
+
+    /// A participant knows the outcome for good.
+    pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(settling) = self.settling.get_mut(&ts) else { return };
+        settling.left.remove(&from);
+        if !settling.left.is_empty() {
+            return;
+        }
+        let settling = self.settling.remove(&ts).expect("just seen");
+        for node in settling.participants {
+            outbox.notice(node, Notice::Release(ts));
+        }
+        if let Some(job) = settling.job {
+            self.finish(job, Ok(HostData::Done), outbox);
+        }
+    }
+
+    /// Finds out what became of a write.
+    fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if let State::Writing(w) = &txn.state {
+            let participants = w.participants.clone();
+            txn.state = State::Asking(Inquiry::default(), participants);
+        }
+        let volume = txn.volume.clone();
+        let State::Asking(inquiry, participants) = &mut txn.state else { return };
+        let extent = &volume.extents[txn.extent];
+        if self.map.lost(extent).len() > volume.geometry.layout.parity {
+            let txn = self.txns.remove(&ts).expect("just seen");
+            self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+            return;
+        }
+        let voters = voters(&self.map, &volume, txn.extent, participants, ts);
+        inquiry.asked = outbox.now;
+        txn.started = outbox.now;
+        for node in inquiry.unanswered(&voters) {
+            outbox.send(node, Body::Ask { ts });
+        }
+    }
+
+    pub fn on_answer(&mut self, from: NodeId, ts: Timestamp, standing: Standing, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let State::Asking(inquiry, participants) = &mut txn.state else { return };
+        inquiry.answer(from, standing);
+        let voters = voters(&self.map, &txn.volume, txn.extent, participants, ts);
+        let verdict = inquiry.verdict(&voters);
+        if verdict == Verdict::Wait {
+            return;
+        }
+        let participants: Vec<NodeId> = participants.iter().map(|p| p.1).collect();
+        let txn = self.txns.remove(&ts).expect("just seen");
+        if verdict == Verdict::Abort {
+            for node in participants {
+                outbox.notice(node, Notice::Abort(ts));
+            }
+            outbox.hurry();
+            self.retry(txn.job);
+            return;
+        }
+        self.commit(ts, txn, voters, outbox);
+    }
+
+    /// A write has happened: the host is answered, the participants are told.
+    fn commit(&mut self, ts: Timestamp, txn: Txn, participants: Vec<NodeId>, outbox: &mut Outbox) {
+        for node in &participants {
+            outbox.notice(*node, Notice::Commit(ts));
+        }
+        let left = participants.iter().copied().collect();
+        let policy = txn.volume.policy;
+        let mut settling = Settling { participants, left, job: None, since: outbox.now };
+        if policy.journal && policy.commit == Commit::Late {
+            self.finish(txn.job, Ok(HostData::Done), outbox);
+        } else {
+            settling.job = Some(txn.job);
+            outbox.hurry();
+        }
+        self.settling.insert(ts, settling);
+    }
+
+    /// Looks for what has waited too long.
+    pub fn tick(&mut self, outbox: &mut Outbox) {
+        let now = outbox.now;
+        let patience = self.config.patience;
+        let late = |t: &Txn| {
+            let factor = 1 << t.job.attempts.min(4);
+            now.saturating_sub(t.started) >= patience * factor
+        };
+        let waiting: Vec<_> = self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();
+        for ts in waiting {
+            if matches!(self.txns[&ts].state, State::Reading(_)) {
+                let txn = self.txns.remove(&ts).expect("just seen");
+                self.retry(txn.job);
+            } else {
+                self.inquire(ts, outbox);
+            }
+        }
+        for (ts, settling) in &mut self.settling {
+            if now.saturating_sub(settling.since) >= patience {
+                settling.since = now;
+                settling.left.iter().for_each(|n| outbox.notice(*n, Notice::Commit(*ts)));
+            }
+        }
+    }
+
+    /// A new epoch: reads begin again, writes are settled with those that are left.
+    pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
+        self.map = map.clone();
+        for (ts, settling) in std::mem::take(&mut self.settling) {
+            // The participants settle it among themselves; a host that still waits is
+            // answered when they have.
+            if let Some(job) = settling.job
+                && let Some(volume) = map.volumes.get(&job.volume).cloned()
+            {
+                let extent = volume.extent_of(job.what.first_stripe(&volume));
+                let columns = settling.participants.iter();
+                let place = |n: &NodeId| Some((volume.extents[extent].column_of(*n)?, *n));
+                let participants = columns.filter_map(place).collect();
+                let state = State::Asking(Inquiry::default(), participants);
+                self.txns.insert(ts, Txn { job, volume, extent, state, started: outbox.now });
+            }
+        }
+        for ts in self.txns.keys().copied().collect::<Vec<_>>() {
+            let txn = self.txns.get_mut(&ts).expect("just seen");
+            match &mut txn.state {
+                State::Reading(_) => {
+                    let txn = self.txns.remove(&ts).expect("just seen");
+                    self.retry(txn.job);
+                }
+                State::Asking(inquiry, _) => {
+                    *inquiry = Inquiry::default();
+                    self.inquire(ts, outbox);
+                }
+                State::Writing(_) => self.inquire(ts, outbox),
+            }
+        }
+        for (_, job) in std::mem::take(&mut self.parked) {
+            self.ready.push_back(job);
+        }
+        for flush in std::mem::take(&mut self.flushes).into_values() {
+            self.start_flush(flush.request, outbox);
+        }
+    }
+}
+
+impl Request {
+    fn result(self) -> Result<HostData, HostError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        Ok(match self.answer {
+            Answer::Done => HostData::Done,
+            Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
+            Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
+            Answer::Scrub { progress, .. } => HostData::Scrubbed(progress),
+        })
+    }
+}
+
+impl What {
+    fn first_stripe(&self, volume: &Volume) -> u64 {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) => {
+                r.offset / volume.geometry.stripe_bytes()
+            }
+            What::Rebuild { stripe, .. } | What::Verify { stripe } => *stripe,
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) => r.offset,
+            What::Rebuild { .. } | What::Verify { .. } => 0,
+        }
+    }
+}
+
+fn zeroes(range: Range) -> What {
+    What::Write(range, Buffer::Zero(range.len as usize))
+}
+
+fn range_of(op: &HostOp) -> Option<Range> {
+    match op {
+        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
+        HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
+        HostOp::Flush | HostOp::Scrub => None,
+    }
+}
+
+/// The whole stripes inside a range.
+fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
+    let stripe = volume.geometry.stripe_bytes();
+    let from = range.offset.next_multiple_of(stripe);
+    let to = range.end() / stripe * stripe;
+    (from < to).then(|| Range { offset: from, len: to - from })
+}
+
+/// Joins neighbours of one kind.
+fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
+    let mut out: Vec<(u64, bool)> = Vec::new();
+    for (len, hole) in extents {
+        match out.last_mut() {
+            Some(last) if last.1 == hole => last.0 += len,
+            _ => out.push((len, hole)),
+        }
+    }
+    out
+}
+
+/// The participants that have a say in a write now.
+fn voters(
+    map: &ClusterMap,
+    volume: &Volume,
+    extent: usize,
+    participants: &[(usize, NodeId)],
+    ts: Timestamp,
+) -> Vec<NodeId> {
+    let counting = map.voters(&volume.extents[extent], ts);
+    participants.iter().filter(|p| counting.contains(p.0)).map(|p| p.1).collect()
+}

@@ -1,0 +1,317 @@
+//! Writes and rebuilds at the originator: telling the workers, computing parity where the
+//! plan says that it is computed here, and counting votes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Job, Originator, State, Txn, What};
+use crate::Buffer;
+use crate::cluster::Volume;
+use crate::layout::{ColumnRole, Geometry};
+use crate::node::outbox::Outbox;
+use crate::node::{Body, Bug, Header, HostData, HostError, Item, Notice, Refusal, Slot, Task};
+use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose};
+use crate::units::{ColumnSet, NodeId, Timestamp};
+
+/// A write in work.
+pub(super) struct Writing {
+    header: Header,
+    plan: WritePlan,
+    pub participants: Vec<(usize, NodeId)>,
+    votes_missing: ColumnSet,
+    /// For each row what has been gathered, by column of the code.
+    gathered: Vec<BTreeMap<usize, Buffer>>,
+    answered: bool,
+}
+
+impl Originator {
+    pub(super) fn launch_write(
+        &mut self,
+        ts: Timestamp,
+        job: Job,
+        volume: Arc<Volume>,
+        extent: usize,
+        avoid: ColumnSet,
+        outbox: &mut Outbox,
+    ) {
+        let g = &volume.geometry;
+        let (task, plan) = match &job.what {
+            What::Write(range, _) => {
+                (Task::Write(*range), WritePlan::new(g, *range, avoid, volume.policy))
+            }
+            What::Rebuild { stripe, column, part } => {
+                let (stripe, column, part) = (*stripe, *column, *part);
+                let task = Task::Rebuild { stripe, column, part };
+                let down = self.map.lost(&volume.extents[extent]).contains(column);
+                let plan = WritePlan::rebuild(g, stripe, column, part, avoid);
+                // A column that is down cannot be written to.
+                let bears = g.layout.parity;
+                let gone = Err(PlanError::TooManyLost { lost: avoid.len(), bears });
+                (task, if down { gone } else { plan })
+            }
+            _ => unreachable!("not a write"),
+        };
+        let Ok(plan) = plan else {
+            self.finish(job, Err(HostError::TooManyLost), outbox);
+            return;
+        };
+        let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
+        let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
+        let header = Header { ts, volume: volume.id, avoid, task };
+        let writing = Writing {
+            header,
+            votes_missing: participants.iter().map(|p| p.0).collect(),
+            participants,
+            gathered: vec![BTreeMap::new(); plan.rows.len()],
+            plan,
+            answered: false,
+        };
+        tell_workers(&writing, &job, &volume, extent, outbox);
+        let state = State::Writing(Box::new(writing));
+        let started = outbox.now;
+        self.txns.insert(ts, Txn { job, volume, extent, state, started });
+    }
+
+    /// Whether parts of this write come to the originator.
+    pub fn gathers(&self, header: &Header) -> bool {
+        match self.txns.get(&header.ts) {
+            Some(Txn { state: State::Writing(w), volume, .. }) => {
+                w.plan.rows.iter().any(|r| !r.originator_awaits(&volume.geometry).is_empty())
+            }
+            _ => false,
+        }
+    }
+
+    /// Old content for a row whose parity is computed here.
+    pub fn on_part(&mut self, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&header.ts) else { return };
+        let State::Writing(w) = &mut txn.state else { return };
+        let g = &txn.volume.geometry;
+        for item in items {
+            let Slot::Column(code_column) = item.slot else { continue };
+            let at = w.plan.rows.iter().position(|r| r.stripe == item.stripe);
+            let Some(n) = at else { continue };
+            let row = w.plan.rows[n];
+            let awaits = row.originator_awaits(g);
+            let twice = w.gathered[n].insert(code_column, item.data).is_some();
+            if twice || !awaits.iter().all(|c| w.gathered[n].contains_key(&c)) {
+                continue;
+            }
+            let results = results(g, &row, &txn.job.what, &w.gathered[n]);
+            w.gathered[n].clear();
+            for (column, data) in results {
+                let node = txn.volume.extents[txn.extent].columns[column].0;
+                let item = Item { stripe: row.stripe, slot: Slot::Result, data };
+                outbox.send(node, Body::Part { header: w.header, items: vec![item] });
+            }
+        }
+    }
+
+    /// A participant's vote, when the originator collects them.
+    pub fn on_vote(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        column: usize,
+        vote: Result<(), Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(txn) = self.txns.get_mut(&ts) else {
+            let mine = ts.originator() == outbox.node();
+            if vote.is_ok() && mine && !self.settling.contains_key(&ts) {
+                outbox.notice(from, Notice::Abort(ts));
+            }
+            return;
+        };
+        let State::Writing(w) = &mut txn.state else { return };
+        if let Err(refusal) = vote {
+            for (_, node) in &w.participants {
+                outbox.notice(*node, Notice::Abort(ts));
+            }
+            outbox.hurry();
+            let txn = self.txns.remove(&ts).expect("just seen");
+            self.refused(txn.job, refusal, outbox);
+            return;
+        }
+        w.votes_missing.remove(column);
+        if self.config.bug == Some(Bug::AnswerBeforeLastVote) && w.votes_missing.len() == 1 && !w.answered {
+            w.answered = true;
+            let job = txn.job.clone();
+            self.finish(job, Ok(HostData::Done), outbox);
+            return;
+        }
+        if w.votes_missing.is_empty() {
+            let hops = outbox.hops;
+            let participants = w.participants.iter().map(|p| p.1).collect();
+            let answered = w.answered;
+            let txn = self.txns.remove(&ts).expect("just seen");
+            count_round_trips(hops, outbox);
+            if !answered {
+                self.commit(ts, txn, participants, outbox);
+            }
+        }
+    }
+
+    /// The outcome of a write whose votes a worker collected.
+    pub fn on_done(&mut self, ts: Timestamp, result: Result<(), Refusal>, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.remove(&ts) else { return };
+        match result {
+            Ok(()) => {
+                count_round_trips(outbox.hops, outbox);
+                self.finish(txn.job, Ok(HostData::Done), outbox);
+            }
+            Err(refusal) => self.refused(txn.job, refusal, outbox),
+        }
+    }
+}
+
+pub(super) fn count_round_trips(hops: u8, outbox: &mut Outbox) {
+    outbox.counters.totals.round_trips += u64::from(hops.div_ceil(2));
+}
+
+/// Tells every worker that cannot know otherwise to take part, and gives it its data.
+fn tell_workers(w: &Writing, job: &Job, volume: &Volume, extent: usize, outbox: &mut Outbox) {
+    let g = &volume.geometry;
+    let nothing = BTreeMap::new();
+    let mut told = vec![false; g.layout.width()];
+    let mut items: Vec<Vec<Item>> = vec![Vec::new(); g.layout.width()];
+    for row in &w.plan.rows {
+        for column in 0..g.layout.width() {
+            let cell = row.cell(g, column);
+            told[column] |= cell.told();
+            let stripe = row.stripe;
+            if let (ColumnRole::Data(i), false) = (cell.role, cell.new.is_empty()) {
+                let data = fresh(g, row, &job.what, i);
+                items[column].push(Item { stripe, slot: Slot::New, data });
+            }
+            for i in cell.awaits.originator.iter() {
+                let data = fresh(g, row, &job.what, i);
+                items[column].push(Item { stripe, slot: Slot::Originator(i), data });
+            }
+        }
+        let at_once = row.strategy != Strategy::Rebuild && row.originator_awaits(g).is_empty();
+        if at_once {
+            for (column, data) in results(g, row, &job.what, &nothing) {
+                told[column] = true;
+                items[column].push(Item { stripe: row.stripe, slot: Slot::Result, data });
+            }
+        }
+    }
+    for (column, items) in items.into_iter().enumerate().filter(|(c, _)| told[*c]) {
+        let node = volume.extents[extent].columns[column].0;
+        outbox.send_after(node, Body::Write { header: w.header, items }, 1);
+    }
+}
+
+/// The new bytes of data unit `i` of a row.
+fn fresh(g: &Geometry, row: &WriteRow, what: &What, i: usize) -> Buffer {
+    let What::Write(Range { offset, .. }, data) = what else { return Buffer::Zero(0) };
+    let cover = row.cover(g, i);
+    if cover.is_empty() {
+        return Buffer::Zero(0);
+    }
+    let start = row.stripe * g.stripe_bytes() + i as u64 * g.unit + cover.lo - offset;
+    data.slice(start as usize, (start + cover.len()) as usize)
+}
+
+/// What the originator computes for a row: finished parity (or its change), or the content
+/// of a rebuilt column, for each column that awaits it.
+fn results(
+    g: &Geometry,
+    row: &WriteRow,
+    what: &What,
+    gathered: &BTreeMap<usize, Buffer>,
+) -> Vec<(usize, Buffer)> {
+    if let Some(target) = row.target {
+        let code_column = g.code_column(row.stripe, target);
+        return vec![(target, solve(g, gathered, code_column, row.parity))];
+    }
+    let awaiting = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result);
+    let awaiting: Vec<usize> = awaiting.collect();
+    if awaiting.is_empty() {
+        return Vec::new();
+    }
+    let shares = contributions(g, row, what, gathered);
+    let sum = |column: usize| {
+        let ColumnRole::Parity(j) = g.layout.role(row.stripe, column) else {
+            unreachable!("only parity awaits results")
+        };
+        (column, combine(g, row, j, &shares))
+    };
+    awaiting.into_iter().map(sum).collect()
+}
+
+/// What each data unit contributes to the parity: where, and the bytes.
+fn contributions(
+    g: &Geometry,
+    row: &WriteRow,
+    what: &What,
+    gathered: &BTreeMap<usize, Buffer>,
+) -> Vec<(usize, Spans, Buffer)> {
+    let mut out = Vec::with_capacity(g.layout.data);
+    for i in 0..g.layout.data {
+        let cover = Spans::from(row.cover(g, i));
+        let new = fresh(g, row, what, i);
+        if row.decode {
+            let old = match gathered.get(&i) {
+                Some(old) => old.clone(),
+                None => solve(g, gathered, i, row.parity),
+            };
+            let all = compose(row.parity, &[(row.parity, &old), (cover, &new)]);
+            out.push((i, row.parity, all));
+            continue;
+        }
+        if !cover.is_empty() {
+            out.push((i, cover, new));
+        }
+        if let Some(old) = gathered.get(&i) {
+            let at = if row.strategy == Strategy::Small { cover } else { row.leftover(g, i) };
+            out.push((i, at, old.clone()));
+        }
+    }
+    out
+}
+
+/// The sum of the contributions for parity unit `j`.
+fn combine(g: &Geometry, row: &WriteRow, j: usize, shares: &[(usize, Spans, Buffer)]) -> Buffer {
+    let len = row.parity.len() as usize;
+    if shares.iter().all(|s| s.2.is_zero()) {
+        return Buffer::Zero(len);
+    }
+    let mut sum = vec![0; len];
+    let whole = shares.iter().all(|s| s.1 == row.parity);
+    if whole {
+        let bytes = shares.iter().filter_map(|(i, _, data)| match data {
+            Buffer::Bytes(b) => Some((g.code.coefficient(j, *i), &b[..])),
+            Buffer::Zero(_) => None,
+        });
+        weft_code::dot(&mut sum, &bytes.collect::<Vec<_>>());
+    } else {
+        for (i, spans, data) in shares {
+            accumulate(&mut sum, row.parity, *spans, data, g.code.coefficient(j, *i));
+        }
+    }
+    sum.into()
+}
+
+/// The content of a column of the code over `at`, from k others.
+pub(super) fn solve(
+    g: &Geometry,
+    have: &BTreeMap<usize, Buffer>,
+    code_column: usize,
+    at: Spans,
+) -> Buffer {
+    let len = at.len() as usize;
+    let sources: Vec<(usize, &Buffer)> =
+        have.iter().take(g.layout.data).map(|(c, b)| (*c, b)).collect();
+    if sources.iter().all(|s| s.1.is_zero()) {
+        return Buffer::Zero(len);
+    }
+    let columns: Vec<usize> = sources.iter().map(|s| s.0).collect();
+    let decoder = g.code.decoder(&columns, &[code_column]).expect("any k columns decode");
+    let bytes: Vec<_> = sources.iter().map(|s| s.1.to_bytes()).collect();
+    let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
+    let mut out = vec![0; len];
+    decoder.decode(0, &views, &mut out);
+    out.into()
+}

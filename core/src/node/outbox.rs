@@ -1,0 +1,136 @@
+//! What a node is about to put out, with its counters.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
+};
+use crate::units::{Epoch, Nanos, NodeId};
+
+/// Collects outputs while an input is handled.
+pub(crate) struct Outbox {
+    node: NodeId,
+    epoch: Epoch,
+    pub now: Nanos,
+    /// Hops of the message being handled.
+    pub hops: u8,
+    pub soon_is_set: bool,
+    pub tick_is_set: bool,
+    pub counters: NodeCounters,
+    out: Vec<Output>,
+    notices: BTreeMap<NodeId, Vec<Notice>>,
+    soon: bool,
+    urgent: bool,
+    soon_delay: Nanos,
+}
+
+impl Outbox {
+    pub fn new(node: NodeId, soon_delay: Nanos) -> Outbox {
+        Outbox {
+            node,
+            epoch: 0,
+            now: 0,
+            hops: 0,
+            soon_is_set: false,
+            tick_is_set: false,
+            counters: NodeCounters::default(),
+            out: Vec::new(),
+            notices: BTreeMap::new(),
+            soon: false,
+            urgent: false,
+            soon_delay,
+        }
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// A new epoch: notices of the old one are void.
+    pub fn enter(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        self.notices.clear();
+    }
+
+    /// Sends a message one hop after the one being handled.
+    pub fn send(&mut self, to: NodeId, body: Body) {
+        let hops = self.hops + 1;
+        self.send_after(to, body, hops);
+    }
+
+    /// Sends a message that is the `hops`-th in its chain.
+    pub fn send_after(&mut self, to: NodeId, body: Body, hops: u8) {
+        if body.counts() {
+            self.counters.totals.messages += 1;
+            self.counters.totals.wire_bytes += body.payload();
+        }
+        let notices = self.notices.remove(&to).unwrap_or_default();
+        let (from, epoch) = (self.node, self.epoch);
+        let envelope = Envelope { from, to, epoch, hops, notices, body: Some(body) };
+        self.out.push(Output::Send(envelope));
+    }
+
+    /// Queues a notice to ride on the next message to `to`.
+    pub fn notice(&mut self, to: NodeId, notice: Notice) {
+        self.counters.notices += 1;
+        self.notices.entry(to).or_default().push(notice);
+        self.soon = true;
+    }
+
+    /// Queued notices must not wait.
+    pub fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
+    /// Outcomes wait to be written.
+    pub fn want_soon(&mut self) {
+        self.soon = true;
+    }
+
+    pub fn want_tick(&mut self, after: Nanos) {
+        if !self.tick_is_set {
+            self.tick_is_set = true;
+            self.out.push(Output::Timer(Timer::Tick, after));
+        }
+    }
+
+    pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
+        self.counters.requests += 1;
+        self.out.push(Output::Reply(id, result));
+    }
+
+    pub fn report(&mut self, report: MemberReport) {
+        self.out.push(Output::Report(report));
+    }
+
+    pub fn push(&mut self, output: Output) {
+        self.out.push(output);
+    }
+
+    pub fn log(&mut self, line: String) {
+        self.out.push(Output::Log(line));
+    }
+
+    /// Sends the notices that wait.
+    pub fn flush_notices(&mut self) {
+        for (to, notices) in std::mem::take(&mut self.notices) {
+            let (from, epoch) = (self.node, self.epoch);
+            let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
+            self.out.push(Output::Send(envelope));
+        }
+        self.urgent = false;
+    }
+
+    /// Hands over the outputs.
+    pub fn finish(&mut self, out: &mut Vec<Output>) {
+        if self.urgent {
+            self.flush_notices();
+        }
+        if self.soon && !self.soon_is_set {
+            self.soon_is_set = true;
+            self.out.push(Output::Timer(Timer::Soon, self.soon_delay));
+        }
+        self.soon = false;
+        out.append(&mut self.out);
+    }
+}

@@ -1,0 +1,1 @@
+//! Nodes wired together in memory.

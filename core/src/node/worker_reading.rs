@@ -1,0 +1,468 @@
+//! Reads for originators, scans, and catching up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::{Phase, Ticket, Worker, extents_of, sectors};
+use crate::Buffer;
+use crate::node::catchup::{Asking, Catchup};
+use crate::node::outbox::Outbox;
+use crate::node::{Body, Bug, DirtySector, MemberReport, Refusal, Wanted};
+use crate::order::{Access, Verdict as Admitted};
+use crate::plan::{Range as Bytes, ReadPlan, Span, Spans, runs};
+use crate::store::{ReadDone, Scan};
+use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+
+/// A read in work.
+pub(super) struct ReadJob {
+    from: NodeId,
+    column: usize,
+    wanted: Wanted,
+    rows: Vec<RowPart>,
+    runs: Vec<Run>,
+    started: bool,
+    hops: u8,
+}
+
+struct RowPart {
+    stripe: u64,
+    base: u64,
+    spans: Spans,
+}
+
+struct Run {
+    sectors: Range<u64>,
+    data: Option<Buffer>,
+}
+
+/// Looking for what a returning node missed.
+pub(super) struct DirtyScan {
+    to: NodeId,
+    /// Volume and extent being scanned, and those to come.
+    queue: Vec<(VolumeId, u64, u64, Timestamp)>,
+    found: BTreeMap<VolumeId, Vec<DirtySector>>,
+}
+
+impl Worker {
+    /// An originator wants this column's part of a range.
+    #[allow(clippy::too_many_arguments)] // the fields of one message
+    pub fn on_read(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        volume: VolumeId,
+        range: Bytes,
+        avoid: ColumnSet,
+        wanted: Wanted,
+        outbox: &mut Outbox,
+    ) {
+        let Some(volume) = self.map.volumes.get(&volume).cloned() else { return };
+        let g = &volume.geometry;
+        let first = range.stripes(g).start;
+        let Some(column) = volume.extent(first).column_of(self.node) else { return };
+        if self.reads.contains_key(&ts) {
+            return;
+        }
+        let spans: Vec<(u64, Spans)> = match wanted {
+            Wanted::Stripes => {
+                range.stripes(g).map(|s| (s, Span::new(0, g.unit).into())).collect()
+            }
+            Wanted::Data | Wanted::Holes => match ReadPlan::new(g, range, avoid) {
+                Ok(plan) => plan.rows.iter().map(|r| (r.stripe, r.cell(g, column).send)).collect(),
+                Err(_) => return,
+            },
+        };
+        let part = |(stripe, spans): (u64, Spans)| RowPart {
+            stripe,
+            base: volume.sector(stripe, column),
+            spans,
+        };
+        let rows: Vec<RowPart> = spans.into_iter().filter(|r| !r.1.is_empty()).map(part).collect();
+        let places = rows.iter().flat_map(|r| {
+            r.spans.sectors_out().iter().map(|s| Span::new(r.base * SECTOR + s.lo, r.base * SECTOR + s.hi))
+        });
+        let whole = runs(places, g.unit).into_iter().map(|s| Run {
+            sectors: s.lo / SECTOR..s.hi / SECTOR,
+            data: None,
+        });
+        let runs = whole.collect();
+        let job =
+            ReadJob { from, column, wanted, rows, runs, started: false, hops: outbox.hops + 1 };
+        if wanted == Wanted::Holes {
+            self.reads.insert(ts, job);
+            self.start_holes(ts);
+            return;
+        }
+        let accesses: Vec<_> = job.ranges().map(|r| (r, Access::Read)).collect();
+        if let Admitted::Rejected(latest) = self.admission.admit(ts, &accesses) {
+            self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
+            return;
+        }
+        self.reads.insert(ts, job);
+        self.step_read(ts, outbox);
+    }
+
+    fn reply_read(
+        &mut self,
+        job: &ReadJob,
+        ts: Timestamp,
+        result: Result<Vec<(u64, Buffer)>, Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        let body = Body::ReadReply { ts, column: job.column, result };
+        outbox.send_after(job.from, body, job.hops);
+    }
+
+    /// Starts a read that waits for nothing.
+    pub(super) fn step_read(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(job) = self.reads.get(&ts) else { return };
+        if job.started || job.wanted == Wanted::Holes {
+            return;
+        }
+        let ignore = self.config.bug == Some(Bug::StaleRead);
+        if !ignore && job.ranges().any(|r| self.admission.must_wait(ts, r)) {
+            return;
+        }
+        let stale: Vec<_> = job.parts_where(|r| self.catchup.is_stale(r));
+        if !stale.is_empty() {
+            let job = self.reads.remove(&ts).expect("just seen");
+            let refusal = Refusal::Erased { column: job.column, parts: stale };
+            self.reply_read(&job, ts, Err(refusal), outbox);
+            return;
+        }
+        let job = self.reads.get_mut(&ts).expect("just seen");
+        job.started = true;
+        let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
+        for (run, range) in ranges.into_iter().enumerate() {
+            let ticket = self.ticket(Ticket::Read { ts, run });
+            self.store.read(ticket, range.start, range.end - range.start);
+        }
+    }
+
+    /// The store has read something.
+    pub(super) fn read_done(&mut self, done: ReadDone, outbox: &mut Outbox) {
+        match self.tickets.remove(&done.ticket) {
+            Some(Ticket::Read { ts, run }) => self.run_done(ts, run, done, outbox),
+            Some(Ticket::Cell { ts, cell, part }) => self.cell_read_done(ts, cell, part, done, outbox),
+            _ => {}
+        }
+    }
+
+    fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
+        let Some(job) = self.reads.get_mut(&ts) else { return };
+        let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
+        let lost = job.parts_where(|mut r| r.any(|s| erased.contains(&s)));
+        let refusal = if done.raced {
+            Some(Refusal::Late(ts))
+        } else if !lost.is_empty() {
+            Some(Refusal::Erased { column: job.column, parts: lost })
+        } else {
+            None
+        };
+        job.runs[run].data = Some(done.data);
+        let all = job.runs.iter().all(|r| r.data.is_some());
+        if refusal.is_none() && !all {
+            return;
+        }
+        let job = self.reads.remove(&ts).expect("just seen");
+        let result = refusal.map_or_else(|| Ok(job.pieces()), Err);
+        self.reply_read(&job, ts, result, outbox);
+    }
+
+    fn cell_read_done(
+        &mut self,
+        ts: Timestamp,
+        cell: usize,
+        part: usize,
+        done: ReadDone,
+        outbox: &mut Outbox,
+    ) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if txn.phase != Phase::Working {
+            return;
+        }
+        let work = &mut txn.cells[cell];
+        if done.raced {
+            self.refuse(ts, Refusal::Late(ts), outbox);
+        } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
+            let span = work.span_of(first..last + 1);
+            let (column, stripe) = (work.column, work.row.stripe);
+            self.refuse(ts, Refusal::Erased { column, parts: vec![(stripe, span)] }, outbox);
+        } else {
+            work.read_arrived(part, done.data);
+            self.step(ts, outbox);
+        }
+    }
+
+    fn start_holes(&mut self, ts: Timestamp) {
+        let ranges: Vec<Range<u64>> = self.reads[&ts].runs.iter().map(|r| r.sectors.clone()).collect();
+        for (run, range) in ranges.into_iter().enumerate() {
+            let ticket = self.ticket(Ticket::Holes { ts, run });
+            self.store.scan(ticket, range.start, range.end - range.start, Scan::Content);
+        }
+    }
+
+    /// The store has scanned something.
+    pub(super) fn scan_done(
+        &mut self,
+        ticket: u64,
+        found: Vec<(u64, Timestamp)>,
+        outbox: &mut Outbox,
+    ) {
+        match self.tickets.remove(&ticket) {
+            Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
+            Some(Ticket::Dirty) => self.dirty_done(found, outbox),
+            Some(Ticket::Own) => {
+                if let Catchup::Asking(a) = &mut self.catchup {
+                    a.own = Some(found.into_iter().collect());
+                    self.wake = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A byte for each sector: 1 where there is content.
+    fn holes_done(&mut self, ts: Timestamp, run: usize, found: &[(u64, Timestamp)], outbox: &mut Outbox) {
+        let Some(job) = self.reads.get_mut(&ts) else { return };
+        let sectors = job.runs[run].sectors.clone();
+        let mut bytes = vec![0u8; (sectors.end - sectors.start) as usize];
+        found.iter().for_each(|(s, _)| bytes[(s - sectors.start) as usize] = 1);
+        job.runs[run].data = Some(bytes.into());
+        if job.runs.iter().all(|r| r.data.is_some()) {
+            let job = self.reads.remove(&ts).expect("just seen");
+            let pieces = job.hole_pieces();
+            self.reply_read(&job, ts, Ok(pieces), outbox);
+        }
+    }
+
+    /// A returning node asks what was written since it left.
+    pub fn on_dirty(&mut self, from: NodeId, since: Timestamp) {
+        if !self.dirty_asked.contains(&(from, since)) {
+            self.dirty_asked.push((from, since));
+        }
+    }
+
+    /// Whether a write from before this epoch is undecided here.
+    fn has_undecided(&self) -> bool {
+        let epoch = self.map.epoch;
+        let open = |p: Phase| matches!(p, Phase::Prepared | Phase::Preparing);
+        self.txns.values().any(|t| t.epoch < epoch && open(t.phase))
+    }
+
+    pub(super) fn run_dirty(&mut self) {
+        if self.dirty_scan.is_some() || self.dirty_asked.is_empty() || self.has_undecided() {
+            return;
+        }
+        let (to, since) = self.dirty_asked.remove(0);
+        let mut queue = Vec::new();
+        for volume in self.map.volumes.values() {
+            for (n, first, count) in extents_of(volume, self.node) {
+                if volume.extents[n].column_of(to).is_some() {
+                    queue.push((volume.id, first, count, since));
+                }
+            }
+        }
+        self.dirty_scan = Some(DirtyScan { to, queue, found: BTreeMap::new() });
+        let ticket = self.ticket(Ticket::Dirty);
+        match self.dirty_scan.as_ref().and_then(|s| s.queue.last()) {
+            Some(&(_, first, count, since)) => {
+                self.store.scan(ticket, first, count, Scan::Since(since));
+            }
+            None => self.store.scan(ticket, 0, 0, Scan::Since(since)),
+        }
+    }
+
+    fn dirty_done(&mut self, found: Vec<(u64, Timestamp)>, outbox: &mut Outbox) {
+        let Some(scan) = &mut self.dirty_scan else { return };
+        if let Some((id, ..)) = scan.queue.pop()
+            && let Some(volume) = self.map.volumes.get(&id)
+        {
+            let place = |(sector, version)| {
+                let (stripe, _, within) = volume.stripe_at(self.node, sector)?;
+                Some((stripe, within, version))
+            };
+            scan.found.entry(id).or_default().extend(found.into_iter().filter_map(place));
+        }
+        if let Some(&(_, first, count, since)) = scan.queue.last() {
+            let ticket = self.ticket(Ticket::Dirty);
+            self.store.scan(ticket, first, count, Scan::Since(since));
+            return;
+        }
+        let scan = self.dirty_scan.take().expect("just seen");
+        let found = scan.found.into_iter().collect();
+        outbox.send(scan.to, Body::DirtyReply { found });
+    }
+
+    /// What the others have written.
+    pub fn on_dirty_reply(
+        &mut self,
+        from: NodeId,
+        found: Vec<(VolumeId, Vec<DirtySector>)>,
+        _outbox: &mut Outbox,
+    ) {
+        let Catchup::Asking(asking) = &mut self.catchup else { return };
+        if !asking.waiting.remove(&from) {
+            return;
+        }
+        for (id, sectors) in found {
+            let Some(volume) = self.map.volumes.get(&id) else { continue };
+            for (stripe, within, version) in sectors {
+                let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
+                let sector = volume.sector(stripe, column) + within;
+                let newest = asking.listed.entry(sector).or_default();
+                *newest = (*newest).max(version);
+            }
+        }
+    }
+
+    /// The map says whether this disk has missed anything.
+    pub(super) fn enter_catchup(&mut self, outbox: &mut Outbox) {
+        self.dirty_scan = None;
+        self.tickets.retain(|_, t| !matches!(t, Ticket::Dirty | Ticket::Own));
+        let info = self.map.nodes.get(self.node.0 as usize);
+        let Some(since) = info.and_then(|n| n.stale_since) else {
+            self.catchup = Catchup::Fresh;
+            return;
+        };
+        if let Catchup::Known { reported, .. } = &mut self.catchup {
+            *reported = false;
+            return;
+        }
+        let fresh = match &mut self.catchup {
+            Catchup::Asking(a) => std::mem::take(&mut a.fresh),
+            _ => BTreeSet::new(),
+        };
+        let others: Vec<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
+        let sound = |n: &&NodeId| self.map.nodes[n.0 as usize].stale_since.is_none();
+        let ask: BTreeSet<NodeId> = others.iter().filter(sound).copied().collect();
+        let ask = if ask.is_empty() { others.into_iter().collect() } else { ask };
+        for node in &ask {
+            outbox.send(*node, Body::Dirty { since });
+        }
+        self.catchup =
+            Catchup::Asking(Asking { since, waiting: ask, fresh, ..Asking::default() });
+    }
+
+    pub(super) fn run_catchup(&mut self, outbox: &mut Outbox) {
+        let undecided = matches!(self.catchup, Catchup::Asking(_)) && self.has_undecided();
+        match &mut self.catchup {
+            Catchup::Fresh => {}
+            Catchup::Asking(a) => {
+                if !a.looking && !undecided {
+                    a.looking = true;
+                    self.look_at_own();
+                }
+                self.catchup.conclude();
+            }
+            Catchup::Known { stale, reported } => {
+                if stale.is_empty() {
+                    if !*reported {
+                        *reported = true;
+                        outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
+                    }
+                    return;
+                }
+                self.ask_rebuilds();
+            }
+        }
+    }
+
+    /// Looks at what this disk itself has written since it left.
+    fn look_at_own(&mut self) {
+        let Catchup::Asking(a) = &self.catchup else { return };
+        let since = a.since;
+        let total = self.store.data_sectors();
+        let ticket = self.ticket(Ticket::Own);
+        self.store.scan(ticket, 0, total, Scan::Since(since));
+    }
+
+    /// Asks for the rebuilding of a few stale units.
+    fn ask_rebuilds(&mut self) {
+        let Catchup::Known { stale, .. } = &self.catchup else { return };
+        let map = &self.map;
+        let unit = |id: &VolumeId, stripe: u64| {
+            let volume = map.volumes.get(id)?;
+            let column = volume.extent(stripe).column_of(self.node)?;
+            let first = volume.sector(stripe, column);
+            Some((column, first, first + volume.unit_sectors()))
+        };
+        self.rebuilding.retain(|(id, stripe)| {
+            unit(id, *stripe).is_some_and(|(_, lo, hi)| stale.range(lo..hi).next().is_some())
+        });
+        let mut from = 0;
+        let mut homeless = Vec::new();
+        while self.rebuilding.len() < self.config.rebuilds {
+            let Some(&sector) = stale.range(from..).next() else { break };
+            let home = map.volumes.values().find_map(|v| {
+                v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe))
+            });
+            let Some((id, stripe)) = home else {
+                homeless.push(sector);
+                from = sector + 1;
+                continue;
+            };
+            let (column, lo, hi) = unit(&id, stripe).expect("a place in a volume");
+            let part = stale.range(lo..hi);
+            let (first, last) = (part.clone().next(), part.last());
+            let (first, last) = (first.expect("stale here"), last.expect("stale here"));
+            if self.rebuilding.insert((id, stripe)) {
+                let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
+                self.rebuilds.push((id, stripe, column, span));
+            }
+            from = hi;
+        }
+        if let Catchup::Known { stale, .. } = &mut self.catchup {
+            // Sectors of volumes that have been deleted since.
+            homeless.iter().for_each(|s| {
+                stale.remove(s);
+            });
+        }
+    }
+}
+
+impl ReadJob {
+    fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
+    }
+
+    /// The parts whose sectors meet a condition: stripe and bytes of the unit.
+    fn parts_where(&self, which: impl Fn(Range<u64>) -> bool) -> Vec<(u64, Span)> {
+        let parts = self.rows.iter().flat_map(|r| {
+            r.spans.iter().map(move |s| (r.stripe, s.sectors_out(), sectors(r.base, s)))
+        });
+        parts.filter(|p| which(p.2.clone())).map(|p| (p.0, p.1)).collect()
+    }
+
+    /// What each stripe's cell sends.
+    fn pieces(&self) -> Vec<(u64, Buffer)> {
+        self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR))).collect()
+    }
+
+    fn hole_pieces(&self) -> Vec<(u64, Buffer)> {
+        let coarse = |row: &RowPart| RowPart {
+            stripe: row.stripe,
+            base: row.base,
+            spans: row.spans.sectors_out(),
+        };
+        self.rows.iter().map(|row| (row.stripe, self.gather(&coarse(row), 1))).collect()
+    }
+
+    /// The bytes of a row's spans out of the runs, at `scale` bytes a sector.
+    fn gather(&self, row: &RowPart, scale: u64) -> Buffer {
+        let slice = |span: Span| {
+            let at = sectors(row.base, span);
+            let run = self.runs.iter().find(|r| r.sectors.start <= at.start && at.end <= r.sectors.end);
+            let run = run.expect("runs cover the rows");
+            let into = (at.start - run.sectors.start) * scale + span.lo % SECTOR * scale / SECTOR;
+            let len = span.len() * scale / SECTOR;
+            let data = run.data.as_ref().expect("all runs are here");
+            data.slice(into as usize, (into + len) as usize)
+        };
+        let mut parts: Vec<Buffer> = row.spans.iter().map(slice).collect();
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect::<Vec<u8>>().into()
+    }
+}

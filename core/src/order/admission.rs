@@ -1,0 +1,229 @@
+//! Device-side admission by timestamps (shared storage, 4.5.1 and 4.5.2).
+//!
+//! For each sector the highest timestamps that read and wrote it, and the prewrites that
+//! are not yet resolved. A read is refused when something later was written; it waits
+//! behind an earlier prewrite. A write is refused when something later was read or written.
+//! Changes that are added (parity deltas) commute, so they are refused only by later reads
+//! and later content, and never wait for one another.
+//!
+//! Timestamps are volatile: what is older than the *floor* is forgotten and everything
+//! below the floor is refused, which also makes a restarted disk safe.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::units::Timestamp;
+
+const GRANULE: u64 = 16;
+
+/// What a transaction wants of a range of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// See the content.
+    Read,
+    /// Replace the content.
+    Content,
+    /// Add to the content.
+    Delta,
+}
+
+/// The answer to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may go on.
+    Admitted,
+    /// It comes too late; a timestamp above this one would do.
+    Rejected(Timestamp),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stamps {
+    read: Timestamp,
+    content: Timestamp,
+    delta: Timestamp,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Granule {
+    stamps: [Stamps; GRANULE as usize],
+    newest: Timestamp,
+    prewrites: Vec<Prewrite>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Prewrite {
+    ts: Timestamp,
+    lo: u64,
+    hi: u64,
+    delta: bool,
+}
+
+/// The timestamps of one disk.
+#[derive(Debug, Default)]
+pub struct Admission {
+    granules: BTreeMap<u64, Granule>,
+    floor: Timestamp,
+}
+
+impl Admission {
+    /// Refuses everything at or below `floor` from now on and forgets what lies below it.
+    pub fn raise_floor(&mut self, floor: Timestamp) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.granules.retain(|_, g| g.newest > floor || !g.prewrites.is_empty());
+        }
+    }
+
+    /// Admits transaction `ts` to all of `accesses`, or to none.
+    pub fn admit(&mut self, ts: Timestamp, accesses: &[(Range<u64>, Access)]) -> Verdict {
+        if ts <= self.floor {
+            return Verdict::Rejected(self.floor);
+        }
+        let latest = accesses.iter().map(|(r, a)| self.latest_against(r.clone(), *a)).max();
+        if let Some(latest) = latest.filter(|&l| l >= ts) {
+            return Verdict::Rejected(latest);
+        }
+        for (range, access) in accesses {
+            self.stamp(ts, range.clone(), *access);
+        }
+        Verdict::Admitted
+    }
+
+    /// The latest timestamp in `range` that stands against an access.
+    fn latest_against(&self, range: Range<u64>, access: Access) -> Timestamp {
+        let mut latest = Timestamp::ZERO;
+        for (number, within) in granules(range) {
+            let Some(granule) = self.granules.get(&number) else { continue };
+            for s in &granule.stamps[within] {
+                let against = match access {
+                    Access::Read => s.content.max(s.delta),
+                    Access::Content => s.read.max(s.content).max(s.delta),
+                    Access::Delta => s.read.max(s.content),
+                };
+                latest = latest.max(against);
+            }
+        }
+        latest
+    }
+
+    fn stamp(&mut self, ts: Timestamp, range: Range<u64>, access: Access) {
+        for (number, within) in granules(range.clone()) {
+            let granule = self.granules.entry(number).or_default();
+            granule.newest = granule.newest.max(ts);
+            for s in &mut granule.stamps[within] {
+                match access {
+                    Access::Read => s.read = s.read.max(ts),
+                    Access::Content => s.content = s.content.max(ts),
+                    Access::Delta => s.delta = s.delta.max(ts),
+                }
+            }
+            if access != Access::Read {
+                let delta = access == Access::Delta;
+                granule.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
+            }
+        }
+    }
+
+    /// Whether a read at `ts` must wait: an earlier prewrite in `range` is unresolved.
+    pub fn must_wait(&self, ts: Timestamp, range: Range<u64>) -> bool {
+        self.unresolved(range, |p| p.ts < ts)
+    }
+
+    /// Whether committed content or changes of `sector`, the newest of them at `ts`, may not
+    /// go to their place yet, because a prewrite that comes before them is unresolved.
+    pub fn holds_back(&self, sector: u64, ts: Timestamp, has_content: bool) -> bool {
+        self.unresolved(sector..sector + 1, |p| p.ts < ts && (has_content || !p.delta))
+    }
+
+    fn unresolved(&self, range: Range<u64>, which: impl Fn(&Prewrite) -> bool) -> bool {
+        granules(range.clone()).any(|(number, _)| {
+            self.granules.get(&number).is_some_and(|g| {
+                g.prewrites.iter().any(|p| p.lo < range.end && range.start < p.hi && which(p))
+            })
+        })
+    }
+
+    /// The prewrite of `ts` in `range` is committed or aborted.
+    pub fn resolve(&mut self, ts: Timestamp, range: Range<u64>) {
+        for (number, _) in granules(range) {
+            if let Some(granule) = self.granules.get_mut(&number) {
+                granule.prewrites.retain(|p| p.ts != ts);
+            }
+        }
+    }
+
+    /// A prewrite that was admitted before a crash and is still in doubt stands again.
+    pub fn reinstate(&mut self, ts: Timestamp, range: Range<u64>, access: Access) {
+        self.stamp(ts, range, access);
+    }
+}
+
+/// The granules of a range of sectors, and the places within each.
+fn granules(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let (first, last) = (range.start / GRANULE, range.end.div_ceil(GRANULE));
+    (first..last).map(move |number| {
+        let base = number * GRANULE;
+        let lo = range.start.max(base) - base;
+        let hi = range.end.min(base + GRANULE) - base;
+        (number, lo as usize..hi as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::NodeId;
+
+    fn at(n: u64) -> Timestamp {
+        Timestamp::new(n, NodeId(0))
+    }
+
+    fn one(a: &mut Admission, ts: u64, access: Access) -> bool {
+        a.admit(at(ts), &[(10..20, access)]) == Verdict::Admitted
+    }
+
+    #[test]
+    fn the_rules_of_shared_storage_4_5() {
+        let mut a = Admission::default();
+        assert!(one(&mut a, 10, Access::Read));
+        assert!(!one(&mut a, 5, Access::Content), "a write below a read");
+        assert!(one(&mut a, 20, Access::Content));
+        assert!(!one(&mut a, 15, Access::Read), "a read below a write");
+        assert!(one(&mut a, 30, Access::Read));
+        assert!(a.must_wait(at(30), 10..20), "behind the earlier prewrite");
+        a.resolve(at(20), 10..20);
+        assert!(!a.must_wait(at(30), 10..20));
+        assert!(!one(&mut a, 20, Access::Content), "never twice");
+    }
+
+    #[test]
+    fn deltas_commute_with_deltas_only() {
+        let mut a = Admission::default();
+        assert!(one(&mut a, 20, Access::Delta));
+        assert!(one(&mut a, 10, Access::Delta));
+        assert!(!one(&mut a, 15, Access::Content));
+        assert!(one(&mut a, 25, Access::Content));
+        assert!(!one(&mut a, 24, Access::Delta));
+        assert!(a.holds_back(12, at(25), true), "content waits for earlier deltas");
+        assert!(!a.holds_back(12, at(20), false), "deltas do not wait for deltas");
+    }
+
+    #[test]
+    fn a_refusal_leaves_no_trace_and_names_the_latest() {
+        let mut a = Admission::default();
+        assert!(one(&mut a, 20, Access::Content));
+        let both = [(0..5, Access::Content), (19..21, Access::Content)];
+        assert_eq!(a.admit(at(15), &both), Verdict::Rejected(at(20)));
+        assert!(!a.must_wait(at(100), 0..5));
+    }
+
+    #[test]
+    fn below_the_floor_everything_is_refused_and_forgotten() {
+        let mut a = Admission::default();
+        assert!(one(&mut a, 10, Access::Read));
+        a.raise_floor(at(50));
+        assert_eq!(a.admit(at(50), &[(0..1, Access::Read)]), Verdict::Rejected(at(50)));
+        assert!(a.granules.is_empty());
+        assert!(one(&mut a, 51, Access::Content));
+    }
+}

@@ -1,0 +1,10 @@
+//! Who goes first: timestamps (shared storage, section 4.5).
+//!
+//! Each originator stamps its transactions from a [`Clock`]; each disk's [`Admission`]
+//! decides on its own whether a transaction comes too late.
+
+mod admission;
+mod clock;
+
+pub use admission::{Access, Admission, Verdict};
+pub use clock::Clock;

@@ -1,0 +1,169 @@
+//! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
+
+use super::{
+    Destination, PlanError, Policy, Range, ReadPlan, Sends, Strategy, Totals, WriteCell, WritePlan,
+    WriteRow, chunks,
+};
+use crate::layout::{ColumnRole, Geometry};
+use crate::units::ColumnSet;
+
+/// A request's plan in words and numbers.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// A line for each stripe, runs of like stripes as one.
+    pub rows: Vec<ExplainedRow>,
+    /// What it costs.
+    pub totals: Totals,
+    /// How many pieces, each atomic, the request is cut into.
+    pub chunks: usize,
+}
+
+/// A line of an [`Explanation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedRow {
+    /// The first stripe.
+    pub stripe: u64,
+    /// How many stripes in a row look like it, up to rotation.
+    pub count: u64,
+    /// The strategy, and where parity is computed.
+    pub strategy: String,
+    /// For each column what it holds and its steps.
+    pub cells: Vec<String>,
+}
+
+/// Explains a read or a write of `range`, cut into chunks of `max` bytes.
+pub fn explain(
+    g: &Geometry,
+    write: bool,
+    range: Range,
+    avoid: ColumnSet,
+    policy: Policy,
+    max: u64,
+) -> Result<Explanation, PlanError> {
+    let mut out = Explanation { rows: Vec::new(), totals: Totals::default(), chunks: 0 };
+    for chunk in chunks(g, range, max, u64::MAX / g.stripe_bytes() - 1) {
+        out.chunks += 1;
+        if write {
+            let plan = WritePlan::new(g, chunk, avoid, policy)?;
+            out.totals += plan.totals(g, policy);
+            plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
+        } else {
+            let plan = ReadPlan::new(g, chunk, avoid)?;
+            out.totals += plan.totals(g);
+            plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
+        }
+    }
+    Ok(out)
+}
+
+/// Folds full stripes after one another into one line.
+fn push(rows: &mut Vec<ExplainedRow>, row: ExplainedRow) {
+    if let Some(last) = rows.last_mut() {
+        let alike = last.strategy == row.strategy && row.strategy.starts_with("full");
+        if alike && last.stripe + last.count == row.stripe {
+            last.count += 1;
+            return;
+        }
+    }
+    rows.push(row);
+}
+
+fn held(g: &Geometry, stripe: u64, column: usize) -> String {
+    match g.layout.role(stripe, column) {
+        ColumnRole::Data(i) => format!("{}", stripe * g.layout.data as u64 + i as u64),
+        ColumnRole::Parity(j) if g.layout.parity > 1 => format!("P{j}"),
+        ColumnRole::Parity(_) => "P".to_string(),
+    }
+}
+
+fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
+    let cell = |c: usize| {
+        let name = held(g, row.stripe, c);
+        if row.avoid.contains(c) {
+            return format!("{name}: lost");
+        }
+        match row.cell(g, c).send {
+            s if s.is_empty() => format!("{name}: -"),
+            s => format!("{name}: read {}, send to O", s.sectors_out().len()),
+        }
+    };
+    let strategy = if row.solve.is_empty() { "read" } else { "degraded read" };
+    ExplainedRow {
+        stripe: row.stripe,
+        count: 1,
+        strategy: strategy.to_string(),
+        cells: (0..g.layout.width()).map(cell).collect(),
+    }
+}
+
+fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
+    let cell = |c: usize| {
+        let name = held(g, row.stripe, c);
+        if row.avoid.contains(c) {
+            return format!("{name}: lost");
+        }
+        let steps = row.cell(g, c).steps(policy);
+        format!("{name}: {}", if steps.is_empty() { "-".to_string() } else { steps.join(", ") })
+    };
+    ExplainedRow {
+        stripe: row.stripe,
+        count: 1,
+        strategy: describe(g, row),
+        cells: (0..g.layout.width()).map(cell).collect(),
+    }
+}
+
+fn describe(g: &Geometry, row: &WriteRow) -> String {
+    let strategy = match row.strategy {
+        Strategy::Full => "full",
+        Strategy::Small => "small",
+        Strategy::Large if row.decode => "large, solving for lost data",
+        Strategy::Large => "large",
+        Strategy::Rebuild => "rebuild",
+    };
+    if row.live_parities(g).is_empty() {
+        return format!("{strategy}, no parity");
+    }
+    let place = match row.parity_at {
+        super::ParityAt::Originator => "at originator",
+        super::ParityAt::Solely => "solely at parity",
+        super::ParityAt::Parity => "at parity",
+    };
+    format!("{strategy}, parity {place}")
+}
+
+impl WriteCell {
+    /// The cell's steps in the order of TickerTAIP's Table V, with prepare before the write.
+    pub fn steps(&self, policy: Policy) -> Vec<String> {
+        let mut steps = Vec::new();
+        if !self.read.is_empty() {
+            steps.push(format!("read {}", self.read.len()));
+        }
+        if let Some((what, spans, to)) = self.send {
+            let what = match what {
+                Sends::Old => "old",
+                Sends::Delta => "xor",
+                Sends::Content => "content",
+            };
+            let to = match to {
+                Destination::Originator => "O",
+                Destination::Parities => "P",
+            };
+            steps.push(format!("send {what} {} to {to}", spans.len()));
+        }
+        let parts = self.awaits.data.len() + self.awaits.originator.len();
+        if parts > 0 {
+            steps.push(format!("await {parts}, combine"));
+        } else if self.awaits.result {
+            steps.push("await 1 from O".to_string());
+        }
+        if !self.write.is_empty() {
+            if policy.commit == super::Commit::Late {
+                steps.push("prepare".to_string());
+            }
+            let what = if self.delta { "fold" } else { "write" };
+            steps.push(format!("{what} {}", self.write.len()));
+        }
+        steps
+    }
+}

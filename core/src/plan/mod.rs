@@ -1,0 +1,140 @@
+//! The plan: TickerTAIP's RAIDmap (section 3.5) as data.
+//!
+//! A request is cut into [chunks](chunks) that are atomic one by one. Of a chunk, every
+//! stripe is a row ([`WriteRow`], [`ReadRow`]), and every (stripe, column) a cell
+//! ([`WriteCell`], [`ReadCell`]) that says what that column's worker reads, sends, awaits,
+//! combines and writes. Rows and cells are pure functions of the request, the geometry, the
+//! columns that cannot be used and the policy, so each worker derives its own cell and
+//! relies on the others to derive theirs.
+//!
+//! [`totals`](Totals) counts what a plan costs; a running node counts the same things.
+
+mod explain;
+mod read;
+#[cfg(test)]
+mod reference;
+mod span;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod write;
+
+pub use explain::{Explanation, explain};
+pub use read::{ReadCell, ReadPlan, ReadRow, runs};
+pub use span::{Span, Spans, accumulate, compose};
+pub use totals::Totals;
+pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
+
+use crate::layout::Geometry;
+
+/// Bytes `offset..offset + len` of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Range {
+    /// One past the last byte.
+    pub fn end(self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// The stripes that it touches.
+    pub fn stripes(self, g: &Geometry) -> std::ops::Range<u64> {
+        self.offset / g.stripe_bytes()..self.end().div_ceil(g.stripe_bytes())
+    }
+
+    /// The bytes `lo..hi` of a stripe's data that it touches.
+    pub(crate) fn within(self, g: &Geometry, stripe: u64) -> (u64, u64) {
+        let start = stripe * g.stripe_bytes();
+        let end = start + g.stripe_bytes();
+        (self.offset.clamp(start, end) - start, self.end().clamp(start, end) - start)
+    }
+}
+
+/// How the new parity of a stripe comes about (TickerTAIP 3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strategy {
+    /// Everything that parity covers is new: nothing is read.
+    Full,
+    /// Old data is read; parity takes in old xor new.
+    Small,
+    /// The data that is not written is read; parity is computed afresh.
+    Large,
+    /// A column's content is computed from the others' and put back.
+    Rebuild,
+}
+
+/// Where parity is computed (TickerTAIP 3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParityAt {
+    /// At the originator.
+    Originator,
+    /// At the parity columns alone.
+    Solely,
+    /// At the parity columns, from partial results of the data columns.
+    Parity,
+}
+
+/// When a write is decided (DESIGN, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// When every participant holds its final content.
+    Late,
+    /// Each participant writes as soon as it can: for measuring only.
+    None,
+}
+
+/// What a volume leaves open, settled; `None` lets cost decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// A strategy to prefer where it is possible.
+    pub strategy: Option<Strategy>,
+    /// Where parity is computed.
+    pub parity_at: Option<ParityAt>,
+    /// When a write is decided.
+    pub commit: Commit,
+    /// Whether a participant journals its part before it votes.
+    pub journal: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { strategy: None, parity_at: None, commit: Commit::Late, journal: true }
+    }
+}
+
+/// A request that no plan serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// More columns are lost than the code bears.
+    #[error("{lost} columns are lost and the layout bears {bears}")]
+    TooManyLost {
+        /// Columns that cannot be used.
+        lost: usize,
+        /// Parity columns of the layout.
+        bears: usize,
+    },
+}
+
+/// Cuts `range` into pieces of at most `max` bytes that are atomic one by one; inner cuts
+/// fall between stripes where a stripe fits, and always at a multiple of `boundary` stripes
+/// (an extent's end).
+pub fn chunks(g: &Geometry, range: Range, max: u64, boundary: u64) -> impl Iterator<Item = Range> {
+    let stripe = g.stripe_bytes();
+    let step = if stripe <= max { max / stripe * stripe } else { max };
+    let extent = boundary * stripe;
+    let mut at = range.offset;
+    std::iter::from_fn(move || {
+        (at < range.end()).then(|| {
+            let cut = if stripe <= max { (at / stripe * stripe) + step } else { at + step };
+            let end = cut.min((at / extent + 1) * extent).min(range.end());
+            let chunk = Range { offset: at, len: end - at };
+            at = end;
+            chunk
+        })
+    })
+}

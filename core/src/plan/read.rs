@@ -1,0 +1,104 @@
+//! Rows and cells of a read.
+//!
+//! A unit on a column that cannot be used is solved for from k others, over the bytes
+//! wanted of it only. A column that is read in several stripes is read in one go, through
+//! the parity units in between, which are then dropped (TickerTAIP 3.1).
+
+use super::{PlanError, Range, Span, Spans};
+use crate::layout::{ColumnRole, Geometry};
+use crate::units::ColumnSet;
+
+/// The plan of one chunk of a read.
+#[derive(Clone, Debug)]
+pub struct ReadPlan {
+    /// The stripes' rows, in order.
+    pub rows: Vec<ReadRow>,
+}
+
+/// One stripe of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRow {
+    /// The stripe's number in the volume.
+    pub stripe: u64,
+    /// The bytes of the stripe's data that are wanted, `lo..hi` of k units end to end.
+    pub lo: u64,
+    /// See `lo`.
+    pub hi: u64,
+    /// The bytes of lost units that are wanted.
+    pub solve: Spans,
+    /// The columns to solve from; empty if nothing is lost.
+    pub sources: ColumnSet,
+    /// The columns that cannot be used.
+    pub avoid: ColumnSet,
+}
+
+/// One column's part in one stripe of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadCell {
+    /// The bytes of the unit to send to the originator.
+    pub send: Spans,
+}
+
+impl ReadPlan {
+    /// Plans a read of `range` when the columns of `avoid` cannot be used.
+    pub fn new(g: &Geometry, range: Range, avoid: ColumnSet) -> Result<ReadPlan, PlanError> {
+        let rows = range.stripes(g).map(|s| ReadRow::new(g, range, s, avoid));
+        Ok(ReadPlan { rows: rows.collect::<Result<_, _>>()? })
+    }
+}
+
+impl ReadRow {
+    fn new(
+        g: &Geometry,
+        range: Range,
+        stripe: u64,
+        avoid: ColumnSet,
+    ) -> Result<ReadRow, PlanError> {
+        let (lo, hi) = range.within(g, stripe);
+        let mut row =
+            ReadRow { stripe, lo, hi, solve: Spans::EMPTY, sources: ColumnSet::EMPTY, avoid };
+        let lost = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
+        row.solve = Spans::union((0..g.layout.data).filter(lost).map(|i| row.cover(g, i)));
+        if !row.solve.is_empty() {
+            row.sources = g.sources(stripe, avoid).ok_or(PlanError::TooManyLost {
+                lost: avoid.len(),
+                bears: g.layout.parity,
+            })?;
+        }
+        Ok(row)
+    }
+
+    /// The wanted bytes of data unit `i`.
+    pub fn cover(&self, g: &Geometry, i: usize) -> Span {
+        let start = i as u64 * g.unit;
+        let end = start + g.unit;
+        Span::new(self.lo.clamp(start, end) - start, self.hi.clamp(start, end) - start)
+    }
+
+    /// The part of `column`.
+    pub fn cell(&self, g: &Geometry, column: usize) -> ReadCell {
+        if self.avoid.contains(column) {
+            return ReadCell { send: Spans::EMPTY };
+        }
+        let direct = match g.layout.role(self.stripe, column) {
+            ColumnRole::Data(i) => self.cover(g, i),
+            ColumnRole::Parity(_) => Span::EMPTY,
+        };
+        let solve = if self.sources.contains(column) { self.solve } else { Spans::EMPTY };
+        ReadCell { send: Spans::union(solve.iter().chain([direct])) }
+    }
+}
+
+/// Merges a column's ranges of its disk, given in order as bytes, into as few transfers as
+/// possible: ranges that touch, or that only whole units of parity (`gap` bytes each) keep
+/// apart.
+pub fn runs(ranges: impl IntoIterator<Item = Span>, gap: u64) -> Vec<Span> {
+    let mut out: Vec<Span> = Vec::new();
+    for range in ranges.into_iter().filter(|r| !r.is_empty()) {
+        match out.last_mut() {
+            Some(last) if range.lo >= last.hi && range.lo - last.hi <= gap => last.hi = range.hi,
+            _ => out.push(range),
+        }
+    }
+    out
+}

@@ -1,0 +1,185 @@
+//! A byte-level array that executes plans cell by cell, the plainest way there is: what
+//! tests hold against naive RAID.
+
+use super::*;
+use crate::Buffer;
+use crate::layout::{ColumnRole, Geometry};
+use crate::units::ColumnSet;
+
+pub(super) struct Array {
+    pub g: Geometry,
+    pub columns: Vec<Vec<u8>>,
+    pub lost: ColumnSet,
+}
+
+impl Array {
+    pub fn new(g: Geometry, stripes: u64) -> Array {
+        let bytes = (stripes * g.unit) as usize;
+        let columns = vec![vec![0; bytes]; g.layout.width()];
+        Array { g, columns, lost: ColumnSet::EMPTY }
+    }
+
+    /// Loses a column and what it held.
+    pub fn lose(&mut self, column: usize) {
+        self.lost.insert(column);
+        self.columns[column].fill(0xee);
+    }
+
+    fn get(&self, stripe: u64, column: usize, spans: Spans) -> Buffer {
+        let base = (stripe * self.g.unit) as usize;
+        let parts = spans.iter().map(|s| &self.columns[column][base + s.lo as usize..base + s.hi as usize]);
+        Buffer::from(parts.flatten().copied().collect::<Vec<u8>>())
+    }
+
+    fn put(&mut self, stripe: u64, column: usize, spans: Spans, bytes: &[u8]) {
+        let base = (stripe * self.g.unit) as usize;
+        let mut at = 0;
+        for s in spans.iter() {
+            let n = s.len() as usize;
+            self.columns[column][base + s.lo as usize..][..n].copy_from_slice(&bytes[at..at + n]);
+            at += n;
+        }
+    }
+
+    pub fn read(&self, range: Range) -> Result<Vec<u8>, PlanError> {
+        let plan = ReadPlan::new(&self.g, range, self.lost)?;
+        let mut out = Vec::new();
+        for row in &plan.rows {
+            for i in 0..self.g.layout.data {
+                let cover = row.cover(&self.g, i);
+                let column = self.g.layout.data_column(row.stripe, i);
+                let bytes = if self.lost.contains(column) {
+                    compose(cover.into(), &[(row.solve, &self.solve(row.stripe, i, row.solve))])
+                } else {
+                    let cell = row.cell(&self.g, column);
+                    compose(cover.into(), &[(cell.send, &self.get(row.stripe, column, cell.send))])
+                };
+                out.extend_from_slice(&bytes.to_bytes());
+            }
+        }
+        Ok(out)
+    }
+
+    fn solve(&self, stripe: u64, code_column: usize, spans: Spans) -> Buffer {
+        let g = &self.g;
+        let sources = g.sources(stripe, self.lost).unwrap();
+        let have: Vec<usize> = sources.iter().map(|c| g.code_column(stripe, c)).collect();
+        let bytes: Vec<_> = sources.iter().map(|c| self.get(stripe, c, spans).to_bytes()).collect();
+        let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
+        let mut out = vec![0; spans.len() as usize];
+        g.code.decoder(&have, &[code_column]).unwrap().decode(0, &views, &mut out);
+        out.into()
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8], policy: Policy) -> Result<(), PlanError> {
+        let range = Range { offset, len: data.len() as u64 };
+        let plan = WritePlan::new(&self.g, range, self.lost, policy)?;
+        let mut at = 0;
+        for row in &plan.rows {
+            let n = (row.hi - row.lo) as usize;
+            self.write_row(row, &Buffer::from(data[at..at + n].to_vec()));
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// The new bytes of unit `i`.
+    fn fresh(&self, row: &WriteRow, data: &Buffer, i: usize) -> Buffer {
+        let cover = row.cover(&self.g, i);
+        let start = (i as u64 * self.g.unit + cover.lo).saturating_sub(row.lo) as usize;
+        if cover.is_empty() { Buffer::Zero(0) } else { data.slice(start, start + cover.len() as usize) }
+    }
+
+    fn write_row(&mut self, row: &WriteRow, data: &Buffer) {
+        let g = self.g.clone();
+        let n = g.layout.width();
+        let cells: Vec<WriteCell> = (0..n).map(|c| row.cell(&g, c)).collect();
+        let old: Vec<Buffer> = (0..n).map(|c| self.get(row.stripe, c, cells[c].read)).collect();
+        let mut sent = vec![None; n];
+        for c in 0..n {
+            let Some((what, spans, _)) = cells[c].send else { continue };
+            let new = match cells[c].role {
+                ColumnRole::Data(i) => self.fresh(row, data, i),
+                ColumnRole::Parity(_) => Buffer::Zero(0),
+            };
+            let read = (cells[c].read, &old[c]);
+            sent[c] = Some(match what {
+                Sends::Old => (spans, compose(spans, &[read])),
+                Sends::Content => (spans, compose(spans, &[read, (cells[c].new.into(), &new)])),
+                Sends::Delta => {
+                    let mut delta = compose(spans, &[read]).to_bytes().to_vec();
+                    new.add_to(&mut delta, 1);
+                    (spans, delta.into())
+                }
+            });
+        }
+        let mut results = Vec::new();
+        for c in 0..n {
+            let (read, write) = (cells[c].read, cells[c].write);
+            if write.is_empty() {
+                continue;
+            }
+            let bytes = match cells[c].role {
+                ColumnRole::Data(i) => {
+                    let new = self.fresh(row, data, i);
+                    compose(write, &[(read, &old[c]), (cells[c].new.into(), &new)]).to_bytes().to_vec()
+                }
+                ColumnRole::Parity(j) => self.parity(row, data, j, &cells[c], &sent),
+            };
+            let mut bytes = bytes;
+            if cells[c].delta {
+                self.get(row.stripe, c, write).add_to(&mut bytes, 1);
+            }
+            results.push((c, write, bytes));
+        }
+        for (c, write, bytes) in results {
+            self.put(row.stripe, c, write, &bytes);
+        }
+    }
+
+    fn parity(
+        &self,
+        row: &WriteRow,
+        data: &Buffer,
+        j: usize,
+        cell: &WriteCell,
+        sent: &[Option<(Spans, Buffer)>],
+    ) -> Vec<u8> {
+        let g = &self.g;
+        let mut sum = vec![0; row.parity.len() as usize];
+        let (from_data, from_new) = if cell.awaits.result {
+            let new = (0..g.layout.data).filter(|&i| !row.cover(g, i).is_empty()).collect();
+            (row.originator_awaits(g), new)
+        } else {
+            (cell.awaits.data, cell.awaits.originator)
+        };
+        if row.decode {
+            for i in 0..g.layout.data {
+                let old = self.solve_or_get(row, i);
+                let new = self.fresh(row, data, i);
+                let all = compose(row.parity, &[(row.parity, &old), (row.cover(g, i).into(), &new)]);
+                accumulate(&mut sum, row.parity, row.parity, &all, g.code.coefficient(j, i));
+            }
+            return sum;
+        }
+        for i in from_data.iter() {
+            let (spans, bytes) = sent[g.column_of(row.stripe, i)].as_ref().expect("was sent");
+            accumulate(&mut sum, row.parity, *spans, bytes, g.code.coefficient(j, i));
+        }
+        for i in from_new.iter() {
+            let new = self.fresh(row, data, i);
+            let c = g.code.coefficient(j, i);
+            accumulate(&mut sum, row.parity, row.cover(g, i).into(), &new, c);
+        }
+        sum
+    }
+
+    fn solve_or_get(&self, row: &WriteRow, i: usize) -> Buffer {
+        let column = self.g.layout.data_column(row.stripe, i);
+        if self.lost.contains(column) {
+            self.solve(row.stripe, i, row.parity)
+        } else {
+            self.get(row.stripe, column, row.parity)
+        }
+    }
+}

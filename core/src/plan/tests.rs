@@ -1,0 +1,253 @@
+//! The papers' tables as tests, and every plan executed on a byte-level array.
+
+use super::reference::Array;
+use super::*;
+use crate::layout::{Geometry, Layout, Placement};
+use crate::units::ColumnSet;
+use super::Strategy;
+use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
+use proptest::strategy::Strategy as Strategy_;
+
+const U: u64 = 16384;
+
+fn raid5(k: usize) -> Geometry {
+    geometry(k, 1)
+}
+
+fn geometry(data: usize, parity: usize) -> Geometry {
+    Geometry::new(Layout { data, parity, placement: Placement::LeftSymmetric }, U)
+}
+
+/// The row of a write of `units` whole units from unit 0 of stripe 0.
+fn row(g: &Geometry, units: u64, avoid: ColumnSet, policy: Policy) -> WriteRow {
+    let range = Range { offset: 0, len: units * U };
+    WritePlan::new(g, range, avoid, policy).unwrap().rows[0]
+}
+
+/// TickerTAIP, Figure 4 and section 3.2.1: small below half, large above, full for all.
+#[test]
+fn strategies_by_cost() {
+    let strategy = |g: &Geometry, n| row(g, n, ColumnSet::EMPTY, Policy::default()).strategy;
+    let five = raid5(4);
+    use Strategy::*;
+    assert_eq!([1, 2, 3, 4].map(|n| strategy(&five, n)), [Small, Large, Large, Full]);
+    let eleven = raid5(10);
+    let expected = [Small, Small, Small, Small, Large, Large, Large, Large, Large, Full];
+    assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|n| strategy(&eleven, n)), expected);
+    let forced = |s| Policy { strategy: Some(s), ..Policy::default() };
+    assert_eq!(row(&five, 3, ColumnSet::EMPTY, forced(Small)).strategy, Small);
+    assert_eq!(row(&five, 1, ColumnSet::EMPTY, forced(Large)).strategy, Large);
+}
+
+/// TickerTAIP, Figure 7: blocks 2 to 7 over four nodes are a small, a full and a large
+/// stripe; here with the left-symmetric layout of Table II.
+#[test]
+fn tickertaip_figure_7() {
+    let g = raid5(3);
+    let range = Range { offset: 2 * U, len: 6 * U };
+    let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
+    let kinds: Vec<_> = plan.rows.iter().map(|r| r.strategy).collect();
+    assert_eq!(kinds, [Strategy::Small, Strategy::Full, Strategy::Large]);
+}
+
+/// TickerTAIP, Table III: the algorithm in failure mode by what the failed disk holds.
+#[test]
+fn tickertaip_table_3() {
+    let g = raid5(4);
+    let lose = |column| ColumnSet::of(column);
+    let parity = g.layout.parity_column(0, 0);
+    let data = |i| g.layout.data_column(0, i);
+    // (units written, failed column, expected; None = no parity is computed)
+    let table = [
+        (1, data(0), Some(Strategy::Large)), // small, updated
+        (1, parity, None),                   // small, parity
+        (1, data(3), Some(Strategy::Small)), // small, not updated
+        (3, data(0), Some(Strategy::Large)), // large, updated
+        (3, parity, None),                   // large, parity
+        (3, data(3), Some(Strategy::Small)), // large, not updated
+        (4, data(0), Some(Strategy::Full)),  // full, updated
+        (4, parity, None),                   // full, parity
+    ];
+    for (units, failed, expected) in table {
+        let row = row(&g, units, lose(failed), Policy::default());
+        let parity_made = !row.live_parities(&g).is_empty();
+        assert_eq!(parity_made.then_some(row.strategy), expected, "{units} units, {failed} lost");
+        assert!(!row.decode, "whole units never need solving for in RAID 5");
+        if !parity_made {
+            let reads = (0..5).map(|c| row.cell(&g, c).read.len()).sum::<u64>();
+            assert_eq!(reads, 0, "nothing is read when the parity is lost");
+        }
+    }
+}
+
+/// TickerTAIP, Table IV with late commit: after the failure of any one node, whether the
+/// write can be finished, and from what. Everyone prepares with its final content, so the
+/// write commits when the parity was computed (its node prepared), and then what the failed
+/// node held follows from the parity; it aborts when it was not.
+#[test]
+fn tickertaip_table_4() {
+    let g = raid5(4);
+    for units in 1..=4 {
+        let row = row(&g, units, ColumnSet::EMPTY, Policy::default());
+        for failed in 0..5 {
+            let survivors: Vec<usize> = (0..5).filter(|&c| c != failed).collect();
+            let holds: Vec<_> = survivors.iter().map(|&c| row.cell(&g, c).write).collect();
+            let updated = |c: &usize| !row.cell(&g, *c).new.is_empty();
+            let parity = g.layout.parity_column(0, 0);
+            if failed == parity {
+                // "parity not computed": data participants alone decide; no parity is needed.
+                assert_eq!(holds.iter().filter(|w| !w.is_empty()).count() as u64, units);
+            } else if updated(&failed) {
+                // "parity node has copy": all the other columns and the parity determine it.
+                assert!(!row.cell(&g, parity).write.is_empty());
+                assert!(g.sources(0, ColumnSet::of(failed)).unwrap().contains(parity));
+            } else {
+                // Not updated: not a participant, so nothing of the write is lost with it.
+                assert!(row.cell(&g, failed).write.is_empty());
+            }
+        }
+    }
+}
+
+/// Shared storage, Table 1, first two columns: reads and writes per BST.
+#[test]
+fn shared_storage_table_1_fault_free_and_degraded() {
+    let g = raid5(4);
+    let ops = |row: WriteRow| {
+        let cells = (0..5).map(|c| row.cell(&g, c));
+        cells.fold((0, 0), |(r, w), c| {
+            let fold = if c.delta { c.write.count() } else { 0 };
+            (r + c.read.count() + fold, w + c.write.count())
+        })
+    };
+    let none = ColumnSet::EMPTY;
+    assert_eq!(ops(row(&g, 1, none, Policy::default())), (2, 2)); // readModifyWrite
+    assert_eq!(ops(row(&g, 3, none, Policy::default())), (1, 4)); // largeWrite
+    assert_eq!(ops(row(&g, 4, none, Policy::default())), (0, 5)); // fullStripeWrite
+    let lost = |i| ColumnSet::of(g.layout.data_column(0, i));
+    assert_eq!(ops(row(&g, 1, lost(0), Policy::default())), (3, 1)); // reconstructWrite
+    assert_eq!(ops(row(&g, 1, lost(2), Policy::default())), (2, 2)); // readModifyWrite
+    let parity = ColumnSet::of(g.layout.parity_column(0, 0));
+    assert_eq!(ops(row(&g, 1, parity, Policy::default())), (0, 1)); // parityFailedWrite
+    let read = ReadPlan::new(&g, Range { offset: 0, len: U }, lost(0)).unwrap();
+    assert_eq!(read.totals(&g).disk_reads, 4); // degradedRead
+}
+
+/// A small write inside one unit costs 2 + 2m messages and two round trips at any k.
+#[test]
+fn small_write_messages_do_not_grow_with_k() {
+    for (k, m) in [(2, 1), (4, 1), (4, 2), (8, 2), (8, 3), (16, 4)] {
+        let g = geometry(k, m);
+        if k == 2 {
+            continue; // large is cheaper in disk operations
+        }
+        let range = Range { offset: 8192, len: 4096 };
+        let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
+        let t = plan.totals(&g, Policy::default());
+        let m = m as u64;
+        assert_eq!((t.messages, t.round_trips), (2 + 2 * m, 2), "{k}+{m}");
+        assert_eq!((t.disk_reads, t.disk_writes, t.journal_writes), (1 + m, 1 + m, 1 + m));
+        assert_eq!(t.wire_bytes, 4096 * (1 + m));
+    }
+}
+
+#[test]
+fn full_stripes_go_out_once_and_are_answered_once() {
+    let g = geometry(4, 2);
+    let range = Range { offset: 0, len: 4 * U };
+    let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
+    let t = plan.totals(&g, Policy::default());
+    assert_eq!((t.messages, t.round_trips, t.disk_reads, t.disk_writes), (12, 1, 0, 6));
+    assert_eq!(t.wire_bytes, 6 * U);
+}
+
+#[test]
+fn long_reads_go_through_parity() {
+    let g = raid5(4);
+    let range = Range { offset: 0, len: 20 * 4 * U };
+    let t = ReadPlan::new(&g, range, ColumnSet::EMPTY).unwrap().totals(&g);
+    assert_eq!((t.disk_reads, t.messages, t.wire_bytes), (5, 10, range.len));
+}
+
+#[test]
+fn too_many_lost_is_refused() {
+    let g = raid5(4);
+    let lost: ColumnSet = [0, 1].into_iter().collect();
+    let range = Range { offset: 0, len: 4096 };
+    assert!(WritePlan::new(&g, range, lost, Policy::default()).is_err());
+    assert!(ReadPlan::new(&g, range, lost).is_err());
+    let spared = Range { offset: 2 * U, len: 4096 };
+    assert!(ReadPlan::new(&g, spared, lost).is_ok(), "column 2 can still be read");
+}
+
+#[test]
+fn chunks_cut_between_stripes_and_at_extents() {
+    let g = raid5(4);
+    let cut = |offset, len, max, extent| {
+        chunks(&g, Range { offset, len }, max, extent).map(|c| (c.offset, c.len)).collect::<Vec<_>>()
+    };
+    let s = g.stripe_bytes();
+    assert_eq!(cut(100, 3 * s, 2 * s, 1000), [(100, 2 * s - 100), (2 * s, s + 100)]);
+    assert_eq!(cut(0, 3 * s, 100 * s, 2), [(0, 2 * s), (2 * s, s)]);
+    assert_eq!(cut(0, s, s / 2, 1000), [(0, s / 2), (s / 2, s / 2)]);
+}
+
+fn any_geometry() -> impl Strategy_<Value = Geometry> {
+    let placement = prop_oneof![
+        Just(Placement::Fixed),
+        Just(Placement::LeftSymmetric),
+        Just(Placement::RightAsymmetric)
+    ];
+    (1usize..=6, 0usize..=3, placement)
+        .prop_map(|(data, parity, placement)| Geometry::new(Layout { data, parity, placement }, U))
+}
+
+fn any_policy() -> impl Strategy_<Value = Policy> {
+    let strategy = prop_oneof![Just(None), Just(Some(Strategy::Small)), Just(Some(Strategy::Large))];
+    let place = prop_oneof![
+        Just(None),
+        Just(Some(ParityAt::Originator)),
+        Just(Some(ParityAt::Solely)),
+        Just(Some(ParityAt::Parity))
+    ];
+    (strategy, place).prop_map(|(strategy, parity_at)| Policy { strategy, parity_at, ..Policy::default() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Any plan, executed on bytes, is naive RAID: reads return what was written, before
+    /// and after any columns that the code bears are lost, aligned or not.
+    #[test]
+    fn plans_executed_are_naive_raid(
+        g in any_geometry(),
+        policy in any_policy(),
+        writes in prop::collection::vec((0u64..6 * U * 6, 1u64..3 * U * 6, any::<u8>()), 1..8),
+        lost in prop::collection::vec(0usize..9, 0..=3),
+        lose_after in 0usize..8,
+    ) {
+        let stripes = 6;
+        let size = stripes * g.stripe_bytes();
+        let mut array = Array::new(g.clone(), stripes);
+        let mut naive = vec![0u8; size as usize];
+        for (n, (offset, len, fill)) in writes.into_iter().enumerate() {
+            if n == lose_after {
+                for &c in &lost {
+                    if array.lost.len() < g.layout.parity && c < g.layout.width() && !array.lost.contains(c) {
+                        array.lose(c);
+                    }
+                }
+            }
+            let offset = offset % size;
+            let len = len.min(size - offset);
+            let data: Vec<u8> = (0..len).map(|i| fill.wrapping_add(i as u8)).collect();
+            array.write(offset, &data, policy).unwrap();
+            naive[offset as usize..][..len as usize].copy_from_slice(&data);
+            let read = array.read(Range { offset: 0, len: size }).unwrap();
+            prop_assert!(read == naive, "write {n} at {offset} of {len}");
+        }
+        let some = Range { offset: size / 3 + 17, len: size / 5 + 1 };
+        let read = array.read(some).unwrap();
+        prop_assert!(read == naive[some.offset as usize..some.end() as usize]);
+    }
+}

@@ -1,0 +1,338 @@
+//! Checkpoints: putting committed changes in place and freeing their room in the journal.
+//!
+//! The order is what makes a crash at any point harmless: an *apply* entry in the journal
+//! says what each sector will be; then the data goes in place and is flushed; then the
+//! table, and is flushed; then the superblock's tail moves. Until the table is there the
+//! journal still holds everything needed to do it again, and the apply entry tells whether
+//! a sector already has its deltas or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::{Applied, Entry};
+use super::overlay::Over;
+use super::table::{State, TableEntry, page_of};
+use super::{DiskOp, DiskResult, Purpose, Store};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+
+/// Most sectors and pages in one checkpoint.
+const BATCH_SECTORS: usize = 8192;
+const BATCH_PAGES: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Waiting for table pages.
+    Pages,
+    /// Waiting for what deltas are added to.
+    Bases,
+    /// Waiting for the apply entry to be safe.
+    Log,
+    Place,
+    FlushData,
+    Table,
+    FlushTable,
+    Superblock,
+}
+
+pub(super) struct Checkpoint {
+    stage: Stage,
+    sectors: BTreeMap<u64, Over>,
+    pages: BTreeSet<u64>,
+    bases: BTreeMap<u64, Option<Buffer>>,
+    finals: Vec<Applied>,
+    waiting: usize,
+}
+
+impl Checkpoint {
+    /// What a sector in work consists of, above what is in place.
+    pub fn over(&self, sector: u64) -> Option<&Over> {
+        self.sectors.get(&sector)
+    }
+
+    pub fn uses(&self, page: u64) -> bool {
+        self.pages.contains(&page)
+    }
+}
+
+impl Store {
+    /// Starts a checkpoint if one is due (or `now`), none is in work and there is anything
+    /// to do. `held_back` says of a sector, its newest write and whether it has content,
+    /// that an earlier write of it is undecided.
+    pub fn checkpoint(&mut self, now: bool, held_back: impl Fn(u64, Timestamp, bool) -> bool) {
+        let j = &self.journal;
+        let full = j.used() > j.size() / 2 || j.stalled;
+        let due = now || full || self.unlogged > 0
+            || self.overlay.len() >= self.config.overlay_sectors;
+        let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
+        if !due || !idle || (self.overlay.is_empty() && !full) {
+            return;
+        }
+        let mut pages = BTreeSet::new();
+        let mut chosen = Vec::new();
+        for (sector, over) in self.overlay.iter() {
+            if chosen.len() >= BATCH_SECTORS || pages.len() >= BATCH_PAGES {
+                break;
+            }
+            if !held_back(sector, over.newest(), over.content.is_some()) {
+                pages.insert(page_of(sector));
+                chosen.push(sector);
+            }
+        }
+        if chosen.is_empty() && !full {
+            return;
+        }
+        let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
+        let sectors = chosen.into_iter().map(take).collect();
+        self.checkpoint = Some(Checkpoint {
+            stage: Stage::Pages,
+            sectors,
+            pages,
+            bases: BTreeMap::new(),
+            finals: Vec::new(),
+            waiting: 0,
+        });
+        self.step_checkpoint();
+    }
+
+    /// Counts checkpoints that have begun to place sectors.
+    pub(super) fn placings(&self) -> u64 {
+        self.counters.checkpoints
+    }
+
+    pub(super) fn is_placing(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(|c| matches!(c.stage, Stage::Place | Stage::FlushData))
+    }
+
+    /// Goes on if what the stage waits for is there.
+    pub(super) fn step_checkpoint(&mut self) {
+        let Some(c) = &self.checkpoint else { return };
+        if c.stage != Stage::Pages {
+            return;
+        }
+        let pages: Vec<u64> = c.pages.iter().copied().collect();
+        let mut all = true;
+        for run in consecutive(pages) {
+            all &= self.want_pages(run.start, run.end - 1);
+        }
+        if all {
+            self.read_bases();
+        }
+    }
+
+    /// Deltas without content need what is in place.
+    fn read_bases(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.stage = Stage::Bases;
+        let needy = c.sectors.iter().filter(|(_, o)| o.content.is_none()).map(|(s, _)| *s);
+        let needy: Vec<u64> = needy.collect();
+        let on_disk = needy.into_iter().filter(|&s| self.table.get(s).state == State::Written);
+        let runs: Vec<_> = consecutive(on_disk.collect::<Vec<_>>()).collect();
+        self.checkpoint.as_mut().expect("in work").waiting = runs.len();
+        for run in &runs {
+            let (first, count) = (run.start, run.end - run.start);
+            let offset = (self.superblock.data_start() + first) * SECTOR;
+            self.counters.disk_reads += 1;
+            let op = DiskOp::Read { offset, len: count * SECTOR };
+            self.start(Purpose::CheckpointBase { first, count }, op);
+        }
+        if runs.is_empty() {
+            self.compute_finals();
+        }
+    }
+
+    pub(super) fn base_arrived(&mut self, first: u64, count: u64, result: DiskResult) {
+        for n in 0..count {
+            let at = n as usize * SECTOR_BYTES;
+            let bytes = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR_BYTES));
+            let entry = self.table.get(first + n);
+            let good = bytes.filter(|b| b.crc() == entry.crc);
+            let c = self.checkpoint.as_mut().expect("in work");
+            c.bases.insert(first + n, good);
+        }
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting -= 1;
+        if c.waiting == 0 {
+            self.compute_finals();
+        }
+    }
+
+    /// What each sector will be; then says so in the journal.
+    fn compute_finals(&mut self) {
+        let mut c = self.checkpoint.take().expect("in work");
+        let mut logged = false;
+        for (&sector, over) in &mut c.sectors {
+            let version = over.newest().max(self.table.get(sector).version);
+            logged |= over.writes().any(|ts| self.txns.get(&ts).is_some_and(|t| t.journaled));
+            let was = self.table.get(sector).state;
+            let base = match (&over.content, was) {
+                (Some(content), _) => Some(content.1.clone()),
+                (None, State::Hole) => Some(Buffer::Zero(SECTOR_BYTES)),
+                (None, State::Bad) => None,
+                (None, State::Written) => c.bases.get(&sector).cloned().flatten(),
+            };
+            if was == State::Written && base.is_none() {
+                self.counters.erasures += 1;
+            }
+            let base = base.map(|b| add_deltas(b, over));
+            let (state, crc) = match &base {
+                None => (State::Bad, 0),
+                Some(b) if b.is_zero() => (State::Hole, 0),
+                Some(b) => (State::Written, b.crc()),
+            };
+            c.finals.push(Applied { sector, version, crc, state: state as u8 });
+            if let Some(content) = base {
+                // From here on readers see the result; the names stay until it is in place.
+                over.settle(content);
+            }
+        }
+        c.bases.clear();
+        c.stage = Stage::Log;
+        let sectors = c.finals.clone();
+        let used = self.journal.used();
+        self.checkpoint = Some(c);
+        if !logged && used == 0 {
+            self.checkpoint_logged();
+            return;
+        }
+        for (ts, txn) in &self.txns {
+            if txn.committed && !txn.released && txn.journaled {
+                self.journal.add(Entry::Known { ts: *ts, meta: txn.meta.clone() });
+            }
+        }
+        self.journal.add(Entry::Apply { sectors });
+        self.journal.urge();
+        self.pump();
+    }
+
+    /// The apply entry is safe: put the data in place.
+    pub(super) fn checkpoint_logged(&mut self) {
+        let Some(mut c) = self.checkpoint.take() else { return };
+        debug_assert_eq!(c.stage, Stage::Log);
+        c.stage = Stage::Place;
+        self.counters.checkpoints += 1;
+        let written = c.finals.iter().filter(|f| f.state == State::Written as u8);
+        let runs: Vec<_> = consecutive(written.map(|f| f.sector).collect::<Vec<_>>()).collect();
+        let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
+        let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
+        let start = self.superblock.data_start();
+        c.waiting = runs.len();
+        for run in &runs {
+            let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
+            let data = data.collect();
+            self.counters.disk_writes += 1;
+            let offset = (start + run.start) * SECTOR;
+            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: false });
+        }
+        for run in holes {
+            let (offset, len) = ((start + run.start) * SECTOR, (run.end - run.start) * SECTOR);
+            self.start(Purpose::Discard, DiskOp::Discard { offset, len });
+        }
+        self.checkpoint = Some(c);
+        if runs.is_empty() {
+            self.next_stage();
+        }
+    }
+
+    pub(super) fn checkpoint_step_done(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting -= 1;
+        if c.waiting == 0 {
+            self.next_stage();
+        }
+    }
+
+    fn next_stage(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting = 1;
+        match c.stage {
+            Stage::Place => {
+                c.stage = Stage::FlushData;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushData => {
+                c.stage = Stage::Table;
+                for f in &c.finals {
+                    let state = State::from_byte(f.state);
+                    let entry = TableEntry { version: f.version, crc: f.crc, state };
+                    self.table.set(f.sector, entry);
+                }
+                self.write_table();
+            }
+            Stage::Table => {
+                c.stage = Stage::FlushTable;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushTable => {
+                c.stage = Stage::Superblock;
+                let gone = c.sectors.values().flat_map(Over::names).collect();
+                c.sectors.clear();
+                self.unpin_all(gone);
+                self.move_tail();
+            }
+            Stage::Superblock => {
+                self.checkpoint = None;
+                self.trim_table();
+                self.pump();
+            }
+            Stage::Pages | Stage::Bases | Stage::Log => unreachable!("not an I/O stage"),
+        }
+    }
+
+    fn write_table(&mut self) {
+        let pages = self.table.take_dirty();
+        let start = self.superblock.table_start();
+        let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
+        for (number, bytes) in pages {
+            match writes.last_mut() {
+                Some((first, data)) if *first + data.len() as u64 == number => data.push(bytes.into()),
+                _ => writes.push((number, vec![bytes.into()])),
+            }
+        }
+        self.checkpoint.as_mut().expect("in work").waiting = writes.len();
+        let none = writes.is_empty();
+        for (first, data) in writes {
+            let offset = (start + first) * SECTOR;
+            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: false });
+        }
+        if none {
+            self.next_stage();
+        }
+    }
+
+    fn move_tail(&mut self) {
+        let (tail, frame) = self.journal.advance();
+        let sb = &mut self.superblock;
+        if (sb.tail, sb.tail_frame) == (tail, frame) {
+            self.next_stage();
+            return;
+        }
+        sb.tail = tail;
+        sb.tail_frame = frame;
+        sb.sequence += 1;
+        let offset = sb.sequence % 2 * SECTOR;
+        let data = vec![sb.encode().into()];
+        self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: true });
+    }
+}
+
+fn add_deltas(content: Buffer, over: &Over) -> Buffer {
+    if over.deltas.iter().all(|d| d.1.is_zero()) {
+        return content;
+    }
+    let mut bytes = content.to_bytes().to_vec();
+    over.deltas.iter().for_each(|d| d.1.add_to(&mut bytes, 1));
+    bytes.into()
+}
+
+/// The maximal runs of consecutive numbers.
+fn consecutive(numbers: Vec<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+    let mut rest = numbers.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let first = rest.next()?;
+        let mut end = first + 1;
+        while rest.next_if_eq(&end).is_some() {
+            end += 1;
+        }
+        Some(first..end)
+    })
+}

@@ -1,0 +1,229 @@
+//! The journal: a ring of frames, each one write, one in flight at a time, so that what
+//! waits meanwhile goes together in the next (group commit).
+
+use std::collections::VecDeque;
+
+use super::format::{ChangeHead, Entry, JOURNAL_START, encode_frame};
+use super::{Change, DiskOp, Event, Purpose, Store, Superblock};
+use crate::Buffer;
+use crate::units::{SECTOR, Timestamp};
+
+/// Most bytes of changes in a frame, in sectors.
+const FRAME_PAYLOAD: u64 = 1024;
+/// Most entries in a frame.
+const FRAME_ENTRIES: usize = 512;
+
+struct Pending {
+    entry: Entry,
+    payload: Vec<Buffer>,
+}
+
+struct Frame {
+    number: u64,
+    at: u64,
+    /// Sectors taken, with what was skipped before it at the ring's end.
+    taken: u64,
+    /// Prepared writes in it that are still needed.
+    pins: u32,
+}
+
+/// The ring and what waits for it.
+pub(crate) struct Journal {
+    incarnation: u64,
+    size: u64,
+    head: u64,
+    used: u64,
+    next_frame: u64,
+    frames: VecDeque<Frame>,
+    pending: VecDeque<Pending>,
+    urgent: bool,
+    in_flight: Vec<Entry>,
+    pub stalled: bool,
+}
+
+impl Journal {
+    pub fn new(sb: &Superblock) -> Journal {
+        Journal {
+            incarnation: sb.incarnation,
+            size: sb.journal,
+            head: sb.tail,
+            used: 0,
+            next_frame: sb.tail_frame,
+            frames: VecDeque::new(),
+            pending: VecDeque::new(),
+            urgent: false,
+            in_flight: Vec::new(),
+            stalled: false,
+        }
+    }
+
+    pub fn add_prepare(&mut self, ts: Timestamp, meta: &[u8], changes: &[Change]) {
+        let head = |c: &Change| ChangeHead {
+            sector: c.sector,
+            count: c.count() as u32,
+            delta: c.delta,
+            crc: (!c.data.is_zero()).then(|| c.data.crc()),
+        };
+        let heads = changes.iter().map(head).collect();
+        let payload = changes.iter().filter(|c| !c.data.is_zero()).map(|c| c.data.clone());
+        let entry = Entry::Prepare { ts, meta: meta.to_vec(), changes: heads };
+        self.pending.push_back(Pending { entry, payload: payload.collect() });
+        self.urgent = true;
+    }
+
+    pub fn add_outcome(&mut self, ts: Timestamp, commit: bool) {
+        self.add(Entry::Outcome { ts, commit });
+    }
+
+    pub fn add_released(&mut self, ts: Timestamp) {
+        self.add(Entry::Released { ts });
+    }
+
+    pub fn add(&mut self, entry: Entry) {
+        self.pending.push_back(Pending { entry, payload: Vec::new() });
+    }
+
+    /// What waits is to be written now.
+    pub fn urge(&mut self) {
+        self.urgent |= !self.pending.is_empty();
+    }
+
+    /// Nothing waits that anyone must be told of, and nothing is being written.
+    pub fn is_idle(&self) -> bool {
+        let lazy = |p: &Pending| matches!(p.entry, Entry::Released { .. });
+        self.in_flight.is_empty() && self.pending.iter().all(lazy)
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// A prepared write in this frame is not needed there any more.
+    pub fn unpin(&mut self, frame: Option<u64>) {
+        let Some(number) = frame else { return };
+        let first = self.frames.front().map_or(0, |f| f.number);
+        let frame = &mut self.frames[(number - first) as usize];
+        debug_assert_eq!(frame.number, number);
+        frame.pins -= 1;
+    }
+
+    /// Forgets the oldest frames that nothing needs; returns the new tail.
+    pub fn advance(&mut self) -> (u64, u64) {
+        while self.frames.front().is_some_and(|f| f.pins == 0) {
+            let frame = self.frames.pop_front().expect("just seen");
+            self.used -= frame.taken;
+        }
+        match self.frames.front() {
+            Some(f) => (f.at, f.number),
+            None => (self.head, self.next_frame),
+        }
+    }
+
+    /// Takes in a frame found by recovery.
+    pub fn found(&mut self, number: u64, at: u64, sectors: u64, pins: u32) {
+        let skipped = if at < self.head { self.size - self.head } else { 0 };
+        self.frames.push_back(Frame { number, at, taken: sectors + skipped, pins });
+        self.used += sectors + skipped;
+        self.head = (at + sectors) % self.size;
+        self.next_frame = number + 1;
+    }
+
+    fn room(&self, sectors: u64, reserve: u64) -> Option<u64> {
+        let skipped = if self.head + sectors > self.size { self.size - self.head } else { 0 };
+        (self.used + skipped + sectors + reserve <= self.size).then_some(skipped)
+    }
+
+    /// The frames of a checkpoint may use what others must leave free.
+    fn reserve(&self, entries: &[Entry]) -> u64 {
+        let apply = entries.iter().any(|e| matches!(e, Entry::Apply { .. }));
+        if apply { 0 } else { self.size / 4 }
+    }
+
+    /// How many of what waits go into the next frame.
+    fn batch(&self) -> usize {
+        let mut payload = 0;
+        let sizes = self.pending.iter().take(FRAME_ENTRIES).map(|p| {
+            payload += p.payload.iter().map(|b| b.len() as u64 / SECTOR).sum::<u64>();
+            payload
+        });
+        let fit = sizes.take_while(|&total| total <= FRAME_PAYLOAD.min(self.size / 4)).count();
+        fit.max(1).min(self.pending.len())
+    }
+}
+
+impl Store {
+    /// Writes the next frame if there is something to write, nothing is being written, and
+    /// there is room.
+    pub(super) fn pump(&mut self) {
+        let j = &mut self.journal;
+        if !j.in_flight.is_empty() || !j.urgent || j.pending.is_empty() {
+            return;
+        }
+        let count = j.batch();
+        let entries: Vec<Entry> = j.pending.iter().take(count).map(|p| p.entry.clone()).collect();
+        let reserve = j.reserve(&entries);
+        let (bytes, head) = encode_frame(j.incarnation, j.next_frame, &entries);
+        let sectors = head.head_sectors + head.payload_sectors;
+        let Some(skipped) = j.room(sectors, reserve) else {
+            j.stalled = true;
+            return;
+        };
+        j.stalled = false;
+        let mut data = vec![Buffer::from(bytes)];
+        j.pending.drain(..count).for_each(|p| data.extend(p.payload));
+        let at = if skipped > 0 { 0 } else { j.head };
+        let pins = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count() as u32;
+        j.frames.push_back(Frame { number: j.next_frame, at, taken: sectors + skipped, pins });
+        j.used += sectors + skipped;
+        j.head = (at + sectors) % j.size;
+        j.urgent = j.pending.iter().any(|p| matches!(p.entry, Entry::Prepare { .. } | Entry::Apply { .. }));
+        let number = j.next_frame;
+        j.next_frame += 1;
+        for entry in &entries {
+            if let Entry::Prepare { ts, .. } = entry {
+                // A write aborted while it waited has no use for its frame.
+                match self.txns.get_mut(ts) {
+                    Some(txn) => txn.frame = Some(number),
+                    None => j.unpin(Some(number)),
+                }
+            }
+        }
+        j.in_flight = entries;
+        self.counters.journal_frames += 1;
+        let durable = !self.config.skip_journal_flush;
+        let offset = (JOURNAL_START + at) * SECTOR;
+        self.start(Purpose::Frame, DiskOp::Write { offset, data, durable });
+    }
+
+    /// The frame in flight is safe.
+    pub(super) fn frame_written(&mut self) {
+        let entries = std::mem::take(&mut self.journal.in_flight);
+        let mut outcomes = Vec::new();
+        let mut applied = false;
+        for entry in entries {
+            match entry {
+                Entry::Prepare { ts, .. } => {
+                    self.counters.journal_writes += 1;
+                    if let Some(txn) = self.txns.get_mut(&ts) {
+                        txn.prepared = true;
+                        self.events.push_back(Event::Prepared(ts));
+                    }
+                }
+                Entry::Outcome { ts, .. } => outcomes.push(ts),
+                Entry::Apply { .. } => applied = true,
+                Entry::Released { .. } | Entry::Known { .. } => {}
+            }
+        }
+        if !outcomes.is_empty() {
+            self.events.push_back(Event::OutcomeSafe(outcomes));
+        }
+        self.pump();
+        if applied {
+            self.checkpoint_logged();
+        }
+    }
+}

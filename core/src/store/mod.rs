@@ -1,0 +1,472 @@
+//! The store under a worker: turns reads, prepares and outcomes into raw reads, writes and
+//! flushes of one disk (DESIGN, section 7). It does no I/O itself: it asks for
+//! [disk operations](DiskOp), is told of their ends, and answers with [events](Event).
+//!
+//! The life of a change: it is *prepared* (in the journal, durable), *committed* (visible:
+//! in the overlay, in memory), *placed* by a checkpoint (in the data area, its checksum and
+//! version in the table), and then its room in the journal is free again. A change is
+//! content, or a delta that is added to what is there: that is how a parity column prepares
+//! without reading, and folds many deltas into one read and one write later.
+//!
+//! - [`journal`]: the ring of frames, and what waits to be written to it
+//! - [`overlay`]: committed changes that are not in place yet
+//! - [`reads`]: reads and scans
+//! - [`checkpoint`]: putting the overlay in place
+//! - [`recover`]: opening a disk, whatever state a crash left it in
+
+mod checkpoint;
+mod format;
+mod journal;
+mod overlay;
+mod reads;
+mod recover;
+mod table;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::Buffer;
+use crate::units::{SECTOR, Timestamp};
+
+pub use format::{FORMAT_VERSION, FormatError, Superblock};
+pub use reads::Scan;
+pub use table::{State, TableEntry};
+
+use checkpoint::Checkpoint;
+use journal::Journal;
+use overlay::Overlay;
+use reads::{ReadJob, ScanJob};
+use recover::Recovery;
+use table::Table;
+
+/// Something to do to the disk. Offsets and lengths are bytes, multiples of the sector.
+#[derive(Clone, Debug)]
+pub enum DiskOp {
+    /// Read.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Write; with `durable` the data must be safe from a power cut when it ends.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What, in pieces that follow one another.
+        data: Vec<Buffer>,
+        /// Whether the end of it means safe.
+        durable: bool,
+    },
+    /// Make every write that has ended safe from a power cut.
+    Flush,
+    /// What stands here is not needed any more.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+}
+
+/// A disk operation with the number by which its end is told.
+#[derive(Clone, Debug)]
+pub struct DiskRequest {
+    /// The number.
+    pub id: u64,
+    /// The operation.
+    pub op: DiskOp,
+}
+
+/// How a disk operation ended: what was read (nothing for others), or what went wrong.
+pub type DiskResult = Result<Buffer, String>;
+
+/// Something that the store has to say.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The disk is open; these writes were prepared here and are not yet released.
+    Opened(Vec<Recovered>),
+    /// The disk is not one that can be opened.
+    Refused(FormatError),
+    /// A read is done.
+    Read(ReadDone),
+    /// A write is prepared: it will survive.
+    Prepared(Timestamp),
+    /// The outcomes of these writes are safe here.
+    OutcomeSafe(Vec<Timestamp>),
+    /// A write without journal is in place.
+    Placed(Timestamp),
+    /// A flush is done.
+    Flushed(u64),
+    /// A scan is done: sectors and their versions.
+    Scanned(u64, Vec<(u64, Timestamp)>),
+    /// The disk failed; nothing more can be stored.
+    Failed(String),
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct ReadDone {
+    /// The reader's number for it.
+    pub ticket: u64,
+    /// The content; zeros where it is lost.
+    pub data: Buffer,
+    /// Sectors whose content is lost.
+    pub erased: Vec<u64>,
+    /// Whether the content was being replaced meanwhile; read again.
+    pub raced: bool,
+}
+
+/// A write found in the journal.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// Its name.
+    pub ts: Timestamp,
+    /// What the worker said of it.
+    pub meta: Vec<u8>,
+    /// Whether it is known to have committed; otherwise it is in doubt.
+    pub committed: bool,
+    /// First sector, sectors, whether a delta: what it changes, if in doubt.
+    pub ranges: Vec<(u64, u32, bool)>,
+}
+
+/// One contiguous part of a write.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// First data sector.
+    pub sector: u64,
+    /// Whether `data` is to be added, not put.
+    pub delta: bool,
+    /// Whole sectors.
+    pub data: Buffer,
+}
+
+impl Change {
+    /// How many sectors.
+    pub fn count(&self) -> u64 {
+        self.data.len() as u64 / SECTOR
+    }
+}
+
+/// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounters {
+    /// Reads of data and parity.
+    pub disk_reads: u64,
+    /// Writes of data and parity, in place.
+    pub disk_writes: u64,
+    /// Prepare records journalled.
+    pub journal_writes: u64,
+    /// Journal frames written (each may hold many records).
+    pub journal_frames: u64,
+    /// Checkpoints done.
+    pub checkpoints: u64,
+    /// Sectors whose content did not match their checksum or could not be read.
+    pub erasures: u64,
+}
+
+/// Sizes that a store is run with.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreConfig {
+    /// Table pages kept in memory.
+    pub table_pages: usize,
+    /// Committed sectors held in memory before a checkpoint is due.
+    pub overlay_sectors: usize,
+    /// Deliberately forgets to wait for the disk before saying "prepared" (a test's bug).
+    pub skip_journal_flush: bool,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig { table_pages: 2048, overlay_sectors: 3072, skip_journal_flush: false }
+    }
+}
+
+/// A write between prepare and release.
+#[derive(Debug)]
+struct Txn {
+    meta: Vec<u8>,
+    changes: Vec<Change>,
+    journaled: bool,
+    /// The frame that holds its changes.
+    frame: Option<u64>,
+    prepared: bool,
+    committed: bool,
+    /// Committed sectors that are not in place.
+    remaining: u64,
+    released: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Pages { first: u64, count: u64 },
+    Read(u64),
+    Frame,
+    Checkpoint,
+    CheckpointBase { first: u64, count: u64 },
+    Flush(u64),
+    Recovery { at: u64 },
+    Discard,
+}
+
+/// The store of one disk.
+pub struct Store {
+    config: StoreConfig,
+    superblock: Superblock,
+    journal: Journal,
+    table: Table,
+    overlay: Overlay,
+    txns: BTreeMap<Timestamp, Txn>,
+    reads: BTreeMap<u64, ReadJob>,
+    scans: BTreeMap<u64, ScanJob>,
+    checkpoint: Option<Checkpoint>,
+    recovery: Option<Recovery>,
+    loading: BTreeMap<u64, ()>,
+    ios: BTreeMap<u64, Purpose>,
+    next_io: u64,
+    unlogged: u64,
+    failed: bool,
+    out: Vec<DiskRequest>,
+    events: VecDeque<Event>,
+    /// What it has done.
+    pub counters: StoreCounters,
+}
+
+impl Store {
+    /// The writes that make an empty disk; they must all be flushed before it is opened.
+    pub fn format(superblock: &Superblock) -> Vec<DiskOp> {
+        let zeros = Buffer::Zero((superblock.table_pages() * SECTOR) as usize);
+        let write = |sector: u64, data| DiskOp::Write {
+            offset: sector * SECTOR,
+            data: vec![data],
+            durable: true,
+        };
+        vec![
+            write(superblock.table_start(), zeros),
+            write(0, superblock.encode().into()),
+            write(1, superblock.encode().into()),
+        ]
+    }
+
+    /// Data sectors of the disk.
+    pub fn data_sectors(&self) -> u64 {
+        self.superblock.data
+    }
+
+    /// Disk operations to start, in order.
+    pub fn take_ops(&mut self) -> Vec<DiskRequest> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// The next thing to say.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn start(&mut self, purpose: Purpose, op: DiskOp) {
+        let id = self.next_io;
+        self.next_io += 1;
+        self.ios.insert(id, purpose);
+        self.out.push(DiskRequest { id, op });
+    }
+
+    /// Prepares a write. With `journal` it says [`Event::Prepared`] once durable, otherwise
+    /// at once. `meta` is kept with it and handed back by recovery.
+    pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
+        debug_assert!(!self.txns.contains_key(&ts), "prepared twice: {ts}");
+        if journal {
+            self.journal.add_prepare(ts, &meta, &changes);
+        }
+        let txn = Txn {
+            meta,
+            changes,
+            journaled: journal,
+            frame: None,
+            prepared: !journal,
+            committed: false,
+            remaining: 0,
+            released: false,
+        };
+        self.txns.insert(ts, txn);
+        if journal {
+            self.pump();
+        } else {
+            self.events.push_back(Event::Prepared(ts));
+        }
+    }
+
+    /// Commits or aborts a prepared write. Its changes are visible (or gone) at once; that
+    /// the outcome is safe is said later.
+    pub fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
+        if txn.journaled {
+            self.journal.add_outcome(ts, commit);
+        }
+        self.decide(ts, commit);
+    }
+
+    fn decide(&mut self, ts: Timestamp, commit: bool) {
+        let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
+        assert!(!txn.committed, "decided twice: {ts}");
+        let journaled = txn.journaled;
+        if !commit {
+            let txn = self.txns.remove(&ts).expect("just seen");
+            self.journal.unpin(txn.frame);
+            return;
+        }
+        assert!(txn.prepared, "committed before it was prepared: {ts}");
+        txn.committed = true;
+        let changes = std::mem::take(&mut txn.changes);
+        if !journaled {
+            self.unlogged += 1;
+        }
+        let mut taken = 0;
+        let mut superseded = Vec::new();
+        for change in &changes {
+            taken += self.overlay.add(ts, change, &mut superseded);
+        }
+        self.txns.get_mut(&ts).expect("just seen").remaining = taken;
+        self.unpin_all(superseded);
+        if taken == 0 {
+            self.placed(ts);
+        }
+    }
+
+    /// Whether a write is prepared or committed here and not yet released.
+    pub fn knows(&self, ts: Timestamp) -> bool {
+        self.txns.contains_key(&ts)
+    }
+
+    /// All participants know the outcome: the write need not be remembered.
+    pub fn release(&mut self, ts: Timestamp) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        debug_assert!(txn.committed, "released before it was decided: {ts}");
+        txn.released = true;
+        if txn.journaled {
+            self.journal.add_released(ts);
+        }
+        if txn.remaining == 0 {
+            self.txns.remove(&ts);
+        }
+    }
+
+    /// Sectors of committed changes are in place or superseded.
+    fn unpin_all(&mut self, gone: Vec<Timestamp>) {
+        for ts in gone {
+            let txn = self.txns.get_mut(&ts).expect("remembered while not in place");
+            txn.remaining -= 1;
+            if txn.remaining == 0 {
+                self.placed(ts);
+            }
+        }
+    }
+
+    fn placed(&mut self, ts: Timestamp) {
+        let txn = self.txns.get_mut(&ts).expect("remembered while not in place");
+        if txn.journaled {
+            self.journal.unpin(txn.frame);
+        } else {
+            self.unlogged -= 1;
+            self.events.push_back(Event::Placed(ts));
+        }
+        if txn.released {
+            self.txns.remove(&ts);
+        }
+    }
+
+    /// Makes what is in place safe; says [`Event::Flushed`].
+    pub fn flush(&mut self, ticket: u64) {
+        self.start(Purpose::Flush(ticket), DiskOp::Flush);
+    }
+
+    /// Whether anything committed still waits to be put in place, or outcomes to be written.
+    pub fn is_quiet(&self) -> bool {
+        self.overlay.is_empty() && self.checkpoint.is_none() && self.journal.is_idle()
+    }
+
+    /// Bytes of committed changes held in memory.
+    pub fn held_bytes(&self) -> u64 {
+        self.overlay.len() as u64 * SECTOR
+    }
+
+    /// Writes outcomes that no prepare has carried along.
+    pub fn flush_outcomes(&mut self) {
+        self.journal.urge();
+        self.pump();
+    }
+
+    /// A disk operation ended.
+    pub fn done(&mut self, id: u64, result: DiskResult) {
+        let Some(purpose) = self.ios.remove(&id) else { return };
+        if self.failed {
+            return;
+        }
+        match (purpose, result) {
+            (Purpose::Read(ticket), result) => self.read_arrived(ticket, result),
+            (Purpose::CheckpointBase { first, count }, result) => {
+                self.base_arrived(first, count, result);
+            }
+            (Purpose::Discard, _) => {}
+            (_, Err(error)) => self.fail(error),
+            (Purpose::Pages { first, count }, Ok(data)) => self.pages_arrived(first, count, &data),
+            (Purpose::Frame, Ok(_)) => self.frame_written(),
+            (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
+            (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
+            (Purpose::Recovery { at }, Ok(data)) => self.recovery_read(at, &data),
+        }
+    }
+
+    fn fail(&mut self, error: String) {
+        if !self.failed {
+            self.failed = true;
+            self.events.push_back(Event::Failed(error));
+        }
+    }
+
+    /// Starts reading the pages of `first..=last` that are neither in memory nor on their
+    /// way. Says whether all are in memory.
+    fn want_pages(&mut self, first: u64, last: u64) -> bool {
+        let mut all = true;
+        let mut page = first;
+        while page <= last {
+            let missing = |s: &Self, p| !s.table.has(p) && !s.loading.contains_key(&p);
+            all &= self.table.has(page);
+            if !missing(self, page) {
+                page += 1;
+                continue;
+            }
+            let mut count = 0;
+            while page <= last && count < 64 && missing(self, page) {
+                self.loading.insert(page, ());
+                page += 1;
+                count += 1;
+            }
+            let first = page - count;
+            let offset = (self.superblock.table_start() + first) * SECTOR;
+            let op = DiskOp::Read { offset, len: count * SECTOR };
+            self.start(Purpose::Pages { first, count }, op);
+            all = false;
+        }
+        all
+    }
+
+    fn pages_arrived(&mut self, first: u64, count: u64, data: &Buffer) {
+        let bytes = data.to_bytes();
+        for n in 0..count {
+            let at = (n * SECTOR) as usize;
+            self.loading.remove(&(first + n));
+            self.table.load(first + n, &bytes[at..at + SECTOR as usize]);
+        }
+        self.step_reads();
+        self.step_scans();
+        self.step_checkpoint();
+        self.step_recovery();
+        self.trim_table();
+    }
+
+    fn trim_table(&mut self) {
+        if self.recovery.is_none() {
+            let checkpoint = &self.checkpoint;
+            self.table.trim(|page| checkpoint.as_ref().is_some_and(|c| c.uses(page)));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Committed changes that are not in place yet, sector by sector.
+
+use std::collections::BTreeMap;
+
+use super::Change;
+use crate::Buffer;
+use crate::units::{SECTOR_BYTES, Timestamp};
+
+/// What is committed of a sector: content, if any, and deltas on top of it (or of what is
+/// in place).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Over {
+    pub content: Option<(Timestamp, Buffer)>,
+    pub deltas: Vec<(Timestamp, Buffer)>,
+    /// The writes that went into content that has been summed up.
+    settled: Vec<Timestamp>,
+}
+
+impl Over {
+    /// Sums everything up as `content` of the newest write.
+    pub fn settle(&mut self, content: Buffer) {
+        let newest = self.newest();
+        self.settled = self.writes().collect();
+        self.content = Some((newest, content));
+        self.deltas.clear();
+    }
+
+    /// The writes that count this sector as theirs, once each.
+    pub fn names(&self) -> Vec<Timestamp> {
+        if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() }
+    }
+
+    /// The newest write in it.
+    pub fn newest(&self) -> Timestamp {
+        let deltas = self.deltas.iter().map(|d| d.0);
+        deltas.chain(self.content.iter().map(|c| c.0)).max().unwrap_or_default()
+    }
+
+    /// The writes in it, once each.
+    pub fn writes(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        self.deltas.iter().map(|d| d.0).chain(self.content.iter().map(|c| c.0))
+    }
+
+    fn put(&mut self, ts: Timestamp, data: Buffer, superseded: &mut Vec<Timestamp>) -> bool {
+        if self.content.as_ref().is_some_and(|c| c.0 > ts) {
+            return false;
+        }
+        superseded.extend(self.content.replace((ts, data)).map(|c| c.0));
+        self.deltas.retain(|d| {
+            let later = d.0 > ts;
+            if !later {
+                superseded.push(d.0);
+            }
+            later
+        });
+        true
+    }
+
+    fn add(&mut self, ts: Timestamp, data: Buffer) -> bool {
+        if self.content.as_ref().is_some_and(|c| c.0 > ts) {
+            return false;
+        }
+        self.deltas.push((ts, data));
+        true
+    }
+
+    /// Lays an earlier state underneath, as if this had been added to it.
+    pub fn underlay(&mut self, earlier: Over) {
+        if self.content.is_none() {
+            self.content = earlier.content;
+            self.deltas.splice(0..0, earlier.deltas);
+        }
+    }
+}
+
+/// The committed sectors that are not in place.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    sectors: BTreeMap<u64, Over>,
+}
+
+impl Overlay {
+    /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
+    /// appended to `superseded`, a name for each sector.
+    pub fn add(
+        &mut self,
+        ts: Timestamp,
+        change: &Change,
+        superseded: &mut Vec<Timestamp>,
+    ) -> u64 {
+        let mut taken = 0;
+        for n in 0..change.count() {
+            let at = n as usize * SECTOR_BYTES;
+            let data = change.data.slice(at, at + SECTOR_BYTES);
+            let over = self.sectors.entry(change.sector + n).or_default();
+            let counts =
+                if change.delta { over.add(ts, data) } else { over.put(ts, data, superseded) };
+            taken += u64::from(counts);
+        }
+        taken
+    }
+
+    pub fn get(&self, sector: u64) -> Option<&Over> {
+        self.sectors.get(&sector)
+    }
+
+    pub fn get_mut(&mut self, sector: u64) -> &mut Over {
+        self.sectors.entry(sector).or_default()
+    }
+
+    pub fn remove(&mut self, sector: u64) -> Option<Over> {
+        self.sectors.remove(&sector)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Over)> {
+        self.sectors.iter().map(|(s, o)| (*s, o))
+    }
+
+    pub fn len(&self) -> usize {
+        self.sectors.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sectors.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(delta: bool, byte: u8) -> Change {
+        Change { sector: 5, delta, data: vec![byte; SECTOR_BYTES].into() }
+    }
+
+    #[test]
+    fn content_replaces_what_is_earlier_and_keeps_later_deltas() {
+        let mut o = Overlay::default();
+        let mut gone = Vec::new();
+        assert_eq!(o.add(Timestamp(1), &change(true, 1), &mut gone), 1);
+        assert_eq!(o.add(Timestamp(3), &change(true, 4), &mut gone), 1);
+        assert_eq!(o.add(Timestamp(2), &change(false, 8), &mut gone), 1);
+        assert_eq!(gone, [Timestamp(1)]);
+        assert_eq!(o.get(5).unwrap().deltas.len(), 1);
+        assert_eq!(o.add(Timestamp(1), &change(false, 9), &mut gone), 0, "too late to matter");
+        assert_eq!(o.get(5).unwrap().newest(), Timestamp(3));
+    }
+}

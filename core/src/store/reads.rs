@@ -1,0 +1,227 @@
+//! Reads and scans.
+//!
+//! A read takes the table entries and the overlay as they are when it starts, and the rest
+//! from the disk; checked against the entries it started with, it is a true picture of that
+//! moment or is said to have raced.
+
+use super::overlay::Over;
+use super::table::{State, TableEntry, page_of};
+use super::{DiskOp, DiskResult, Event, Purpose, ReadDone, Store};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+
+/// What a scan looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Sectors written at this time or later.
+    Since(Timestamp),
+    /// Sectors that are not holes.
+    Content,
+}
+
+pub(super) struct ReadJob {
+    first: u64,
+    count: u64,
+    /// The picture, once the table entries are there.
+    sources: Option<Vec<Source>>,
+    /// How many checkpoints had begun to place sectors by then.
+    placings: u64,
+}
+
+struct Source {
+    content: Option<Buffer>,
+    deltas: Vec<Buffer>,
+    entry: TableEntry,
+}
+
+pub(super) struct ScanJob {
+    next: u64,
+    end: u64,
+    what: Scan,
+    found: Vec<(u64, Timestamp)>,
+}
+
+impl Store {
+    /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
+    pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
+        assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");
+        let job = ReadJob { first, count, sources: None, placings: 0 };
+        self.reads.insert(ticket, job);
+        self.step_read(ticket);
+    }
+
+    /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
+    pub fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
+        let job = ScanJob { next: first, end: first + count, what, found: Vec::new() };
+        self.scans.insert(ticket, job);
+        self.step_scans();
+    }
+
+    pub(super) fn step_reads(&mut self) {
+        let waiting = self.reads.iter().filter(|(_, j)| j.sources.is_none()).map(|(t, _)| *t);
+        for ticket in waiting.collect::<Vec<_>>() {
+            self.step_read(ticket);
+        }
+    }
+
+    fn step_read(&mut self, ticket: u64) {
+        let Some(job) = self.reads.get(&ticket) else { return };
+        let (first, count) = (job.first, job.count);
+        if !self.want_pages(page_of(first), page_of(first + count - 1)) {
+            return;
+        }
+        let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
+        let from_disk = sources.iter().any(Source::needs_disk);
+        let placings = self.placings();
+        let job = self.reads.get_mut(&ticket).expect("just seen");
+        job.sources = Some(sources);
+        job.placings = placings;
+        if from_disk {
+            self.counters.disk_reads += 1;
+            let offset = (self.superblock.data_start() + first) * SECTOR;
+            self.start(Purpose::Read(ticket), DiskOp::Read { offset, len: count * SECTOR });
+        } else {
+            self.finish_read(ticket, Ok(Buffer::Zero((count * SECTOR) as usize)), false);
+        }
+    }
+
+    /// What a sector consists of right now.
+    fn source(&mut self, sector: u64) -> Source {
+        let entry = self.table.get(sector);
+        let mut layers = Over::default();
+        if let Some(over) = self.overlay.get(sector) {
+            layers = over.clone();
+        }
+        if let Some(over) = self.checkpoint.as_ref().and_then(|c| c.over(sector)) {
+            layers.underlay(over.clone());
+        }
+        Source {
+            content: layers.content.map(|c| c.1),
+            deltas: layers.deltas.into_iter().map(|d| d.1).collect(),
+            entry,
+        }
+    }
+
+    pub(super) fn read_arrived(&mut self, ticket: u64, result: DiskResult) {
+        let Some(job) = self.reads.get(&ticket) else { return };
+        let raced = job.placings != self.placings() || self.is_placing();
+        self.finish_read(ticket, result, raced);
+    }
+
+    fn finish_read(&mut self, ticket: u64, result: DiskResult, may_have_raced: bool) {
+        let job = self.reads.remove(&ticket).expect("a read in work");
+        let sources = job.sources.expect("a read with its picture");
+        let plain = |s: &Source| s.content.is_none() && s.deltas.is_empty();
+        let base = result.ok();
+        let mut erased = Vec::new();
+        for (n, source) in sources.iter().enumerate().filter(|(_, s)| s.content.is_none()) {
+            let bad = match source.entry.state {
+                State::Hole => false,
+                State::Bad => true,
+                State::Written => match &base {
+                    None => true,
+                    Some(b) => {
+                        let at = n * SECTOR_BYTES;
+                        b.slice(at, at + SECTOR_BYTES).crc() != source.entry.crc
+                    }
+                },
+            };
+            if bad {
+                erased.push(job.first + n as u64);
+            }
+        }
+        let raced = !erased.is_empty() && may_have_raced;
+        if !raced {
+            self.counters.erasures += erased.len() as u64;
+        }
+        let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
+        let untouched = erased.is_empty()
+            && sources.iter().all(|s| plain(s) && s.entry.state == State::Written);
+        let hollow = sources.iter().all(|s| plain(s) && s.entry.state == State::Hole);
+        let data = if untouched {
+            base
+        } else if hollow {
+            Buffer::Zero((job.count * SECTOR) as usize)
+        } else if let ([Source { content: Some(c), deltas, .. }], true) =
+            (&sources[..], sources[0].deltas.is_empty())
+        {
+            debug_assert!(deltas.is_empty());
+            c.clone()
+        } else {
+            assemble(&sources, &base).into()
+        };
+        self.events.push_back(Event::Read(ReadDone { ticket, data, erased, raced }));
+    }
+
+    pub(super) fn step_scans(&mut self) {
+        for ticket in self.scans.keys().copied().collect::<Vec<_>>() {
+            self.step_scan(ticket);
+        }
+    }
+
+    fn step_scan(&mut self, ticket: u64) {
+        const PIECE: u64 = 64 * super::table::ENTRIES_PER_PAGE as u64;
+        loop {
+            let job = &self.scans[&ticket];
+            if job.next >= job.end {
+                let job = self.scans.remove(&ticket).expect("just seen");
+                self.events.push_back(Event::Scanned(ticket, job.found));
+                return;
+            }
+            let (first, what) = (job.next, job.what);
+            let last = (first / PIECE * PIECE + PIECE).min(job.end) - 1;
+            if !self.want_pages(page_of(first), page_of(last)) {
+                return;
+            }
+            let versions = (first..=last).map(|s| (s, self.version(s)));
+            let mut found: Vec<_> = versions.filter(|v| v.1 > Timestamp::ZERO).collect();
+            found.retain(|(sector, version)| match what {
+                Scan::Since(since) => *version >= since,
+                Scan::Content => !self.is_hole(*sector),
+            });
+            let job = self.scans.get_mut(&ticket).expect("just seen");
+            job.found.extend(found);
+            job.next = last + 1;
+            self.trim_table();
+        }
+    }
+
+    /// Whether a sector whose page is in memory reads as zeros without a look.
+    fn is_hole(&mut self, sector: u64) -> bool {
+        let source = self.source(sector);
+        let base = match source.content {
+            Some(content) => content.is_zero(),
+            None => source.entry.state == State::Hole,
+        };
+        base && source.deltas.iter().all(Buffer::is_zero)
+    }
+
+    /// The newest committed write of a sector whose page is in memory.
+    fn version(&mut self, sector: u64) -> Timestamp {
+        let placed = self.table.get(sector).version;
+        let over = self.overlay.get(sector).map(Over::newest);
+        let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
+        placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
+    }
+}
+
+impl Source {
+    fn needs_disk(&self) -> bool {
+        self.content.is_none() && self.entry.state == State::Written
+    }
+}
+
+fn assemble(sources: &[Source], base: &Buffer) -> Vec<u8> {
+    let mut out = vec![0; sources.len() * SECTOR_BYTES];
+    for (n, (source, sector)) in sources.iter().zip(out.chunks_exact_mut(SECTOR_BYTES)).enumerate() {
+        match (&source.content, source.entry.state) {
+            (Some(content), _) => content.copy_to(sector),
+            (None, State::Written) => {
+                base.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES).copy_to(sector);
+            }
+            (None, State::Hole | State::Bad) => {}
+        }
+        source.deltas.iter().for_each(|d| d.add_to(sector, 1));
+    }
+    out
+}

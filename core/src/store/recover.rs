@@ -1,0 +1,331 @@
+//! Opening a disk, whatever state a crash left it in: superblock, replay of the journal, and
+//! for sectors that a checkpoint was putting in place, a look at how far it came.
+
+use std::collections::BTreeMap;
+
+use super::format::{Applied, ChangeHead, Entry, JOURNAL_START, decode_frame, decode_head};
+use super::overlay::{Over, Overlay};
+use super::table::{State, Table, TableEntry, page_of};
+use super::{
+    Change, DiskOp, Event, FormatError, Journal, Purpose, Recovered, Store, StoreConfig,
+    StoreCounters, Superblock, Txn,
+};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+
+const PIECE: u64 = 256;
+
+pub(super) struct Recovery {
+    cluster: u128,
+    disk: u16,
+    disk_sectors: u64,
+    journal: Vec<u8>,
+    /// Sectors that an apply entry names, with what was committed of them by then.
+    candidates: BTreeMap<u64, (Over, Applied)>,
+    /// Those whose place must be looked at.
+    waiting: usize,
+    looked: bool,
+}
+
+impl Store {
+    /// Begins to open the disk `disk` of `cluster`, which has `disk_sectors` sectors; says
+    /// [`Event::Opened`] or [`Event::Refused`].
+    pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> Store {
+        let superblock = Superblock {
+            cluster,
+            disk,
+            incarnation: 0,
+            journal: 0,
+            data: 0,
+            sequence: 0,
+            tail: 0,
+            tail_frame: 0,
+        };
+        let recovery = Recovery {
+            cluster,
+            disk,
+            disk_sectors,
+            journal: Vec::new(),
+            candidates: BTreeMap::new(),
+            waiting: 0,
+            looked: false,
+        };
+        let mut store = Store {
+            config,
+            journal: Journal::new(&superblock),
+            superblock,
+            table: Table::new(config.table_pages),
+            overlay: Overlay::default(),
+            txns: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            checkpoint: None,
+            recovery: Some(recovery),
+            loading: BTreeMap::new(),
+            ios: BTreeMap::new(),
+            next_io: 1,
+            unlogged: 0,
+            failed: false,
+            out: Vec::new(),
+            events: std::collections::VecDeque::new(),
+            counters: StoreCounters::default(),
+        };
+        let op = DiskOp::Read { offset: 0, len: JOURNAL_START * SECTOR };
+        store.start(Purpose::Recovery { at: 0 }, op);
+        store
+    }
+
+    /// Something read while opening arrived; `at` is its first sector.
+    pub(super) fn recovery_read(&mut self, at: u64, data: &Buffer) {
+        let bytes = data.to_bytes();
+        if self.superblock.sequence == 0 {
+            match self.choose_superblock(&bytes) {
+                Ok(sb) => {
+                    self.journal = Journal::new(&sb);
+                    self.superblock = sb;
+                    self.read_journal_piece();
+                }
+                Err(why) => self.refuse(why),
+            }
+        } else if at < self.superblock.table_start() {
+            let recovery = self.recovery.as_mut().expect("opening");
+            recovery.journal.extend_from_slice(&bytes);
+            self.read_journal_piece();
+        } else {
+            self.candidate_read(at - self.superblock.data_start(), data);
+        }
+    }
+
+    fn refuse(&mut self, why: FormatError) {
+        self.failed = true;
+        self.events.push_back(Event::Refused(why));
+    }
+
+    fn choose_superblock(&self, bytes: &[u8]) -> Result<Superblock, FormatError> {
+        let r = self.recovery.as_ref().expect("opening");
+        let copies = [&bytes[..SECTOR_BYTES], &bytes[SECTOR_BYTES..]].map(Superblock::decode);
+        let newest = copies.iter().flatten().max_by_key(|sb| sb.sequence);
+        let Some(sb) = newest.cloned() else {
+            let version = copies.into_iter().filter_map(Result::err);
+            let clearest = version.max_by_key(|e| matches!(e, FormatError::Version(_)));
+            return Err(clearest.expect("both failed"));
+        };
+        if sb.cluster != r.cluster {
+            return Err(FormatError::Cluster { found: sb.cluster, expected: r.cluster });
+        }
+        if sb.disk != r.disk {
+            return Err(FormatError::Disk { found: sb.disk, expected: r.disk });
+        }
+        if sb.sectors() > r.disk_sectors {
+            return Err(FormatError::Truncated { expected: sb.sectors(), found: r.disk_sectors });
+        }
+        Ok(sb)
+    }
+
+    fn read_journal_piece(&mut self) {
+        let have = self.recovery.as_ref().expect("opening").journal.len() as u64 / SECTOR;
+        let count = PIECE.min(self.superblock.journal - have);
+        if count == 0 {
+            self.replay();
+            return;
+        }
+        let at = JOURNAL_START + have;
+        let op = DiskOp::Read { offset: at * SECTOR, len: count * SECTOR };
+        self.start(Purpose::Recovery { at }, op);
+    }
+
+    fn replay(&mut self) {
+        let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
+        let incarnation = self.superblock.incarnation;
+        let (mut at, mut number) = (self.superblock.tail, self.superblock.tail_frame);
+        let frame_at = |at: u64, number: u64| {
+            let from = (at * SECTOR) as usize;
+            let (head, entries) = decode_frame(incarnation, bytes.get(from..)?)?;
+            (head.number == number).then_some((at, head, entries))
+        };
+        while let Some((found, head, entries)) =
+            frame_at(at, number).or_else(|| frame_at(0, number))
+        {
+            let sectors = head.head_sectors + head.payload_sectors;
+            let prepares = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
+            self.journal.found(number, found, sectors, prepares as u32);
+            let payload = ((found + head.head_sectors) * SECTOR) as usize;
+            self.replay_entries(number, entries, &bytes[payload..]);
+            at = (found + sectors) % self.superblock.journal;
+            number += 1;
+        }
+        if let Some(later) = later_frame(incarnation, &bytes, number) {
+            self.refuse(FormatError::Hole { missing: number, later });
+            return;
+        }
+        self.step_recovery();
+    }
+
+    fn replay_entries(&mut self, frame: u64, entries: Vec<Entry>, payload: &[u8]) {
+        let mut at = 0;
+        for entry in entries {
+            match entry {
+                Entry::Prepare { ts, meta, changes } => {
+                    let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
+                    self.txns.insert(ts, recovered(meta, changes, Some(frame)));
+                }
+                Entry::Outcome { ts, commit } => {
+                    if self.txns.get(&ts).is_some_and(|t| !t.committed) {
+                        self.decide(ts, commit);
+                    }
+                }
+                Entry::Released { ts } => {
+                    if let Some(txn) = self.txns.get_mut(&ts) {
+                        txn.released = true;
+                        if txn.remaining == 0 {
+                            self.txns.remove(&ts);
+                        }
+                    }
+                }
+                Entry::Known { ts, meta } => {
+                    let known = || Txn { committed: true, ..recovered(meta, Vec::new(), None) };
+                    self.txns.entry(ts).or_insert_with(known);
+                }
+                Entry::Apply { sectors } => sectors.into_iter().for_each(|a| self.replay_apply(a)),
+            }
+        }
+    }
+
+    /// A checkpoint began to place this sector; the one before it had ended.
+    fn replay_apply(&mut self, applied: Applied) {
+        let Some(over) = self.overlay.remove(applied.sector) else { return };
+        let recovery = self.recovery.as_mut().expect("opening");
+        if let Some((done, _)) = recovery.candidates.insert(applied.sector, (over, applied)) {
+            self.unpin_all(done.names());
+        }
+    }
+
+    /// Goes on once the table pages of the candidates are there.
+    pub(super) fn step_recovery(&mut self) {
+        let Some(r) = &self.recovery else { return };
+        if r.looked || self.superblock.sequence == 0 {
+            return;
+        }
+        let pages: Vec<u64> = r.candidates.keys().map(|s| page_of(*s)).collect();
+        let mut all = true;
+        for page in pages {
+            all &= self.want_pages(page, page);
+        }
+        if all {
+            self.look_at_candidates();
+        }
+    }
+
+    fn look_at_candidates(&mut self) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.looked = true;
+        let candidates = std::mem::take(&mut recovery.candidates);
+        for (sector, (over, applied)) in candidates {
+            let entry = self.table.get(sector);
+            if entry == entry_of(&applied) {
+                self.unpin_all(over.names());
+            } else if over.content.is_some() {
+                self.overlay.get_mut(sector).underlay(over);
+            } else if applied.state != State::Written as u8 {
+                self.table.set(sector, entry_of(&applied));
+                self.unpin_all(over.names());
+            } else {
+                let recovery = self.recovery.as_mut().expect("opening");
+                recovery.candidates.insert(sector, (over, applied));
+                recovery.waiting += 1;
+                let at = self.superblock.data_start() + sector;
+                let op = DiskOp::Read { offset: at * SECTOR, len: SECTOR };
+                self.start(Purpose::Recovery { at }, op);
+            }
+        }
+        self.finish_opening();
+    }
+
+    /// A sector that was getting deltas: it has them, or has none of them yet, or is torn.
+    fn candidate_read(&mut self, sector: u64, data: &Buffer) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        let (over, applied) = recovery.candidates.remove(&sector).expect("a candidate");
+        recovery.waiting -= 1;
+        let entry = self.table.get(sector);
+        let crc = data.crc();
+        let untouched =
+            entry.state == State::Hole || (entry.state == State::Written && crc == entry.crc);
+        if crc == applied.crc {
+            self.table.set(sector, entry_of(&applied));
+            self.unpin_all(over.names());
+        } else if untouched {
+            self.overlay.get_mut(sector).underlay(over);
+        } else {
+            let bad = TableEntry { version: applied.version, crc: 0, state: State::Bad };
+            self.table.set(sector, bad);
+            self.counters.erasures += 1;
+            self.unpin_all(over.names());
+        }
+        self.finish_opening();
+    }
+
+    fn finish_opening(&mut self) {
+        let done = self.recovery.as_ref().is_some_and(|r| r.looked && r.waiting == 0);
+        if !done {
+            return;
+        }
+        self.recovery = None;
+        let open = self.txns.iter().filter(|(_, t)| !t.committed || !t.released);
+        let found = open.map(|(ts, t)| Recovered {
+            ts: *ts,
+            meta: t.meta.clone(),
+            committed: t.committed,
+            ranges: t.changes.iter().map(|c| (c.sector, c.count() as u32, c.delta)).collect(),
+        });
+        let found = found.collect();
+        self.events.push_back(Event::Opened(found));
+    }
+}
+
+fn recovered(meta: Vec<u8>, changes: Vec<Change>, frame: Option<u64>) -> Txn {
+    Txn {
+        meta,
+        changes,
+        journaled: true,
+        frame,
+        prepared: true,
+        committed: false,
+        remaining: 0,
+        released: false,
+    }
+}
+
+fn entry_of(a: &Applied) -> TableEntry {
+    TableEntry { version: a.version, crc: a.crc, state: State::from_byte(a.state) }
+}
+
+fn change(head: &ChangeHead, payload: &[u8], at: &mut usize) -> Change {
+    let bytes = head.count as usize * SECTOR_BYTES;
+    let data = match head.crc {
+        None => Buffer::Zero(bytes),
+        Some(_) => {
+            let from = *at;
+            *at += bytes;
+            Buffer::from(payload[from..from + bytes].to_vec())
+        }
+    };
+    Change { sector: head.sector, delta: head.delta, data }
+}
+
+/// A whole frame numbered above `number`, which is the first that could not be read.
+fn later_frame(incarnation: u64, bytes: &[u8], number: u64) -> Option<u64> {
+    (0..bytes.len() / SECTOR_BYTES).find_map(|n| {
+        let here = &bytes[n * SECTOR_BYTES..];
+        let later = decode_head(incarnation, here)?.0.number > number;
+        (later && decode_frame(incarnation, here).is_some()).then(|| {
+            decode_head(incarnation, here).map(|h| h.0.number).expect("just decoded")
+        })
+    })
+}
+
+impl Store {
+    /// The timestamps of writes that are prepared and undecided.
+    pub fn undecided(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        self.txns.iter().filter(|(_, t)| !t.committed).map(|(ts, _)| *ts)
+    }
+}

@@ -1,0 +1,192 @@
+//! The checksum and version table: for each data sector the CRC-32C of its content and the
+//! timestamp of the write that made it. Pages are read when needed and kept while there is
+//! room.
+
+use std::collections::BTreeMap;
+
+use crate::units::{SECTOR_BYTES, Timestamp};
+
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 16;
+/// Entries in a page, which is a sector; the last 16 bytes hold the page's own checksum.
+pub const ENTRIES_PER_PAGE: usize = SECTOR_BYTES / ENTRY_BYTES - 1;
+const PAGE_CRC: usize = SECTOR_BYTES - 4;
+
+/// What is known of a sector's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Reads as zeros; what stands in the place means nothing.
+    Hole = 0,
+    /// Holds content with the entry's checksum.
+    Written = 1,
+    /// Lost: what stood there could not be read.
+    Bad = 2,
+}
+
+impl State {
+    /// From its number on disk; what is unknown counts as lost.
+    pub fn from_byte(byte: u8) -> State {
+        match byte {
+            0 => State::Hole,
+            1 => State::Written,
+            _ => State::Bad,
+        }
+    }
+}
+
+/// A sector's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// The latest write in the content.
+    pub version: Timestamp,
+    /// CRC-32C of the content, if written.
+    pub crc: u32,
+    /// What is there.
+    pub state: State,
+}
+
+impl TableEntry {
+    /// A sector never written.
+    pub const FRESH: TableEntry = TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole };
+
+    fn encode(&self, out: &mut [u8]) {
+        out[..8].copy_from_slice(&self.version.0.to_le_bytes());
+        out[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        out[12..16].copy_from_slice(&u32::from(self.state as u8).to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> TableEntry {
+        TableEntry {
+            version: Timestamp(u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))),
+            crc: u32::from_le_bytes(bytes[8..12].try_into().expect("4 bytes")),
+            state: State::from_byte(bytes[12]),
+        }
+    }
+}
+
+struct Page {
+    entries: Vec<TableEntry>,
+    dirty: bool,
+    used: u64,
+}
+
+/// The pages in memory.
+pub(crate) struct Table {
+    pages: BTreeMap<u64, Page>,
+    room: usize,
+    clock: u64,
+}
+
+/// The page that holds a sector's entry.
+pub(crate) fn page_of(sector: u64) -> u64 {
+    sector / ENTRIES_PER_PAGE as u64
+}
+
+impl Table {
+    pub fn new(room: usize) -> Table {
+        Table { pages: BTreeMap::new(), room, clock: 0 }
+    }
+
+    pub fn has(&self, page: u64) -> bool {
+        self.pages.contains_key(&page)
+    }
+
+    /// The entry of a sector whose page is in memory.
+    pub fn get(&mut self, sector: u64) -> TableEntry {
+        self.clock += 1;
+        let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
+        page.used = self.clock;
+        page.entries[sector as usize % ENTRIES_PER_PAGE]
+    }
+
+    pub fn set(&mut self, sector: u64, entry: TableEntry) {
+        let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
+        page.dirty = true;
+        page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
+    }
+
+    /// Takes in a page as read from the disk, unless it is there already.
+    pub fn load(&mut self, number: u64, bytes: &[u8]) {
+        if self.has(number) {
+            return;
+        }
+        let entries = decode_page(bytes);
+        self.clock += 1;
+        self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
+    }
+
+    /// Makes room by dropping the clean pages used least lately, except those to keep.
+    pub fn trim(&mut self, keep: impl Fn(u64) -> bool) {
+        if self.pages.len() <= self.room {
+            return;
+        }
+        let clean = self.pages.iter().filter(|(n, p)| !p.dirty && !keep(**n));
+        let mut old: Vec<(u64, u64)> = clean.map(|(n, p)| (p.used, *n)).collect();
+        old.sort_unstable();
+        let excess = self.pages.len() - self.room + self.room / 8;
+        for (_, number) in old.into_iter().take(excess) {
+            self.pages.remove(&number);
+        }
+    }
+
+    /// The dirty pages as bytes; they count as clean from now on.
+    pub fn take_dirty(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let dirty = self.pages.iter_mut().filter(|(_, p)| p.dirty);
+        dirty
+            .map(|(number, page)| {
+                page.dirty = false;
+                (*number, encode_page(&page.entries))
+            })
+            .collect()
+    }
+}
+
+fn encode_page(entries: &[TableEntry]) -> Vec<u8> {
+    let mut bytes = vec![0; SECTOR_BYTES];
+    for (entry, out) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES)) {
+        entry.encode(out);
+    }
+    let crc = crc32c::crc32c(&bytes[..PAGE_CRC]);
+    bytes[PAGE_CRC..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// A page of zeros was never written. In one that does not fit its checksum nothing can be
+/// believed, so all its sectors count as lost and are rebuilt from the others.
+fn decode_page(bytes: &[u8]) -> Vec<TableEntry> {
+    let body = &bytes[..ENTRIES_PER_PAGE * ENTRY_BYTES];
+    let good = crc32c::crc32c(&bytes[..PAGE_CRC]).to_le_bytes() == bytes[PAGE_CRC..];
+    if good || bytes.iter().all(|b| *b == 0) {
+        return body.chunks_exact(ENTRY_BYTES).map(TableEntry::decode).collect();
+    }
+    vec![TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Bad }; ENTRIES_PER_PAGE]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_round_trip_and_are_dropped_when_clean() {
+        let mut t = Table::new(2);
+        for n in 0..4 {
+            t.load(n, &[0; SECTOR_BYTES]);
+        }
+        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
+        t.set(300, entry);
+        t.trim(|n| n == 3);
+        assert!(t.has(1) && t.has(3), "dirty and wanted pages stay");
+        assert!(!t.has(0));
+        let (number, mut bytes) = t.take_dirty().pop().unwrap();
+        assert_eq!(number, 1);
+        let mut again = Table::new(2);
+        again.load(1, &bytes);
+        assert_eq!(again.get(300), entry);
+        assert_eq!(again.get(301), TableEntry::FRESH);
+        bytes[77] ^= 1;
+        let mut rotten = Table::new(2);
+        rotten.load(1, &bytes);
+        assert_eq!(rotten.get(300).state, State::Bad);
+    }
+}

@@ -1,0 +1,173 @@
+//! The small words that everything else is written in: sectors, nodes, volumes, columns,
+//! time and timestamps.
+
+use std::fmt;
+
+/// Bytes in a sector: the unit of checksum and of atomic disk transfer.
+pub const SECTOR: u64 = 4096;
+
+/// [`SECTOR`] as a `usize`, for slicing.
+pub const SECTOR_BYTES: usize = SECTOR as usize;
+
+/// Nanoseconds since some fixed instant (the Unix epoch in the real world, 0 in a simulation).
+pub type Nanos = u64;
+
+/// One millisecond in [`Nanos`].
+pub const MILLIS: Nanos = 1_000_000;
+
+/// The number of the cluster map in force.
+pub type Epoch = u64;
+
+/// A node, and the disk that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// A volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u32);
+
+/// The most originators whose timestamps stay distinct.
+pub const MAX_NODES: usize = 1 << ORIGINATOR_BITS;
+const ORIGINATOR_BITS: u32 = 12;
+
+/// A transaction's place in the serial order, and its name: a clock reading in microseconds
+/// with the originator's number in the low bits, so that no two originators ever issue the
+/// same one (shared storage, 4.5.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before every other.
+    pub const ZERO: Timestamp = Timestamp(0);
+
+    /// The timestamp of `originator` at `micros`.
+    pub fn new(micros: u64, originator: NodeId) -> Self {
+        debug_assert!((originator.0 as usize) < MAX_NODES);
+        Timestamp(micros << ORIGINATOR_BITS | u64::from(originator.0))
+    }
+
+    /// The clock reading, in microseconds.
+    pub fn micros(self) -> u64 {
+        self.0 >> ORIGINATOR_BITS
+    }
+
+    /// The node that issued it.
+    pub fn originator(self) -> NodeId {
+        NodeId((self.0 & ((1 << ORIGINATOR_BITS) - 1)) as u16)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.micros(), self.originator().0)
+    }
+}
+
+/// A set of columns of a stripe.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ColumnSet(pub u32);
+
+impl ColumnSet {
+    /// No columns.
+    pub const EMPTY: ColumnSet = ColumnSet(0);
+
+    /// Columns `0..n`.
+    pub fn first(n: usize) -> Self {
+        debug_assert!(n <= 32);
+        ColumnSet(if n == 32 { u32::MAX } else { (1 << n) - 1 })
+    }
+
+    /// The set of one column.
+    pub fn of(column: usize) -> Self {
+        ColumnSet(1 << column)
+    }
+
+    /// Whether `column` is in the set.
+    pub fn contains(self, column: usize) -> bool {
+        self.0 >> column & 1 == 1
+    }
+
+    /// Adds `column`.
+    pub fn insert(&mut self, column: usize) {
+        self.0 |= 1 << column;
+    }
+
+    /// Takes `column` out.
+    pub fn remove(&mut self, column: usize) {
+        self.0 &= !(1 << column);
+    }
+
+    /// How many columns there are.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The columns of either set.
+    pub fn union(self, other: Self) -> Self {
+        ColumnSet(self.0 | other.0)
+    }
+
+    /// The columns of this set that are not in `other`.
+    pub fn minus(self, other: Self) -> Self {
+        ColumnSet(self.0 & !other.0)
+    }
+
+    /// The columns, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let column = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                column
+            })
+        })
+    }
+}
+
+impl FromIterator<usize> for ColumnSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(columns: I) -> Self {
+        let mut set = ColumnSet::EMPTY;
+        columns.into_iter().for_each(|c| set.insert(c));
+        set
+    }
+}
+
+impl fmt::Debug for ColumnSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_order_by_time_then_originator() {
+        let a = Timestamp::new(5, NodeId(9));
+        let b = Timestamp::new(6, NodeId(1));
+        assert!(a < b);
+        assert_eq!((a.micros(), a.originator()), (5, NodeId(9)));
+        assert_ne!(Timestamp::new(5, NodeId(1)), Timestamp::new(5, NodeId(2)));
+    }
+
+    #[test]
+    fn column_sets() {
+        let set: ColumnSet = [1, 4].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(ColumnSet::first(5).minus(set).iter().collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!(ColumnSet::first(32).len(), 32);
+    }
+}

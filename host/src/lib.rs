@@ -1,0 +1,44 @@
+//! The real world that turns the crank of Weft's nodes.
+//!
+//! `weft-core` decides and does nothing; this crate does: it reads and writes disks, serves
+//! NBD connections, keeps the state directory, answers the control socket and tells the
+//! time. One thread does all of it (see [`reactor`] for why).
+//!
+//! Where to begin: [`Array`] opens or makes a state directory and runs it; [`Spec`] says
+//! what a new one is to be; [`Control`] talks to one that runs.
+
+mod aligned;
+mod array;
+mod client;
+mod clock;
+mod control;
+mod disk;
+mod disk_sync;
+mod disk_uring;
+mod engine;
+mod error;
+mod host;
+mod listen;
+mod log;
+mod nbd;
+pub mod reactor;
+mod requests;
+mod server;
+mod size;
+mod slot;
+mod spec;
+mod state;
+mod state_file;
+mod status;
+mod volumes;
+
+pub use array::{Array, Handle};
+pub use client::Control;
+pub use control::{NodeAction, Request};
+pub use disk::{Backend, Disk};
+pub use error::{Error, Result};
+pub use listen::Listen;
+pub use log::{Log, to_stderr};
+pub use size::{Size, parse_size};
+pub use spec::Spec;
+pub use state::State;

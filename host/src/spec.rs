@@ -1,0 +1,71 @@
+//! What an array is asked to be.
+
+use weft_core::layout::{LayoutSpec, Placement};
+use weft_core::units::{MAX_NODES, SECTOR};
+
+use crate::error::{Result, fail};
+use crate::size::require_multiple;
+
+/// What an array is asked to be. What is left open takes its default when the array is
+/// made; of one that is there already, only what is given is compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spec {
+    /// Number of nodes, each with one disk; 5 if open.
+    pub nodes: Option<usize>,
+    /// Size of each disk; 1 GiB if open.
+    pub disk_size: Option<u64>,
+    /// Volumes by name and size; a size of 0 takes all the room that is left. If there is
+    /// none, one called `vol0` gets all the room.
+    pub volumes: Vec<(String, u64)>,
+    /// Layout of the volumes; RAID 5 if open.
+    pub layout: Option<LayoutSpec>,
+    /// Stripe unit of the volumes; 64 KiB if open.
+    pub stripe_unit: Option<u64>,
+    /// Whether the volumes are journalled; they are if open.
+    pub journal: Option<bool>,
+}
+
+impl Spec {
+    /// Number of nodes, or the default.
+    pub fn nodes(&self) -> usize {
+        self.nodes.unwrap_or(5)
+    }
+
+    /// Disk size, or the default.
+    pub fn disk_size(&self) -> u64 {
+        self.disk_size.unwrap_or(1 << 30)
+    }
+
+    /// Layout, or the default.
+    pub fn layout(&self) -> LayoutSpec {
+        self.layout.unwrap_or(LayoutSpec::Raid5(Placement::LeftSymmetric))
+    }
+
+    /// Stripe unit, or the default.
+    pub fn stripe_unit(&self) -> u64 {
+        self.stripe_unit.unwrap_or(64 << 10)
+    }
+
+    /// Whether volumes are journalled, or the default.
+    pub fn journal(&self) -> bool {
+        self.journal.unwrap_or(true)
+    }
+
+    /// The volumes, or the default one.
+    pub fn volumes(&self) -> Vec<(String, u64)> {
+        match self.volumes.is_empty() {
+            true => vec![("vol0".to_string(), 0)],
+            false => self.volumes.clone(),
+        }
+    }
+
+    /// Refuses what no array can be.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let nodes = self.nodes();
+        if nodes == 0 || nodes > MAX_NODES {
+            return fail(format!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}"));
+        }
+        require_multiple("a disk size", self.disk_size(), SECTOR)?;
+        require_multiple("a stripe unit", self.stripe_unit(), SECTOR)
+    }
+}

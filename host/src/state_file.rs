@@ -1,0 +1,186 @@
+//! `weft.toml`: what an array is and the cluster map in force, for people to read.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::plan::Policy;
+use weft_core::units::{NodeId, Timestamp, VolumeId};
+
+use crate::error::{Error, Result, fail};
+use crate::size::require_multiple;
+use crate::volumes::Volumes;
+
+/// The version of the file (and of the directory) that this program writes and reads.
+pub(crate) const FORMAT: i64 = 1;
+
+/// The file's content.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Content {
+    pub(crate) cluster: u128,
+    pub(crate) disk_size: u64,
+    /// Numbers are not given twice, so that what a disk remembers of a deleted volume is
+    /// never taken for a new one's.
+    pub(crate) next_volume: u32,
+    pub(crate) map: ClusterMap,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: i64,
+    cluster: String,
+    nodes: usize,
+    disk_size: u64,
+    next_volume: u32,
+    epoch: u64,
+    #[serde(default)]
+    node: Vec<Node>,
+    #[serde(default)]
+    volume: Vec<VolumeEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Node {
+    up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale_since: Option<String>,
+    counts_from: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VolumeEntry {
+    id: u32,
+    name: String,
+    size: u64,
+    layout: String,
+    stripe_unit: u64,
+    journal: bool,
+    extent_stripes: u64,
+    /// For each extent, for each column: node and first data sector.
+    extents: Vec<Vec<(u16, u64)>>,
+}
+
+/// The file's text.
+pub(crate) fn write(content: &Content) -> Result<String> {
+    let map = &content.map;
+    let file = File {
+        format: FORMAT,
+        cluster: format!("{:032x}", content.cluster),
+        nodes: map.nodes.len(),
+        disk_size: content.disk_size,
+        next_volume: content.next_volume,
+        epoch: map.epoch,
+        node: map.nodes.iter().map(node_entry).collect(),
+        volume: map.volumes.values().map(|v| volume_entry(v)).collect(),
+    };
+    let text = toml::to_string(&file).map_err(|e| Error(format!("cannot write the state: {e}")))?;
+    Ok(format!("# The state of a Weft array. Do not edit while it runs.\n{text}"))
+}
+
+fn node_entry(info: &NodeInfo) -> Node {
+    Node {
+        up: info.up,
+        stale_since: info.stale_since.map(|t| t.to_string()),
+        counts_from: info.counts_from.to_string(),
+    }
+}
+
+fn volume_entry(v: &Volume) -> VolumeEntry {
+    let columns = |e: &Extent| e.columns.iter().map(|c| (c.0.0, c.1)).collect();
+    VolumeEntry {
+        id: v.id.0,
+        name: v.name.clone(),
+        size: v.size,
+        layout: v.layout.clone(),
+        stripe_unit: v.geometry.unit,
+        journal: v.policy.journal,
+        extent_stripes: v.extent_stripes,
+        extents: v.extents.iter().map(columns).collect(),
+    }
+}
+
+/// Reads the file's text. The format is looked at first, so that a file of another version
+/// is called that and not nonsense.
+pub(crate) fn read(text: &str) -> Result<Content> {
+    let table: toml::Table = text.parse().map_err(|e| Error(format!("it is not TOML: {e}")))?;
+    match table.get("format").and_then(toml::Value::as_integer) {
+        Some(FORMAT) => {}
+        Some(other) => {
+            return fail(format!(
+                "it has format version {other} and this program knows version {FORMAT}; use the \
+                 program that made it"
+            ));
+        }
+        None => return fail("it has no format version, so it is not a Weft state file"),
+    }
+    let file: File = toml::from_str(text).map_err(|e| Error(e.to_string()))?;
+    if file.node.len() != file.nodes {
+        return fail(format!("it says {} nodes and lists {}", file.nodes, file.node.len()));
+    }
+    let nodes = file.node.iter().map(node).collect::<Result<_>>()?;
+    let mut volumes = Volumes::new();
+    for entry in file.volume {
+        let volume = volume(entry, file.nodes)?;
+        volumes.insert(volume.id, Arc::new(volume));
+    }
+    let cluster = u128::from_str_radix(&file.cluster, 16)
+        .map_err(|_| Error(format!("cluster '{}' is not a hexadecimal number", file.cluster)))?;
+    Ok(Content {
+        cluster,
+        disk_size: file.disk_size,
+        next_volume: file.next_volume,
+        map: ClusterMap { epoch: file.epoch, nodes, volumes },
+    })
+}
+
+fn node(entry: &Node) -> Result<NodeInfo> {
+    Ok(NodeInfo {
+        up: entry.up,
+        stale_since: entry.stale_since.as_deref().map(timestamp).transpose()?,
+        counts_from: timestamp(&entry.counts_from)?,
+    })
+}
+
+fn timestamp(text: &str) -> Result<Timestamp> {
+    let parts = text.split_once('.');
+    let numbers = parts.and_then(|(m, n)| Some((m.parse().ok()?, n.parse().ok()?)));
+    match numbers {
+        Some((micros, node)) if micros < 1 << 52 && node < 4096 => {
+            Ok(Timestamp::new(micros, NodeId(node)))
+        }
+        _ => fail(format!("'{text}' is not a timestamp (microseconds.node)")),
+    }
+}
+
+fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
+    let spec: LayoutSpec = entry.layout.parse().map_err(|e| Error(format!("{e}")))?;
+    let layout = spec.over(nodes).map_err(|e| Error(e.to_string()))?;
+    require_multiple("a stripe unit", entry.stripe_unit, weft_core::SECTOR)?;
+    let geometry = Geometry::new(layout, entry.stripe_unit);
+    let fits = |e: &Vec<(u16, u64)>| {
+        e.len() == layout.width() && e.iter().all(|c| usize::from(c.0) < nodes)
+    };
+    let stripes = entry.size.div_ceil(geometry.stripe_bytes());
+    let extents_fit = entry.extent_stripes > 0
+        && entry.extents.len() as u64 == stripes.div_ceil(entry.extent_stripes);
+    if !extents_fit || !entry.extents.iter().all(fits) {
+        return fail(format!("the extents of volume '{}' do not fit its size and layout", entry.name));
+    }
+    let extent = |columns: Vec<(u16, u64)>| Extent {
+        columns: columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect(),
+    };
+    Ok(Volume {
+        id: VolumeId(entry.id),
+        name: entry.name,
+        size: entry.size,
+        layout: spec.to_string(),
+        geometry,
+        policy: Policy { journal: entry.journal, ..Policy::default() },
+        extent_stripes: entry.extent_stripes,
+        extents: entry.extents.into_iter().map(extent).collect(),
+    })
+}

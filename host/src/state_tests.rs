@@ -1,0 +1,104 @@
+//! The directory: round trips, contradictions, the lock.
+
+use weft_core::units::{NodeId, Timestamp};
+
+use super::*;
+
+fn small() -> Spec {
+    Spec { disk_size: Some(16 << 20), ..Spec::default() }
+}
+
+#[test]
+fn what_is_stored_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec {
+        volumes: vec![("a".into(), 5 << 20), ("b".into(), 0)],
+        layout: Some("rs:2+1".parse().unwrap()),
+        ..small()
+    };
+    let mut state = State::create(dir.path(), &spec).unwrap();
+    let mut map = state.content.map.clone();
+    map.epoch = 7;
+    map.nodes[2].up = false;
+    map.nodes[2].stale_since = Some(Timestamp::new(1_700_000_000_000_000, NodeId(4)));
+    map.nodes[3].counts_from = Timestamp::new(99, NodeId(1));
+    state.store(&map).unwrap();
+    let cluster = state.content.cluster;
+    drop(state);
+
+    let state = State::open(dir.path(), &spec).unwrap();
+    assert_eq!(state.content.map, map);
+    assert_eq!((state.content.cluster, state.content.next_volume), (cluster, 2));
+    assert_eq!(fs::metadata(state.disk_path(4)).unwrap().len(), 16 << 20);
+}
+
+#[test]
+fn contradictions_name_both_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::create(dir.path(), &small()).unwrap();
+    assert_eq!(state.check(&small()), Ok(()));
+    let cases: [(Spec, &[&str]); 7] = [
+        (Spec { nodes: Some(4), ..Spec::default() }, &["nodes 5", "4 was"]),
+        (Spec { disk_size: Some(1 << 30), ..Spec::default() }, &["16MiB", "1GiB"]),
+        (Spec { layout: "raid6".parse().ok(), ..Spec::default() }, &["raid5", "raid6"]),
+        (Spec { stripe_unit: Some(4096), ..Spec::default() }, &["64KiB", "4KiB"]),
+        (Spec { journal: Some(false), ..Spec::default() }, &["on", "off"]),
+        (Spec { volumes: vec![("vol0".into(), 4096)], ..Spec::default() }, &["4KiB was"]),
+        (Spec { volumes: vec![("x".into(), 0)], ..Spec::default() }, &["no volume 'x'"]),
+    ];
+    for (spec, parts) in cases {
+        let err = state.check(&spec).unwrap_err();
+        assert!(parts.iter().all(|p| err.0.contains(p)), "{err}");
+    }
+}
+
+#[test]
+fn impossible_arrays_are_not_begun() {
+    let cases = [
+        (Spec { disk_size: Some(5000), ..small() }, "4KiB and 8KiB"),
+        (Spec { disk_size: Some(4096), ..small() }, "4KiB"),
+        (Spec { nodes: Some(0), ..small() }, "0 nodes"),
+        (Spec { nodes: Some(2), ..small() }, "at least 3"),
+        (Spec { stripe_unit: Some(1000), ..small() }, "4KiB"),
+        (Spec { volumes: vec![("v".into(), 1 << 40)], ..small() }, "does not fit"),
+    ];
+    for (spec, why) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let err = State::create(dir.path(), &spec).unwrap_err();
+        assert!(err.0.contains(why), "{err}");
+        assert!(!dir.path().join("disk-0.img").exists(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn a_held_directory_is_refused_with_its_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = State::create(dir.path(), &small()).unwrap();
+    let err = State::load(dir.path()).unwrap_err();
+    assert!(err.0.contains(&format!("process {}", std::process::id())), "{err}");
+    drop(held);
+    assert!(State::load(dir.path()).is_ok());
+}
+
+#[test]
+fn other_versions_and_damage_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(State::load(dir.path()).unwrap_err().0.contains("no array"));
+    drop(State::create(dir.path(), &small()).unwrap());
+    let path = dir.path().join("weft.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let cases = [
+        (text.replace("format = 1", "format = 2"), "version 2 and this program knows version 1"),
+        (text.replace("format = 1", ""), "no format version"),
+        (text.replace("nodes = 5", "nodes = 6"), "6 nodes and lists 5"),
+        (text.replace("extents = [[[0, ", "extents = [[[9, "), "extents"),
+        (text.replace("\"raid5\"", "\"raid9\""), "raid9"),
+        ("{".to_string(), "not TOML"),
+    ];
+    for (changed, why) in cases {
+        assert_ne!(changed, text, "the case changes something: {why}");
+        fs::write(&path, &changed).unwrap();
+        let err = State::load(dir.path()).unwrap_err();
+        assert!(err.0.contains(why), "{err}");
+    }
+}
