@@ -2,7 +2,7 @@
 //!
 //! `weft-core` decides and does nothing; this crate does: it reads and writes disks, serves
 //! NBD connections, keeps the state directory, answers the control socket and tells the
-//! time. One thread does all of it (see [`reactor`] for why).
+//! time. One thread does all of it (module `reactor` says why).
 //!
 //! Where to begin: [`Array`] opens or makes a state directory and runs it; [`Spec`] says
 //! what a new one is to be; [`Control`] talks to one that runs.
@@ -17,13 +17,14 @@ mod disk_sync;
 mod disk_uring;
 mod engine;
 mod error;
-mod host;
+mod control_server;
 mod listen;
 mod log;
 mod nbd;
-pub mod reactor;
+mod reactor;
 mod requests;
-mod server;
+mod socket;
+mod translate;
 mod size;
 mod slot;
 mod spec;

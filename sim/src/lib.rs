@@ -1,1 +1,15 @@
-//! Placeholder replaced in the next step.
+//! The simulated world: the same nodes that run on real disks, turned by an event queue.
+//!
+//! - [`engine`]: the queue; integer time, one seed
+//! - [`disk`]: disks that lose, tear and reorder what was not flushed, fail to read, and rot
+//! - [`world`]: nodes, disks, a network that delays, drops, repeats and reorders, crashes
+//! - [`check`]: random clusters, workloads and faults, and the checker of what hosts saw
+//!
+//! The same seed gives the same run, on every machine.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod disk;
+pub mod engine;
+pub mod world;

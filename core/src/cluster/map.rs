@@ -161,57 +161,67 @@ pub enum PlacementError {
     },
 }
 
-/// Target size of an extent of a volume that has fewer columns than there are disks.
-const EXTENT_BYTES: u64 = 64 << 20;
+/// Bytes of an extent's column, for a volume that has fewer columns than there are disks.
+const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
 
 /// Chooses disks and places for a new volume's extents, given each disk's data sectors and
 /// the volumes already there. Extents go to the disks with the most room, so that a layout
-/// with fewer columns than disks spreads over all of them.
+/// with fewer columns than disks spreads over all of them. Returns the stripes in an extent
+/// and the extents.
 pub fn place_volume(
     geometry: &Geometry,
     size: u64,
     disks: &[u64],
     others: &[&Volume],
 ) -> Result<(u64, Vec<Extent>), PlacementError> {
-    let width = geometry.layout.width();
-    let stripes = size.div_ceil(geometry.stripe_bytes());
-    let unit = geometry.unit / SECTOR;
-    let extent_stripes = if width == disks.len() {
-        stripes.max(1)
-    } else {
-        (EXTENT_BYTES / geometry.stripe_bytes()).max(1)
-    };
-    let mut gaps: Vec<Vec<(u64, u64)>> =
+    let stripe = geometry.stripe_bytes();
+    let gaps: Vec<Vec<(u64, u64)>> =
         (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d], others)).collect();
+    place(geometry, size.div_ceil(stripe), &gaps).ok_or_else(|| {
+        // The most stripes that fit, by bisection.
+        let (mut fit, mut too_many) = (0, size.div_ceil(stripe));
+        while fit + 1 < too_many {
+            let middle = fit.midpoint(too_many);
+            match place(geometry, middle, &gaps) {
+                Some(_) => fit = middle,
+                None => too_many = middle,
+            }
+        }
+        PlacementError::NoRoom { asked: size, free: fit * stripe }
+    })
+}
+
+/// Places so many stripes into the free runs of the disks, if they fit.
+fn place(
+    geometry: &Geometry,
+    stripes: u64,
+    free: &[Vec<(u64, u64)>],
+) -> Option<(u64, Vec<Extent>)> {
+    let width = geometry.layout.width();
+    let unit = geometry.unit / SECTOR;
+    let spread = width < free.len();
+    let extent_stripes =
+        if spread { (EXTENT_COLUMN_BYTES / geometry.unit).max(1) } else { stripes.max(1) };
+    let mut gaps = free.to_vec();
     let mut extents = Vec::new();
     let mut placed = 0;
     while placed < stripes {
         let want = extent_stripes.min(stripes - placed) * unit;
         let room = |runs: &Vec<(u64, u64)>| runs.iter().map(|r| r.1).sum::<u64>();
         let fits = |d: &usize| gaps[*d].iter().any(|r| r.1 >= want);
-        let mut order: Vec<usize> = (0..disks.len()).filter(fits).collect();
+        let mut order: Vec<usize> = (0..free.len()).filter(fits).collect();
         if order.len() < width {
-            let free = placed * geometry.stripe_bytes() + left(&gaps, width, unit, geometry);
-            return Err(PlacementError::NoRoom { asked: size, free });
+            return None;
         }
-        order.sort_by_key(|&d| (std::cmp::Reverse(room(&gaps[d])), d));
-        order.truncate(width);
-        if width == disks.len() {
-            order.sort_unstable();
+        if spread {
+            order.sort_by_key(|&d| (std::cmp::Reverse(room(&gaps[d])), d));
+            order.truncate(width);
         }
         let columns = order.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
         extents.push(Extent { columns: columns.collect() });
         placed += extent_stripes;
     }
-    Ok((extent_stripes, extents))
-}
-
-/// Bytes that still fit as one more extent.
-fn left(gaps: &[Vec<(u64, u64)>], width: usize, unit: u64, g: &Geometry) -> u64 {
-    let mut largest: Vec<u64> =
-        gaps.iter().map(|runs| runs.iter().map(|r| r.1).max().unwrap_or(0)).collect();
-    largest.sort_unstable_by(|a, b| b.cmp(a));
-    largest.get(width - 1).map_or(0, |sectors| sectors / unit * g.stripe_bytes())
+    Some((extent_stripes, extents))
 }
 
 fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
@@ -273,7 +283,7 @@ mod tests {
         let disks = [20_000; 5];
         let a = volume("raid5", 64 << 20, &disks, &[]).unwrap();
         let b = volume("raid1", 100 << 20, &disks, &[&a]).unwrap();
-        assert_eq!(b.extents.len(), 2);
+        assert_eq!(b.extents.len(), 7);
         assert_ne!(b.extents[0].columns[0].0, b.extents[1].columns[0].0, "spread over the disks");
         for node in (0..5).map(NodeId) {
             let mut owners = 0;

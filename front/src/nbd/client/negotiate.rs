@@ -1,0 +1,202 @@
+//! From the greeting to the open export.
+
+use std::io::{Read, Write};
+
+use bytes::{Buf, BufMut};
+
+use super::link::Link;
+use super::{ClientError, Opened, Result, Settings};
+use crate::nbd::wire::{self, OptionHeader, answer, handshake, info, magic, option};
+
+/// Answers longer than this are not believed.
+const MAX_ANSWER: u32 = 1 << 20;
+
+/// The payload every server takes if it tells no other limit.
+const COMMON_PAYLOAD: u32 = 32 << 20;
+
+/// Exchanges greetings; whether padding is left out.
+pub(super) fn greet<S: Read + Write>(link: &mut Link<S>) -> Result<bool> {
+    if link.u64()? != magic::GREETING || link.u64()? != magic::OPTION {
+        return Err(ClientError::Protocol("not a newstyle greeting"));
+    }
+    let offered = link.u16()?;
+    if offered & handshake::FIXED_NEWSTYLE == 0 {
+        return Err(ClientError::Protocol("server is not fixed newstyle"));
+    }
+    let flags = offered & (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
+    link.put(&u32::from(flags).to_be_bytes());
+    Ok(flags & handshake::NO_ZEROES != 0)
+}
+
+pub(super) fn open<S: Read + Write>(
+    link: &mut Link<S>,
+    export: &str,
+    settings: Settings,
+    no_zeroes: bool,
+) -> Result<Opened> {
+    let mut opened = Opened {
+        name: String::new(),
+        description: String::new(),
+        size: 0,
+        flags: 0,
+        min_block: 1,
+        preferred_block: 4096,
+        max_payload: COMMON_PAYLOAD,
+        structured: false,
+        allocation: None,
+    };
+    opened.structured = settings.structured && structured(link)?;
+    if opened.structured && settings.allocation {
+        opened.allocation = allocation(link, export)?;
+    }
+    if settings.go {
+        go(link, export, &mut opened)?;
+    } else {
+        export_name(link, export, no_zeroes, &mut opened)?;
+    }
+    Ok(opened)
+}
+
+pub(super) fn list<S: Read + Write>(link: &mut Link<S>) -> Result<Vec<String>> {
+    ask(link, option::LIST, &[]);
+    let mut names = Vec::new();
+    while let Some((kind, data)) = answered(link, option::LIST)? {
+        if kind == answer::SERVER {
+            let mut rest = &data[..];
+            let length = rest.try_get_u32().map_err(|_| short())? as usize;
+            names.push(text(rest.get(..length).ok_or_else(short)?));
+        }
+    }
+    ask(link, option::ABORT, &[]);
+    link.flush()?;
+    Ok(names)
+}
+
+fn structured<S: Read + Write>(link: &mut Link<S>) -> Result<bool> {
+    ask(link, option::STRUCTURED_REPLY, &[]);
+    match answered(link, option::STRUCTURED_REPLY) {
+        Ok(_) => Ok(true),
+        Err(ClientError::Refused { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks for the context `base:allocation`; its number if it is granted.
+fn allocation<S: Read + Write>(link: &mut Link<S>, export: &str) -> Result<Option<u32>> {
+    let mut data = Vec::new();
+    put_string(&mut data, export);
+    data.put_u32(1);
+    put_string(&mut data, wire::ALLOCATION);
+    ask(link, option::SET_META_CONTEXT, &data);
+    let mut id = None;
+    loop {
+        match answered(link, option::SET_META_CONTEXT) {
+            Ok(Some((answer::META_CONTEXT, data))) => {
+                id = Some((&data[..]).try_get_u32().map_err(|_| short())?);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(id),
+            Err(ClientError::Refused { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn go<S: Read + Write>(link: &mut Link<S>, export: &str, opened: &mut Opened) -> Result<()> {
+    let wanted = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
+    let mut data = Vec::new();
+    put_string(&mut data, export);
+    data.put_u16(wanted.len() as u16);
+    for kind in wanted {
+        data.put_u16(kind);
+    }
+    ask(link, option::GO, &data);
+    let mut sized = false;
+    while let Some((kind, data)) = answered(link, option::GO)? {
+        if kind == answer::INFO {
+            sized |= note(opened, &data)? == info::EXPORT;
+        }
+    }
+    if sized {
+        return Ok(());
+    }
+    Err(ClientError::Protocol("server did not tell the size"))
+}
+
+/// Notes a piece of information, and returns of which kind it was.
+fn note(opened: &mut Opened, mut data: &[u8]) -> Result<u16> {
+    let kind = data.try_get_u16().map_err(|_| short())?;
+    match kind {
+        info::EXPORT => {
+            opened.size = data.try_get_u64().map_err(|_| short())?;
+            opened.flags = data.try_get_u16().map_err(|_| short())?;
+        }
+        info::NAME => opened.name = text(data),
+        info::DESCRIPTION => opened.description = text(data),
+        info::BLOCK_SIZE => {
+            opened.min_block = data.try_get_u32().map_err(|_| short())?;
+            opened.preferred_block = data.try_get_u32().map_err(|_| short())?;
+            opened.max_payload = data.try_get_u32().map_err(|_| short())?;
+        }
+        _ => {}
+    }
+    Ok(kind)
+}
+
+fn export_name<S: Read + Write>(
+    link: &mut Link<S>,
+    export: &str,
+    no_zeroes: bool,
+    opened: &mut Opened,
+) -> Result<()> {
+    ask(link, option::EXPORT_NAME, export.as_bytes());
+    opened.size = link.u64()?;
+    opened.flags = link.u16()?;
+    if !no_zeroes {
+        link.array::<{ wire::PADDING }>()?;
+    }
+    Ok(())
+}
+
+fn ask<S: Read + Write>(link: &mut Link<S>, option: u32, data: &[u8]) {
+    let length = data.len() as u32;
+    link.put(&OptionHeader { option, length }.encode());
+    link.put(data);
+}
+
+/// The next answer to an option, or `None` if that was the last.
+fn answered<S: Read + Write>(link: &mut Link<S>, asked: u32) -> Result<Option<(u32, Vec<u8>)>> {
+    if link.u64()? != magic::ANSWER || link.u32()? != asked {
+        return Err(ClientError::Protocol("not an answer to the option sent"));
+    }
+    let kind = link.u32()?;
+    let length = link.u32()?;
+    if length > MAX_ANSWER {
+        return Err(ClientError::Protocol("answer too long"));
+    }
+    let data = link.bytes(length as usize)?;
+    if kind == answer::ACK {
+        return Ok(None);
+    }
+    if kind & answer::REFUSAL == 0 {
+        return Ok(Some((kind, data)));
+    }
+    Err(ClientError::Refused {
+        option: asked,
+        kind,
+        message: text(&data),
+    })
+}
+
+fn put_string(data: &mut Vec<u8>, string: &str) {
+    data.put_u32(string.len() as u32);
+    data.put_slice(string.as_bytes());
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn short() -> ClientError {
+    ClientError::Protocol("answer cut short")
+}

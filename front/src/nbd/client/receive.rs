@@ -1,0 +1,195 @@
+//! Replies as they come in.
+
+use std::io::{Read, Write};
+
+use bytes::{Buf, Bytes};
+
+use super::{Client, ClientError, Completion, Data, Errno, Extent, Result};
+use crate::nbd::wire::{self, chunk, command, magic, state};
+
+/// Chunks without data of a read are no longer than this.
+const MAX_CHUNK: u32 = 16 << 20;
+
+/// A request sent, and what is known of its reply so far.
+pub(super) struct Pending {
+    request: wire::Request,
+    /// What was read, from when the first of it comes.
+    read: Vec<u8>,
+    /// Bytes of the read that the server told.
+    told: u64,
+    extents: Vec<Extent>,
+    error: Option<Errno>,
+}
+
+impl Pending {
+    pub(super) fn new(request: wire::Request) -> Pending {
+        Pending {
+            request,
+            read: Vec::new(),
+            told: 0,
+            extents: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Where the bytes of a read from `offset` on belong.
+    fn place(&mut self, offset: u64, length: u64) -> Result<&mut [u8]> {
+        let whole = u64::from(self.request.length);
+        let start = offset.checked_sub(self.request.offset);
+        let start = start.filter(|start| *start <= whole && length <= whole - start);
+        let (command::READ, Some(start)) = (self.request.kind, start) else {
+            return Err(ClientError::Protocol("data that were not asked for"));
+        };
+        self.told += length;
+        self.read.resize(whole as usize, 0);
+        Ok(&mut self.read[start as usize..(start + length) as usize])
+    }
+
+    fn finish(self) -> Result<Completion> {
+        let cookie = self.request.cookie;
+        if let Some(error) = self.error {
+            let result = Err(error);
+            return Ok(Completion { cookie, result });
+        }
+        let data = match self.request.kind {
+            command::READ if self.told == u64::from(self.request.length) => {
+                Data::Read(Bytes::from(self.read))
+            }
+            command::READ => return Err(ClientError::Protocol("data are missing")),
+            command::BLOCK_STATUS if self.extents.is_empty() => {
+                return Err(ClientError::Protocol("extents are missing"));
+            }
+            command::BLOCK_STATUS => Data::Extents(self.extents),
+            _ => Data::Done,
+        };
+        let result = Ok(data);
+        Ok(Completion { cookie, result })
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// The next completion, waiting for one if need be.
+    pub fn receive(&mut self) -> Result<Completion> {
+        match self.finished.pop_front() {
+            Some(completion) => Ok(completion),
+            None => self.next_completion(),
+        }
+    }
+
+    /// The next completion off the stream.
+    pub(super) fn next_completion(&mut self) -> Result<Completion> {
+        if self.pending.is_empty() {
+            return Err(ClientError::Idle);
+        }
+        loop {
+            let done = match self.link.u32()? {
+                magic::SIMPLE_REPLY => self.simple_reply()?,
+                magic::CHUNK if self.opened.structured => self.chunk()?,
+                _ => return Err(ClientError::Protocol("not a reply")),
+            };
+            if let Some(pending) = done {
+                return pending.finish();
+            }
+        }
+    }
+
+    fn take_pending(&mut self, cookie: u64) -> Result<Pending> {
+        self.pending
+            .remove(&cookie)
+            .ok_or(ClientError::Protocol("reply to nothing"))
+    }
+
+    fn simple_reply(&mut self) -> Result<Option<Pending>> {
+        let code = self.link.u32()?;
+        let cookie = self.link.u64()?;
+        let mut pending = self.take_pending(cookie)?;
+        if code != 0 {
+            pending.error = Some(Errno::from_code(code));
+        } else if pending.request.kind == command::READ {
+            if self.opened.structured {
+                return Err(ClientError::Protocol("simple reply to a read"));
+            }
+            let (offset, length) = (pending.request.offset, pending.request.length);
+            let place = pending.place(offset, u64::from(length))?;
+            self.link.read(place)?;
+        }
+        Ok(Some(pending))
+    }
+
+    /// Takes in a chunk; the request it belongs to if that was its last.
+    fn chunk(&mut self) -> Result<Option<Pending>> {
+        let flags = self.link.u16()?;
+        let kind = self.link.u16()?;
+        let cookie = self.link.u64()?;
+        let length = self.link.u32()?;
+        let mut pending = self.take_pending(cookie)?;
+        if kind == chunk::OFFSET_DATA {
+            self.data(&mut pending, length)?;
+        } else if length > MAX_CHUNK {
+            return Err(ClientError::Protocol("chunk too long"));
+        } else {
+            let payload = self.link.bytes(length as usize)?;
+            take_in(&mut pending, kind, &payload, self.opened.allocation)?;
+        }
+        if flags & chunk::DONE != 0 {
+            return Ok(Some(pending));
+        }
+        self.pending.insert(cookie, pending);
+        Ok(None)
+    }
+
+    fn data(&mut self, pending: &mut Pending, length: u32) -> Result<()> {
+        let length = length.checked_sub(8).ok_or_else(short)?;
+        let offset = self.link.u64()?;
+        let place = pending.place(offset, u64::from(length))?;
+        self.link.read(place)
+    }
+}
+
+/// Takes in a chunk other than data.
+fn take_in(
+    pending: &mut Pending,
+    kind: u16,
+    mut payload: &[u8],
+    allocation: Option<u32>,
+) -> Result<()> {
+    match kind {
+        chunk::NONE => {}
+        chunk::OFFSET_HOLE => {
+            let offset = payload.try_get_u64().map_err(|_| short())?;
+            let length = payload.try_get_u32().map_err(|_| short())?;
+            pending.place(offset, u64::from(length))?;
+        }
+        chunk::BLOCK_STATUS => {
+            if Some(payload.try_get_u32().map_err(|_| short())?) == allocation {
+                pending.extents.extend(payload.chunks_exact(8).map(extent));
+            }
+        }
+        _ if kind & chunk::IS_ERROR != 0 => {
+            let code = payload.try_get_u32().map_err(|_| short())?;
+            let length = payload.try_get_u16().map_err(|_| short())?;
+            let message = payload.get(..usize::from(length)).ok_or_else(short)?;
+            let message = String::from_utf8_lossy(message).into_owned();
+            // The first error is the one that matters.
+            pending
+                .error
+                .get_or_insert(Errno::from_code(code).with(message));
+        }
+        _ => return Err(ClientError::Protocol("chunk of an unknown kind")),
+    }
+    Ok(())
+}
+
+fn extent(mut bytes: &[u8]) -> Extent {
+    let length = bytes.get_u32();
+    let flags = bytes.get_u32();
+    Extent {
+        length,
+        hole: flags & state::HOLE != 0,
+        zero: flags & state::ZERO != 0,
+    }
+}
+
+fn short() -> ClientError {
+    ClientError::Protocol("chunk cut short")
+}

@@ -1,0 +1,109 @@
+//! What an export is, and what a stretch of one is like.
+
+use super::wire::transmission;
+
+/// The most payload a command may carry unless an export says otherwise.
+const MAX_PAYLOAD: u32 = 32 << 20;
+
+/// The most an export can say otherwise: a chunk's header must fit on top.
+const PAYLOAD_CEILING: u32 = 1 << 30;
+
+/// The largest minimum block size the protocol allows.
+const MAX_MIN_BLOCK: u32 = 64 << 10;
+
+/// A block device offered to clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The name clients ask for. A client that asks for the empty name wants
+    /// the default export and learns this name.
+    pub name: String,
+    /// A sentence for a human reader; may be empty.
+    pub description: String,
+    /// Size in bytes. Bytes beyond the last whole minimum block are not
+    /// offered.
+    pub size: u64,
+    /// Offsets and lengths must be multiples of this power of two.
+    pub min_block: u32,
+    /// The power of two that works best.
+    pub preferred_block: u32,
+    /// The longest read or write in bytes.
+    pub max_payload: u32,
+    /// Refuse everything that changes the contents.
+    pub read_only: bool,
+    /// A flush on one connection covers the writes finished on every other.
+    pub multi_conn: bool,
+    /// The device seeks.
+    pub rotational: bool,
+    /// The driver can tell at once whether zeroing will be faster than
+    /// writing, and refuses with `ENOTSUP` where it will not.
+    pub fast_zero: bool,
+}
+
+impl Export {
+    /// A writable export with byte granularity and a payload limit of 32 MiB.
+    pub fn new(name: impl Into<String>, size: u64) -> Export {
+        Export {
+            name: name.into(),
+            description: String::new(),
+            size,
+            min_block: 1,
+            preferred_block: 4096,
+            max_payload: MAX_PAYLOAD,
+            read_only: false,
+            multi_conn: false,
+            rotational: false,
+            fast_zero: false,
+        }
+    }
+
+    /// The same export with its sizes bent to what the protocol allows, so
+    /// that a client never sees a combination it must reject.
+    pub(super) fn normalised(mut self) -> Export {
+        self.min_block = power_of_two(self.min_block).min(MAX_MIN_BLOCK);
+        self.preferred_block = power_of_two(self.preferred_block)
+            .max(self.min_block)
+            .clamp(512, PAYLOAD_CEILING);
+        self.max_payload = self.max_payload.min(PAYLOAD_CEILING);
+        self.max_payload -= self.max_payload % self.min_block;
+        // The protocol asks for a maximum no smaller than one block of each
+        // kind, and every server must carry at least the smallest of these.
+        self.max_payload = self.max_payload.max(self.preferred_block);
+        self.size -= self.size % u64::from(self.min_block);
+        self
+    }
+
+    pub(super) fn transmission_flags(&self, structured: bool) -> u16 {
+        use transmission::*;
+        let always = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+        let changes = SEND_TRIM | SEND_WRITE_ZEROES;
+        [
+            (true, always),
+            (self.read_only, READ_ONLY),
+            (!self.read_only, changes),
+            (!self.read_only && self.fast_zero, SEND_FAST_ZERO),
+            (self.multi_conn, CAN_MULTI_CONN),
+            (self.rotational, ROTATIONAL),
+            (structured, SEND_DF),
+        ]
+        .iter()
+        .filter(|(holds, _)| *holds)
+        .fold(0, |flags, (_, more)| flags | more)
+    }
+}
+
+/// `n` rounded up to a power of two; one for zero, and the largest that fits
+/// for what would not.
+fn power_of_two(n: u32) -> u32 {
+    n.checked_next_power_of_two().unwrap_or(1 << 31)
+}
+
+/// A stretch of an export and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes.
+    pub length: u32,
+    /// No storage is allocated to it.
+    pub hole: bool,
+    /// It reads as zeroes.
+    pub zero: bool,
+}

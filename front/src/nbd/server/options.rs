@@ -1,0 +1,272 @@
+//! What options ask for, and how they are answered.
+
+use bytes::{Buf, BufMut};
+
+use super::{Event, Export, Phase, Server};
+use crate::nbd::wire::{self, answer, info, option};
+
+/// The longest name the protocol allows.
+const MAX_NAME: usize = 4096;
+
+/// The number the context `base:allocation` has in replies.
+pub(super) const ALLOCATION_ID: u32 = 1;
+
+/// What an option needs to know of the driver before it can be answered.
+pub(super) enum Question {
+    List,
+    /// `EXPORT_NAME`.
+    Start {
+        name: String,
+    },
+    /// `INFO` and `GO`.
+    Describe {
+        option: u32,
+        name: String,
+        wanted: Vec<u16>,
+    },
+    /// `LIST_META_CONTEXT` and `SET_META_CONTEXT`.
+    Contexts {
+        option: u32,
+        name: String,
+        /// `base:allocation` is among those asked for.
+        allocation: bool,
+    },
+}
+
+impl Question {
+    pub(super) fn event(&self) -> Event {
+        match self {
+            Question::List => Event::List,
+            Question::Start { name }
+            | Question::Describe { name, .. }
+            | Question::Contexts { name, .. } => Event::Open { name: name.clone() },
+        }
+    }
+}
+
+/// Why an option is not granted.
+pub(super) struct Refusal {
+    pub(super) kind: u32,
+    pub(super) message: &'static str,
+}
+
+impl Refusal {
+    pub(super) fn new(kind: u32, message: &'static str) -> Refusal {
+        Refusal { kind, message }
+    }
+
+    fn invalid(message: &'static str) -> Refusal {
+        Refusal::new(answer::ERR_INVALID, message)
+    }
+
+    fn unknown() -> Refusal {
+        Refusal::new(answer::ERR_UNKNOWN, "no such export")
+    }
+}
+
+impl Server {
+    /// Deals with an option as far as that goes without the driver.
+    pub(super) fn take_option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+    ) -> Result<Option<Question>, Refusal> {
+        match option {
+            option::EXPORT_NAME => {
+                let name = name(data)?;
+                return Ok(Some(Question::Start { name }));
+            }
+            option::INFO | option::GO => return describe(option, data).map(Some),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                if !self.negotiation.structured {
+                    return Err(Refusal::invalid("structured replies come first"));
+                }
+                return contexts(option, data).map(Some);
+            }
+            option::LIST => {
+                no_data(data)?;
+                return Ok(Some(Question::List));
+            }
+            option::STRUCTURED_REPLY => {
+                no_data(data)?;
+                self.negotiation.structured = true;
+                self.answer(option, answer::ACK, &[]);
+            }
+            option::ABORT => {
+                self.answer(option, answer::ACK, &[]);
+                self.close();
+            }
+            _ => return Err(Refusal::new(answer::ERR_UNSUP, "option not supported")),
+        }
+        Ok(None)
+    }
+
+    /// Answers [`Event::List`]. Without such a question, nothing happens.
+    pub fn exports(&mut self, list: &[Export]) {
+        if !matches!(self.phase, Phase::Asking(Question::List)) {
+            return;
+        }
+        self.phase = Phase::Negotiating;
+        for export in list {
+            let mut data = Vec::new();
+            put_string(&mut data, &export.name);
+            data.put_slice(export.description.as_bytes());
+            self.answer(option::LIST, answer::SERVER, &data);
+        }
+        self.answer(option::LIST, answer::ACK, &[]);
+    }
+
+    /// Answers [`Event::Open`]: the export of that name, or that there is
+    /// none. Without such a question, nothing happens.
+    pub fn export(&mut self, found: Option<Export>) {
+        if !matches!(&self.phase, Phase::Asking(question) if !matches!(question, Question::List)) {
+            return;
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Negotiating);
+        let Phase::Asking(question) = phase else {
+            return;
+        };
+        let found = found.map(Export::normalised);
+        match (question, found) {
+            (Question::List, _) => {}
+            (Question::Start { .. }, None) => self.close(),
+            (Question::Start { .. }, Some(export)) => self.start(export),
+            (Question::Describe { option, .. } | Question::Contexts { option, .. }, None) => {
+                self.refuse(option, Refusal::unknown())
+            }
+            (Question::Describe { option, wanted, .. }, Some(export)) => {
+                self.describe(option, &wanted, export);
+            }
+            (
+                Question::Contexts {
+                    option, allocation, ..
+                },
+                Some(export),
+            ) => self.contexts(option, allocation, export),
+        }
+    }
+
+    fn start(&mut self, export: Export) {
+        let flags = export.transmission_flags(self.negotiation.structured);
+        self.outbox.header(&export.size.to_be_bytes());
+        self.outbox.header(&flags.to_be_bytes());
+        if !self.negotiation.no_zeroes {
+            self.outbox.header(&[0; wire::PADDING]);
+        }
+        self.serve(export);
+    }
+
+    fn describe(&mut self, option: u32, wanted: &[u16], export: Export) {
+        for data in infos(&export, self.negotiation.structured, wanted) {
+            self.answer(option, answer::INFO, &data);
+        }
+        self.answer(option, answer::ACK, &[]);
+        if option == option::GO {
+            self.serve(export);
+        }
+    }
+
+    fn contexts(&mut self, option: u32, allocation: bool, export: Export) {
+        let set = option == option::SET_META_CONTEXT;
+        if allocation {
+            let mut data = Vec::new();
+            data.put_u32(if set { ALLOCATION_ID } else { 0 });
+            data.put_slice(wire::ALLOCATION.as_bytes());
+            self.answer(option, answer::META_CONTEXT, &data);
+        }
+        self.answer(option, answer::ACK, &[]);
+        if set {
+            self.negotiation.allocation_of = allocation.then_some(export.name);
+        }
+    }
+}
+
+/// The pieces of information a client gets. Block sizes come unasked: a
+/// client that does not know them must be told, and one that does not care
+/// ignores them.
+fn infos(export: &Export, structured: bool, wanted: &[u16]) -> Vec<Vec<u8>> {
+    let mut basic = Vec::new();
+    basic.put_u16(info::EXPORT);
+    basic.put_u64(export.size);
+    basic.put_u16(export.transmission_flags(structured));
+    let mut sizes = Vec::new();
+    sizes.put_u16(info::BLOCK_SIZE);
+    sizes.put_u32(export.min_block);
+    sizes.put_u32(export.preferred_block);
+    sizes.put_u32(export.max_payload);
+    let mut all = vec![basic, sizes];
+    for (kind, text) in [
+        (info::NAME, &export.name),
+        (info::DESCRIPTION, &export.description),
+    ] {
+        if wanted.contains(&kind) && !text.is_empty() {
+            let mut data = Vec::new();
+            data.put_u16(kind);
+            data.put_slice(text.as_bytes());
+            all.push(data);
+        }
+    }
+    all
+}
+
+fn describe(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
+    let name = name(take_string(&mut data)?)?;
+    let count = data.try_get_u16().map_err(|_| cut_short())?;
+    if data.len() != 2 * usize::from(count) {
+        return Err(Refusal::invalid("number of requests does not fit the data"));
+    }
+    let wanted = (0..count).map(|_| data.get_u16()).collect();
+    Ok(Question::Describe {
+        option,
+        name,
+        wanted,
+    })
+}
+
+fn contexts(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
+    let name = name(take_string(&mut data)?)?;
+    let count = data.try_get_u32().map_err(|_| cut_short())?;
+    let listing = option == option::LIST_META_CONTEXT;
+    let mut allocation = listing && count == 0;
+    for _ in 0..count {
+        let query = take_string(&mut data)?;
+        allocation |= query == wire::ALLOCATION.as_bytes() || (listing && query == b"base:");
+    }
+    no_data(data)?;
+    Ok(Question::Contexts {
+        option,
+        name,
+        allocation,
+    })
+}
+
+fn name(bytes: &[u8]) -> Result<String, Refusal> {
+    if bytes.len() > MAX_NAME {
+        return Err(Refusal::invalid("name too long"));
+    }
+    String::from_utf8(bytes.to_vec()).map_err(|_| Refusal::invalid("name is not UTF-8"))
+}
+
+/// A string with its length in front.
+fn take_string<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], Refusal> {
+    let length = data.try_get_u32().map_err(|_| cut_short())? as usize;
+    let (string, rest) = data.split_at_checked(length).ok_or_else(cut_short)?;
+    *data = rest;
+    Ok(string)
+}
+
+fn put_string(data: &mut Vec<u8>, string: &str) {
+    data.put_u32(string.len() as u32);
+    data.put_slice(string.as_bytes());
+}
+
+fn no_data(data: &[u8]) -> Result<(), Refusal> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid("more data than the option takes"))
+}
+
+fn cut_short() -> Refusal {
+    Refusal::invalid("option data cut short")
+}

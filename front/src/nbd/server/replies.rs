@@ -1,0 +1,216 @@
+//! Replies to commands.
+
+use bytes::{BufMut, Bytes};
+
+use super::options::ALLOCATION_ID;
+use super::{Cookie, Errno, Extent, Piece, Reply, Server};
+use crate::nbd::wire::{Request, chunk, command, flag, magic, state};
+
+/// The longest message the protocol allows.
+const MAX_MESSAGE: usize = 4096;
+
+/// Extents told at a time; a client asks on from where they end.
+const MAX_EXTENTS: usize = 16 << 10;
+
+/// Zeroes to send where a client cannot be told of them.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+impl Server {
+    /// Answers a command.
+    ///
+    /// A cookie that names no command in flight is a mistake of the driver;
+    /// nothing is sent for it.
+    pub fn reply(&mut self, cookie: Cookie, result: Result<Reply, Errno>) {
+        let Some(request) = self.slots.take(cookie) else {
+            debug_assert!(false, "reply to a command that is not in flight");
+            return;
+        };
+        let done = result.and_then(|reply| self.succeed(&request, reply));
+        if let Err(errno) = done {
+            self.fail(&request, &errno);
+        }
+    }
+
+    /// Queues the reply, or nothing if it does not fit the request.
+    fn succeed(&mut self, request: &Request, reply: Reply) -> Result<(), Errno> {
+        match (request.kind, reply) {
+            (command::READ, Reply::Data(segments)) => self.read(request, segments),
+            (command::READ, Reply::Pieces(pieces)) => self.read_pieces(request, pieces),
+            (command::BLOCK_STATUS, Reply::Extents(extents)) => self.status(request, &extents),
+            (command::READ | command::BLOCK_STATUS, _) => Err(misfit()),
+            (_, Reply::Done) => {
+                self.simple(request, 0);
+                Ok(())
+            }
+            _ => Err(misfit()),
+        }
+    }
+
+    /// Queues an error.
+    pub(super) fn fail(&mut self, request: &Request, errno: &Errno) {
+        if !self.structured() {
+            return self.simple(request, errno.code());
+        }
+        let message = clipped(errno.message()).as_bytes();
+        let kind = chunk::ERROR;
+        self.chunk(request, kind, chunk::DONE, 6 + message.len());
+        self.outbox.header(&errno.code().to_be_bytes());
+        self.outbox.header(&(message.len() as u16).to_be_bytes());
+        self.outbox.header(message);
+    }
+
+    fn read(&mut self, request: &Request, segments: Vec<Bytes>) -> Result<(), Errno> {
+        let length: usize = segments.iter().map(Bytes::len).sum();
+        if length != request.length as usize {
+            return Err(misfit());
+        }
+        if self.structured() {
+            self.chunk(request, chunk::OFFSET_DATA, chunk::DONE, 8 + length);
+            self.outbox.header(&request.offset.to_be_bytes());
+        } else {
+            self.simple(request, 0);
+        }
+        for segment in segments {
+            self.outbox.data(segment);
+        }
+        Ok(())
+    }
+
+    fn read_pieces(&mut self, request: &Request, pieces: Vec<Piece>) -> Result<(), Errno> {
+        let whole = request.flags & flag::DF != 0;
+        if whole || !self.structured() {
+            return self.read(request, pieces.into_iter().flat_map(spell_out).collect());
+        }
+        let length: u64 = pieces.iter().map(Piece::len).sum();
+        if length != u64::from(request.length) {
+            return Err(misfit());
+        }
+        let mut offset = request.offset;
+        for piece in pieces.into_iter().filter(|piece| piece.len() > 0) {
+            let end = offset + piece.len();
+            let last = end == request.offset + length;
+            self.piece(request, offset, piece, if last { chunk::DONE } else { 0 });
+            offset = end;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, request: &Request, offset: u64, piece: Piece, flags: u16) {
+        match piece {
+            Piece::Data(bytes) => {
+                self.chunk(request, chunk::OFFSET_DATA, flags, 8 + bytes.len());
+                self.outbox.header(&offset.to_be_bytes());
+                self.outbox.data(bytes);
+            }
+            Piece::Zeroes(length) => {
+                self.chunk(request, chunk::OFFSET_HOLE, flags, 12);
+                self.outbox.header(&offset.to_be_bytes());
+                self.outbox.header(&length.to_be_bytes());
+            }
+        }
+    }
+
+    fn status(&mut self, request: &Request, extents: &[Extent]) -> Result<(), Errno> {
+        let most = match request.flags & flag::REQ_ONE {
+            0 => MAX_EXTENTS,
+            _ => 1,
+        };
+        let told = tidy(extents, request.length, most);
+        if told.is_empty() {
+            return Err(misfit());
+        }
+        let kind = chunk::BLOCK_STATUS;
+        self.chunk(request, kind, chunk::DONE, 4 + 8 * told.len());
+        self.outbox.header(&ALLOCATION_ID.to_be_bytes());
+        for (length, state) in told {
+            self.outbox.header(&length.to_be_bytes());
+            self.outbox.header(&state.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    fn simple(&mut self, request: &Request, code: u32) {
+        let mut header = [0; 16];
+        let mut out = &mut header[..];
+        out.put_u32(magic::SIMPLE_REPLY);
+        out.put_u32(code);
+        out.put_u64(request.cookie);
+        self.outbox.header(&header);
+    }
+
+    fn chunk(&mut self, request: &Request, kind: u16, flags: u16, length: usize) {
+        let mut header = [0; 20];
+        let mut out = &mut header[..];
+        out.put_u32(magic::CHUNK);
+        out.put_u16(flags);
+        out.put_u16(kind);
+        out.put_u64(request.cookie);
+        out.put_u32(length as u32);
+        self.outbox.header(&header);
+    }
+
+    fn structured(&self) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.structured)
+    }
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Piece::Data(bytes) => bytes.len() as u64,
+            Piece::Zeroes(length) => u64::from(*length),
+        }
+    }
+}
+
+fn misfit() -> Errno {
+    Errno::EIO.with("the server's answer did not fit the command")
+}
+
+/// A piece as bytes.
+fn spell_out(piece: Piece) -> Vec<Bytes> {
+    let length = match piece {
+        Piece::Data(bytes) => return vec![bytes],
+        Piece::Zeroes(length) => length as usize,
+    };
+    let zeroes = Bytes::from_static(&ZEROES);
+    (0..length)
+        .step_by(ZEROES.len())
+        .map(|done| zeroes.slice(..ZEROES.len().min(length - done)))
+        .collect()
+}
+
+/// Extents as the protocol wants them: neighbours differ, none is empty, and
+/// together they do not go past the request.
+fn tidy(extents: &[Extent], length: u32, most: usize) -> Vec<(u32, u32)> {
+    let mut told: Vec<(u32, u32)> = Vec::new();
+    let mut left = length;
+    for extent in extents {
+        let length = extent.length.min(left);
+        let state = bit(extent.hole, state::HOLE) | bit(extent.zero, state::ZERO);
+        left -= length;
+        let full = told.len() == most;
+        match told.last_mut() {
+            _ if length == 0 => {}
+            Some(last) if last.1 == state => last.0 += length,
+            _ if full => break,
+            _ => told.push((length, state)),
+        }
+    }
+    told
+}
+
+fn bit(holds: bool, bit: u32) -> u32 {
+    if holds { bit } else { 0 }
+}
+
+/// The message, cut to the length allowed.
+fn clipped(message: &str) -> &str {
+    let mut end = message.len().min(MAX_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}

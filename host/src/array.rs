@@ -1,0 +1,114 @@
+//! Running an array: in this thread until it is stopped, or in the background.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::error::{Error, Result};
+use crate::listen::Listen;
+use crate::log::Log;
+use crate::reactor::{Reactor, Stopper};
+use crate::spec::Spec;
+use crate::state::State;
+
+/// An array that is ready to run.
+pub struct Array {
+    reactor: Reactor,
+    dir: PathBuf,
+}
+
+impl Array {
+    /// Opens the array in `dir`, or makes one as `spec` says if there is none, and listens
+    /// for hosts. Lines for the operator go to `log`.
+    pub fn start(dir: &Path, spec: &Spec, listens: &[Listen], log: Log) -> Result<Array> {
+        Array::of(State::open(dir, spec)?, listens, log)
+    }
+
+    /// An array of a state directory that is open.
+    pub fn of(state: State, listens: &[Listen], log: Log) -> Result<Array> {
+        let dir = state.dir().to_path_buf();
+        Ok(Array { reactor: Reactor::new(state, listens, log)?, dir })
+    }
+
+    /// Where hosts can connect, as NBD URIs without the export's name.
+    pub fn listens(&self) -> &[String] {
+        self.reactor.listens()
+    }
+
+    /// Runs until SIGINT, SIGTERM or a request to shut down, then stops in good order.
+    pub fn run(mut self) -> Result<()> {
+        let no_signals = |e: std::io::Error| Error(format!("cannot wait for signals: {e}"));
+        let (ours, theirs) = UnixStream::pair().map_err(no_signals)?;
+        ours.set_nonblocking(true).map_err(no_signals)?;
+        let flag = self.reactor.watch_signals(ours.as_raw_fd())?;
+        let mut registered = Vec::new();
+        for signal in [SIGINT, SIGTERM] {
+            // The flag first: it must be set when the pipe wakes the reactor.
+            let set = signal_hook::flag::register(signal, flag.clone()).map_err(no_signals)?;
+            let pipe = theirs.try_clone().map_err(no_signals)?;
+            let wake = signal_hook::low_level::pipe::register(signal, pipe).map_err(no_signals)?;
+            registered.extend([set, wake]);
+        }
+        let result = self.reactor.run();
+        for id in registered {
+            signal_hook::low_level::unregister(id);
+        }
+        result
+    }
+
+    /// Runs in a thread of its own.
+    pub fn spawn(self) -> Result<Handle> {
+        let (stopper, dir) = (self.reactor.stopper(), self.dir);
+        let listens = self.reactor.listens().to_vec();
+        let reactor = self.reactor;
+        let thread = thread::Builder::new()
+            .name("weft".to_string())
+            .spawn(move || reactor.run())
+            .map_err(|e| Error(format!("cannot start a thread: {e}")))?;
+        Ok(Handle { stopper, thread: Some(thread), dir, listens })
+    }
+}
+
+/// An array that runs in the background. It is stopped when this is dropped.
+pub struct Handle {
+    stopper: Stopper,
+    thread: Option<JoinHandle<Result<()>>>,
+    dir: PathBuf,
+    listens: Vec<String>,
+}
+
+impl Handle {
+    /// Its directory, for [`crate::Control::connect`].
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where hosts can connect, as NBD URIs without the export's name.
+    pub fn listens(&self) -> &[String] {
+        &self.listens
+    }
+
+    /// Stops it in good order and says how it went.
+    pub fn shutdown(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.stopper.stop();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error("the array's thread panicked".to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `shutdown`.
+        let _ = self.finish();
+    }
+}

@@ -1,0 +1,52 @@
+//! Asking a running array.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::control::Request;
+use crate::error::{Error, Result, at, fail};
+use crate::state::State;
+
+/// A connection to the control socket of a running array. Calls block until answered.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Connects to the array that runs on the directory `dir`.
+    pub fn connect(dir: &Path) -> Result<Control> {
+        let path = State::control_path(dir);
+        let stream = UnixStream::connect(&path).map_err(|e| {
+            Error(format!(
+                "no array runs on {} ({}: {e}); start one there first",
+                dir.display(),
+                path.display()
+            ))
+        })?;
+        Ok(Control { path, stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer. That the array refuses is an error.
+    pub fn request(&mut self, request: &Request) -> Result<Value> {
+        let mut line = serde_json::to_string(request)
+            .map_err(|e| Error(format!("the request cannot be written: {e}")))?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(at("write to", &self.path))?;
+        let mut answer = String::new();
+        self.stream.read_line(&mut answer).map_err(at("read from", &self.path))?;
+        if answer.is_empty() {
+            return fail("the array stopped before it answered");
+        }
+        let answer: Value = serde_json::from_str(&answer)
+            .map_err(|e| Error(format!("the array's answer makes no sense: {e}")))?;
+        match answer["ok"].as_bool() {
+            Some(true) => Ok(answer),
+            _ => fail(answer["error"].as_str().unwrap_or("it failed, without a reason")),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The control socket's language: one JSON object a line, each way.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What can be asked of a running array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cmd", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// How everything is.
+    Status,
+    /// Stop or start a node; answered when it is done.
+    Node {
+        /// What to do.
+        action: NodeAction,
+        /// To which.
+        node: usize,
+    },
+    /// Add a volume.
+    VolumeCreate {
+        /// Its name.
+        name: String,
+        /// Its size in bytes; 0 takes all the room that is left.
+        size: u64,
+        /// Its layout; RAID 5 if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        layout: Option<String>,
+        /// Its stripe unit; 64 KiB if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stripe_unit: Option<u64>,
+        /// Whether it is journalled; it is if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        journal: Option<bool>,
+    },
+    /// All volumes.
+    VolumeList,
+    /// One volume.
+    VolumeShow {
+        /// Its name; the empty name means the first.
+        name: String,
+    },
+    /// Remove a volume that no host is connected to.
+    VolumeDelete {
+        /// Its name.
+        name: String,
+    },
+    /// Read and verify every stripe of a volume; answered when it is done.
+    Scrub {
+        /// Its name; the empty name means the first.
+        volume: String,
+    },
+    /// Answered once nothing is in work and everything is in place.
+    Quiesce,
+    /// Stop everything in good order; answered when it is done.
+    Shutdown,
+}
+
+/// What can be done to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeAction {
+    /// Stop it when it has finished what it has begun.
+    Stop,
+    /// Stop it at once, as if its process had died.
+    Kill,
+    /// Start it on the disk that it had.
+    Start,
+}
+
+/// The answer that it is done, with what there is to say.
+pub(crate) fn ok(mut more: Value) -> Value {
+    more["ok"] = json!(true);
+    more
+}
+
+/// The answer that it cannot be done.
+pub(crate) fn error(why: impl std::fmt::Display) -> Value {
+    json!({"ok": false, "error": why.to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_written_as_documented() {
+        for (text, request) in [
+            (r#"{"cmd":"status"}"#, Request::Status),
+            (
+                r#"{"cmd":"node","action":"kill","node":2}"#,
+                Request::Node { action: NodeAction::Kill, node: 2 },
+            ),
+            (
+                r#"{"cmd":"volume-create","name":"v","size":4096,"journal":false}"#,
+                Request::VolumeCreate {
+                    name: "v".into(),
+                    size: 4096,
+                    layout: None,
+                    stripe_unit: None,
+                    journal: Some(false),
+                },
+            ),
+            (r#"{"cmd":"scrub","volume":"v"}"#, Request::Scrub { volume: "v".into() }),
+        ] {
+            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+            assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        }
+    }
+}

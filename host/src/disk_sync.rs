@@ -1,0 +1,131 @@
+//! Disk operations done at once, with plain system calls.
+
+use std::io::{self, IoSlice};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, ReadWriteFlags};
+use weft_core::Buffer;
+use weft_core::store::{DiskOp, DiskResult};
+
+use crate::disk::{Disk, PUNCH};
+
+/// Zeros to write from.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Pieces that one system call takes at most (IOV_MAX).
+const PIECES: usize = 1024;
+
+impl Disk {
+    /// Does an operation.
+    pub fn run(&self, op: DiskOp) -> DiskResult {
+        match op {
+            DiskOp::Read { offset, len } => self.read(offset, len as usize).map(Buffer::from),
+            DiskOp::Write { offset, data, durable } => {
+                self.write(offset, &data, durable).map(|()| Buffer::Zero(0))
+            }
+            DiskOp::Flush => self.sync().map(|()| Buffer::Zero(0)),
+            DiskOp::Discard { offset, len } => {
+                // A file system that cannot give space back loses nothing but space.
+                let _ = rustix::fs::fallocate(&self.file, PUNCH, offset, len);
+                Ok(Buffer::Zero(0))
+            }
+        }
+    }
+
+    /// Does an operation of formatting. Zeros are not written to a file made just now: it
+    /// reads as zeros, and stays sparse.
+    pub(crate) fn format(&self, op: DiskOp) -> Result<(), String> {
+        match op {
+            DiskOp::Write { data, .. } if self.is_fresh() && data.iter().all(Buffer::is_zero) => {
+                Ok(())
+            }
+            // The caller ends with one flush, which is cheaper than making each write safe.
+            DiskOp::Write { offset, data, .. } => self.write(offset, &data, false),
+            other => self.run(other).map(drop),
+        }
+    }
+
+    /// Makes everything written safe from a power cut.
+    pub(crate) fn sync(&self) -> Result<(), String> {
+        if self.volatile {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|e| self.error("flush", e))
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let from = offset + bytes.len() as u64;
+            // The spare room may be more than was asked for; it is cut off below.
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), from) {
+                Ok(0) => {
+                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(self.error("read", end));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(self.error("read", e)),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    fn write(&self, offset: u64, data: &[Buffer], durable: bool) -> Result<(), String> {
+        let all = slices(data);
+        let batches = all.len().div_ceil(PIECES);
+        let mut at = offset;
+        for (n, batch) in all.chunks(PIECES).enumerate() {
+            // Several batches are made safe together, by one flush after the last.
+            let flags = match durable && !self.volatile && batches == 1 {
+                true => ReadWriteFlags::DSYNC,
+                false => ReadWriteFlags::empty(),
+            };
+            at = self.write_batch(at, &mut batch.to_vec(), flags)?;
+            if n + 1 == batches && batches > 1 && durable {
+                self.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(
+        &self,
+        mut at: u64,
+        mut rest: &mut [IoSlice<'_>],
+        flags: ReadWriteFlags,
+    ) -> Result<u64, String> {
+        while !rest.is_empty() {
+            match rustix::io::pwritev2(&self.file, rest, at, flags) {
+                Ok(0) => {
+                    return Err(self.error("write", io::Error::from(io::ErrorKind::WriteZero)));
+                }
+                Ok(n) => {
+                    at += n as u64;
+                    IoSlice::advance_slices(&mut rest, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.error("write", e)),
+            }
+        }
+        Ok(at)
+    }
+}
+
+fn slices(data: &[Buffer]) -> Vec<IoSlice<'_>> {
+    let mut slices = Vec::with_capacity(data.len());
+    for piece in data.iter().filter(|p| !p.is_empty()) {
+        match piece {
+            Buffer::Bytes(bytes) => slices.push(IoSlice::new(bytes)),
+            Buffer::Zero(len) => {
+                let mut left = *len;
+                while left > 0 {
+                    let n = left.min(ZEROS.len());
+                    slices.push(IoSlice::new(&ZEROS[..n]));
+                    left -= n;
+                }
+            }
+        }
+    }
+    slices
+}

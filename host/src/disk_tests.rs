@@ -1,0 +1,115 @@
+//! Both ways of working a disk do the same.
+
+use std::path::Path;
+
+use super::*;
+use crate::disk::Backend;
+
+const SIZE: u64 = 1 << 20;
+
+/// Runs operations one after the other on a disk.
+struct Worker {
+    disk: Arc<Disk>,
+    ring: Option<Ring>,
+}
+
+impl Worker {
+    fn open(path: &Path, backend: Backend) -> Option<Worker> {
+        let ring = match backend {
+            Backend::Sync => None,
+            // Without rings on this system there is nothing to test.
+            Backend::Uring => Some(Ring::new().ok()?),
+        };
+        let disk = Arc::new(Disk::open(path, SIZE, Some(backend)).unwrap());
+        Some(Worker { disk, ring })
+    }
+
+    fn run(&mut self, op: DiskOp) -> DiskResult {
+        let Some(ring) = &mut self.ring else { return self.disk.run(op) };
+        ring.start(Tag { node: 0, life: 0, id: 1 }, &self.disk, DiskRequest { id: 1, op });
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            ring.submit().unwrap();
+            ring.ring.submit_and_wait(1).unwrap();
+            ring.collect(&mut ended);
+        }
+        ended.remove(0).1
+    }
+
+    fn read(&mut self, offset: u64, len: u64) -> Bytes {
+        self.run(DiskOp::Read { offset, len }).unwrap().to_bytes()
+    }
+}
+
+fn for_each_backend(test: impl Fn(Worker)) {
+    for dir in ["/dev/shm", "."] {
+        for backend in [Backend::Sync, Backend::Uring] {
+            let Ok(dir) = tempfile::tempdir_in(dir) else { continue };
+            let path = dir.path().join("disk");
+            drop(Disk::create(&path, SIZE).unwrap());
+            if let Some(worker) = Worker::open(&path, backend) {
+                test(worker);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_in_pieces_is_read_whole() {
+    for_each_backend(|mut worker| {
+        for durable in [false, true] {
+            let data = vec![
+                Buffer::from(vec![1; 100]),
+                Buffer::Zero(200_000),
+                Buffer::Zero(0),
+                Buffer::from(vec![2; 4604]),
+            ];
+            worker.run(DiskOp::Write { offset: 8192, data, durable }).unwrap();
+            worker.run(DiskOp::Flush).unwrap();
+            let back = worker.read(4096, 4096 + 204_704 + 192);
+            assert!(back[..4096].iter().all(|b| *b == 0));
+            assert_eq!(back[4096..4196], [1; 100]);
+            assert!(back[4196..204_196].iter().all(|b| *b == 0));
+            assert_eq!(back[204_196..208_800], [2; 4604]);
+        }
+    });
+}
+
+#[test]
+fn very_many_pieces_are_written_in_order() {
+    for_each_backend(|mut worker| {
+        let data = (0..2048u64).map(|n| Buffer::from((n as u16).to_le_bytes().repeat(128))).collect();
+        worker.run(DiskOp::Write { offset: 0, data, durable: true }).unwrap();
+        let back = worker.read(0, 2048 * 256);
+        for (n, piece) in back.chunks(256).enumerate() {
+            assert_eq!(piece, (n as u16).to_le_bytes().repeat(128));
+        }
+    });
+}
+
+#[test]
+fn discarded_ranges_read_as_zeros_where_holes_can_be_made() {
+    for_each_backend(|mut worker| {
+        let data = vec![Buffer::from(vec![5; 16384])];
+        worker.run(DiskOp::Write { offset: 0, data, durable: false }).unwrap();
+        worker.run(DiskOp::Discard { offset: 4096, len: 8192 }).unwrap();
+        let back = worker.read(0, 16384);
+        assert!(back[..4096].iter().all(|b| *b == 5) && back[12288..].iter().all(|b| *b == 5));
+        assert!(back[4096..12288].iter().all(|b| *b == 0));
+    });
+}
+
+#[test]
+fn errors_name_the_disk() {
+    for_each_backend(|mut worker| {
+        let err = worker.run(DiskOp::Read { offset: 2 * SIZE, len: 4096 }).unwrap_err();
+        assert!(err.contains("cannot read") && err.contains("/disk"), "{err}");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    assert!(Disk::open(&path, SIZE, None).unwrap_err().0.contains("cannot open"));
+    drop(Disk::create(&path, SIZE).unwrap());
+    assert!(Disk::create(&path, SIZE).unwrap_err().0.contains("already"));
+    let err = Disk::open(&path, 2 * SIZE, None).unwrap_err();
+    assert!(err.0.contains("1048576") && err.0.contains("2MiB"), "{err}");
+}

@@ -1,0 +1,398 @@
+//! The nodes of this process, their disks, the authority, and the messages between them:
+//! everything except sockets.
+//!
+//! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
+//! operations, so that all that a round of messages puts in a journal goes to disk as one
+//! frame (group commit).
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use weft_core::SECTOR;
+use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume};
+use weft_core::node::{
+    Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer,
+};
+use weft_core::store::{DiskRequest, DiskResult};
+use weft_core::units::{NodeId, VolumeId};
+
+use crate::clock::Clock;
+use crate::disk::{Backend, Disk};
+use crate::disk_uring::{Ring, Tag};
+use crate::error::{Error, Result, fail};
+use crate::log::Log;
+use crate::slot::{Phase, Slot};
+use crate::state::State;
+use crate::volumes::NewVolume;
+
+/// An answer for the number that a request was given.
+pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
+
+/// The nodes and what joins them.
+pub(crate) struct Engine {
+    pub(crate) state: State,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) authority: Authority,
+    pub(crate) log: Log,
+    /// Answers to hosts, for the caller to take.
+    pub(crate) answers: Vec<Answer>,
+    /// Nodes that have stopped, for the caller to take.
+    pub(crate) stopped: Vec<usize>,
+    /// What makes going on impossible.
+    pub(crate) fatal: Option<Error>,
+    clock: Clock,
+    ring: Option<Ring>,
+    /// The first start of all nodes: the authority waits until each is open or refused.
+    starting: bool,
+    words: VecDeque<(NodeId, MapMessage)>,
+    letters: VecDeque<Envelope>,
+    disk_queue: VecDeque<(Tag, DiskRequest)>,
+    ended: Vec<(Tag, DiskResult)>,
+}
+
+impl Engine {
+    /// The nodes of the array in `state`, none of them started.
+    pub(crate) fn new(state: State, log: Log) -> Engine {
+        let slots = (0..state.nodes()).map(|n| Slot::new(state.disk_path(n))).collect();
+        let ring = Ring::new();
+        if let Err(e) = &ring {
+            log(&format!("disks are worked without io_uring: {e}"));
+        }
+        Engine {
+            authority: Authority::new(state.content.map.clone()),
+            state,
+            slots,
+            log,
+            answers: Vec::new(),
+            stopped: Vec::new(),
+            fatal: None,
+            clock: Clock::default(),
+            ring: ring.ok(),
+            starting: true,
+            words: VecDeque::new(),
+            letters: VecDeque::new(),
+            disk_queue: VecDeque::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Starts every node; those whose disks are missing or wrong stay down.
+    pub(crate) fn start_all(&mut self) {
+        for n in 0..self.slots.len() {
+            if let Err(e) = self.start_node(n) {
+                (self.log)(&format!("node {n} stays down: {e}"));
+                self.slots[n].why = e.to_string();
+            }
+        }
+    }
+
+    /// Starts a node that is down.
+    pub(crate) fn start_node(&mut self, n: usize) -> Result<()> {
+        if self.slot(n)?.phase != Phase::Down {
+            return fail(format!("node {n} runs already"));
+        }
+        if self.slots[n].disk_ops > 0 {
+            self.slots[n].wanted = true;
+            return Ok(());
+        }
+        let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
+        let size = self.state.content.disk_size;
+        let slot = &mut self.slots[n];
+        slot.wanted = false;
+        slot.disk = Some(Arc::new(Disk::open(&slot.path, size, backend)?));
+        slot.phase = Phase::Opening;
+        let (id, cluster) = (NodeId(n as u16), self.state.content.cluster);
+        let mut node = Box::new(Node::new(id, cluster, size / SECTOR, NodeConfig::default()));
+        let mut outputs = Vec::new();
+        node.start(&mut outputs);
+        slot.node = Some(node);
+        self.apply(n, outputs);
+        Ok(())
+    }
+
+    /// Stops a node at once, as if its process had died.
+    pub(crate) fn kill_node(&mut self, n: usize, why: &str) -> Result<()> {
+        let was = self.slot(n)?.phase;
+        if was == Phase::Down {
+            return fail(format!("node {n} is down already"));
+        }
+        self.slots[n].drop_node(why);
+        (self.log)(&format!("node {n} is down: {why}"));
+        if was != Phase::Opening {
+            self.stopped.push(n);
+            self.tell_authority(AuthorityInput::NodeDown(NodeId(n as u16)));
+        }
+        Ok(())
+    }
+
+    /// Stops a node when it has finished the requests that it has begun.
+    pub(crate) fn drain_node(&mut self, n: usize) -> Result<()> {
+        match self.slot(n)?.phase {
+            Phase::Running => self.slots[n].phase = Phase::Draining,
+            Phase::Draining => {}
+            Phase::Down => return fail(format!("node {n} is down already")),
+            Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
+        }
+        Ok(())
+    }
+
+    fn slot(&self, n: usize) -> Result<&Slot> {
+        let last = self.slots.len() - 1;
+        self.slots.get(n).ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
+    }
+
+    /// The map in force.
+    pub(crate) fn map(&self) -> &ClusterMap {
+        self.authority.map()
+    }
+
+    /// The first node from `from` on, in a circle, that takes requests.
+    pub(crate) fn originator(&self, from: usize) -> Option<usize> {
+        let takes = |n: &usize| {
+            self.slots[*n].phase == Phase::Running && self.map().is_up(NodeId(*n as u16))
+        };
+        (from..self.slots.len()).chain(0..from.min(self.slots.len())).find(takes)
+    }
+
+    /// Hands a node a host's request; the answer comes with its number.
+    pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
+        self.input(n, Input::Host(number, volume, op));
+    }
+
+    /// Adds a volume, or replaces it by one of the same number.
+    pub(crate) fn add_volume(&mut self, volume: Volume) {
+        self.tell_authority(AuthorityInput::AddVolume(Arc::new(volume)));
+    }
+
+    /// Finds room for a new volume.
+    pub(crate) fn place_volume(&mut self, new: &NewVolume) -> Result<Volume> {
+        let map = self.authority.map().clone();
+        self.state.place(new, &map)
+    }
+
+    /// Removes a volume.
+    pub(crate) fn remove_volume(&mut self, id: VolumeId) {
+        self.tell_authority(AuthorityInput::RemoveVolume(id));
+    }
+
+    /// Whether the nodes have been started and agree on a map, or there are none.
+    pub(crate) fn is_settled(&self) -> bool {
+        let nobody = self.slots.iter().all(|s| s.phase == Phase::Down && !s.wanted);
+        !self.starting && (self.authority.is_settled() || nobody)
+    }
+
+    /// Whether nothing is in work anywhere and everything is in place.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let quiet = |s: &Slot| match s.phase {
+            Phase::Down => !s.wanted,
+            Phase::Opening => false,
+            Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
+        };
+        self.is_settled() && self.disk_queue.is_empty() && self.slots.iter().all(quiet)
+    }
+
+    /// What to poll for ends of disk operations.
+    pub(crate) fn ring_fd(&self) -> Option<RawFd> {
+        self.ring.as_ref().map(Ring::fd)
+    }
+
+    /// Turns the crank until nothing is left that need not be waited for.
+    pub(crate) fn run(&mut self) {
+        loop {
+            while self.deliver() {}
+            self.start_disk_operations();
+            if self.feed_ended() {
+                continue;
+            }
+            self.follow_lives();
+            if !self.has_work() {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is something that [`Engine::run`] would do.
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.words.is_empty() && self.letters.is_empty() && self.disk_queue.is_empty())
+    }
+
+    /// Delivers the next word of the authority or message.
+    fn deliver(&mut self) -> bool {
+        if let Some((node, message)) = self.words.pop_front() {
+            self.input(usize::from(node.0), Input::Map(message));
+        } else if let Some(letter) = self.letters.pop_front() {
+            self.input(usize::from(letter.to.0), Input::Message(letter));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn start_disk_operations(&mut self) {
+        while let Some((tag, request)) = self.disk_queue.pop_front() {
+            let slot = &mut self.slots[tag.node];
+            let Some(disk) = slot.disk.as_ref().filter(|_| slot.life == tag.life) else { continue };
+            slot.disk_ops += 1;
+            match (disk.backend(), &mut self.ring) {
+                (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
+                _ => self.ended.push((tag, disk.run(request.op))),
+            }
+        }
+        let Some(ring) = &mut self.ring else { return };
+        if let Err(e) = ring.submit() {
+            self.fatal = Some(Error(format!("cannot start disk operations: {e}")));
+        }
+        ring.collect(&mut self.ended);
+    }
+
+    fn feed_ended(&mut self) -> bool {
+        let ended = std::mem::take(&mut self.ended);
+        let any = !ended.is_empty();
+        for (tag, result) in ended {
+            self.slots[tag.node].disk_ops -= 1;
+            if self.slots[tag.node].life == tag.life {
+                self.input(tag.node, Input::Disk(tag.id, result));
+            }
+        }
+        any
+    }
+
+    /// Starts and stops nodes that had to wait for something.
+    fn follow_lives(&mut self) {
+        for n in 0..self.slots.len() {
+            let slot = &self.slots[n];
+            if slot.wanted && slot.disk_ops == 0 {
+                if let Err(e) = self.start_node(n) {
+                    self.slots[n].drop_node(&e.to_string());
+                }
+            } else if slot.phase == Phase::Draining
+                && slot.status().is_some_and(|s| s.in_flight == 0)
+            {
+                let _ = self.kill_node(n, "it was stopped");
+            }
+        }
+        if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
+            self.starting = false;
+            self.begin();
+        }
+    }
+
+    /// Every node is open or refused: the cluster begins.
+    fn begin(&mut self) {
+        let ids = 0..self.slots.len() as u16;
+        let runs: Vec<NodeId> =
+            ids.map(NodeId).filter(|n| self.slots[usize::from(n.0)].runs()).collect();
+        let missing = self.slots.len() - runs.len();
+        if missing > 0 {
+            let total = self.slots.len();
+            (self.log)(&format!("{missing} of {total} nodes are down"));
+        }
+        let lost = |v: &Volume| {
+            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
+            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
+            most.unwrap_or(0) > v.geometry.layout.parity
+        };
+        for volume in self.map().volumes.values().filter(|v| lost(v)) {
+            (self.log)(&format!(
+                "volume '{}': too few nodes run; requests fail until more are started",
+                volume.name
+            ));
+        }
+        self.tell_authority(AuthorityInput::Start(runs));
+    }
+
+    fn input(&mut self, n: usize, input: Input) {
+        let now = self.clock.now();
+        let Some(node) = self.slots.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
+        let mut outputs = Vec::new();
+        node.handle(now, input, &mut outputs);
+        self.apply(n, outputs);
+    }
+
+    fn apply(&mut self, n: usize, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send(envelope) => self.letters.push_back(envelope),
+                Output::Disk(request) => {
+                    let tag = Tag { node: n, life: self.slots[n].life, id: request.id };
+                    self.disk_queue.push_back((tag, request));
+                }
+                Output::Timer(timer, delay) => {
+                    let deadline = self.clock.now() + delay;
+                    self.slots[n].set_timer(timer, deadline);
+                }
+                Output::Reply(number, result) => self.answers.push((number, result)),
+                Output::Report(report) => {
+                    self.tell_authority(AuthorityInput::Report(NodeId(n as u16), report));
+                }
+                Output::Ready => self.ready(n),
+                Output::Refused(error) => {
+                    let _ = self.kill_node(n, &format!("its disk was refused: {error}"));
+                    return;
+                }
+                Output::DiskFailed(error) => {
+                    let _ = self.kill_node(n, &format!("its disk failed: {error}"));
+                    return;
+                }
+                Output::Log(line) => (self.log)(&format!("node {n}: {line}")),
+            }
+        }
+    }
+
+    fn ready(&mut self, n: usize) {
+        self.slots[n].phase = Phase::Running;
+        if !self.starting {
+            (self.log)(&format!("node {n} is up"));
+            self.tell_authority(AuthorityInput::NodeUp(NodeId(n as u16)));
+        }
+    }
+
+    fn tell_authority(&mut self, input: AuthorityInput) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut outputs = Vec::new();
+            self.authority.handle(input, &mut outputs);
+            for output in outputs {
+                match output {
+                    AuthorityOutput::Tell(node, message) => self.words.push_back((node, message)),
+                    AuthorityOutput::Store(map) => match self.state.store(&map) {
+                        Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
+                        Err(e) => self.fatal = Some(e),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Whether a node has put something off until there is nothing better to do.
+    pub(crate) fn has_soon(&self) -> bool {
+        self.slots.iter().any(Slot::has_soon)
+    }
+
+    /// Fires the [`Timer::Soon`]s, due or not.
+    pub(crate) fn fire_soon(&mut self) {
+        self.fire(Timer::Soon, u64::MAX);
+    }
+
+    /// Fires the timers that are due.
+    pub(crate) fn fire_due(&mut self) {
+        let now = self.clock.now();
+        self.fire(Timer::Soon, now);
+        self.fire(Timer::Tick, now);
+    }
+
+    fn fire(&mut self, timer: Timer, now: u64) {
+        for n in 0..self.slots.len() {
+            if self.slots[n].take_due(timer, now) {
+                self.input(n, Input::Timer(timer));
+            }
+        }
+    }
+
+    /// Nanoseconds until the next timer is due.
+    pub(crate) fn next_due(&mut self) -> Option<u64> {
+        let deadline = self.slots.iter().filter_map(Slot::deadline).min()?;
+        Some(deadline.saturating_sub(self.clock.now()))
+    }
+}

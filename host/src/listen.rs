@@ -1,0 +1,157 @@
+//! Where connections come in: Unix sockets and TCP.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::path::{Path, PathBuf};
+
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+
+use crate::error::{Error, Result, at, fail};
+use crate::socket::Stream;
+
+/// An address to serve NBD at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+    /// A TCP address as `host:port`; port 0 lets the system choose.
+    Tcp(String),
+}
+
+impl fmt::Display for Listen {
+    /// As an NBD URI, without the export's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
+            Listen::Tcp(address) => write!(f, "nbd://{address}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A socket that is listened at. A Unix socket's file goes away with it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    pub(crate) at: Listen,
+}
+
+impl Listener {
+    /// Begins to listen.
+    pub(crate) fn bind(listen: &Listen) -> Result<Listener> {
+        match listen {
+            Listen::Unix(path) => {
+                let socket = Socket::Unix(UnixListener::from_std(bind_unix(path)?));
+                Ok(Listener { socket, at: listen.clone() })
+            }
+            Listen::Tcp(address) => {
+                let listener = bind_tcp(address)?;
+                let at = listener.local_addr().map_or(address.clone(), |a| a.to_string());
+                let socket = Socket::Tcp(TcpListener::from_std(listener));
+                Ok(Listener { socket, at: Listen::Tcp(at) })
+            }
+        }
+    }
+
+    /// What the poll registers.
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        match &mut self.socket {
+            Socket::Tcp(s) => s,
+            Socket::Unix(s) => s,
+        }
+    }
+
+    /// The next connection, and a name for its other end.
+    pub(crate) fn accept(&self) -> io::Result<(Stream, String)> {
+        match &self.socket {
+            Socket::Unix(s) => s.accept().map(|(s, _)| (Stream::Unix(s), "a local host".into())),
+            Socket::Tcp(s) => {
+                let (stream, peer): (_, SocketAddr) = s.accept()?;
+                // Answers are written whole, so there is nothing to wait for.
+                let _ = stream.set_nodelay(true);
+                Ok((Stream::Tcp(stream), peer.to_string()))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listen::Unix(path) = &self.at {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_tcp(address: &str) -> Result<StdTcpListener> {
+    let why = |e: io::Error| {
+        Error(format!("cannot listen at {address}: {e}; choose another address (host:port)"))
+    };
+    let listener = StdTcpListener::bind(address).map_err(why)?;
+    listener.set_nonblocking(true).map_err(why)?;
+    Ok(listener)
+}
+
+/// Binds a Unix socket; a file that a dead process left is removed, a living one's is not.
+fn bind_unix(path: &Path) -> Result<StdUnixListener> {
+    let is_socket = path.symlink_metadata().map(|m| m.file_type().is_socket());
+    match is_socket {
+        Ok(true) if StdUnixStream::connect(path).is_ok() => {
+            return fail(format!(
+                "another process listens at {}; stop it, or choose another path",
+                path.display()
+            ));
+        }
+        Ok(true) => fs::remove_file(path).map_err(at("remove the dead socket", path))?,
+        Ok(false) => {
+            return fail(format!(
+                "{} is there and is not a socket; choose another path",
+                path.display()
+            ));
+        }
+        Err(_) => {}
+    }
+    let listener = StdUnixListener::bind(path).map_err(at("listen at", path))?;
+    listener.set_nonblocking(true).map_err(at("listen at", path))?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_sockets_are_replaced_and_living_ones_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        drop(StdUnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a dead process leaves its socket");
+        let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
+        let err = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
+        assert!(err.0.contains("another process listens"), "{err}");
+        drop(listener);
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        let err = Listener::bind(&Listen::Unix(path)).unwrap_err();
+        assert!(err.0.contains("not a socket"), "{err}");
+    }
+
+    #[test]
+    fn tcp_ports_are_told_and_bad_addresses_refused() {
+        let listener = Listener::bind(&Listen::Tcp("127.0.0.1:0".into())).unwrap();
+        let uri = listener.at.to_string();
+        assert!(uri.starts_with("nbd://127.0.0.1:") && !uri.ends_with(":0"), "{uri}");
+        let err = Listener::bind(&Listen::Tcp("nonsense".into())).unwrap_err();
+        assert!(err.0.contains("host:port"), "{err}");
+    }
+}

@@ -1,0 +1,445 @@
+//! The loop that everything runs in, on one thread.
+//!
+//! All nodes of the process, the authority, every connection and every disk are served by
+//! one thread. To wake another core costs more than a node takes to handle a message, and
+//! a small write passes through four nodes: fewer hand-overs beat more threads. It also
+//! means that there are no locks, and that the nodes see what the simulation shows them,
+//! one input after the other.
+//!
+//! A round goes: read what has come from hosts; turn the nodes' crank until nothing is left
+//! ([`Engine::run`]); write the answers; and only then what can wait. In particular the
+//! nodes' [`Timer::Soon`](weft_core::node::Timer::Soon) fires when there is nothing better
+//! to do, rather than a millisecond later: the hosts have their answers by then, so that
+//! the housekeeping is on nobody's path.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use serde_json::json;
+use weft_core::units::VolumeId;
+use weft_front::nbd::server::{Command, Reply};
+
+use crate::control::ok;
+use crate::control_server::{ControlConnection, Desk, Outcome, Wait};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::listen::{Listen, Listener};
+use crate::log::Log;
+use crate::nbd::{Connection, End};
+use crate::requests::{Finished, Owner, Requests};
+use crate::socket::Stream;
+use crate::state::State;
+use crate::translate;
+
+const WAKER: Token = Token(0);
+const RING: Token = Token(1);
+const SIGNALS: Token = Token(2);
+const CONTROL: usize = 3;
+const CONNECTIONS: usize = 1 << 16;
+
+/// How long a clean stop waits for requests, and then again for everything to be in place.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Stops a reactor from another thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopper {
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Asks it to stop in good order.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // If it cannot be woken it is gone already.
+        let _ = self.waker.wake();
+    }
+}
+
+/// Everything that runs.
+pub(crate) struct Reactor {
+    poll: Poll,
+    events: Events,
+    engine: Engine,
+    requests: Requests,
+    /// The control socket's first, then those for NBD.
+    listeners: Vec<Listener>,
+    listens: Vec<String>,
+    /// Hosts are let in once the nodes agree on a map.
+    open: bool,
+    hosts: HashMap<usize, Connection>,
+    controls: HashMap<usize, ControlConnection>,
+    next_connection: usize,
+    next_node: usize,
+    /// Hosts' connections that may have something to say.
+    to_receive: BTreeSet<usize>,
+    /// Hosts' connections that have something to be told.
+    to_send: BTreeSet<usize>,
+    commands: Vec<Command>,
+    started: Instant,
+    stopper: Stopper,
+    stopping: Option<Instant>,
+    log: Log,
+}
+
+impl Reactor {
+    /// A reactor for the array in `state`, that listens but does not run yet.
+    pub(crate) fn new(state: State, listens: &[Listen], log: Log) -> Result<Reactor> {
+        let control = Listen::Unix(State::control_path(state.dir()));
+        let listeners = std::iter::once(&control)
+            .chain(listens)
+            .map(Listener::bind)
+            .collect::<Result<Vec<Listener>>>()?;
+        let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
+        let poll = Poll::new().map_err(cannot)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
+        let mut reactor = Reactor {
+            poll,
+            events: Events::with_capacity(256),
+            engine: Engine::new(state, log.clone()),
+            requests: Requests::default(),
+            listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
+            listeners,
+            open: false,
+            hosts: HashMap::new(),
+            controls: HashMap::new(),
+            next_connection: CONNECTIONS,
+            next_node: 0,
+            to_receive: BTreeSet::new(),
+            to_send: BTreeSet::new(),
+            commands: Vec::new(),
+            started: Instant::now(),
+            stopper: Stopper { stop: Arc::new(AtomicBool::new(false)), waker },
+            stopping: None,
+            log,
+        };
+        if let Some(fd) = reactor.engine.ring_fd() {
+            reactor.watch(fd, RING).map_err(cannot)?;
+        }
+        reactor.listen(0).map_err(cannot)?;
+        Ok(reactor)
+    }
+
+    /// Where hosts can connect, as NBD URIs.
+    pub(crate) fn listens(&self) -> &[String] {
+        &self.listens
+    }
+
+    /// What stops it.
+    pub(crate) fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Stops when `fd` becomes readable and the stopper's flag is set: for signals.
+    pub(crate) fn watch_signals(&mut self, fd: RawFd) -> Result<Arc<AtomicBool>> {
+        self.watch(fd, SIGNALS).map_err(|e| Error(format!("cannot wait for signals: {e}")))?;
+        Ok(self.stopper.stop.clone())
+    }
+
+    fn watch(&mut self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)
+    }
+
+    fn listen(&mut self, n: usize) -> io::Result<()> {
+        let source = self.listeners[n].source();
+        self.poll.registry().register(source, Token(CONTROL + n), Interest::READABLE)
+    }
+
+    /// Runs until it is stopped.
+    pub(crate) fn run(mut self) -> Result<()> {
+        self.engine.start_all();
+        loop {
+            self.round()?;
+            if self.has_stopped() {
+                self.farewell();
+                return Ok(());
+            }
+            self.wait().map_err(|e| Error(format!("cannot wait for events: {e}")))?;
+        }
+    }
+
+    fn round(&mut self) -> Result<()> {
+        self.receive();
+        self.turn();
+        self.step_controls();
+        self.turn();
+        self.send();
+        self.engine.fire_due();
+        self.open_doors()?;
+        match self.engine.fatal.take() {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads from the hosts that may have something to say.
+    fn receive(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        for id in std::mem::take(&mut self.to_receive) {
+            let Some(connection) = self.hosts.get_mut(&id) else { continue };
+            let mut commands = std::mem::take(&mut self.commands);
+            let end = connection.receive(self.engine.map(), &mut commands);
+            for command in commands.drain(..) {
+                self.begin(id, command);
+            }
+            self.commands = commands;
+            self.to_send.insert(id);
+            if let Err(end) = end {
+                self.hang_up(id, end);
+            }
+        }
+    }
+
+    fn begin(&mut self, id: usize, command: Command) {
+        let Some(connection) = self.hosts.get_mut(&id) else { return };
+        let (Some(op), Some(volume)) = (translate::host_op(&command), connection.volume) else {
+            connection.reply(command.cookie, Ok(Reply::Done));
+            return;
+        };
+        let map = self.engine.map();
+        let journaled = map.volumes.get(&volume).is_some_and(|v| v.policy.journal);
+        // With the journal whatever is answered is safe.
+        let then_flush = command.fua && translate::changes(&command.op) && !journaled;
+        let (owner, node) = (Owner::Nbd { conn: id, cookie: command.cookie }, connection.node);
+        self.requests.submit(&mut self.engine, owner, node, volume, op, then_flush);
+    }
+
+    /// Turns the nodes' crank and hands out the answers, until nothing is left.
+    fn turn(&mut self) {
+        loop {
+            self.engine.run();
+            for node in std::mem::take(&mut self.engine.stopped) {
+                self.requests.move_from(&mut self.engine, node);
+            }
+            let answers = std::mem::take(&mut self.engine.answers);
+            if answers.is_empty() && !self.engine.has_work() {
+                return;
+            }
+            for answer in answers {
+                if let Some(finished) = self.requests.finish(&mut self.engine, answer) {
+                    self.hand_out(finished);
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, finished: Finished) {
+        match finished.owner {
+            Owner::Nbd { conn, cookie } => {
+                let Some(connection) = self.hosts.get_mut(&conn) else { return };
+                if let Some(news) = connection.answer(cookie, finished.result) {
+                    (self.log)(&news);
+                }
+                self.to_send.insert(conn);
+            }
+            Owner::Control { conn } => {
+                let wait = self.controls.get_mut(&conn).and_then(|c| c.wait.take());
+                let Some(wait) = wait else { return };
+                let outcome = self.at_desk(|desk| desk.answered(wait, finished.result));
+                if let Some(control) = self.controls.get_mut(&conn) {
+                    control.settle(outcome);
+                }
+            }
+        }
+    }
+
+    /// Writes to the hosts that have something to be told; they may then say more.
+    fn send(&mut self) {
+        for id in std::mem::take(&mut self.to_send) {
+            let Some(connection) = self.hosts.get_mut(&id) else { continue };
+            match connection.send() {
+                Ok(()) if connection.wants_to_receive() => drop(self.to_receive.insert(id)),
+                Ok(()) => {}
+                Err(end) => self.hang_up(id, end),
+            }
+        }
+    }
+
+    fn hang_up(&mut self, id: usize, end: End) {
+        if let End::Failed(why) = end {
+            (self.log)(&why);
+        }
+        self.hosts.remove(&id);
+        self.requests.forget(id);
+    }
+
+    fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+        let hosts = &self.hosts;
+        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume == Some(v)).count();
+        f(&mut Desk {
+            engine: &mut self.engine,
+            requests: &mut self.requests,
+            clients: &clients,
+            listens: &self.listens,
+            uptime: self.started.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn step_controls(&mut self) {
+        let ids: Vec<usize> = self.controls.keys().copied().collect();
+        for id in ids {
+            self.step_control(id);
+            if self.controls.get_mut(&id).is_some_and(|c| !c.send()) {
+                self.controls.remove(&id);
+                self.requests.forget(id);
+            }
+        }
+    }
+
+    fn step_control(&mut self, id: usize) {
+        loop {
+            let Some(control) = self.controls.get_mut(&id) else { return };
+            let outcome = if let Some(wait) = control.wait.take() {
+                self.at_desk(|desk| desk.check(id, wait))
+            } else if let Some(line) = control.next_line() {
+                self.at_desk(|desk| desk.handle(id, &line))
+            } else {
+                return;
+            };
+            if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
+                self.stopper.stop.store(true, Ordering::Relaxed);
+            }
+            let waits = matches!(outcome, Outcome::Wait(_));
+            if let Some(control) = self.controls.get_mut(&id) {
+                control.settle(outcome);
+            }
+            if waits {
+                return;
+            }
+        }
+    }
+
+    /// Lets hosts in once the nodes agree.
+    fn open_doors(&mut self) -> Result<()> {
+        if self.open || !self.engine.is_settled() {
+            return Ok(());
+        }
+        self.open = true;
+        for n in 1..self.listeners.len() {
+            self.listen(n).map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
+        }
+        self.listens.iter().for_each(|at| (self.log)(&format!("listening at {at}")));
+        Ok(())
+    }
+
+    /// Waits until something happens. What nodes have put off comes before idling.
+    fn wait(&mut self) -> io::Result<()> {
+        let busy = self.engine.has_work() || !self.engine.answers.is_empty()
+            || !(self.to_receive.is_empty() || self.stopping.is_some());
+        let soon = !busy && self.engine.has_soon();
+        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
+        if let Err(e) = self.poll.poll(&mut self.events, timeout)
+            && e.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(e);
+        }
+        if soon && self.events.is_empty() {
+            self.engine.fire_soon();
+        }
+        self.take_events()
+    }
+
+    fn idle_time(&mut self) -> Option<Duration> {
+        let due = self.engine.next_due().map(Duration::from_nanos);
+        // While stopping there is a time limit to look at.
+        let look = self.stopping.map(|_| Duration::from_millis(20));
+        due.into_iter().chain(look).min()
+    }
+
+    fn take_events(&mut self) -> io::Result<()> {
+        let events: Vec<(usize, bool, bool)> = self
+            .events
+            .iter()
+            .map(|e| (e.token().0, e.is_readable() || e.is_read_closed(), e.is_writable()))
+            .collect();
+        for (token, readable, writable) in events {
+            if token >= CONNECTIONS {
+                self.connection_is_ready(token, readable, writable);
+            } else if token >= CONTROL {
+                self.accept(token - CONTROL)?;
+            }
+            // The others only had to wake us: the ring and the flag are looked at always.
+        }
+        Ok(())
+    }
+
+    fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
+        if let Some(connection) = self.hosts.get_mut(&id) {
+            connection.ready(readable, writable);
+            self.to_send.insert(id);
+            if connection.wants_to_receive() {
+                self.to_receive.insert(id);
+            }
+        } else if let Some(control) = self.controls.get_mut(&id)
+            && readable
+        {
+            control.receive();
+        }
+    }
+
+    /// Lets in whoever waits at a listener.
+    fn accept(&mut self, n: usize) -> io::Result<()> {
+        loop {
+            let (mut stream, peer) = match self.listeners[n].accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => {
+                    (self.log)(&format!("a connection could not be accepted: {e}"));
+                    return Ok(());
+                }
+            };
+            let id = self.next_connection;
+            self.next_connection += 1;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(stream.source(), Token(id), interest)?;
+            match stream {
+                Stream::Unix(stream) if n == 0 => {
+                    self.controls.insert(id, ControlConnection::new(stream));
+                }
+                stream => self.welcome(id, stream, peer),
+            }
+        }
+    }
+
+    /// A host's connection is served by the next node that takes requests.
+    fn welcome(&mut self, id: usize, stream: Stream, peer: String) {
+        let node = self.engine.originator(self.next_node).unwrap_or(0);
+        self.next_node = (node + 1) % self.engine.slots.len();
+        self.hosts.insert(id, Connection::new(stream, peer, node));
+        self.to_receive.insert(id);
+    }
+
+    /// Whether a stop has been asked for and everything has come to its end.
+    fn has_stopped(&mut self) -> bool {
+        if !self.stopper.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let since = *self.stopping.get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
+        if self.requests.of_hosts() > 0 && waited < PATIENCE {
+            return false;
+        }
+        self.engine.is_quiet() || waited >= 2 * PATIENCE
+    }
+
+    /// Says the last words.
+    fn farewell(&mut self) {
+        self.send();
+        for control in self.controls.values_mut() {
+            if matches!(control.wait.take(), Some(Wait::Shutdown)) {
+                control.settle(Outcome::Answer(ok(json!({}))));
+            }
+            control.send();
+        }
+        (self.log)("stopped");
+    }
+}

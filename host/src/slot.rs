@@ -1,0 +1,112 @@
+//! A node's place in the process: its state machine while it lives, its disk, its timers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weft_core::node::{Node, NodeStatus, Timer};
+use weft_core::units::Nanos;
+
+use crate::disk::Disk;
+
+/// How far along in its life a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It does not run.
+    Down,
+    /// It opens its disk.
+    Opening,
+    /// It takes part.
+    Running,
+    /// It takes part, and stops when the requests it has begun are finished.
+    Draining,
+}
+
+/// A node's place.
+pub(crate) struct Slot {
+    pub(crate) node: Option<Box<Node>>,
+    pub(crate) disk: Option<Arc<Disk>>,
+    pub(crate) path: PathBuf,
+    pub(crate) phase: Phase,
+    /// Counts its lives, so that what was meant for an earlier one is not taken for this.
+    pub(crate) life: u64,
+    /// Disk operations begun, also by an earlier life.
+    pub(crate) disk_ops: usize,
+    /// To be started as soon as the earlier life's disk operations have ended.
+    pub(crate) wanted: bool,
+    /// Why it is down.
+    pub(crate) why: String,
+    soon: Option<Nanos>,
+    tick: Option<Nanos>,
+}
+
+impl Slot {
+    /// A place whose node does not run.
+    pub(crate) fn new(path: PathBuf) -> Slot {
+        Slot {
+            node: None,
+            disk: None,
+            path,
+            phase: Phase::Down,
+            life: 0,
+            disk_ops: 0,
+            wanted: false,
+            why: "it has not been started".to_string(),
+            soon: None,
+            tick: None,
+        }
+    }
+
+    /// Drops the node with all it knew, as if its process had died.
+    pub(crate) fn drop_node(&mut self, why: &str) {
+        self.node = None;
+        self.disk = None;
+        self.phase = Phase::Down;
+        self.life += 1;
+        self.soon = None;
+        self.tick = None;
+        self.wanted = false;
+        self.why = why.to_string();
+    }
+
+    /// Whether it takes part in the cluster, as far as its place knows.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Draining)
+    }
+
+    /// Sets a timer, unless it is set already.
+    pub(crate) fn set_timer(&mut self, timer: Timer, deadline: Nanos) {
+        self.timer(timer).get_or_insert(deadline);
+    }
+
+    /// Takes a timer that is set, if it is due at `now`.
+    pub(crate) fn take_due(&mut self, timer: Timer, now: Nanos) -> bool {
+        let set = self.timer(timer);
+        let due = set.is_some_and(|deadline| deadline <= now);
+        if due {
+            *set = None;
+        }
+        due
+    }
+
+    /// Whether a [`Timer::Soon`] is set.
+    pub(crate) fn has_soon(&self) -> bool {
+        self.soon.is_some()
+    }
+
+    /// When the first timer is due.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        self.soon.into_iter().chain(self.tick).min()
+    }
+
+    fn timer(&mut self, timer: Timer) -> &mut Option<Nanos> {
+        match timer {
+            Timer::Soon => &mut self.soon,
+            Timer::Tick => &mut self.tick,
+        }
+    }
+
+    /// Its node's state, if it lives.
+    pub(crate) fn status(&self) -> Option<NodeStatus> {
+        self.node.as_ref().map(|n| n.status())
+    }
+}

@@ -1,0 +1,54 @@
+//! A connected stream socket of either kind.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// In this machine.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// What the poll registers.
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Stream::Tcp(s) => s,
+            Stream::Unix(s) => s,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => s.read(buf),
+            Stream::Unix(s) => s.read(buf),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => s.write(buf),
+            Stream::Unix(s) => s.write(buf),
+        }
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => s.write_vectored(bufs),
+            Stream::Unix(s) => s.write_vectored(bufs),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! From NBD's words to a node's and back.
+
+use bytes::Bytes;
+use weft_core::Buffer;
+use weft_core::cluster::Volume;
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::plan::Range;
+use weft_front::nbd::server::{Command, Op, Reply};
+use weft_front::nbd::{Errno, Export, Extent};
+
+use crate::size::Size;
+
+/// The largest request that a host may send.
+const MAX_PAYLOAD: u32 = 32 << 20;
+
+/// What NBD is told of a volume.
+pub(crate) fn export(volume: &Volume) -> Export {
+    let unit = Size(volume.geometry.unit);
+    let journal = if volume.policy.journal { "journalled" } else { "not journalled" };
+    Export {
+        description: format!("{}, stripe unit {unit}, {journal}", volume.layout),
+        max_payload: MAX_PAYLOAD,
+        // Every node sees a write that any node has answered, and a flush covers all.
+        multi_conn: true,
+        ..Export::new(volume.name.clone(), volume.size)
+    }
+}
+
+/// What a node is asked for a command; `None` if there is nothing to do.
+pub(crate) fn host_op(command: &Command) -> Option<HostOp> {
+    let range = Range { offset: command.offset, len: u64::from(command.length) };
+    match &command.op {
+        Op::Read => Some(HostOp::Read(range)),
+        Op::Write(bytes) => Some(HostOp::Write(command.offset, Buffer::Bytes(bytes.clone()))),
+        Op::Flush => Some(HostOp::Flush),
+        Op::Trim => Some(HostOp::Trim(range)),
+        Op::WriteZeroes { .. } => Some(HostOp::WriteZeroes(range)),
+        Op::Cache => None,
+        Op::BlockStatus { .. } => Some(HostOp::Holes(range)),
+    }
+}
+
+/// Whether the command changes the volume.
+pub(crate) fn changes(op: &Op) -> bool {
+    matches!(op, Op::Write(_) | Op::Trim | Op::WriteZeroes { .. })
+}
+
+/// What NBD is told of an answer.
+pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno> {
+    match result {
+        Ok(HostData::Bytes(pieces)) => Ok(Reply::Data(data(&pieces))),
+        Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
+        Ok(HostData::Done | HostData::Scrubbed(_)) => Ok(Reply::Done),
+        Err(error @ HostError::OutOfRange { .. }) => Err(Errno::EINVAL.with(error.to_string())),
+        Err(
+            error @ (HostError::NoVolume | HostError::TooManyLost | HostError::NotServing),
+        ) => Err(Errno::EIO.with(error.to_string())),
+    }
+}
+
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+
+fn data(pieces: &[Buffer]) -> Vec<Bytes> {
+    let mut data = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match piece {
+            Buffer::Bytes(bytes) => data.push(bytes.clone()),
+            Buffer::Zero(len) => {
+                let mut left = *len;
+                while left > 0 {
+                    let n = left.min(ZEROS.len());
+                    data.push(Bytes::from_static(&ZEROS[..n]));
+                    left -= n;
+                }
+            }
+        }
+    }
+    data
+}
+
+/// The longest extent that NBD can tell of and that ends at a sector.
+const LONGEST: u64 = (u32::MAX as u64) / 4096 * 4096;
+
+fn extents(found: &[(u64, bool)]) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    for &(length, hole) in found {
+        let mut left = length;
+        while left > 0 {
+            let n = left.min(LONGEST);
+            extents.push(Extent { length: n as u32, hole, zero: hole });
+            left -= n;
+        }
+    }
+    extents
+}

@@ -1,0 +1,258 @@
+//! What hosts did and saw, and whether it could have been so.
+//!
+//! Every block of 512 bytes that a request writes carries the request's number, so a read
+//! says exactly which write it saw. Two things are checked:
+//!
+//! - each block is a *linearizable register* (Gibbons and Korach, 1997): the operations on
+//!   one value form a zone from the earliest end to the latest start; no two zones may each
+//!   have to come before the other, and no read may end before its write began;
+//! - requests are *atomic*: a read that sees a write in one block may not see, in another
+//!   block that the same write covers, a value that had to come before it.
+//!
+//! A request whose host was never answered may have happened at any time after it began, or
+//! never.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use weft_core::units::Nanos;
+
+/// The unit in which content is told apart.
+pub const BLOCK: u64 = 512;
+
+/// What an operation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// Wrote its own number (or zeros) into its blocks.
+    Wrote {
+        /// Whether it wrote zeros.
+        zeros: bool,
+    },
+    /// Read these numbers; 0 is zeros.
+    Read(Vec<u32>),
+}
+
+/// An operation of a host.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Its number, from 1.
+    pub id: u32,
+    /// What it did.
+    pub did: Did,
+    /// The blocks.
+    pub blocks: Range<u64>,
+    /// When it began.
+    pub start: Nanos,
+    /// When it was answered; `None` if never.
+    pub end: Option<Nanos>,
+}
+
+/// Fills the blocks of a write.
+pub fn content(id: u32, blocks: Range<u64>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(((blocks.end - blocks.start) * BLOCK) as usize);
+    for block in blocks {
+        let head = [id.to_le_bytes(), (block as u32).to_le_bytes()].concat();
+        let fill = (id as u8).wrapping_mul(31).wrapping_add(block as u8) | 1;
+        out.extend_from_slice(&head);
+        out.extend(std::iter::repeat_n(fill, BLOCK as usize - head.len()));
+    }
+    out
+}
+
+/// The numbers in what was read, or the first block that nobody ever wrote.
+pub fn numbers(first: u64, bytes: &[u8]) -> Result<Vec<u32>, u64> {
+    let blocks = bytes.chunks_exact(BLOCK as usize).enumerate();
+    blocks
+        .map(|(n, bytes)| {
+            let block = first + n as u64;
+            if bytes.iter().all(|b| *b == 0) {
+                return Ok(0);
+            }
+            let id = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
+            if content(id, block..block + 1) == bytes { Ok(id) } else { Err(block) }
+        })
+        .collect()
+}
+
+/// The operations on one value of one block.
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    write_start: Nanos,
+    /// The earliest end of any.
+    first_end: Nanos,
+    /// The latest start of any.
+    last_start: Nanos,
+}
+
+impl Zone {
+    /// Whether all of this must come before all of `other`.
+    fn before(&self, other: &Zone) -> bool {
+        self.first_end < other.last_start
+    }
+}
+
+/// Says what could not have been so, if anything.
+pub fn check(ops: &[Op]) -> Result<(), String> {
+    let by_id: BTreeMap<u32, &Op> = ops.iter().map(|op| (op.id, op)).collect();
+    let mut on_block: BTreeMap<u64, Vec<&Op>> = BTreeMap::new();
+    for op in ops {
+        op.blocks.clone().for_each(|b| on_block.entry(b).or_default().push(op));
+    }
+    let mut zones = BTreeMap::new();
+    for (block, ops) in on_block {
+        let found = zones_of(block, &ops, &by_id)?;
+        check_zones(block, &found)?;
+        zones.insert(block, found);
+    }
+    ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones))
+}
+
+fn zones_of(
+    block: u64,
+    ops: &[&Op],
+    by_id: &BTreeMap<u32, &Op>,
+) -> Result<BTreeMap<u32, Zone>, String> {
+    let mut zones: BTreeMap<u32, Zone> = BTreeMap::new();
+    for op in ops {
+        let Did::Wrote { zeros: false } = op.did else { continue };
+        let end = op.end.unwrap_or(Nanos::MAX);
+        let zone = Zone { write_start: op.start, first_end: end, last_start: op.start };
+        zones.insert(op.id, zone);
+    }
+    let mut seen = BTreeSet::new();
+    for op in ops {
+        let Did::Read(values) = &op.did else { continue };
+        let value = values[(block - op.blocks.start) as usize];
+        let end = op.end.unwrap_or(Nanos::MAX);
+        if value == 0 {
+            check_zeros(block, op, ops)?;
+            continue;
+        }
+        seen.insert(value);
+        let Some(zone) = zones.get_mut(&value) else {
+            let known = by_id.contains_key(&value);
+            let what = if known { "does not cover" } else { "never was" };
+            return Err(format!("block {block}: read {} saw write {value}, which {what} it", op.id));
+        };
+        if end < zone.write_start {
+            return Err(format!("block {block}: read {} saw write {value} before it began", op.id));
+        }
+        zone.first_end = zone.first_end.min(end);
+        zone.last_start = zone.last_start.max(op.start);
+    }
+    // A write never answered and never seen need not have happened.
+    zones.retain(|id, _| seen.contains(id) || by_id[id].end.is_some());
+    Ok(zones)
+}
+
+/// Zeros may be what was there first or what any zeroing wrote, so all that is checked is
+/// that some source of zeros is not certainly overwritten before the read began.
+fn check_zeros(block: u64, read: &Op, ops: &[&Op]) -> Result<(), String> {
+    let zeroings = ops.iter().filter(|o| o.did == Did::Wrote { zeros: true });
+    let sources = zeroings.filter(|z| z.start <= read.end.unwrap_or(Nanos::MAX)).map(|z| z.end);
+    let sources: Vec<Nanos> = sources.map(|e| e.unwrap_or(Nanos::MAX)).chain([0]).collect();
+    let writes = || ops.iter().filter(|o| o.did == Did::Wrote { zeros: false });
+    let overwritten =
+        |end: Nanos| writes().find(|w| w.start >= end && w.end.is_some_and(|e| e < read.start));
+    if sources.iter().all(|end| overwritten(*end).is_some()) {
+        let by = sources.iter().filter_map(|e| overwritten(*e)).map(|w| w.id).max().unwrap_or(0);
+        return Err(format!("block {block}: read {} saw zeros after write {by} was answered", read.id));
+    }
+    Ok(())
+}
+
+fn check_zones(block: u64, zones: &BTreeMap<u32, Zone>) -> Result<(), String> {
+    let all: Vec<(&u32, &Zone)> = zones.iter().collect();
+    for (n, (a, za)) in all.iter().enumerate() {
+        for (b, zb) in &all[n + 1..] {
+            if za.before(zb) && zb.before(za) {
+                return Err(format!(
+                    "block {block}: writes {a} and {b} would each have to come before the other \
+                     (an old value was read after a new one, or an acknowledged write was lost)"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A read that sees a write in part must not see older values in the rest.
+fn check_atomic(
+    read: &Op,
+    by_id: &BTreeMap<u32, &Op>,
+    zones: &BTreeMap<u64, BTreeMap<u32, Zone>>,
+) -> Result<(), String> {
+    let Did::Read(values) = &read.did else { return Ok(()) };
+    let value_at = |block: u64| values[(block - read.blocks.start) as usize];
+    let distinct: BTreeSet<u32> = values.iter().copied().filter(|v| *v != 0).collect();
+    for write in distinct {
+        let covered = &by_id[&write].blocks;
+        let (lo, hi) = (covered.start.max(read.blocks.start), covered.end.min(read.blocks.end));
+        for block in lo..hi {
+            let other = value_at(block);
+            let (Some(zone), Some(older)) = (zones[&block].get(&write), zones[&block].get(&other))
+            else {
+                continue;
+            };
+            if other != write && older.before(zone) {
+                return Err(format!(
+                    "read {} saw write {write} in part: block {block} still held write {other}, \
+                     which came before it",
+                    read.id
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(id: u32, blocks: Range<u64>, start: Nanos, end: Option<Nanos>) -> Op {
+        Op { id, did: Did::Wrote { zeros: false }, blocks, start, end }
+    }
+
+    fn read(id: u32, first: u64, values: &[u32], start: Nanos, end: Nanos) -> Op {
+        let blocks = first..first + values.len() as u64;
+        Op { id, did: Did::Read(values.to_vec()), blocks, start, end: Some(end) }
+    }
+
+    #[test]
+    fn what_can_be_passes() {
+        let ops = [
+            write(1, 0..2, 1, Some(5)),
+            read(2, 0, &[1, 1, 0], 6, 7),
+            write(3, 1..3, 8, None),
+            read(4, 0, &[1, 3, 3], 9, 10),
+            write(5, 0..1, 3, Some(20)),
+            read(6, 0, &[5], 21, 22),
+        ];
+        assert_eq!(check(&ops), Ok(()));
+        assert_eq!(numbers(7, &content(9, 7..9)), Ok(vec![9, 9]));
+    }
+
+    #[test]
+    fn what_cannot_be_is_found() {
+        let lost = [write(1, 0..1, 1, Some(2)), write(2, 0..1, 3, Some(4)), read(3, 0, &[1], 5, 6)];
+        assert!(check(&lost).unwrap_err().contains("lost"));
+        let stale = [
+            write(1, 0..1, 1, Some(2)),
+            write(2, 0..1, 3, None),
+            read(3, 0, &[2], 5, 6),
+            read(4, 0, &[1], 7, 8),
+        ];
+        assert!(check(&stale).is_err(), "new, then old");
+        let torn = [
+            write(1, 0..2, 1, Some(2)),
+            write(2, 0..2, 3, None),
+            read(3, 0, &[2, 1], 5, 6),
+        ];
+        assert!(check(&torn).unwrap_err().contains("in part"));
+        let gone = [write(1, 0..1, 1, Some(2)), read(2, 0, &[0], 3, 4)];
+        assert!(check(&gone).unwrap_err().contains("zeros"));
+        assert!(check(&[read(2, 0, &[7], 3, 4)]).unwrap_err().contains("never was"));
+        assert_eq!(numbers(8, &content(9, 7..8)), Err(8), "content of another block");
+    }
+}

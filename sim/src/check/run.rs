@@ -1,0 +1,554 @@
+//! One run of the simulation check.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::cluster::{Volume, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::plan::{ParityAt, Policy, Range, Strategy};
+use weft_core::store::StoreConfig;
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+
+use super::history::{BLOCK, Did, Op, check, content, numbers};
+use crate::world::{Conditions, World};
+
+/// Which kinds of faults happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Victims die and return.
+    pub crashes: bool,
+    /// All power is cut.
+    pub power: bool,
+    /// Victims' sectors rot or cannot be read.
+    pub rot: bool,
+    /// Messages are lost, repeated, and take long.
+    pub messages: bool,
+    /// A disk is slow.
+    pub slow: bool,
+}
+
+impl Faults {
+    /// All kinds.
+    pub const ALL: Faults =
+        Faults { crashes: true, power: true, rot: true, messages: true, slow: true };
+
+    /// Each kind alone.
+    pub(super) fn each_left_out(&self) -> [Faults; 5] {
+        let none =
+            Faults { crashes: false, power: false, rot: false, messages: false, slow: false };
+        [
+            Faults { slow: true, ..none },
+            Faults { rot: true, ..none },
+            Faults { messages: true, ..none },
+            Faults { power: true, ..none },
+            Faults { crashes: true, ..none },
+        ]
+    }
+
+    pub(super) fn minus(&self, other: Faults) -> Faults {
+        Faults {
+            crashes: self.crashes && !other.crashes,
+            power: self.power && !other.power,
+            rot: self.rot && !other.rot,
+            messages: self.messages && !other.messages,
+            slow: self.slow && !other.slow,
+        }
+    }
+}
+
+/// How a seed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Operations of the hosts in each phase.
+    pub operations: u32,
+    /// Phases.
+    pub phases: u32,
+    /// The faults that may happen.
+    pub faults: Faults,
+    /// A deliberate bug.
+    pub bug: Option<Bug>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { operations: 150, phases: 2, faults: Faults::ALL, bug: None }
+    }
+}
+
+/// What a run that passed was like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The layout drawn.
+    pub layout: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Operations answered, and not.
+    pub answered: u64,
+    /// Operations whose host never heard.
+    pub unanswered: u64,
+    /// Node deaths and power cuts.
+    pub crashes: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Simulated time.
+    pub time: Nanos,
+    /// A hash of everything that the hosts saw: equal for equal runs.
+    pub fingerprint: u64,
+}
+
+const VOLUME: VolumeId = VolumeId(1);
+const CLIENT: u64 = 1 << 32;
+const FAULT: u64 = 2 << 32;
+/// Simulated time in which a healed system must come to rest.
+const PATIENCE: Nanos = 20_000 * MILLIS;
+/// Events in which it must.
+const MOST_EVENTS: u64 = 400_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill(NodeId, bool),
+    Return(NodeId),
+    Power,
+    Rot(NodeId),
+    Spoil(NodeId),
+}
+
+struct Client {
+    node: NodeId,
+    /// The operation in work.
+    op: Option<u32>,
+}
+
+struct Run {
+    world: World,
+    volume: Volume,
+    options: Options,
+    rng: Rng,
+    clients: Vec<Client>,
+    ops: BTreeMap<u32, Op>,
+    next_op: u32,
+    to_issue: u32,
+    faults: Vec<Fault>,
+    pending_faults: usize,
+    crashes: u64,
+    error: Option<String>,
+    scrub: Option<u32>,
+    scrubbed: bool,
+}
+
+type Failed = (String, Vec<String>);
+
+/// Runs a seed; a failure comes with the last `story` lines.
+pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
+    let mut run = Run::draw(seed, options, story);
+    let result = (0..options.phases).try_for_each(|phase| run.phase(phase)).and_then(|()| {
+        let ops: Vec<Op> = run.ops.values().cloned().collect();
+        check(&ops)
+    });
+    match result {
+        Ok(()) => Ok(run.summary()),
+        Err(reason) => {
+            let keep = run.world.story.len().saturating_sub(story);
+            Err((reason, run.world.story.split_off(keep)))
+        }
+    }
+}
+
+impl Run {
+    fn draw(seed: u64, options: Options, story: usize) -> Run {
+        let mut rng = Rng::with_seed(seed ^ 0x5eed_0f_c1a55);
+        let layouts = ["raid5", "raid5", "raid6", "raid1", "raid4", "rs:2+2", "rs:3+1", "raid0", "raid5:right-asymmetric", "rs:2+3"];
+        let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
+        let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
+        let unit = SECTOR << rng.u64(0..=2);
+        let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
+        let policy = draw_policy(&mut rng);
+        let stripes = rng.u64(3..=20);
+        let size = stripes * geometry.stripe_bytes();
+        let config = NodeConfig {
+            store: StoreConfig { table_pages: 4, overlay_sectors: rng.usize(8..200), ..StoreConfig::default() },
+            max_chunk: 256 << 10,
+            max_in_flight: 1 << 20,
+            notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
+            patience: 40 * MILLIS,
+            timestamp_window: 2000 * MILLIS,
+            place_after: rng.u64(MILLIS..20 * MILLIS),
+            rebuilds: rng.usize(1..=4),
+            bug: options.bug,
+        };
+        let mut volume = None;
+        let mut world = World::new(seed, nodes, 1200, 512, config, |data| {
+            let disks = vec![data; nodes];
+            let (extent_stripes, extents) =
+                place_volume(&geometry, size, &disks, &[]).expect("a volume that fits");
+            let made = Volume {
+                id: VOLUME,
+                name: "v".into(),
+                size,
+                layout: spec.to_string(),
+                geometry,
+                policy,
+                extent_stripes,
+                extents,
+            };
+            volume = Some(made.clone());
+            vec![made]
+        });
+        world.story_length = story;
+        let clients = (0..rng.usize(2..=5))
+            .map(|n| Client { node: NodeId((n % nodes) as u16), op: None })
+            .collect();
+        Run {
+            world,
+            volume: volume.expect("made above"),
+            options,
+            rng,
+            clients,
+            ops: BTreeMap::new(),
+            next_op: 1,
+            to_issue: 0,
+            faults: Vec::new(),
+            pending_faults: 0,
+            crashes: 0,
+            error: None,
+            scrub: None,
+            scrubbed: false,
+        }
+    }
+
+    /// Faults and load, then healing and judgement.
+    fn phase(&mut self, phase: u32) -> Result<(), String> {
+        self.world.tell(|| format!("phase {phase} begins"));
+        self.to_issue = self.options.operations;
+        self.draw_faults();
+        for n in 0..self.clients.len() as u64 {
+            self.world.call_after(MILLIS + n, CLIENT | n);
+        }
+        self.until("the load is done", |run| {
+            run.pending_faults == 0
+                && (run.to_issue == 0 && run.clients.iter().all(|c| c.op.is_none()))
+        })?;
+        self.heal()?;
+        self.verify()
+    }
+
+    fn draw_faults(&mut self) {
+        let f = self.options.faults;
+        let bears = self.volume.geometry.layout.parity;
+        let mut victims: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
+        self.rng.shuffle(&mut victims);
+        victims.truncate(bears);
+        let span = MILLIS * u64::from(self.options.operations) / 2;
+        let mut plan: Vec<(Nanos, Fault)> = Vec::new();
+        for victim in victims {
+            // A victim either comes and goes, or its disk decays.
+            if self.rng.bool() {
+                for _ in 0..self.rng.usize(0..=3) {
+                    let at = self.rng.u64(0..span);
+                    let stays = self.rng.u64(0..40 * MILLIS);
+                    let power = self.rng.bool();
+                    if f.crashes {
+                        plan.push((at, Fault::Kill(victim, power)));
+                        plan.push((at + stays, Fault::Return(victim)));
+                    }
+                }
+            } else {
+                for _ in 0..self.rng.usize(0..=6) {
+                    let at = self.rng.u64(0..span);
+                    let spoil = self.rng.bool();
+                    let fault = if spoil { Fault::Spoil(victim) } else { Fault::Rot(victim) };
+                    if f.rot {
+                        plan.push((at, fault));
+                    }
+                }
+            }
+        }
+        for _ in 0..self.rng.usize(0..=2) {
+            let at = self.rng.u64(0..span);
+            if f.power {
+                plan.push((at, Fault::Power));
+            }
+        }
+        let lossy = self.rng.bool();
+        let slow = self.rng.u8(0..4) == 0;
+        let mut conditions = Conditions::default();
+        if f.messages && lossy {
+            conditions.drop_ppm = self.rng.u32(0..20_000);
+            conditions.repeat_ppm = self.rng.u32(0..50_000);
+            conditions.straggle_ppm = self.rng.u32(0..50_000);
+        }
+        let slow_node = NodeId(self.rng.u16(0..self.world.size() as u16));
+        if f.slow && slow {
+            conditions.slow = Some((slow_node, 40));
+        }
+        self.world.conditions = conditions;
+        self.pending_faults = plan.len();
+        let first = self.faults.len();
+        for (n, (at, fault)) in plan.into_iter().enumerate() {
+            self.faults.push(fault);
+            self.world.call_after(at + 1, FAULT | (first + n) as u64);
+        }
+    }
+
+    /// Lets the world go on until something is so.
+    fn until(&mut self, what: &str, done: impl Fn(&Run) -> bool) -> Result<(), String> {
+        let deadline = self.world.now() + PATIENCE;
+        let most = self.world.events + MOST_EVENTS;
+        while !done(self) {
+            let Some(event) = self.world.step() else {
+                return Err(format!("nothing happens any more, and not yet: {what}"));
+            };
+            if let Some(call) = event {
+                self.call(call);
+            }
+            for (request, result) in std::mem::take(&mut self.world.replies) {
+                self.answered(request as u32, result);
+            }
+            if let Some(error) = self.error.take() {
+                return Err(error);
+            }
+            if self.world.now() > deadline || self.world.events > most {
+                let status: Vec<_> = (0..self.world.size() as u16)
+                    .map(|n| self.world.status(NodeId(n)).map(|s| (s.quiet, s.stale_sectors, s.in_flight)))
+                    .collect();
+                return Err(format!(
+                    "no progress: after {} s of simulated time (or a storm of events) not yet: {what} {status:?}",
+                    PATIENCE / 1000 / MILLIS
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: u64) {
+        let number = (call & 0xffff_ffff) as usize;
+        if call & FAULT != 0 {
+            self.pending_faults -= 1;
+            self.fault(self.faults[number]);
+        } else {
+            self.issue(number);
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill(node, power) if self.world.runs(node) => {
+                self.crashes += 1;
+                self.world.kill(node, power);
+                self.abandon(|c| c.node == node);
+            }
+            Fault::Return(node) if !self.world.runs(node) => self.world.start_node(node),
+            Fault::Power => {
+                self.crashes += 1;
+                self.world.power_cut();
+                self.abandon(|_| true);
+                self.world.start_everything();
+            }
+            Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
+            Fault::Kill(..) | Fault::Return(_) => {}
+        }
+    }
+
+    /// A sector of a data area or of the table goes bad.
+    fn decay(&mut self, node: NodeId, fault: Fault) {
+        let data = self.world.disk(node).sectors() - 514;
+        let pages = data.div_ceil(255);
+        let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
+        let sector = 514 + pages + self.rng.u64(0..used.max(1));
+        self.world.tell(|| format!("{fault:?}: sector {sector}"));
+        match fault {
+            Fault::Spoil(_) => self.world.disk(node).spoil(sector),
+            _ => {
+                let mut rng = self.rng.fork();
+                self.world.disk(node).rot(sector, &mut rng);
+            }
+        }
+    }
+
+    /// The hosts of dead nodes never hear what became of their requests.
+    fn abandon(&mut self, which: impl Fn(&Client) -> bool) {
+        let nodes = self.world.size() as u16;
+        for n in 0..self.clients.len() {
+            if !which(&self.clients[n]) {
+                continue;
+            }
+            let next = (self.clients[n].node.0 + 1) % nodes;
+            self.clients[n].node = NodeId(next);
+            if let Some(op) = self.clients[n].op.take() {
+                if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
+                    self.ops.remove(&op);
+                }
+                self.world.call_after(MILLIS, CLIENT | n as u64);
+            }
+        }
+    }
+
+    fn issue(&mut self, n: usize) {
+        if self.clients[n].op.is_some() || self.to_issue == 0 {
+            return;
+        }
+        let node = self.clients[n].node;
+        if !self.world.runs(node) {
+            self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+            self.world.call_after(MILLIS, CLIENT | n as u64);
+            return;
+        }
+        self.to_issue -= 1;
+        let id = self.next_op;
+        self.next_op += 1;
+        let blocks = self.draw_blocks();
+        let range = Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
+        let (did, op) = match self.rng.u8(0..20) {
+            0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
+            8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
+            _ => {
+                let data = Buffer::from(content(id, blocks.clone()));
+                (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data))
+            }
+        };
+        self.world.tell(|| format!("host {n} asks {node}: request {id}, {did:?} blocks {blocks:?}"));
+        let start = self.world.now();
+        self.ops.insert(id, Op { id, did, blocks, start, end: None });
+        self.clients[n].op = Some(id);
+        self.world.host(node, u64::from(id), VOLUME, op);
+    }
+
+    /// A run of blocks inside one atomic piece; half of them in a small hot region.
+    fn draw_blocks(&mut self) -> std::ops::Range<u64> {
+        let all = self.volume.size / BLOCK;
+        let region = if self.rng.bool() { all.min(64) } else { all };
+        let start = self.rng.u64(0..region);
+        let most = match self.rng.u8(0..4) {
+            0 => 128,
+            1 => 24,
+            _ => 8,
+        };
+        let mut start = start;
+        let mut len = self.rng.u64(1..=most);
+        if self.rng.bool() {
+            start = start / 8 * 8;
+            len = len.next_multiple_of(8);
+        }
+        start..(start + len).min(all)
+    }
+
+    fn answered(&mut self, request: u32, result: Result<HostData, HostError>) {
+        if self.scrub == Some(request) {
+            self.scrub = None;
+            self.scrub_done(result);
+            return;
+        }
+        let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
+        self.clients[n].op = None;
+        let now = self.world.now();
+        let think = self.rng.u64(1..2 * MILLIS);
+        self.world.call_after(think, CLIENT | n as u64);
+        let op = self.ops.get_mut(&request).expect("issued");
+        match result {
+            Ok(HostData::Bytes(parts)) => {
+                let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+                match numbers(op.blocks.start, &bytes) {
+                    Ok(values) => op.did = Did::Read(values),
+                    Err(block) => {
+                        let text = format!("read {request} saw content in block {block} that nobody wrote");
+                        self.error = Some(text);
+                    }
+                }
+                op.end = Some(now);
+            }
+            Ok(_) => op.end = Some(now),
+            Err(HostError::NotServing) => drop(self.ops.remove(&request)),
+            Err(error) => {
+                let text = format!("request {request} failed though the layout bears the faults: {error}");
+                self.error = Some(text);
+            }
+        }
+        self.world.tell(|| format!("host {n} is answered: request {request}"));
+    }
+
+    /// The faults stop; everything must come to rest and be whole.
+    fn heal(&mut self) -> Result<(), String> {
+        self.world.tell(|| "the faults stop".to_string());
+        self.world.conditions = Conditions::default();
+        for n in (0..self.world.size() as u16).map(NodeId) {
+            if !self.world.runs(n) {
+                self.world.start_node(n);
+            }
+        }
+        self.until("everything at rest and whole", |run| {
+            let nodes = (0..run.world.size() as u16).map(NodeId);
+            let whole = run.world.map().nodes.iter().all(|n| n.up && n.stale_since.is_none());
+            whole && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
+        })
+    }
+
+    /// Scrubs, then reads everything.
+    fn verify(&mut self) -> Result<(), String> {
+        if self.volume.geometry.layout.parity > 0 {
+            self.scrubbed = false;
+            let id = self.next_op;
+            self.next_op += 1;
+            self.scrub = Some(id);
+            self.world.host(NodeId(0), u64::from(id), VOLUME, HostOp::Scrub);
+            self.until("the scrub is done", |run| run.scrubbed)?;
+        }
+        let nodes = self.world.size() as u16;
+        let all = self.volume.size / BLOCK;
+        let mut first = 0;
+        while first < all {
+            let blocks = first..(first + 256).min(all);
+            first = blocks.end;
+            let id = self.next_op;
+            self.next_op += 1;
+            let len = (blocks.end - blocks.start) * BLOCK;
+            let op = HostOp::Read(Range { offset: blocks.start * BLOCK, len });
+            let start = self.world.now();
+            self.ops.insert(id, Op { id, did: Did::Read(Vec::new()), blocks, start, end: None });
+            let node = NodeId(id as u16 % nodes);
+            self.clients[0] = Client { node, op: Some(id) };
+            self.world.host(node, u64::from(id), VOLUME, op);
+            self.until("the last reads are answered", |run| run.clients[0].op.is_none())?;
+        }
+        Ok(())
+    }
+
+    fn scrub_done(&mut self, result: Result<HostData, HostError>) {
+        self.scrubbed = true;
+        match result {
+            Ok(HostData::Scrubbed(p)) if p.mismatched == 0 && p.skipped == 0 => {}
+            other => self.error = Some(format!("parity is not true at rest: {other:?}")),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let mut fingerprint = self.world.events ^ self.world.now();
+        for op in self.ops.values() {
+            let line = format!("{op:?}");
+            fingerprint = line.bytes().fold(fingerprint, |h, b| {
+                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+            });
+        }
+        Summary {
+            layout: self.volume.layout.clone(),
+            nodes: self.world.size(),
+            answered: self.ops.values().filter(|o| o.end.is_some()).count() as u64,
+            unanswered: self.ops.values().filter(|o| o.end.is_none()).count() as u64,
+            crashes: self.crashes,
+            events: self.world.events,
+            time: self.world.now(),
+            fingerprint,
+        }
+    }
+}
+
+fn draw_policy(rng: &mut Rng) -> Policy {
+    let strategies = [None, None, None, Some(Strategy::Small), Some(Strategy::Large)];
+    let places = [None, None, None, Some(ParityAt::Originator), Some(ParityAt::Solely), Some(ParityAt::Parity)];
+    Policy {
+        strategy: strategies[rng.usize(0..strategies.len())],
+        parity_at: places[rng.usize(0..places.len())],
+        ..Policy::default()
+    }
+}

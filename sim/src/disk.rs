@@ -1,0 +1,153 @@
+//! A simulated disk. What has been written but not flushed is kept apart, so that a power
+//! cut can keep, drop or tear it sector by sector.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::store::{DiskOp, DiskResult};
+use weft_core::units::SECTOR;
+
+type Sector = Box<[u8]>;
+
+/// A disk.
+#[derive(Default)]
+pub struct SimDisk {
+    sectors: u64,
+    safe: BTreeMap<u64, Sector>,
+    /// Written, in order, and not flushed.
+    unsafe_writes: Vec<(u64, Sector)>,
+    /// What a read sees of them.
+    latest: BTreeMap<u64, Sector>,
+    /// Sectors that cannot be read until they are written again.
+    unreadable: BTreeSet<u64>,
+    /// Operations that have been started and have not ended.
+    started: BTreeMap<u64, DiskOp>,
+}
+
+impl SimDisk {
+    /// A disk of zeros.
+    pub fn new(sectors: u64) -> SimDisk {
+        SimDisk { sectors, ..SimDisk::default() }
+    }
+
+    /// Its size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Does an operation at once and for good: for formatting.
+    pub fn apply_now(&mut self, op: DiskOp) {
+        self.start(0, op);
+        self.finish(0).expect("formatting a healthy disk");
+        self.flush();
+    }
+
+    /// An operation begins.
+    pub fn start(&mut self, id: u64, op: DiskOp) {
+        self.started.insert(id, op);
+    }
+
+    /// It ends.
+    pub fn finish(&mut self, id: u64) -> DiskResult {
+        let op = self.started.remove(&id).expect("a started operation");
+        match op {
+            DiskOp::Read { offset, len } => self.read(offset / SECTOR, len / SECTOR),
+            DiskOp::Write { offset, data, durable } => {
+                let written = pieces(offset, &data);
+                for (sector, bytes) in written {
+                    self.put(sector, bytes, durable);
+                }
+                Ok(Buffer::Zero(0))
+            }
+            DiskOp::Flush => {
+                self.flush();
+                Ok(Buffer::Zero(0))
+            }
+            DiskOp::Discard { .. } => Ok(Buffer::Zero(0)),
+        }
+    }
+
+    fn put(&mut self, sector: u64, bytes: Sector, durable: bool) {
+        assert!(sector < self.sectors, "write past the end of the disk");
+        self.unreadable.remove(&sector);
+        if durable {
+            self.unsafe_writes.retain(|w| w.0 != sector);
+            self.latest.remove(&sector);
+            self.safe.insert(sector, bytes);
+        } else {
+            self.latest.insert(sector, bytes.clone());
+            self.unsafe_writes.push((sector, bytes));
+        }
+    }
+
+    fn flush(&mut self) {
+        for (sector, bytes) in self.unsafe_writes.drain(..) {
+            self.safe.insert(sector, bytes);
+        }
+        self.latest.clear();
+    }
+
+    fn read(&self, first: u64, count: u64) -> DiskResult {
+        let mut out = vec![0; (count * SECTOR) as usize];
+        for (n, bytes) in out.chunks_exact_mut(SECTOR as usize).enumerate() {
+            let sector = first + n as u64;
+            if self.unreadable.contains(&sector) {
+                return Err(format!("sector {sector} cannot be read"));
+            }
+            if let Some(found) = self.latest.get(&sector).or_else(|| self.safe.get(&sector)) {
+                bytes.copy_from_slice(found);
+            }
+        }
+        Ok(out.into())
+    }
+
+    /// The process that used it dies: what had been started may have been done, in part.
+    pub fn process_dies(&mut self, rng: &mut Rng) {
+        for op in std::mem::take(&mut self.started).into_values() {
+            let DiskOp::Write { offset, data, .. } = op else { continue };
+            for (sector, bytes) in pieces(offset, &data) {
+                if rng.bool() {
+                    self.put(sector, bytes, false);
+                }
+            }
+        }
+    }
+
+    /// The power goes: of what was not flushed, some was written and some was not.
+    pub fn power_cut(&mut self, rng: &mut Rng) {
+        self.process_dies(rng);
+        for (sector, bytes) in std::mem::take(&mut self.unsafe_writes) {
+            if rng.bool() {
+                self.safe.insert(sector, bytes);
+            }
+        }
+        self.latest.clear();
+    }
+
+    /// One bit of a sector flips. Does nothing to a sector never written.
+    pub fn rot(&mut self, sector: u64, rng: &mut Rng) {
+        let bit = rng.usize(0..SECTOR as usize * 8);
+        for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten() {
+            copy[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// A sector cannot be read until it is written again.
+    pub fn spoil(&mut self, sector: u64) {
+        self.unreadable.insert(sector);
+    }
+}
+
+fn pieces(offset: u64, data: &[Buffer]) -> Vec<(u64, Sector)> {
+    let mut at = offset / SECTOR;
+    let mut out = Vec::new();
+    for buffer in data {
+        let bytes = buffer.to_bytes();
+        for sector in bytes.chunks_exact(SECTOR as usize) {
+            out.push((at, sector.into()));
+            at += 1;
+        }
+    }
+    out
+}

@@ -1,0 +1,89 @@
+//! The event queue.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weft_core::units::Nanos;
+
+struct Entry<E> {
+    at: Nanos,
+    order: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl<E> Eq for Entry<E> {}
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// Events in the order of their time; of those at one time, in the order they were put in.
+pub struct Queue<E> {
+    heap: BinaryHeap<Reverse<Entry<E>>>,
+    now: Nanos,
+    order: u64,
+}
+
+impl<E> Default for Queue<E> {
+    fn default() -> Self {
+        Queue { heap: BinaryHeap::new(), now: 0, order: 0 }
+    }
+}
+
+impl<E> Queue<E> {
+    /// The time of the event taken last.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Puts in an event that happens `after` from now.
+    pub fn push(&mut self, after: Nanos, event: E) {
+        self.order += 1;
+        self.heap.push(Reverse(Entry { at: self.now + after, order: self.order, event }));
+    }
+
+    /// Takes the next event; time goes on to it.
+    pub fn pop(&mut self) -> Option<E> {
+        let Reverse(entry) = self.heap.pop()?;
+        debug_assert!(entry.at >= self.now);
+        self.now = entry.at;
+        Some(entry.event)
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_order_then_first_come() {
+        let mut q = Queue::default();
+        q.push(5, 'b');
+        q.push(1, 'a');
+        q.push(5, 'c');
+        let all: Vec<char> = std::iter::from_fn(|| q.pop()).collect();
+        assert_eq!(all, ['a', 'b', 'c']);
+        assert_eq!(q.now(), 5);
+    }
+}

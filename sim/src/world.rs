@@ -1,0 +1,448 @@
+//! The world: nodes and their disks, the authority, the network, and time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use weft_core::cluster::{
+    Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
+};
+use weft_core::node::{
+    Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
+    NodeStatus, Output, Timer,
+};
+use weft_core::store::{DiskRequest, Store, Superblock};
+use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+
+use crate::disk::SimDisk;
+use crate::engine::Queue;
+
+const MICROS: Nanos = 1000;
+/// The cluster that all simulated disks belong to.
+const CLUSTER: u128 = 0x0057_6566_7400;
+
+/// How the network and the disks behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// A message takes between these.
+    pub latency: (Nanos, Nanos),
+    /// Of a million messages so many are lost.
+    pub drop_ppm: u32,
+    /// Of a million messages so many come twice.
+    pub repeat_ppm: u32,
+    /// Of a million messages so many take a hundred times as long.
+    pub straggle_ppm: u32,
+    /// A disk operation takes between these.
+    pub disk: (Nanos, Nanos),
+    /// A node whose disk is so many times slower.
+    pub slow: Option<(NodeId, u64)>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Conditions {
+            latency: (20 * MICROS, 100 * MICROS),
+            drop_ppm: 0,
+            repeat_ppm: 0,
+            straggle_ppm: 0,
+            disk: (50 * MICROS, 300 * MICROS),
+            slow: None,
+        }
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A message arrives.
+    Deliver(Envelope, u64),
+    /// A disk operation ends.
+    Disk(NodeId, u64, u64),
+    /// A timer of a node fires.
+    Timer(NodeId, u64, Timer),
+    /// The authority is told something.
+    Authority(AuthorityInput, u64),
+    /// A node hears from the authority.
+    Tell(NodeId, u64, MapMessage),
+    /// A node that died in this life is found dead.
+    Missed(NodeId, u64),
+    /// Something of the caller's.
+    Caller(u64),
+}
+
+struct Place {
+    node: Option<Node>,
+    disk: SimDisk,
+    /// Counts starts; what was on its way to an earlier one is lost.
+    life: u64,
+    /// How fast its clock runs, in parts per million off, and by how much it is off.
+    drift_ppm: i64,
+    clock_offset: Nanos,
+}
+
+/// Nodes, disks, network and time.
+pub struct World {
+    /// The source of all chance.
+    pub rng: Rng,
+    /// How things behave now.
+    pub conditions: Conditions,
+    /// Answers to hosts: request, result.
+    pub replies: Vec<(u64, Result<HostData, HostError>)>,
+    /// Lines from nodes, and what happened, newest last, as many as are kept.
+    pub story: Vec<String>,
+    /// How many lines of the story to keep; 0 for none.
+    pub story_length: usize,
+    queue: Queue<Event>,
+    places: Vec<Place>,
+    authority: Authority,
+    /// Counts starts of the authority.
+    authority_life: u64,
+    stored: Arc<ClusterMap>,
+    config: NodeConfig,
+    /// Nodes that the authority has yet to hear of at a start of everything.
+    awaited: Option<BTreeMap<NodeId, bool>>,
+    /// Events handled.
+    pub events: u64,
+}
+
+impl World {
+    /// A world of `nodes` nodes with empty disks of `sectors` sectors, and volumes; it runs
+    /// from the first event on.
+    pub fn new(
+        seed: u64,
+        nodes: usize,
+        sectors: u64,
+        journal: u64,
+        config: NodeConfig,
+        volumes: impl FnOnce(u64) -> Vec<Volume>,
+    ) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let mut data = 0;
+        let places = (0..nodes as u16)
+            .map(|n| {
+                let sb = Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
+                data = sb.data;
+                let mut disk = SimDisk::new(sectors);
+                Store::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
+                let drift_ppm = rng.i64(-200..=200);
+                let clock_offset = 1_000_000_000 * MILLIS + rng.u64(0..5 * MILLIS);
+                Place { node: None, disk, life: 0, drift_ppm, clock_offset }
+            })
+            .collect();
+        let volumes = volumes(data).into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        let map = ClusterMap { epoch: 0, nodes: vec![NodeInfo::FRESH; nodes], volumes };
+        let mut world = World {
+            rng,
+            conditions: Conditions::default(),
+            replies: Vec::new(),
+            story: Vec::new(),
+            story_length: 0,
+            queue: Queue::default(),
+            places,
+            authority: Authority::new(map.clone()),
+            authority_life: 0,
+            stored: Arc::new(map),
+            config,
+            awaited: None,
+            events: 0,
+        };
+        world.start_everything();
+        world
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.queue.now()
+    }
+
+    /// How many nodes there are, up or down.
+    pub fn size(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The map in force.
+    pub fn map(&self) -> &ClusterMap {
+        self.authority.map()
+    }
+
+    /// The disk of a node.
+    pub fn disk(&mut self, node: NodeId) -> &mut SimDisk {
+        &mut self.places[node.0 as usize].disk
+    }
+
+    /// A node's state, if it runs.
+    pub fn status(&self, node: NodeId) -> Option<NodeStatus> {
+        self.places[node.0 as usize].node.as_ref().map(Node::status)
+    }
+
+    /// Whether a node runs.
+    pub fn runs(&self, node: NodeId) -> bool {
+        self.places[node.0 as usize].node.is_some()
+    }
+
+    /// Adds a line to the story.
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        if self.story_length > 0 {
+            if self.story.len() >= 2 * self.story_length {
+                self.story.drain(..self.story_length);
+            }
+            let line = format!("{:>12.6} ms  {}", self.now() as f64 / MILLIS as f64, line());
+            self.story.push(line);
+        }
+    }
+
+    /// Has an event of the caller's happen after so long.
+    pub fn call_after(&mut self, after: Nanos, what: u64) {
+        self.queue.push(after, Event::Caller(what));
+    }
+
+    /// Every node starts, and the authority with the map that was last stored.
+    pub fn start_everything(&mut self) {
+        self.authority = Authority::new((*self.stored).clone());
+        self.authority_life += 1;
+        let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
+        self.awaited = Some(all.iter().map(|n| (*n, false)).collect());
+        all.into_iter().for_each(|n| self.start_node(n));
+    }
+
+    /// Starts a node on its disk.
+    pub fn start_node(&mut self, id: NodeId) {
+        let config = self.config;
+        let place = &mut self.places[id.0 as usize];
+        assert!(place.node.is_none());
+        place.life += 1;
+        let mut node = Node::new(id, CLUSTER, place.disk.sectors(), config);
+        let mut out = Vec::new();
+        node.start(&mut out);
+        place.node = Some(node);
+        self.tell(|| format!("{id} starts"));
+        self.outputs(id, out);
+    }
+
+    /// A node dies. `power` says whether its disk loses power too. The others find out
+    /// after a while.
+    pub fn kill(&mut self, id: NodeId, power: bool) {
+        self.fell(id, power);
+        let delay = self.rng.u64(MILLIS..20 * MILLIS);
+        let life = self.places[id.0 as usize].life;
+        self.queue.push(delay, Event::Missed(id, life));
+    }
+
+    fn fell(&mut self, id: NodeId, power: bool) {
+        self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
+        let place = &mut self.places[id.0 as usize];
+        place.node = None;
+        place.life += 1;
+        if power {
+            place.disk.power_cut(&mut self.rng);
+        } else {
+            place.disk.process_dies(&mut self.rng);
+        }
+        if let Some(awaited) = &mut self.awaited {
+            awaited.remove(&id);
+            self.start_authority();
+        }
+    }
+
+    /// When every awaited node is ready, the authority starts.
+    fn start_authority(&mut self) {
+        let Some(awaited) = &self.awaited else { return };
+        if awaited.is_empty() || !awaited.values().all(|ready| *ready) {
+            return;
+        }
+        let nodes = awaited.keys().copied().collect();
+        self.awaited = None;
+        let input = AuthorityInput::Start(nodes);
+        self.queue.push(MICROS, Event::Authority(input, self.authority_life));
+    }
+
+    /// All power goes at once.
+    pub fn power_cut(&mut self) {
+        self.tell(|| "all power is cut".to_string());
+        self.awaited = None;
+        for n in 0..self.places.len() as u16 {
+            self.fell(NodeId(n), true);
+        }
+        self.authority_life += 1;
+    }
+
+    /// A host asks a node.
+    pub fn host(&mut self, node: NodeId, request: u64, volume: VolumeId, op: HostOp) {
+        self.input(node, Input::Host(request, volume, op));
+    }
+
+    /// Handles the next event. Returns it if it is the caller's; `None` when none is left.
+    pub fn step(&mut self) -> Option<Option<u64>> {
+        let event = self.queue.pop()?;
+        self.events += 1;
+        match event {
+            Event::Caller(what) => return Some(Some(what)),
+            Event::Deliver(envelope, life) => {
+                if self.places[envelope.to.0 as usize].life == life {
+                    self.tell(|| describe(&envelope));
+                    self.input(envelope.to, Input::Message(envelope));
+                }
+            }
+            Event::Disk(node, life, id) => {
+                if self.places[node.0 as usize].life == life {
+                    let result = self.places[node.0 as usize].disk.finish(id);
+                    self.input(node, Input::Disk(id, result));
+                }
+            }
+            Event::Timer(node, life, timer) => {
+                if self.places[node.0 as usize].life == life {
+                    self.input(node, Input::Timer(timer));
+                }
+            }
+            Event::Tell(node, life, message) => {
+                if self.places[node.0 as usize].life == life {
+                    self.input(node, Input::Map(message));
+                }
+            }
+            Event::Missed(node, life) => {
+                if self.places[node.0 as usize].life == life {
+                    self.authority_input(AuthorityInput::NodeDown(node));
+                }
+            }
+            Event::Authority(input, life) => {
+                if self.authority_life == life {
+                    self.authority_input(input);
+                }
+            }
+        }
+        Some(None)
+    }
+
+    fn input(&mut self, id: NodeId, input: Input) {
+        let now = self.now();
+        let place = &mut self.places[id.0 as usize];
+        let Some(node) = &mut place.node else { return };
+        let drift = now as i64 / 1_000_000 * place.drift_ppm;
+        let clock = (now + place.clock_offset).saturating_add_signed(drift);
+        let mut out = Vec::new();
+        node.handle(clock, input, &mut out);
+        self.outputs(id, out);
+    }
+
+    fn outputs(&mut self, id: NodeId, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Send(envelope) => self.send(envelope),
+                Output::Disk(request) => self.start_disk(id, request),
+                Output::Timer(timer, after) => {
+                    let life = self.places[id.0 as usize].life;
+                    self.queue.push(after, Event::Timer(id, life, timer));
+                }
+                Output::Reply(request, result) => self.replies.push((request, result)),
+                Output::Report(report) => self.report(id, report),
+                Output::Ready => self.ready(id),
+                Output::Refused(why) => panic!("{id}: its disk was refused: {why}"),
+                Output::DiskFailed(why) => panic!("{id}: its disk failed: {why}"),
+                Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
+            }
+        }
+    }
+
+    fn send(&mut self, envelope: Envelope) {
+        let c = self.conditions;
+        let life = self.places[envelope.to.0 as usize].life;
+        if envelope.from == envelope.to {
+            self.queue.push(MICROS, Event::Deliver(envelope, life));
+            return;
+        }
+        if self.chance(c.drop_ppm) {
+            self.tell(|| format!("lost: {}", describe(&envelope)));
+            return;
+        }
+        if self.chance(c.repeat_ppm) {
+            let delay = self.rng.u64(c.latency.0..=c.latency.1 * 20);
+            self.queue.push(delay, Event::Deliver(envelope.clone(), life));
+        }
+        let mut delay = self.rng.u64(c.latency.0..=c.latency.1);
+        if self.chance(c.straggle_ppm) {
+            delay *= 100;
+        }
+        self.queue.push(delay, Event::Deliver(envelope, life));
+    }
+
+    fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.rng.u32(0..1_000_000) < ppm
+    }
+
+    fn start_disk(&mut self, id: NodeId, request: DiskRequest) {
+        let (lo, hi) = self.conditions.disk;
+        let mut delay = self.rng.u64(lo..=hi);
+        if let Some((slow, times)) = self.conditions.slow
+            && slow == id
+        {
+            delay *= times;
+        }
+        let place = &mut self.places[id.0 as usize];
+        place.disk.start(request.id, request.op);
+        self.queue.push(delay, Event::Disk(id, place.life, request.id));
+    }
+
+    fn report(&mut self, id: NodeId, report: MemberReport) {
+        let delay = self.rng.u64(MICROS..100 * MICROS);
+        let input = AuthorityInput::Report(id, report);
+        self.queue.push(delay, Event::Authority(input, self.authority_life));
+    }
+
+    /// A node's disk is open.
+    fn ready(&mut self, id: NodeId) {
+        if let Some(awaited) = &mut self.awaited {
+            awaited.insert(id, true);
+            self.start_authority();
+            return;
+        }
+        let input = AuthorityInput::NodeUp(id);
+        self.queue.push(MICROS, Event::Authority(input, self.authority_life));
+    }
+
+    fn authority_input(&mut self, input: AuthorityInput) {
+        let mut out = Vec::new();
+        self.authority.handle(input, &mut out);
+        for output in out {
+            match output {
+                AuthorityOutput::Tell(node, message) => {
+                    self.tell(|| format!("authority to {node}: {}", brief(&message)));
+                    let life = self.places[node.0 as usize].life;
+                    let delay = self.rng.u64(MICROS..100 * MICROS);
+                    self.queue.push(delay, Event::Tell(node, life, message));
+                }
+                AuthorityOutput::Store(map) => {
+                    let epoch = map.epoch;
+                    self.stored = map;
+                    let input = AuthorityInput::Stored(epoch);
+                    self.queue.push(100 * MICROS, Event::Authority(input, self.authority_life));
+                }
+            }
+        }
+    }
+}
+
+fn describe(e: &Envelope) -> String {
+    let notices = if e.notices.is_empty() { String::new() } else { format!(" {:?}", e.notices) };
+    let body = e.body.as_ref().map_or(String::new(), |b| {
+        let mut text = format!("{b:?}");
+        // Bulk data is not worth reading.
+        while let Some(at) = text.find("Bytes(b\"") {
+            let end = text[at..].find("\")").map_or(text.len(), |n| at + n + 2);
+            text.replace_range(at..end, "..");
+        }
+        text
+    });
+    format!("{} -> {} @{}: {body}{notices}", e.from.0, e.to.0, e.epoch)
+}
+
+fn brief(message: &MapMessage) -> String {
+    match message {
+        MapMessage::Freeze { epoch } => format!("freeze for epoch {epoch}"),
+        MapMessage::Enter { map, .. } => {
+            let up: Vec<u16> = map.up().map(|n| n.0).collect();
+            let stale = |n: &&u16| map.nodes[**n as usize].stale_since.is_some();
+            let stale: Vec<u16> = up.iter().filter(stale).copied().collect();
+            format!("enter epoch {}, up {up:?}, stale {stale:?}", map.epoch)
+        }
+    }
+}
