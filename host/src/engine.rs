@@ -396,3 +396,7 @@ impl Engine {
         Some(deadline.saturating_sub(self.clock.now()))
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

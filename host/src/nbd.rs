@@ -7,7 +7,7 @@ use weft_core::cluster::ClusterMap;
 use weft_core::node::{HostData, HostError};
 use weft_core::units::VolumeId;
 use weft_front::nbd::Errno;
-use weft_front::nbd::server::{Command, Event, Reply, Server};
+use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
 use crate::socket::Stream;
 use crate::translate;
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     stalled: bool,
     bytes: u64,
     /// Bytes of each command in work.
-    in_work: HashMap<u64, u64>,
+    in_work: HashMap<Cookie, u64>,
     last_error: Option<HostError>,
 }
 
@@ -119,8 +119,8 @@ impl Connection {
                 }
                 Ok(Some(Event::Open { name })) => {
                     let volume = map.volume_named(&name);
-                    self.volume = volume.map(|v| v.id);
                     self.server.export(volume.map(|v| translate::export(v)));
+                    self.note_opened(map);
                 }
                 Ok(Some(Event::Command(command))) => {
                     let bytes = u64::from(command.length);
@@ -135,10 +135,19 @@ impl Connection {
         Ok(())
     }
 
+    /// Takes note of the volume that the host has settled on.
+    fn note_opened(&mut self, map: &ClusterMap) {
+        if self.volume.is_none()
+            && let Some(export) = self.server.opened()
+        {
+            self.volume = map.volume_named(&export.name).map(|v| v.id);
+        }
+    }
+
     /// Answers a command. Says what to log, if the error is not the same as the last.
     pub(crate) fn answer(
         &mut self,
-        cookie: u64,
+        cookie: Cookie,
         result: Result<HostData, HostError>,
     ) -> Option<String> {
         let news = match &result {
@@ -153,7 +162,7 @@ impl Connection {
     }
 
     /// Answers a command.
-    pub(crate) fn reply(&mut self, cookie: u64, reply: Result<Reply, Errno>) {
+    pub(crate) fn reply(&mut self, cookie: Cookie, reply: Result<Reply, Errno>) {
         self.bytes -= self.in_work.remove(&cookie).unwrap_or(0);
         self.server.reply(cookie, reply);
     }

@@ -165,12 +165,18 @@ impl Reactor {
     }
 
     fn round(&mut self) -> Result<()> {
-        self.receive();
-        self.turn();
-        self.step_controls();
-        self.turn();
-        self.send();
         self.engine.fire_due();
+        self.receive();
+        // What a control connection asks for may come about at once, and nothing else
+        // would make us look again.
+        loop {
+            self.turn();
+            let progress = self.step_controls();
+            if !progress && !self.engine.has_work() && self.engine.answers.is_empty() {
+                break;
+            }
+        }
+        self.send();
         self.open_doors()?;
         match self.engine.fatal.take() {
             Some(e) => Err(e),
@@ -283,26 +289,31 @@ impl Reactor {
         })
     }
 
-    fn step_controls(&mut self) {
+    /// Goes on with what control connections ask. Says whether there was any progress.
+    fn step_controls(&mut self) -> bool {
         let ids: Vec<usize> = self.controls.keys().copied().collect();
+        let mut progress = false;
         for id in ids {
-            self.step_control(id);
+            progress |= self.step_control(id);
             if self.controls.get_mut(&id).is_some_and(|c| !c.send()) {
                 self.controls.remove(&id);
                 self.requests.forget(id);
             }
         }
+        progress
     }
 
-    fn step_control(&mut self, id: usize) {
+    fn step_control(&mut self, id: usize) -> bool {
+        let mut progress = false;
         loop {
-            let Some(control) = self.controls.get_mut(&id) else { return };
+            let Some(control) = self.controls.get_mut(&id) else { return progress };
             let outcome = if let Some(wait) = control.wait.take() {
                 self.at_desk(|desk| desk.check(id, wait))
             } else if let Some(line) = control.next_line() {
+                progress = true;
                 self.at_desk(|desk| desk.handle(id, &line))
             } else {
-                return;
+                return progress;
             };
             if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
                 self.stopper.stop.store(true, Ordering::Relaxed);
@@ -312,8 +323,9 @@ impl Reactor {
                 control.settle(outcome);
             }
             if waits {
-                return;
+                return progress;
             }
+            progress = true;
         }
     }
 

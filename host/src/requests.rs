@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::units::VolumeId;
+use weft_front::nbd::server::Cookie;
 
 use crate::engine::{Answer, Engine};
 
@@ -17,7 +18,7 @@ pub(crate) enum Owner {
         /// The connection.
         conn: usize,
         /// Its name for the command.
-        cookie: u64,
+        cookie: Cookie,
     },
     /// A control connection.
     Control {

@@ -1,11 +1,10 @@
 //! From NBD's words to a node's and back.
 
-use bytes::Bytes;
 use weft_core::Buffer;
 use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::Range;
-use weft_front::nbd::server::{Command, Op, Reply};
+use weft_front::nbd::server::{Command, Op, Piece, Reply};
 use weft_front::nbd::{Errno, Export, Extent};
 
 use crate::size::Size;
@@ -48,7 +47,7 @@ pub(crate) fn changes(op: &Op) -> bool {
 /// What NBD is told of an answer.
 pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno> {
     match result {
-        Ok(HostData::Bytes(pieces)) => Ok(Reply::Data(data(&pieces))),
+        Ok(HostData::Bytes(pieces)) => Ok(Reply::Pieces(pieces.into_iter().map(piece).collect())),
         Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
         Ok(HostData::Done | HostData::Scrubbed(_)) => Ok(Reply::Done),
         Err(error @ HostError::OutOfRange { .. }) => Err(Errno::EINVAL.with(error.to_string())),
@@ -58,24 +57,12 @@ pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno>
     }
 }
 
-static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
-
-fn data(pieces: &[Buffer]) -> Vec<Bytes> {
-    let mut data = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match piece {
-            Buffer::Bytes(bytes) => data.push(bytes.clone()),
-            Buffer::Zero(len) => {
-                let mut left = *len;
-                while left > 0 {
-                    let n = left.min(ZEROS.len());
-                    data.push(Bytes::from_static(&ZEROS[..n]));
-                    left -= n;
-                }
-            }
-        }
+fn piece(buffer: Buffer) -> Piece {
+    match buffer {
+        Buffer::Bytes(bytes) => Piece::Data(bytes),
+        // No longer than a request, which NBD measures in 32 bits.
+        Buffer::Zero(len) => Piece::Zeroes(len as u32),
     }
-    data
 }
 
 /// The longest extent that NBD can tell of and that ends at a sector.

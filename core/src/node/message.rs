@@ -82,8 +82,10 @@ pub struct Item {
 pub enum Slot {
     /// New data of the cell's own unit.
     New,
-    /// A contribution of this column of the code, from its worker.
+    /// A contribution of this column of the code, from its worker, to a parity column.
     Column(usize),
+    /// The same, to the originator, which computes the parity.
+    Gathered(usize),
     /// A contribution of this data unit, from the originator.
     Originator(usize),
     /// The finished parity, or rebuilt content.

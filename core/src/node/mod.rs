@@ -168,7 +168,7 @@ impl Default for NodeConfig {
             max_in_flight: 16 << 20,
             notice_delay: MILLIS,
             patience: 2000 * MILLIS,
-            timestamp_window: 10_000 * MILLIS,
+            timestamp_window: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
             rebuilds: 8,
             bug: None,
@@ -219,6 +219,8 @@ pub struct NodeStatus {
     pub in_flight: usize,
     /// Nothing is in work, nothing unsettled, everything in place.
     pub quiet: bool,
+    /// What keeps it from being quiet, in words.
+    pub waiting: String,
     /// What it has done.
     pub counters: NodeCounters,
 }
@@ -327,10 +329,8 @@ impl Node {
             }
             Body::Write { header, items } => worker.on_part(from, header, items, true, outbox),
             Body::Part { header, items } => {
-                let gathers = header.ts.originator() == self.id && originator.gathers(&header);
-                let for_originator =
-                    gathers && items.iter().all(|i| matches!(i.slot, Slot::Column(_)));
-                if for_originator {
+                let gathered = |i: &Item| matches!(i.slot, Slot::Gathered(_));
+                if items.iter().all(gathered) {
                     originator.on_part(header, items, outbox);
                 } else {
                     worker.on_part(from, header, items, false, outbox);
@@ -415,7 +415,9 @@ impl Node {
                 }
                 self.serving = false;
                 self.coming = epoch;
-                let clock = self.originator.clock().latest(self.outbox.now);
+                // A clock that stood ahead before a restart must not issue a name twice.
+                let own = self.originator.clock().latest(self.outbox.now);
+                let clock = own.max(self.worker.store.latest());
                 let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
                 self.outbox.report(MemberReport::Frozen { epoch, oldest, clock });
             }
@@ -455,6 +457,7 @@ impl Node {
             stale_sectors: self.worker.stale_sectors(),
             in_flight: self.originator.in_flight(),
             quiet: !self.is_busy() && self.serving,
+            waiting: format!("{}; {}", self.originator.waiting(), self.worker.waiting()),
             counters,
         }
     }

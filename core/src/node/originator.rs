@@ -188,6 +188,17 @@ impl Originator {
             && self.parked.is_empty())
     }
 
+    /// What is in work, in words.
+    pub fn waiting(&self) -> String {
+        format!(
+            "{} requests, {} transactions, {} settling, {} waiting for a rebuild",
+            self.requests.len(),
+            self.txns.len(),
+            self.settling.len(),
+            self.parked.len()
+        )
+    }
+
     /// A host's request.
     pub fn host(
         &mut self,
@@ -526,6 +537,11 @@ impl Originator {
         let voters = voters(&self.map, &volume, txn.extent, participants, ts);
         inquiry.asked = outbox.now;
         txn.started = outbox.now;
+        if voters.is_empty() {
+            let txn = self.txns.remove(&ts).expect("just seen");
+            self.retry(txn.job);
+            return;
+        }
         for node in inquiry.unanswered(&voters) {
             outbox.send(node, Body::Ask { ts });
         }
@@ -708,5 +724,10 @@ fn voters(
     ts: Timestamp,
 ) -> Vec<NodeId> {
     let counting = map.voters(&volume.extents[extent], ts);
-    participants.iter().filter(|p| counting.contains(p.0)).map(|p| p.1).collect()
+    let voters: Vec<_> = participants.iter().filter(|p| counting.contains(p.0)).collect();
+    if voters.is_empty() {
+        // Nobody left has a say; what those say who are there is the best to be had.
+        return participants.iter().map(|p| p.1).filter(|n| map.is_up(*n)).collect();
+    }
+    voters.into_iter().map(|p| p.1).collect()
 }

@@ -72,23 +72,13 @@ impl Originator {
         self.txns.insert(ts, Txn { job, volume, extent, state, started });
     }
 
-    /// Whether parts of this write come to the originator.
-    pub fn gathers(&self, header: &Header) -> bool {
-        match self.txns.get(&header.ts) {
-            Some(Txn { state: State::Writing(w), volume, .. }) => {
-                w.plan.rows.iter().any(|r| !r.originator_awaits(&volume.geometry).is_empty())
-            }
-            _ => false,
-        }
-    }
-
     /// Old content for a row whose parity is computed here.
     pub fn on_part(&mut self, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&header.ts) else { return };
         let State::Writing(w) = &mut txn.state else { return };
         let g = &txn.volume.geometry;
         for item in items {
-            let Slot::Column(code_column) = item.slot else { continue };
+            let Slot::Gathered(code_column) = item.slot else { continue };
             let at = w.plan.rows.iter().position(|r| r.stripe == item.stripe);
             let Some(n) = at else { continue };
             let row = w.plan.rows[n];

@@ -149,6 +149,16 @@ impl Worker {
         !self.txns.is_empty() || !self.reads.is_empty() || !self.store.is_quiet() || behind
     }
 
+    /// What is in work, in words.
+    pub fn waiting(&self) -> String {
+        format!(
+            "{} writes unsettled, {} reads, {}",
+            self.txns.len(),
+            self.reads.len(),
+            self.store.waiting()
+        )
+    }
+
     /// The oldest write that is not settled everywhere.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let settled = |t: &&Txn| !matches!(t.phase, Phase::Working);
@@ -291,6 +301,10 @@ impl Worker {
         if !ignore && ranges.iter().any(|r| self.admission.must_wait(ts, r.clone())) {
             return Ok(());
         }
+        let passed = ranges.iter().map(|r| self.admission.latest_committed(r.clone())).max();
+        if let Some(later) = passed.filter(|l| *l > ts && !ignore) {
+            return Err(Refusal::Late(later));
+        }
         if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
             let part = cell.span_of(stale.clone());
             return Err(Refusal::Erased { column: cell.column, parts: vec![(cell.row.stripe, part)] });
@@ -359,7 +373,7 @@ impl Worker {
         let Some(txn) = self.txns.remove(&ts) else { return };
         debug_assert!(!matches!(txn.phase, Phase::Committed { .. }));
         for (sector, count, _) in &txn.ranges {
-            self.admission.resolve(ts, *sector..sector + count);
+            self.admission.resolve(ts, *sector..sector + count, false);
         }
         if matches!(txn.phase, Phase::Preparing | Phase::Prepared) {
             self.store.outcome(ts, false);
@@ -450,7 +464,7 @@ impl Worker {
         let ranges = std::mem::take(&mut txn.ranges);
         self.store.outcome(ts, true);
         for (sector, count, delta) in ranges {
-            self.admission.resolve(ts, sector..sector + count);
+            self.admission.resolve(ts, sector..sector + count, true);
             if !delta {
                 self.rebuilt_sectors += self.catchup.wrote(sector..sector + count);
             }
@@ -489,6 +503,8 @@ impl Worker {
             self.txns.remove(&ts);
             self.inquiries.remove(&ts);
             self.store.release(ts);
+            // A message that comes twice must not begin it again.
+            self.fenced.insert(ts);
         }
     }
 
@@ -598,8 +614,11 @@ impl Worker {
         match txn.phase {
             Phase::Prepared => {
                 let verdict = match inquiry.verdict(&voters) {
-                    // The only participant left that has a say decides by itself.
+                    // All that had to prepare have.
+                    Verdict::Wait if txn.participants.len() == 1 => Verdict::Commit,
+                    // The only participant left decides, if it has a say; else it will catch up.
                     Verdict::Wait if voters.is_empty() && self.has_say(ts) => Verdict::Commit,
+                    Verdict::Wait if voters.is_empty() => Verdict::Abort,
                     // One without a say only follows.
                     Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => Verdict::Wait,
                     verdict => verdict,

@@ -119,14 +119,14 @@ impl Cell {
             match item.slot {
                 Slot::New => self.new = Some(item.data),
                 Slot::Result => self.result = Some(item.data),
-                Slot::Column(_) | Slot::Originator(_) => {}
+                Slot::Column(_) | Slot::Gathered(_) | Slot::Originator(_) => {}
             }
             return;
         };
         let g = &self.volume.geometry;
         match item.slot {
             Slot::Result => self.result = Some(item.data),
-            Slot::New => {}
+            Slot::New | Slot::Gathered(_) => {}
             Slot::Column(i) if self.from_columns.contains(i) => {}
             Slot::Originator(i) if self.from_originator.contains(i) => {}
             Slot::Column(i) => {
@@ -179,8 +179,11 @@ impl Cell {
         };
         self.shared = true;
         let code_column = self.volume.geometry.code_column(self.row.stripe, self.column);
-        let item = Item { stripe: self.row.stripe, slot: Slot::Column(code_column), data };
-        Some((to == Destination::Parities, item))
+        let slot = match to {
+            Destination::Parities => Slot::Column(code_column),
+            Destination::Originator => Slot::Gathered(code_column),
+        };
+        Some((to == Destination::Parities, Item { stripe: self.row.stripe, slot, data }))
     }
 
     /// The nodes of the parity columns that can be used.

@@ -123,6 +123,12 @@ impl Worker {
         if !ignore && job.ranges().any(|r| self.admission.must_wait(ts, r)) {
             return;
         }
+        let passed = job.ranges().map(|r| self.admission.latest_committed(r)).max();
+        if let Some(later) = passed.filter(|l| *l > ts && !ignore) {
+            let job = self.reads.remove(&ts).expect("just seen");
+            self.reply_read(&job, ts, Err(Refusal::Late(later)), outbox);
+            return;
+        }
         let stale: Vec<_> = job.parts_where(|r| self.catchup.is_stale(r));
         if !stale.is_empty() {
             let job = self.reads.remove(&ts).expect("just seen");

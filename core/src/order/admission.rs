@@ -41,6 +41,8 @@ struct Stamps {
     read: Timestamp,
     content: Timestamp,
     delta: Timestamp,
+    /// The latest write that has committed.
+    committed: Timestamp,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -143,11 +145,23 @@ impl Admission {
         })
     }
 
+    /// The latest write of `range` that has committed. A read that had to wait may find that
+    /// one later than itself went by meanwhile; then it comes too late after all.
+    pub fn latest_committed(&self, range: Range<u64>) -> Timestamp {
+        let latest = granules(range).filter_map(|(number, within)| {
+            self.granules.get(&number)?.stamps[within].iter().map(|s| s.committed).max()
+        });
+        latest.max().unwrap_or_default()
+    }
+
     /// The prewrite of `ts` in `range` is committed or aborted.
-    pub fn resolve(&mut self, ts: Timestamp, range: Range<u64>) {
-        for (number, _) in granules(range) {
-            if let Some(granule) = self.granules.get_mut(&number) {
-                granule.prewrites.retain(|p| p.ts != ts);
+    pub fn resolve(&mut self, ts: Timestamp, range: Range<u64>, committed: bool) {
+        for (number, within) in granules(range) {
+            let Some(granule) = self.granules.get_mut(&number) else { continue };
+            granule.prewrites.retain(|p| p.ts != ts);
+            if committed {
+                granule.newest = granule.newest.max(ts);
+                granule.stamps[within].iter_mut().for_each(|s| s.committed = s.committed.max(ts));
             }
         }
     }
@@ -191,8 +205,11 @@ mod tests {
         assert!(!one(&mut a, 15, Access::Read), "a read below a write");
         assert!(one(&mut a, 30, Access::Read));
         assert!(a.must_wait(at(30), 10..20), "behind the earlier prewrite");
-        a.resolve(at(20), 10..20);
+        assert!(one(&mut a, 40, Access::Content), "later writes do not wait for readers");
+        a.resolve(at(40), 10..20, true);
+        a.resolve(at(20), 10..20, true);
         assert!(!a.must_wait(at(30), 10..20));
+        assert_eq!(a.latest_committed(15..16), at(40), "but the reader must see that");
         assert!(!one(&mut a, 20, Access::Content), "never twice");
     }
 

@@ -49,6 +49,11 @@ impl Checkpoint {
         self.sectors.get(&sector)
     }
 
+    /// How far it is, in words.
+    pub fn stage(&self) -> String {
+        format!("checkpoint of {} sectors at {:?}", self.finals.len(), self.stage)
+    }
+
     pub fn uses(&self, page: u64) -> bool {
         self.pages.contains(&page)
     }
@@ -81,6 +86,7 @@ impl Store {
         if chosen.is_empty() && !full {
             return;
         }
+        self.journal.add(Entry::Begin);
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
         let sectors = chosen.into_iter().map(take).collect();
         self.checkpoint = Some(Checkpoint {

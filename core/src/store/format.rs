@@ -128,6 +128,8 @@ pub struct Superblock {
     pub tail: u64,
     /// That frame's number.
     pub tail_frame: u64,
+    /// No write prepared on this disk before the tail has a later timestamp.
+    pub latest: Timestamp,
 }
 
 impl Superblock {
@@ -161,6 +163,7 @@ impl Superblock {
             sequence: 1,
             tail: 0,
             tail_frame: 1,
+            latest: Timestamp::ZERO,
         })
     }
 
@@ -195,6 +198,7 @@ impl Superblock {
         {
             w.u64(field);
         }
+        w.u64(self.latest.0);
         w.0.resize(SECTOR_BYTES - 4, 0);
         let crc = crc32c::crc32c(&w.0);
         w.u32(crc);
@@ -226,6 +230,7 @@ impl Superblock {
                 sequence: next()?,
                 tail: next()?,
                 tail_frame: next()?,
+                latest: Timestamp(next()?),
             };
             Some((version, sb))
         };
@@ -245,6 +250,8 @@ pub(crate) enum Entry {
     Released { ts: Timestamp },
     /// These sectors are about to be written in place.
     Apply { sectors: Vec<Applied> },
+    /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
+    Begin,
     /// A write known to have committed, whose content is in place or superseded.
     Known { ts: Timestamp, meta: Vec<u8> },
 }
@@ -390,6 +397,10 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.bytes(meta);
             0
         }
+        Entry::Begin => {
+            w.u8(6);
+            0
+        }
     }
 }
 
@@ -409,6 +420,7 @@ fn decode_entry(r: &mut Reader<'_>) -> Option<Entry> {
             Some(Entry::Apply { sectors })
         }
         5 => Some(Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() }),
+        6 => Some(Entry::Begin),
         _ => None,
     }
 }
@@ -449,6 +461,7 @@ mod tests {
             Entry::Outcome { ts: Timestamp(4), commit: true },
             Entry::Released { ts: Timestamp(3) },
             Entry::Known { ts: Timestamp(2), meta: vec![] },
+            Entry::Begin,
             Entry::Apply {
                 sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
             },

@@ -90,7 +90,7 @@ impl Journal {
 
     /// Nothing waits that anyone must be told of, and nothing is being written.
     pub fn is_idle(&self) -> bool {
-        let lazy = |p: &Pending| matches!(p.entry, Entry::Released { .. });
+        let lazy = |p: &Pending| matches!(p.entry, Entry::Released { .. } | Entry::Begin);
         self.in_flight.is_empty() && self.pending.iter().all(lazy)
     }
 
@@ -215,7 +215,7 @@ impl Store {
                 }
                 Entry::Outcome { ts, .. } => outcomes.push(ts),
                 Entry::Apply { .. } => applied = true,
-                Entry::Released { .. } | Entry::Known { .. } => {}
+                Entry::Released { .. } | Entry::Known { .. } | Entry::Begin => {}
             }
         }
         if !outcomes.is_empty() {

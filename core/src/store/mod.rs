@@ -252,6 +252,11 @@ impl Store {
         self.superblock.data
     }
 
+    /// The latest timestamp of any write ever prepared here.
+    pub fn latest(&self) -> Timestamp {
+        self.superblock.latest
+    }
+
     /// Disk operations to start, in order.
     pub fn take_ops(&mut self) -> Vec<DiskRequest> {
         std::mem::take(&mut self.out)
@@ -272,7 +277,8 @@ impl Store {
     /// Prepares a write. With `journal` it says [`Event::Prepared`] once durable, otherwise
     /// at once. `meta` is kept with it and handed back by recovery.
     pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
-        debug_assert!(!self.txns.contains_key(&ts), "prepared twice: {ts}");
+        assert!(!self.txns.contains_key(&ts), "prepared twice: {ts}");
+        self.superblock.latest = self.superblock.latest.max(ts);
         if journal {
             self.journal.add_prepare(ts, &meta, &changes);
         }
@@ -381,6 +387,18 @@ impl Store {
     /// Whether anything committed still waits to be put in place, or outcomes to be written.
     pub fn is_quiet(&self) -> bool {
         self.overlay.is_empty() && self.checkpoint.is_none() && self.journal.is_idle()
+    }
+
+    /// What is in work, in words.
+    pub fn waiting(&self) -> String {
+        let checkpoint = self.checkpoint.as_ref().map_or("no checkpoint".into(), Checkpoint::stage);
+        let journal = if self.journal.is_idle() { "idle" } else { "busy" };
+        let used = self.journal.used();
+        format!(
+            "{} sectors to place, {checkpoint}, journal {journal} with {used} of {} sectors used",
+            self.overlay.len(),
+            self.journal.size(),
+        )
     }
 
     /// Bytes of committed changes held in memory.

@@ -30,6 +30,20 @@ impl Over {
         if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() }
     }
 
+    /// Takes out what was there in `earlier` already.
+    pub fn split_off_earlier(&mut self, earlier: &Over) -> Over {
+        let had = |ts: Timestamp| earlier.writes().any(|e| e == ts);
+        let content = self.content.take_if(|c| had(c.0));
+        let (old, new) = std::mem::take(&mut self.deltas).into_iter().partition(|d| had(d.0));
+        self.deltas = new;
+        Over { content, deltas: old, settled: Vec::new() }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.content.is_none() && self.deltas.is_empty()
+    }
+
     /// The newest write in it.
     pub fn newest(&self) -> Timestamp {
         let deltas = self.deltas.iter().map(|d| d.0);
@@ -64,17 +78,20 @@ impl Over {
         true
     }
 
-    /// Lays an earlier state underneath, as if this had been added to it.
-    pub fn underlay(&mut self, earlier: Over) {
-        if self.content.is_none() {
-            self.content = earlier.content;
-            self.deltas.splice(0..0, earlier.deltas);
+    /// Lays an earlier state underneath, as if this had been added to it. Returns the writes
+    /// that do not count any more.
+    pub fn underlay(&mut self, earlier: Over) -> Vec<Timestamp> {
+        if self.content.is_some() {
+            return earlier.names();
         }
+        self.content = earlier.content;
+        self.deltas.splice(0..0, earlier.deltas);
+        Vec::new()
     }
 }
 
 /// The committed sectors that are not in place.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     sectors: BTreeMap<u64, Over>,
 }

@@ -20,6 +20,8 @@ pub(super) struct Recovery {
     disk: u16,
     disk_sectors: u64,
     journal: Vec<u8>,
+    /// What had committed when the last checkpoint began.
+    begun: Overlay,
     /// Sectors that an apply entry names, with what was committed of them by then.
     candidates: BTreeMap<u64, (Over, Applied)>,
     /// Those whose place must be looked at.
@@ -40,12 +42,14 @@ impl Store {
             sequence: 0,
             tail: 0,
             tail_frame: 0,
+            latest: Timestamp::ZERO,
         };
         let recovery = Recovery {
             cluster,
             disk,
             disk_sectors,
             journal: Vec::new(),
+            begun: Overlay::default(),
             candidates: BTreeMap::new(),
             waiting: 0,
             looked: false,
@@ -166,6 +170,7 @@ impl Store {
         for entry in entries {
             match entry {
                 Entry::Prepare { ts, meta, changes } => {
+                    self.superblock.latest = self.superblock.latest.max(ts);
                     let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
                     self.txns.insert(ts, recovered(meta, changes, Some(frame)));
                 }
@@ -186,16 +191,25 @@ impl Store {
                     let known = || Txn { committed: true, ..recovered(meta, Vec::new(), None) };
                     self.txns.entry(ts).or_insert_with(known);
                 }
+                Entry::Begin => {
+                    self.recovery.as_mut().expect("opening").begun = self.overlay.clone();
+                }
                 Entry::Apply { sectors } => sectors.into_iter().for_each(|a| self.replay_apply(a)),
             }
         }
     }
 
-    /// A checkpoint began to place this sector; the one before it had ended.
+    /// A checkpoint was about to place this sector; the one before it had ended.
     fn replay_apply(&mut self, applied: Applied) {
-        let Some(over) = self.overlay.remove(applied.sector) else { return };
+        let sector = applied.sector;
         let recovery = self.recovery.as_mut().expect("opening");
-        if let Some((done, _)) = recovery.candidates.insert(applied.sector, (over, applied)) {
+        let Some(begun) = recovery.begun.get(sector) else { return };
+        let over = self.overlay.get_mut(sector);
+        let chosen = over.split_off_earlier(begun);
+        if over.is_empty() {
+            self.overlay.remove(sector);
+        }
+        if let Some((done, _)) = recovery.candidates.insert(sector, (chosen, applied)) {
             self.unpin_all(done.names());
         }
     }
@@ -225,7 +239,7 @@ impl Store {
             if entry == entry_of(&applied) {
                 self.unpin_all(over.names());
             } else if over.content.is_some() {
-                self.overlay.get_mut(sector).underlay(over);
+                self.put_back(sector, over);
             } else if applied.state != State::Written as u8 {
                 self.table.set(sector, entry_of(&applied));
                 self.unpin_all(over.names());
@@ -241,6 +255,12 @@ impl Store {
         self.finish_opening();
     }
 
+    /// A sector that has yet to be placed.
+    fn put_back(&mut self, sector: u64, over: Over) {
+        let superseded = self.overlay.get_mut(sector).underlay(over);
+        self.unpin_all(superseded);
+    }
+
     /// A sector that was getting deltas: it has them, or has none of them yet, or is torn.
     fn candidate_read(&mut self, sector: u64, data: &Buffer) {
         let recovery = self.recovery.as_mut().expect("opening");
@@ -254,7 +274,7 @@ impl Store {
             self.table.set(sector, entry_of(&applied));
             self.unpin_all(over.names());
         } else if untouched {
-            self.overlay.get_mut(sector).underlay(over);
+            self.put_back(sector, over);
         } else {
             let bad = TableEntry { version: applied.version, crc: 0, state: State::Bad };
             self.table.set(sector, bad);

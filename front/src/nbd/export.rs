@@ -65,8 +65,8 @@ impl Export {
             .clamp(512, PAYLOAD_CEILING);
         self.max_payload = self.max_payload.min(PAYLOAD_CEILING);
         self.max_payload -= self.max_payload % self.min_block;
-        // The protocol asks for a maximum no smaller than one block of each
-        // kind, and every server must carry at least the smallest of these.
+        // A client must be able to move one block of the size it is told
+        // works best.
         self.max_payload = self.max_payload.max(self.preferred_block);
         self.size -= self.size % u64::from(self.min_block);
         self

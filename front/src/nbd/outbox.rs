@@ -111,8 +111,8 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn all(outbox: &Outbox) -> Vec<u8> {
-        outbox.segments().flatten().copied().collect()
+    fn first(outbox: &Outbox, n: usize) -> Vec<u8> {
+        outbox.segments().flatten().copied().take(n).collect()
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             while outbox.len() > 0 {
                 assert_eq!(outbox.len(), expected.len() - left.len());
                 let n = step.min(outbox.len());
-                left.extend(all(&outbox).into_iter().take(n));
+                left.extend(first(&outbox, n));
                 outbox.sent(n);
             }
             assert_eq!(left, expected);

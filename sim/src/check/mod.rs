@@ -32,7 +32,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Summary, Failure> {
         Ok(summary) => Ok(summary),
         Err(_) => {
             let shrunk = shrink(seed, options);
-            let (reason, story) = match run::run(seed, shrunk, 400) {
+            let (reason, story) = match run::run(seed, shrunk, 3000) {
                 Err(failed) => failed,
                 Ok(_) => unreachable!("the same run fails again"),
             };

@@ -311,7 +311,7 @@ impl Run {
             }
             if self.world.now() > deadline || self.world.events > most {
                 let status: Vec<_> = (0..self.world.size() as u16)
-                    .map(|n| self.world.status(NodeId(n)).map(|s| (s.quiet, s.stale_sectors, s.in_flight)))
+                    .map(|n| self.world.status(NodeId(n)).map(|s| (s.quiet, s.stale_sectors, s.waiting)))
                     .collect();
                 return Err(format!(
                     "no progress: after {} s of simulated time (or a storm of events) not yet: {what} {status:?}",

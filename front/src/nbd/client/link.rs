@@ -56,6 +56,9 @@ impl<S: Read + Write> Link<S> {
 
     /// Sends everything queued.
     pub(super) fn flush(&mut self) -> Result<()> {
+        if self.outbox.len() == 0 {
+            return Ok(());
+        }
         while self.outbox.len() > 0 {
             let segments: Vec<_> = self
                 .outbox

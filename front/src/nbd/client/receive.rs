@@ -41,7 +41,9 @@ impl Pending {
             return Err(ClientError::Protocol("data that were not asked for"));
         };
         self.told += length;
-        self.read.resize(whole as usize, 0);
+        if self.read.is_empty() {
+            self.read = vec![0; whole as usize];
+        }
         Ok(&mut self.read[start as usize..(start + length) as usize])
     }
 

@@ -118,9 +118,11 @@ impl<S: Read + Write> Client<S> {
     /// If the data of a write are longer than the protocol can tell.
     pub fn send(&mut self, request: Request) -> u64 {
         let (offset, length) = request.range();
+        if let Request::Write { data, .. } = &request {
+            assert_eq!(data.len(), length as usize, "too much data for one write");
+        }
         let cookie = self.enqueue(request.kind(), request.flags(), offset, length);
         if let Request::Write { data, .. } = request {
-            assert_eq!(data.len(), length as usize, "too much data for one write");
             self.link.put_data(data);
         }
         cookie

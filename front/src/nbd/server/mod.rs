@@ -12,6 +12,53 @@
 //! out of bounds or forbidden is refused here; a driver sees only commands
 //! that make sense on the export it gave. Holding back a client that sends
 //! faster than it is served is the driver's part: it stops doing step 4.
+//!
+//! A driver that serves zeroes, one command at a time:
+//!
+//! ```
+//! use std::io::{self, IoSlice, Read, Write};
+//! use weft_front::nbd::server::{Errno, Event, Export, Op, Piece, Reply, Server};
+//!
+//! fn serve(mut stream: impl Read + Write) -> io::Result<()> {
+//!     let export = Export {
+//!         read_only: true,
+//!         ..Export::new("zeroes", 1 << 30)
+//!     };
+//!     let mut server = Server::new();
+//!     loop {
+//!         while let Some(event) = server.poll().map_err(io::Error::other)? {
+//!             match event {
+//!                 Event::List => server.exports(std::slice::from_ref(&export)),
+//!                 Event::Open { name } => {
+//!                     let known = name.is_empty() || name == export.name;
+//!                     server.export(known.then(|| export.clone()));
+//!                 }
+//!                 Event::Command(command) => {
+//!                     let result = match command.op {
+//!                         Op::Read => Ok(Reply::Pieces(vec![Piece::Zeroes(command.length)])),
+//!                         Op::Flush | Op::Cache => Ok(Reply::Done),
+//!                         _ => Err(Errno::ENOTSUP.with("there is nothing but zeroes")),
+//!                     };
+//!                     server.reply(command.cookie, result);
+//!                 }
+//!             }
+//!         }
+//!         while server.output_len() > 0 {
+//!             let segments: Vec<_> = server.output().take(64).map(IoSlice::new).collect();
+//!             let n = stream.write_vectored(&segments)?;
+//!             server.sent(n);
+//!         }
+//!         if server.closing() && server.in_flight() == 0 {
+//!             return Ok(());
+//!         }
+//!         let n = stream.read(server.space())?;
+//!         if n == 0 {
+//!             return Ok(());
+//!         }
+//!         server.filled(n);
+//!     }
+//! }
+//! ```
 
 mod check;
 mod handshake;
@@ -262,7 +309,8 @@ impl Server {
     }
 
     /// The client is done: close the connection once nothing is in flight and
-    /// the output is empty.
+    /// the output is empty. A client in a hurry may not wait for that, so it is
+    /// no failure if the rest of the output cannot be sent.
     pub fn closing(&self) -> bool {
         matches!(self.phase, Phase::Closing)
     }

@@ -119,30 +119,27 @@ impl Server {
     /// Answers [`Event::Open`]: the export of that name, or that there is
     /// none. Without such a question, nothing happens.
     pub fn export(&mut self, found: Option<Export>) {
-        if !matches!(&self.phase, Phase::Asking(question) if !matches!(question, Question::List)) {
-            return;
-        }
-        let phase = std::mem::replace(&mut self.phase, Phase::Negotiating);
-        let Phase::Asking(question) = phase else {
-            return;
-        };
         let found = found.map(Export::normalised);
-        match (question, found) {
-            (Question::List, _) => {}
-            (Question::Start { .. }, None) => self.close(),
-            (Question::Start { .. }, Some(export)) => self.start(export),
-            (Question::Describe { option, .. } | Question::Contexts { option, .. }, None) => {
-                self.refuse(option, Refusal::unknown())
-            }
-            (Question::Describe { option, wanted, .. }, Some(export)) => {
+        let phase = std::mem::replace(&mut self.phase, Phase::Negotiating);
+        match (phase, found) {
+            (Phase::Asking(Question::Start { .. }), Some(export)) => self.start(export),
+            (Phase::Asking(Question::Start { .. }), None) => self.close(),
+            (Phase::Asking(Question::Describe { option, wanted, .. }), Some(export)) => {
                 self.describe(option, &wanted, export);
             }
             (
-                Question::Contexts {
+                Phase::Asking(Question::Contexts {
                     option, allocation, ..
-                },
+                }),
                 Some(export),
             ) => self.contexts(option, allocation, export),
+            (
+                Phase::Asking(
+                    Question::Describe { option, .. } | Question::Contexts { option, .. },
+                ),
+                None,
+            ) => self.refuse(option, Refusal::unknown()),
+            (phase, _) => self.phase = phase,
         }
     }
 

@@ -1,0 +1,141 @@
+//! Real nodes on real disks, without sockets.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use weft_core::Buffer;
+use weft_core::plan::Range;
+
+use super::*;
+use crate::spec::Spec;
+
+fn engine(dir: &Path, spec: &Spec) -> Engine {
+    let mut engine = Engine::new(State::open(dir, spec).unwrap(), Arc::new(|_| {}));
+    engine.start_all();
+    until(&mut engine, Engine::is_settled);
+    engine
+}
+
+/// Runs until something has come about, as the reactor would.
+fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
+    for _ in 0..5_000 {
+        engine.run();
+        engine.fire_due();
+        engine.fire_soon();
+        engine.run();
+        assert_eq!(engine.fatal, None);
+        if reached(engine) {
+            return;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    panic!("it never came about: {:?}", engine.slots.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>());
+}
+
+fn ask(engine: &mut Engine, op: HostOp) -> HostData {
+    let node = engine.originator(1).expect("a node runs");
+    engine.submit(node, 1, VolumeId(0), op);
+    until(engine, |e| !e.answers.is_empty());
+    engine.answers.remove(0).1.unwrap()
+}
+
+fn write(engine: &mut Engine, offset: u64, fill: u8, len: usize) {
+    ask(engine, HostOp::Write(offset, Buffer::from(vec![fill; len])));
+}
+
+fn assert_reads(engine: &mut Engine, offset: u64, fill: u8, len: u64) {
+    let HostData::Bytes(pieces) = ask(engine, HostOp::Read(Range { offset, len })) else {
+        panic!("a read is answered with bytes");
+    };
+    let bytes: Vec<u8> = pieces.iter().flat_map(Buffer::to_bytes).collect();
+    assert_eq!(bytes, vec![fill; len as usize]);
+}
+
+fn loses_and_regains_a_node(dir: &Path, layout: &str) {
+    let spec = Spec {
+        nodes: Some(4),
+        disk_size: Some(16 << 20),
+        layout: layout.parse().ok(),
+        ..Spec::default()
+    };
+    let mut engine = engine(dir, &spec);
+    write(&mut engine, 1000, 7, 300_000);
+    assert_reads(&mut engine, 1000, 7, 300_000);
+    engine.kill_node(2, "the test kills it").unwrap();
+    until(&mut engine, Engine::is_settled);
+    assert_reads(&mut engine, 1000, 7, 300_000);
+    write(&mut engine, 5000, 8, 200_000);
+    engine.start_node(2).unwrap();
+    until(&mut engine, |e| e.is_quiet() && e.map().nodes[2].stale_since.is_none());
+    engine.kill_node(1, "the test kills it").unwrap();
+    until(&mut engine, Engine::is_settled);
+    assert_reads(&mut engine, 5000, 8, 200_000);
+    drop(engine);
+
+    let mut engine = self::engine(dir, &spec);
+    until(&mut engine, Engine::is_quiet);
+    assert_reads(&mut engine, 5000, 8, 200_000);
+    let HostData::Scrubbed(found) = ask(&mut engine, HostOp::Scrub) else {
+        panic!("a scrub is answered with what it found");
+    };
+    assert_eq!((found.verified, found.mismatched), (found.stripes, 0), "{found:?}");
+}
+
+#[test]
+fn a_node_is_lost_and_regained_in_memory() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    loses_and_regains_a_node(dir.path(), "raid5");
+}
+
+#[test]
+fn a_node_is_lost_and_regained_on_a_file_system() {
+    let dir = tempfile::tempdir().unwrap();
+    loses_and_regains_a_node(dir.path(), "raid5");
+}
+
+#[test]
+fn draining_nodes_finish_what_they_have_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 4096])));
+    engine.drain_node(0).unwrap();
+    assert_eq!(engine.originator(0), Some(1), "it takes no new requests");
+    until(&mut engine, |e| e.slots[0].phase == Phase::Down && e.is_settled());
+    assert!(matches!(engine.answers[..], [(5, Ok(HostData::Done))]));
+    assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
+    assert!(engine.start_node(9).unwrap_err().0.contains("choose 0 to 4"));
+}
+
+#[test]
+fn a_missing_or_foreign_disk_keeps_its_node_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut first = engine(dir.path(), &spec);
+    write(&mut first, 0, 3, 70_000);
+    until(&mut first, Engine::is_quiet);
+    drop(first);
+    let disk = dir.path().join("disk-1.img");
+    std::fs::rename(&disk, dir.path().join("away")).unwrap();
+    let mut second = engine(dir.path(), &spec);
+    assert_eq!(second.slots[1].phase, Phase::Down);
+    assert!(second.slots[1].why.contains("disk-1.img"), "{}", second.slots[1].why);
+    assert_reads(&mut second, 0, 3, 70_000);
+    drop(second);
+    std::fs::copy(dir.path().join("disk-0.img"), &disk).unwrap();
+    let mut third = engine(dir.path(), &spec);
+    assert!(third.slots[1].why.contains("refused"), "{}", third.slots[1].why);
+    assert_reads(&mut third, 0, 3, 70_000);
+}
+
+#[test]
+fn the_first_write_may_come_after_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    engine.kill_node(1, "the test kills it").unwrap();
+    until(&mut engine, Engine::is_settled);
+    write(&mut engine, 0, 3, 4096);
+    assert_reads(&mut engine, 0, 3, 4096);
+}

@@ -1,0 +1,129 @@
+//! A whole array over its sockets: NBD and control.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_front::nbd::client::Client;
+use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+
+fn spec() -> Spec {
+    Spec {
+        disk_size: Some(16 << 20),
+        volumes: vec![("a".into(), 8 << 20), ("b".into(), 4 << 20)],
+        ..Spec::default()
+    }
+}
+
+fn start(dir: &Path, spec: &Spec) -> Handle {
+    let listens = [Listen::Unix(dir.join("nbd.sock")), Listen::Tcp("127.0.0.1:0".into())];
+    Array::start(dir, spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
+}
+
+fn open(dir: &Path, name: &str) -> Client<UnixStream> {
+    Client::connect(UnixStream::connect(dir.join("nbd.sock")).unwrap(), name).unwrap()
+}
+
+fn node(control: &mut Control, action: NodeAction, node: usize) {
+    control.request(&Request::Node { action, node }).unwrap();
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+#[test]
+fn data_survives_the_loss_of_a_node_and_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut client = open(dir.path(), "a");
+    assert_eq!(client.size(), 8 << 20);
+    let data = pattern(1_000_001);
+    client.write_at(12_345, &data, true).unwrap();
+    for victim in [0, 3] {
+        node(&mut control, NodeAction::Kill, victim);
+        assert_eq!(client.read_at(12_345, data.len() as u32).unwrap(), data);
+        client.write_at(5_000_000, &data[..50_000], false).unwrap();
+        client.flush().unwrap();
+        let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+        assert_eq!(shown["volume"]["mode"], "degraded");
+        assert_eq!(shown["volume"]["clients"], 1);
+        node(&mut control, NodeAction::Start, victim);
+        control.request(&Request::Quiesce).unwrap();
+    }
+    let scrub = control.request(&Request::Scrub { volume: "a".into() }).unwrap();
+    assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut client = open(dir.path(), "");
+    assert_eq!(client.read_at(12_345, data.len() as u32).unwrap(), data);
+    assert_eq!(client.read_at(5_000_000, 50_000).unwrap(), data[..50_000]);
+    client.write_zeroes(5_000_000, 50_000).unwrap();
+    client.trim(0, 8 << 20).unwrap();
+    assert!(client.read_at(5_000_000, 50_000).unwrap().iter().all(|b| *b == 0));
+    let extents = client.block_status(0, 8 << 20).unwrap();
+    assert_eq!(extents.iter().map(|e| u64::from(e.length)).sum::<u64>(), 8 << 20);
+    Control::connect(array.dir()).unwrap().request(&Request::Shutdown).unwrap();
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn volumes_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut client = open(dir.path(), "b");
+    client.write_at(0, &pattern(4 << 20), false).unwrap();
+    let delete = Request::VolumeDelete { name: "b".into() };
+    let err = control.request(&delete).unwrap_err();
+    assert!(err.0.contains("1 connections use"), "{err}");
+    client.disconnect().unwrap();
+    while control.request(&delete).is_err_and(|e| e.0.contains("connections use")) {
+        std::thread::yield_now();
+    }
+    let create = Request::VolumeCreate {
+        name: "c".into(),
+        size: 1_000_448,
+        layout: Some("raid6".into()),
+        stripe_unit: Some(8192),
+        journal: Some(false),
+    };
+    let made = control.request(&create).unwrap();
+    assert_eq!((&made["volume"]["size"], &made["volume"]["survives"]), (&1_000_448.into(), &2.into()));
+    assert!(control.request(&create).unwrap_err().0.contains("already"));
+    let mut client = open(dir.path(), "c");
+    assert_eq!(client.size(), 1_000_448);
+    assert!(client.read_at(0, 1_000_448).unwrap().iter().all(|b| *b == 0), "the room was cleared");
+    client.write_at(70_001, &pattern(4321), true).unwrap();
+    assert_eq!(client.read_at(70_001, 4321).unwrap(), pattern(4321));
+    let scrub = control.request(&Request::Scrub { volume: "c".into() }).unwrap();
+    assert_eq!(scrub["mismatched"], 0);
+    let list = control.request(&Request::VolumeList).unwrap();
+    assert_eq!(list["volumes"].as_array().unwrap().len(), 2);
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn a_stopped_node_s_connections_go_on_at_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    // More connections than nodes, so that every node serves one.
+    let mut clients: Vec<_> = (0..6).map(|_| open(dir.path(), "a")).collect();
+    node(&mut control, NodeAction::Stop, 1);
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.write_at(n as u64 * 4096, &pattern(4096), true).unwrap();
+    }
+    assert_eq!(clients[0].read_at(5 * 4096, 4096).unwrap(), pattern(4096));
+    let status = control.request(&Request::Status).unwrap();
+    assert_eq!(status["nodes"][1]["state"], "down");
+    assert_eq!(status["nodes"][1]["why"], "it was stopped");
+    assert_eq!(status["listens"].as_array().unwrap().len(), 2);
+    let err = control.request(&Request::Node { action: NodeAction::Start, node: 7 }).unwrap_err();
+    assert!(err.0.contains("there is no node 7"), "{err}");
+    array.shutdown().unwrap();
+    assert!(Control::connect(dir.path()).unwrap_err().0.contains("no array runs"));
+}
