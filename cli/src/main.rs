@@ -1,1 +1,139 @@
-fn main() {}
+//! `weft`: the command for running, asking, explaining and checking a Weft array.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod check;
+mod demo;
+mod explain;
+mod load;
+mod node;
+mod output;
+mod scrub;
+mod status;
+mod up;
+mod volume;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// A parallel RAID without a central controller: every node has one disk and plans for itself.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run an array, making it first if there is none; serves NBD until stopped
+    Up(up::Up),
+    /// How a running array is
+    Status(status::Status),
+    /// Stop, kill or start a node of a running array
+    #[command(subcommand)]
+    Node(node::Node),
+    /// Create, list, show or delete volumes of a running array
+    #[command(subcommand)]
+    Volume(volume::Volume),
+    /// Read and verify every stripe of a volume
+    Scrub(scrub::Scrub),
+    /// Show what each column does for a read or a write, and what it costs
+    #[command(subcommand)]
+    Explain(explain::Explain),
+    /// Run the simulation check over a range of seeds
+    Check(check::Check),
+    /// See an array lose a node in mid-write and recover, with every byte compared
+    Demo(demo::Demo),
+    /// Measure a fixed set of workloads, healthy and degraded
+    Bench(bench::Bench),
+}
+
+impl Command {
+    fn run(&self) -> Result<ExitCode> {
+        match self {
+            Command::Up(up) => up.run(),
+            Command::Status(status) => status.run(),
+            Command::Node(node) => node.run(),
+            Command::Volume(volume) => volume.run(),
+            Command::Scrub(scrub) => scrub.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Check(check) => check.run(),
+            Command::Demo(demo) => demo.run(),
+            Command::Bench(bench) => bench.run(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command.run() {
+        Ok(code) => code,
+        // Nobody listens any more (`weft ... | head`): nothing to say, but not a success.
+        Err(e) if is_broken_pipe(&e) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("weft: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_reads_its_options() {
+        for line in [
+            "up --dir d --nodes 6 --disk-size 2G --volume a:1G --volume b:all --layout raid6 \
+             --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
+            "status --dir d --json --watch",
+            "node kill 2 --dir d",
+            "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
+            "volume show v --dir d --json",
+            "scrub v --json",
+            "explain read --layout raid5 --offset 0 --length 1 --failed 1",
+            "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --roles solely \
+             --strategy large --commit none --json",
+            "check --seeds 0..100 --jobs 1 --operations 10 --story 5",
+            "demo --keep",
+            "bench --quick --json --seconds 1",
+            "bench --dir /tmp",
+        ] {
+            let words = std::iter::once("weft").chain(line.split_whitespace());
+            Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+
+    #[test]
+    fn bad_input_is_refused_with_what_to_do() {
+        for (line, why) in [
+            ("up --volume v", "NAME:SIZE"),
+            ("up --volume v:many", "is not a size"),
+            ("up --listen nonsense", "HOST:PORT"),
+            ("up --journal maybe", "possible values: on, off"),
+            ("up --layout raid7", "choose raid0"),
+            ("check --seeds 5", "A..B"),
+            ("check --seeds 5..5", "no seed"),
+            ("explain read --layout raid5 --offset 0 --length 1 --strategy small", "unexpected"),
+        ] {
+            let words = std::iter::once("weft").chain(line.split_whitespace());
+            let error = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+}

@@ -35,6 +35,9 @@ pub(crate) enum Wait {
     RoomThere(Volume),
     /// The volume's room is being cleared.
     Clearing(Volume),
+    /// Nothing is in work, so that the volume can go: writes to it that are not settled
+    /// could never be, without its map.
+    Removable(VolumeId),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId),
     /// The scrub is done.
@@ -156,10 +159,7 @@ impl Desk<'_> {
         }
         let volume = self.volume(name)?;
         match (self.clients)(volume.id) {
-            0 => {
-                self.engine.remove_volume(volume.id);
-                Ok(Wait::VolumeGone(volume.id))
-            }
+            0 => Ok(Wait::Removable(volume.id)),
             n => fail(format!("{n} connections use volume '{name}'; disconnect the hosts first")),
         }
     }
@@ -188,6 +188,13 @@ impl Desk<'_> {
                 let all = Range { offset: 0, len: whole };
                 self.submit(conn, v.id, HostOp::WriteZeroes(all));
                 Outcome::Wait(Wait::Clearing(v.clone()))
+            }
+            Wait::Removable(id) if (self.clients)(*id) > 0 => {
+                Outcome::Answer(error("a host has connected to the volume meanwhile"))
+            }
+            Wait::Removable(id) if self.engine.is_quiet() => {
+                self.engine.remove_volume(*id);
+                Outcome::Wait(Wait::VolumeGone(*id))
             }
             Wait::VolumeGone(id) if settled && !self.engine.map().volumes.contains_key(id) => {
                 Outcome::Answer(ok(json!({})))

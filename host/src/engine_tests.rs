@@ -91,7 +91,7 @@ fn a_node_is_lost_and_regained_in_memory() {
 #[test]
 fn a_node_is_lost_and_regained_on_a_file_system() {
     let dir = tempfile::tempdir().unwrap();
-    loses_and_regains_a_node(dir.path(), "raid5");
+    loses_and_regains_a_node(dir.path(), "rs:2+1");
 }
 
 #[test]

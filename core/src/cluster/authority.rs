@@ -113,11 +113,13 @@ impl Authority {
             AuthorityInput::NodeDown(node) => {
                 self.running.insert(node, false);
                 self.restarted.retain(|n| *n != node);
+                self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
             AuthorityInput::NodeUp(node) => {
                 self.running.insert(node, true);
                 self.restarted.push(node);
+                self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
             AuthorityInput::AddVolume(volume) => {

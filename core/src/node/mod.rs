@@ -408,6 +408,10 @@ impl Node {
     }
 
     fn map_message(&mut self, message: MapMessage) {
+        // Until its disk is open a node has nothing to say; the authority hears of it then.
+        if !self.worker.is_open() {
+            return;
+        }
         match message {
             MapMessage::Freeze { epoch } => {
                 if epoch <= self.map.epoch || epoch < self.coming {

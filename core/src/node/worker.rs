@@ -94,6 +94,7 @@ pub(crate) struct Worker {
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
     inquiries: BTreeMap<Timestamp, Inquiry>,
+    open: bool,
     catchup: Catchup,
     dirty_asked: Vec<(NodeId, Timestamp)>,
     dirty_scan: Option<DirtyScan>,
@@ -122,6 +123,7 @@ impl Worker {
             next_ticket: 1,
             fenced: BTreeSet::new(),
             inquiries: BTreeMap::new(),
+            open: false,
             catchup: Catchup::Fresh,
             dirty_asked: Vec::new(),
             dirty_scan: None,
@@ -146,7 +148,9 @@ impl Worker {
     /// Whether anything is in work or has yet to be put in place.
     pub fn is_busy(&self) -> bool {
         let behind = !matches!(self.catchup, Catchup::Fresh | Catchup::Known { reported: true, .. });
-        !self.txns.is_empty() || !self.reads.is_empty() || !self.store.is_quiet() || behind
+        let asked = self.dirty_scan.is_some() || !self.dirty_asked.is_empty();
+        let idle = self.txns.is_empty() && self.reads.is_empty() && self.store.is_quiet();
+        !idle || behind || asked
     }
 
     /// What is in work, in words.
@@ -157,6 +161,11 @@ impl Worker {
             self.reads.len(),
             self.store.waiting()
         )
+    }
+
+    /// Whether the disk is open.
+    pub fn is_open(&self) -> bool {
+        self.open
     }
 
     /// The oldest write that is not settled everywhere.
@@ -711,7 +720,7 @@ impl Worker {
             worked = true;
             self.store_event(event, outbox);
         }
-        if std::mem::take(&mut self.wake) && serving {
+        if serving && std::mem::take(&mut self.wake) {
             worked = true;
             self.wake_waiting(outbox);
         }
@@ -724,7 +733,7 @@ impl Worker {
         for request in self.store.take_ops() {
             outbox.push(Output::Disk(request));
         }
-        worked
+        worked || self.store.has_events() || (serving && self.wake)
     }
 
     /// Those that waited for a write to be decided try again.
@@ -740,6 +749,7 @@ impl Worker {
         match event {
             Event::Opened(found) => {
                 found.into_iter().for_each(|r| self.reinstate(r, outbox.now));
+                self.open = true;
                 outbox.push(Output::Ready);
             }
             Event::Refused(why) => outbox.push(Output::Refused(why)),

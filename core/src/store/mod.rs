@@ -205,6 +205,8 @@ enum Purpose {
     CheckpointBase { first: u64, count: u64 },
     Flush(u64),
     Recovery { at: u64 },
+    Candidate { sector: u64 },
+    RecoveryFlush,
     Discard,
 }
 
@@ -265,6 +267,11 @@ impl Store {
     /// The next thing to say.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Whether there is something to say.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     fn start(&mut self, purpose: Purpose, op: DiskOp) {
@@ -424,11 +431,13 @@ impl Store {
                 self.base_arrived(first, count, result);
             }
             (Purpose::Discard, _) => {}
+            (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (_, Err(error)) => self.fail(error),
             (Purpose::Pages { first, count }, Ok(data)) => self.pages_arrived(first, count, &data),
             (Purpose::Frame, Ok(_)) => self.frame_written(),
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
+            (Purpose::RecoveryFlush, Ok(_)) => self.opened(),
             (Purpose::Recovery { at }, Ok(data)) => self.recovery_read(at, &data),
         }
     }

@@ -91,12 +91,11 @@ impl Store {
                 }
                 Err(why) => self.refuse(why),
             }
-        } else if at < self.superblock.table_start() {
+        } else {
+            debug_assert!(at < self.superblock.table_start());
             let recovery = self.recovery.as_mut().expect("opening");
             recovery.journal.extend_from_slice(&bytes);
             self.read_journal_piece();
-        } else {
-            self.candidate_read(at - self.superblock.data_start(), data);
         }
     }
 
@@ -249,7 +248,7 @@ impl Store {
                 recovery.waiting += 1;
                 let at = self.superblock.data_start() + sector;
                 let op = DiskOp::Read { offset: at * SECTOR, len: SECTOR };
-                self.start(Purpose::Recovery { at }, op);
+                self.start(Purpose::Candidate { sector }, op);
             }
         }
         self.finish_opening();
@@ -262,15 +261,15 @@ impl Store {
     }
 
     /// A sector that was getting deltas: it has them, or has none of them yet, or is torn.
-    fn candidate_read(&mut self, sector: u64, data: &Buffer) {
+    pub(super) fn candidate_read(&mut self, sector: u64, data: Option<Buffer>) {
         let recovery = self.recovery.as_mut().expect("opening");
         let (over, applied) = recovery.candidates.remove(&sector).expect("a candidate");
         recovery.waiting -= 1;
         let entry = self.table.get(sector);
-        let crc = data.crc();
+        let crc = data.map(|d| d.crc());
         let untouched =
-            entry.state == State::Hole || (entry.state == State::Written && crc == entry.crc);
-        if crc == applied.crc {
+            entry.state == State::Hole || (entry.state == State::Written && crc == Some(entry.crc));
+        if crc == Some(applied.crc) {
             self.table.set(sector, entry_of(&applied));
             self.unpin_all(over.names());
         } else if untouched {
@@ -286,9 +285,15 @@ impl Store {
 
     fn finish_opening(&mut self) {
         let done = self.recovery.as_ref().is_some_and(|r| r.looked && r.waiting == 0);
-        if !done {
-            return;
+        if done {
+            // What was found may not be safe yet: a process that died may have left it in a
+            // cache. It must be before anything relies on it.
+            self.start(Purpose::RecoveryFlush, DiskOp::Flush);
         }
+    }
+
+    /// Everything that was found is safe: the disk is open.
+    pub(super) fn opened(&mut self) {
         self.recovery = None;
         let open = self.txns.iter().filter(|(_, t)| !t.committed || !t.released);
         let found = open.map(|(ts, t)| Recovered {

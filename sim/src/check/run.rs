@@ -351,12 +351,13 @@ impl Run {
         }
     }
 
-    /// A sector of a data area or of the table goes bad.
+    /// A sector of a data area goes bad. (A bad page of the table would show only at a later
+    /// start, when the budget may have gone to another node.)
     fn decay(&mut self, node: NodeId, fault: Fault) {
         let data = self.world.disk(node).sectors() - 514;
         let pages = data.div_ceil(255);
         let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
-        let sector = 514 + pages + self.rng.u64(0..used.max(1));
+        let sector = 514 + pages + self.rng.u64(0..used.max(1)).min(data - pages - 1);
         self.world.tell(|| format!("{fault:?}: sector {sector}"));
         match fault {
             Fault::Spoil(_) => self.world.disk(node).spoil(sector),

@@ -1,0 +1,204 @@
+//! `weft bench`: a fixed set of workloads, on memory and on disk, healthy and degraded.
+
+mod workload;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::json;
+use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
+
+use crate::load::{Host, connect, pump};
+use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
+use workload::{Case, Measured, Writing};
+
+const VOLUME: &str = "bench";
+const NODES: usize = 5;
+const VICTIM: usize = 2;
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// Measure: 5 nodes, RAID 5, journal on, hosts on the Unix socket.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Directory on the disk to measure [default: the current one]
+    #[arg(long, conflicts_with = "quick")]
+    dir: Option<PathBuf>,
+    /// Seconds for each workload [default: 3; 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// A small volume, in memory only
+    #[arg(long)]
+    quick: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where to measure.
+struct Medium {
+    name: &'static str,
+    dir: PathBuf,
+}
+
+/// What came out of a case.
+struct Line {
+    medium: &'static str,
+    state: &'static str,
+    case: Case,
+    measured: Measured,
+}
+
+impl Bench {
+    /// Runs all of it.
+    pub fn run(&self) -> Result<ExitCode> {
+        let mut lines = Vec::new();
+        for medium in self.media()? {
+            self.measure(&medium, &mut lines)?;
+        }
+        let memory = peak_memory()?;
+        if self.json {
+            say_json(json!({
+                "volume_bytes": self.size(),
+                "seconds": self.seconds(),
+                "cases": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
+                "peak_memory_bytes": memory,
+            }))?;
+        } else {
+            say(self.describe(&lines, memory))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn size(&self) -> u64 {
+        if self.quick { 128 << 20 } else { 1 << 30 }
+    }
+
+    fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or(if self.quick { 1 } else { 3 })
+    }
+
+    fn media(&self) -> Result<Vec<Medium>> {
+        let memory = Path::new(MEMORY).is_dir();
+        ensure!(
+            memory || !self.quick,
+            "{MEMORY} is not there, and --quick measures nothing else; leave out --quick"
+        );
+        let mut media = Vec::new();
+        if memory {
+            media.push(Medium { name: "tmpfs", dir: MEMORY.into() });
+        }
+        if !self.quick {
+            let dir = self.dir.clone().unwrap_or_else(|| ".".into());
+            media.push(Medium { name: "disk", dir });
+        }
+        Ok(media)
+    }
+
+    fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
+        let dir = tempfile::Builder::new()
+            .prefix("weft-bench-")
+            .tempdir_in(&medium.dir)
+            .with_context(|| format!("cannot make a directory in {}", medium.dir.display()))?;
+        // Room for the volume's part of each disk, the journal, and some.
+        let disk = (self.size() / (NODES as u64 - 1) + (128 << 20)).next_multiple_of(1 << 20);
+        let spec = Spec {
+            nodes: Some(NODES),
+            disk_size: Some(disk),
+            volumes: vec![(VOLUME.to_string(), self.size())],
+            ..Spec::default()
+        };
+        let socket = dir.path().join("nbd.sock");
+        let listens = [Listen::Unix(socket.clone())];
+        let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_: &str| {}))?.spawn()?;
+        let mut host = connect(&socket, VOLUME)?;
+        let mut control = Control::connect(dir.path())?;
+        fill(&mut host, medium.name)?;
+        for state in ["healthy", "degraded"] {
+            if state == "degraded" {
+                control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
+            }
+            for case in workload::CASES {
+                let stage = Stage::new(format!("{}, {state}: {case}", medium.name), 1, Counts::Things);
+                let time = Duration::from_secs(self.seconds());
+                let measured = workload::run(&mut host, &mut control, case, time)?;
+                stage.done(&measured);
+                lines.push(Line { medium: medium.name, state, case, measured });
+            }
+        }
+        drop(host);
+        Ok(array.shutdown()?)
+    }
+
+    fn describe(&self, lines: &[Line], memory: u64) -> String {
+        let mut table = table([
+            "on", "array", "workload", "IOPS", "MB/s", "mean µs", "p50 µs", "p99 µs", "CPU s/1000",
+        ]);
+        for line in lines {
+            let m = &line.measured;
+            table.add_row([
+                line.medium.to_string(),
+                line.state.to_string(),
+                line.case.to_string(),
+                format!("{:.0}", m.iops),
+                format!("{:.1}", m.mb_per_s),
+                format!("{:.0}", m.mean_us),
+                m.p50_us.to_string(),
+                m.p99_us.to_string(),
+                format!("{:.4}", m.cpu_s_per_1000),
+            ]);
+        }
+        align_right(&mut table, 3..9);
+        format!(
+            "{table}\n{NODES} nodes, raid5, journal on, a filled volume of {}, {} s each; CPU \
+             seconds for 1,000 requests, everything included: array, client; peak memory {}",
+            bytes(self.size()),
+            self.seconds(),
+            bytes(memory),
+        )
+    }
+}
+
+impl Line {
+    fn as_json(&self) -> serde_json::Value {
+        let m = &self.measured;
+        json!({
+            "medium": self.medium,
+            "state": self.state,
+            "workload": self.case.to_string(),
+            "write": self.case.write,
+            "random": self.case.random,
+            "block_bytes": self.case.block,
+            "depth": self.case.depth,
+            "iops": m.iops,
+            "mb_per_s": m.mb_per_s,
+            "mean_us": m.mean_us,
+            "p50_us": m.p50_us,
+            "p99_us": m.p99_us,
+            "cpu_s_per_1000": m.cpu_s_per_1000,
+        })
+    }
+}
+
+/// Writes the whole volume once, so that nothing that is measured is sparse.
+fn fill(host: &mut Host, medium: &str) -> Result<()> {
+    let size = host.size();
+    let stage = Stage::new(format!("{medium}: filling the volume"), size, Counts::Bytes);
+    pump(host, 8, &mut Writing::new(size, &stage))?;
+    host.flush()?;
+    stage.done("done");
+    Ok(())
+}
+
+/// The most memory that this process has held.
+fn peak_memory() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    Ok(kib.context("/proc/self/status does not tell the peak of memory")? << 10)
+}

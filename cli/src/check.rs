@@ -1,0 +1,249 @@
+//! `weft check`: runs the simulation check over a range of seeds.
+
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::panic::{self, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use weft_sim::check::{Failure, Options, Summary, run_seed};
+
+use crate::output::{Counts, Stage, say, say_json};
+
+/// After so many failing seeds there is enough to look at.
+const ENOUGH: usize = 5;
+
+/// The longest line of a story that is shown whole.
+const LONGEST: usize = 400;
+
+/// Run the simulation check: random clusters, workloads and faults, all drawn from a seed.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The seeds, from A up to but without B
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// How many seeds to run at a time [default: one for each core]
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+    /// Operations of the hosts in each phase of a run
+    #[arg(long, default_value_t = Options::default().operations, value_parser = clap::value_parser!(u32).range(1..))]
+    operations: u32,
+    /// How many of the last lines of the first failure's story to print
+    #[arg(long, default_value_t = 60)]
+    story: usize,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let number = |s: &str| s.parse::<u64>().ok();
+    let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    match ends {
+        None => Err(format!("'{text}' is not a range of seeds A..B; write it like 0..1000")),
+        Some((a, b)) if a >= b => {
+            Err(format!("there is no seed in {a}..{b}; B must be larger than A, as in {a}..{}", a + 1))
+        }
+        Some((a, b)) => Ok(a..b),
+    }
+}
+
+/// A seed that failed: by judgement, or by a panic (then nothing was shrunk).
+struct Failed {
+    seed: u64,
+    reason: String,
+    shrunk: Option<Options>,
+    story: Vec<String>,
+}
+
+/// What came out.
+#[derive(Default)]
+struct Report {
+    seeds: u64,
+    answered: u64,
+    unanswered: u64,
+    crashes: u64,
+    nanos: u64,
+    failed: Vec<Failed>,
+}
+
+thread_local! {
+    /// What the last panic of this thread said.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+impl Check {
+    /// Runs the seeds; succeeds if all of them pass.
+    pub fn run(&self) -> Result<ExitCode> {
+        let begun = Instant::now();
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|info| PANIC.with_borrow_mut(|last| *last = info.to_string())));
+        let mut report = self.run_all();
+        panic::set_hook(hook);
+        report.failed.sort_by_key(|f| f.seed);
+        let seconds = begun.elapsed().as_secs_f64();
+        if self.json {
+            say_json(self.as_json(&report, seconds))?;
+        } else {
+            say(self.describe(&report, seconds))?;
+        }
+        Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn run_all(&self) -> Report {
+        let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
+        let options = Options { operations: self.operations, ..Options::default() };
+        let stage = Stage::new("seeds", self.seeds.end - self.seeds.start, Counts::Things);
+        let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
+        let work = || {
+            while let Some(seed) = self.seeds.start.checked_add(next.fetch_add(1, Ordering::Relaxed))
+                && self.seeds.contains(&seed)
+                && with(&report, |r| r.failed.len() < ENOUGH)
+            {
+                let outcome = run_one(seed, options);
+                stage.advance(1);
+                with(&report, |r| {
+                    r.add(outcome);
+                    stage.bar().set_message(format!("{} failed", r.failed.len()));
+                });
+            }
+        };
+        thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+        stage.bar().finish_and_clear();
+        report.into_inner().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn rerun(&self, seed: u64) -> String {
+        let operations = match self.operations == Options::default().operations {
+            true => String::new(),
+            false => format!(" --operations {}", self.operations),
+        };
+        format!("weft check --seeds {seed}..{}{operations}", seed + 1)
+    }
+
+    fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {
+        let skip = failed.story.len().saturating_sub(self.story);
+        failed.story.iter().skip(skip).map(|line| line.chars().take(LONGEST).collect())
+    }
+
+    fn describe(&self, report: &Report, seconds: f64) -> String {
+        let mut out = format!(
+            "{} seeds: {} failed; {} operations ({} without an answer), {} crashes, {:.1} s \
+             simulated in {seconds:.1} s",
+            report.seeds,
+            report.failed.len(),
+            report.answered + report.unanswered,
+            report.unanswered,
+            report.crashes,
+            report.nanos as f64 / 1e9,
+        );
+        for failed in &report.failed {
+            let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
+            out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk));
+        }
+        let asked = self.seeds.end - self.seeds.start;
+        if report.seeds < asked {
+            out += &format!("\n\nstopped: {ENOUGH} failures are enough; of {asked} seeds the rest was not run");
+        }
+        if let Some(first) = report.failed.first()
+            && !first.story.is_empty()
+            && self.story > 0
+        {
+            out += &format!("\n\nThe end of seed {}'s story:", first.seed);
+            self.tail(first).for_each(|line| out += &format!("\n  {line}"));
+        }
+        out
+    }
+
+    fn as_json(&self, report: &Report, seconds: f64) -> Value {
+        let failure = |f: &Failed| {
+            json!({
+                "seed": f.seed,
+                "reason": f.reason,
+                "rerun": self.rerun(f.seed),
+                "needs": f.shrunk.map(|o| json!({
+                    "operations": o.operations,
+                    "phases": o.phases,
+                    "faults": kinds(&o),
+                })),
+                "story": self.tail(f).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "seeds": report.seeds,
+            "operations": report.answered + report.unanswered,
+            "unanswered": report.unanswered,
+            "crashes": report.crashes,
+            "simulated_seconds": report.nanos as f64 / 1e9,
+            "seconds": seconds,
+            "failures": report.failed.iter().map(failure).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Does something to what a lock guards; that another thread panicked does not matter here.
+fn with<T, R>(lock: &Mutex<T>, what: impl FnOnce(&mut T) -> R) -> R {
+    what(&mut lock.lock().unwrap_or_else(|e| e.into_inner()))
+}
+
+fn run_one(seed: u64, options: Options) -> Result<Summary, Failed> {
+    match catch_unwind(|| run_seed(seed, options)) {
+        Ok(Ok(summary)) => Ok(summary),
+        Ok(Err(Failure { seed, reason, shrunk, story })) => {
+            Err(Failed { seed, reason, shrunk: Some(shrunk), story })
+        }
+        Err(_) => {
+            let reason = PANIC.with_borrow(|said| said.replace('\n', " "));
+            Err(Failed { seed, reason, shrunk: None, story: Vec::new() })
+        }
+    }
+}
+
+impl Report {
+    fn add(&mut self, outcome: Result<Summary, Failed>) {
+        self.seeds += 1;
+        match outcome {
+            Ok(summary) => {
+                self.answered += summary.answered;
+                self.unanswered += summary.unanswered;
+                self.crashes += summary.crashes;
+                self.nanos += summary.time;
+            }
+            Err(failed) => self.failed.push(failed),
+        }
+    }
+}
+
+fn kinds(options: &Options) -> Vec<&'static str> {
+    let faults = options.faults;
+    [
+        (faults.crashes, "crashes"),
+        (faults.power, "power cuts"),
+        (faults.rot, "rot"),
+        (faults.messages, "message faults"),
+        (faults.slow, "a slow disk"),
+    ]
+    .into_iter()
+    .filter_map(|(happens, name)| happens.then_some(name))
+    .collect()
+}
+
+fn needs(shrunk: Option<Options>) -> String {
+    let Some(options) = shrunk else {
+        return "a panic; the run was not shrunk".to_string();
+    };
+    let kinds = kinds(&options);
+    format!(
+        "needs {} operations in each of {} phases, and {}",
+        options.operations,
+        options.phases,
+        if kinds.is_empty() { "no faults at all".to_string() } else { kinds.join(", ") },
+    )
+}

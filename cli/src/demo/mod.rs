@@ -1,0 +1,246 @@
+//! `weft demo`: an array loses a node in mid-write and recovers, and every byte is compared.
+
+mod image;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use fastrand::Rng;
+use serde_json::Value;
+use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+
+use crate::load::{Host, connect, pump};
+use crate::output::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
+use crate::scrub;
+use work::{Compare, Fill, RandomWrites};
+
+const NODES: usize = 5;
+const VICTIM: usize = 2;
+const DISK: u64 = 256 << 20;
+const VOLUME: &str = "demo";
+/// The file system's part of the volume; random data follow.
+const IMAGE: u64 = 64 << 20;
+const DATA: u64 = 256 << 20;
+/// How much each phase of random writes writes.
+const RANDOM: u64 = 96 << 20;
+/// Whoever has not caught up by then does not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guided run in a temporary directory.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Keep the array, to look at it with `weft up`
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Demo {
+    /// Runs; succeeds if every byte came back and the scrub found nothing wrong.
+    pub fn run(&self) -> Result<ExitCode> {
+        let dir = tempfile::Builder::new().prefix("weft-demo-").tempdir()?;
+        let outcome = Tour::begin(dir.path()).and_then(Tour::walk);
+        if self.keep {
+            let path = dir.keep();
+            say(format!("The array is kept: weft up --dir {}", path.display()))?;
+        }
+        outcome?;
+        say("Every byte that was compared is right, and parity is true everywhere.")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A line of the final table.
+struct Line {
+    what: &'static str,
+    bytes: u64,
+    seconds: f64,
+    compared: bool,
+}
+
+struct Tour {
+    dir: PathBuf,
+    array: Handle,
+    host: Host,
+    /// What must be on the volume.
+    shadow: Vec<u8>,
+    image: image::Image,
+    rng: Rng,
+    lines: Vec<Line>,
+}
+
+impl Tour {
+    fn begin(dir: &Path) -> Result<Tour> {
+        let socket = dir.join("nbd.sock");
+        let spec = Spec {
+            nodes: Some(NODES),
+            disk_size: Some(DISK),
+            volumes: vec![(VOLUME.to_string(), 0)],
+            ..Spec::default()
+        };
+        // The demo itself says what happens.
+        let quiet = Arc::new(|_: &str| {});
+        let array = Array::start(dir, &spec, &[Listen::Unix(socket.clone())], quiet)?.spawn()?;
+        let host = connect(&socket, VOLUME)?;
+        say(format!(
+            "An array of {NODES} nodes, RAID 5, each with a sparse disk of {}, in {}: {} for hosts.",
+            bytes(DISK),
+            dir.display(),
+            bytes(host.size()),
+        ))?;
+        ensure!(host.size() >= IMAGE + DATA, "the volume is too small for the demo");
+        let mut rng = Rng::with_seed(1994);
+        let image = image::make(IMAGE, &mut rng)?;
+        say(format!("What goes on it first: {}; then {} of random data.", image.what, bytes(DATA)))?;
+        let mut shadow = image.content.clone();
+        shadow.resize((IMAGE + DATA) as usize, 0);
+        rng.fill(&mut shadow[IMAGE as usize..]);
+        Ok(Tour { dir: dir.to_path_buf(), array, host, shadow, image, rng, lines: Vec::new() })
+    }
+
+    fn walk(mut self) -> Result<()> {
+        self.fill()?;
+        self.compare("read and compare, healthy")?;
+        self.write("random writes, healthy", None)?;
+        self.write_and_kill()?;
+        self.compare("read and compare, degraded")?;
+        self.start_again()?;
+        self.write("random writes, after", None)?;
+        self.scrub()?;
+        self.compare("read and compare, after")?;
+        self.check_file_system()?;
+        let table = self.table();
+        drop(self.host);
+        self.array.shutdown()?;
+        say(table)
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        let (name, all) = ("sequential write, healthy", self.shadow.len() as u64);
+        let stage = Stage::new(name, all, Counts::Bytes);
+        let begun = Instant::now();
+        pump(&mut self.host, 8, &mut Fill::new(&self.shadow, &stage))?;
+        self.host.flush()?;
+        self.note(stage, name, all, begun, false);
+        Ok(())
+    }
+
+    fn compare(&mut self, name: &'static str) -> Result<()> {
+        let all = self.shadow.len() as u64;
+        let stage = Stage::new(name, all, Counts::Bytes);
+        let begun = Instant::now();
+        pump(&mut self.host, 8, &mut Compare::new(&self.shadow, &stage))?;
+        self.note(stage, name, all, begun, true);
+        Ok(())
+    }
+
+    fn write(&mut self, name: &'static str, at_third: Option<Sender<()>>) -> Result<()> {
+        let stage = Stage::new(name, RANDOM, Counts::Bytes);
+        let begun = Instant::now();
+        let data = &mut self.shadow[IMAGE as usize..];
+        let mut work = RandomWrites::new(data, IMAGE, RANDOM, &mut self.rng, &stage, at_third);
+        pump(&mut self.host, 16, &mut work)?;
+        self.host.flush()?;
+        self.note(stage, name, RANDOM, begun, false);
+        Ok(())
+    }
+
+    /// Writes on while a node is killed.
+    fn write_and_kill(&mut self) -> Result<()> {
+        let (when, time) = channel();
+        let mut control = Control::connect(&self.dir)?;
+        let killer = thread::spawn(move || {
+            // Without a word the writes failed, and say so themselves.
+            time.recv().map(|()| {
+                control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })
+            })
+        });
+        let wrote = self.write("random writes, a node killed in between", Some(when));
+        let killed = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?;
+        wrote?;
+        killed.context("nobody was killed")?.context("the node could not be killed")?;
+        let volume = self.volume()?;
+        ensure!(volume["mode"] == "degraded", "the volume should be degraded, and is {}", volume["mode"]);
+        eprintln!("node {VICTIM} was killed with writes in flight; none of them failed");
+        Ok(())
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        let name = "the node is back, and catches up";
+        let mut control = Control::connect(&self.dir)?;
+        let begun = Instant::now();
+        control.request(&Request::Node { action: NodeAction::Start, node: VICTIM })?;
+        let behind = |status: &Value| status["nodes"][VICTIM]["stale_sectors"].as_u64().unwrap_or(0);
+        let mut status = control.request(&Request::Status)?;
+        let most = behind(&status);
+        let stage = Stage::new(name, most * 4096, Counts::Bytes);
+        while status["volumes"][0]["mode"] != "fault-free" {
+            if begun.elapsed() > PATIENCE {
+                bail!("node {VICTIM} did not catch up in {} s: {}", PATIENCE.as_secs(), status["nodes"][VICTIM]);
+            }
+            stage.at(most.saturating_sub(behind(&status)) * 4096);
+            thread::sleep(Duration::from_millis(20));
+            status = control.request(&Request::Status)?;
+        }
+        let rebuilt = status["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0);
+        self.note(stage, name, rebuilt * 4096, begun, false);
+        Ok(())
+    }
+
+    fn scrub(&mut self) -> Result<()> {
+        let name = "scrub";
+        let stage = Stage::new(name, 0, Counts::Things);
+        let begun = Instant::now();
+        let answer =
+            Control::connect(&self.dir)?.request(&Request::Scrub { volume: VOLUME.to_string() })?;
+        let raw = self.host.size() / (NODES as u64 - 1) * NODES as u64;
+        self.note(stage, name, raw, begun, false);
+        eprintln!("{}", scrub::describe(&answer));
+        ensure!(scrub::is_clean(&answer), "the scrub found something wrong");
+        Ok(())
+    }
+
+    /// Lets the file system's own checker look at what the array gives back.
+    fn check_file_system(&mut self) -> Result<()> {
+        let mut back = Vec::with_capacity(IMAGE as usize);
+        while (back.len() as u64) < IMAGE {
+            back.extend_from_slice(&self.host.read_at(back.len() as u64, 1 << 20)?);
+        }
+        if let Some(verdict) = self.image.check(&back)? {
+            eprintln!("{verdict}");
+        }
+        Ok(())
+    }
+
+    fn volume(&self) -> Result<Value> {
+        let show = Request::VolumeShow { name: VOLUME.to_string() };
+        Ok(Control::connect(&self.dir)?.request(&show)?["volume"].take())
+    }
+
+    fn note(&mut self, stage: Stage, what: &'static str, bytes: u64, begun: Instant, compared: bool) {
+        let seconds = begun.elapsed().as_secs_f64();
+        stage.done(format_args!("{seconds:6.2} s  {:7.1} MB/s", mb_per_s(bytes, seconds)));
+        self.lines.push(Line { what, bytes, seconds, compared });
+    }
+
+    fn table(&self) -> String {
+        let mut table = table(["phase", "bytes", "seconds", "MB/s", "compared"]);
+        for line in &self.lines {
+            table.add_row([
+                line.what.to_string(),
+                bytes(line.bytes),
+                format!("{:.2}", line.seconds),
+                format!("{:.1}", mb_per_s(line.bytes, line.seconds)),
+                if line.compared { format!("{} bytes, all equal", line.bytes) } else { String::new() },
+            ]);
+        }
+        align_right(&mut table, 1..5);
+        table.to_string()
+    }
+}

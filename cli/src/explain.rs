@@ -1,0 +1,245 @@
+//! `weft explain`: what each column does for a read or a write, and what it costs.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use comfy_table::presets;
+use serde_json::{Value, json};
+use weft_core::SECTOR;
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::NodeConfig;
+use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
+use weft_core::units::{ColumnSet, MAX_NODES};
+use weft_host::Size;
+
+use crate::args::{self, Switch};
+use crate::output::{bytes, say, say_json, table};
+
+/// The longest request that is explained: it has a row for every stripe.
+const LONGEST: u64 = 1 << 30;
+
+/// What to explain.
+#[derive(Debug, Subcommand)]
+pub enum Explain {
+    /// A read
+    Read(Common),
+    /// A write
+    Write(Write),
+}
+
+/// The request, and on what.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// raid0, raid1, raid4, raid5[:rotation], raid6 or rs:K+M
+    #[arg(long, value_parser = args::layout)]
+    layout: LayoutSpec,
+    /// Number of nodes [default: as many as the layout names; 5 for raid0, 4, 5 and 6]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Bytes on one disk before the next one's turn
+    #[arg(long, default_value = "64K", value_parser = args::size)]
+    stripe_unit: u64,
+    /// Where the request begins in the volume
+    #[arg(long, value_parser = args::size)]
+    offset: u64,
+    /// How long it is
+    #[arg(long, value_parser = args::size)]
+    length: u64,
+    /// Columns that are lost, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
+    failed: Vec<usize>,
+    /// Print the plan as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A write, and what the volume's policy leaves open.
+#[derive(Debug, Args)]
+pub struct Write {
+    #[command(flatten)]
+    common: Common,
+    /// Where parity is computed
+    #[arg(long, alias = "roles", default_value = "auto")]
+    parity_at: ParityAt,
+    /// Which strategy to take where it is possible
+    #[arg(long, default_value = "auto")]
+    strategy: Strategy,
+    /// When the write is decided: when all hold their part (late), or never (none)
+    #[arg(long, default_value = "late")]
+    commit: Commit,
+    /// Whether participants journal their part before they vote
+    /// [default: on; off with --commit none]
+    #[arg(long)]
+    journal: Option<Switch>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ParityAt {
+    Auto,
+    Originator,
+    Solely,
+    Parity,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Strategy {
+    Auto,
+    Small,
+    Large,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Commit {
+    Late,
+    None,
+}
+
+impl Explain {
+    /// Explains it.
+    pub fn run(&self) -> Result<ExitCode> {
+        let common = self.common();
+        let (geometry, explanation) = self.explain()?;
+        if common.json {
+            say_json(as_json(&explanation))?;
+        } else {
+            say(describe(&geometry, &explanation))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn common(&self) -> &Common {
+        match self {
+            Explain::Read(common) => common,
+            Explain::Write(write) => &write.common,
+        }
+    }
+
+    fn explain(&self) -> Result<(Geometry, Explanation)> {
+        let common = self.common();
+        let (write, policy) = match self {
+            Explain::Read(_) => (false, Policy::default()),
+            Explain::Write(write) => (true, write.policy()?),
+        };
+        let geometry = common.geometry()?;
+        let (range, failed) = (common.range()?, common.failed(&geometry)?);
+        let max = NodeConfig::default().max_chunk;
+        let explanation = plan::explain(&geometry, write, range, failed, policy, max)?;
+        Ok((geometry, explanation))
+    }
+}
+
+impl Common {
+    fn geometry(&self) -> Result<Geometry> {
+        let unit = self.stripe_unit;
+        if unit == 0 || !unit.is_multiple_of(SECTOR) {
+            bail!("a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K");
+        }
+        let nodes = self.nodes.unwrap_or(match self.layout {
+            LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. } => self.layout.least_nodes(),
+            _ => 5,
+        });
+        if nodes > MAX_NODES {
+            bail!("{nodes} nodes are not possible; choose at most {MAX_NODES}");
+        }
+        Ok(Geometry::new(self.layout.over(nodes)?, unit))
+    }
+
+    fn range(&self) -> Result<Range> {
+        let (offset, len) = (self.offset, self.length);
+        if len == 0 {
+            bail!("a request of length 0 does nothing; give a length such as 4K");
+        }
+        if len > LONGEST {
+            bail!("a request of {} is too long to explain; give at most {}", Size(len), Size(LONGEST));
+        }
+        if offset > u64::MAX / 8 {
+            bail!("offset {offset} is beyond any volume; give a smaller one");
+        }
+        Ok(Range { offset, len })
+    }
+
+    fn failed(&self, geometry: &Geometry) -> Result<ColumnSet> {
+        let (width, parity) = (geometry.layout.width(), geometry.layout.parity);
+        if let Some(column) = self.failed.iter().find(|c| **c >= width) {
+            bail!("there is no column {column}; layout {} has columns 0 to {} here", self.layout, width - 1);
+        }
+        let failed: ColumnSet = self.failed.iter().copied().collect();
+        if failed.len() > parity {
+            bail!(PlanError::TooManyLost { lost: failed.len(), bears: parity });
+        }
+        Ok(failed)
+    }
+}
+
+impl Write {
+    fn policy(&self) -> Result<Policy> {
+        let late = self.commit == Commit::Late;
+        let journal = self.journal.map_or(late, Switch::is_on);
+        if journal && !late {
+            bail!("with --commit none nothing is journalled; leave out --journal on, or use --commit late");
+        }
+        Ok(Policy {
+            strategy: match self.strategy {
+                Strategy::Auto => None,
+                Strategy::Small => Some(plan::Strategy::Small),
+                Strategy::Large => Some(plan::Strategy::Large),
+            },
+            parity_at: match self.parity_at {
+                ParityAt::Auto => None,
+                ParityAt::Originator => Some(plan::ParityAt::Originator),
+                ParityAt::Solely => Some(plan::ParityAt::Solely),
+                ParityAt::Parity => Some(plan::ParityAt::Parity),
+            },
+            commit: if late { plan::Commit::Late } else { plan::Commit::None },
+            journal,
+        })
+    }
+}
+
+fn as_json(explanation: &Explanation) -> Value {
+    let rows = explanation.rows.iter().map(|r| {
+        json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells})
+    });
+    let t = explanation.totals;
+    json!({
+        "rows": rows.collect::<Vec<_>>(),
+        "chunks": explanation.chunks,
+        "totals": {
+            "disk_reads": t.disk_reads,
+            "disk_writes": t.disk_writes,
+            "journal_writes": t.journal_writes,
+            "messages": t.messages,
+            "wire_bytes": t.wire_bytes,
+            "round_trips": t.round_trips,
+        },
+    })
+}
+
+fn describe(geometry: &Geometry, explanation: &Explanation) -> String {
+    let columns = (0..geometry.layout.width()).map(|c| format!("column {c}"));
+    let mut table = table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
+    table.load_style(presets::UTF8_FULL);
+    for row in &explanation.rows {
+        let stripes = match row.count {
+            1 => row.stripe.to_string(),
+            n => format!("{} to {}", row.stripe, row.stripe + n - 1),
+        };
+        let cells = row.cells.iter().map(|cell| cell.replace(": ", "\n").replace(", ", "\n"));
+        table.add_row([stripes, row.strategy.replace(", ", "\n")].into_iter().chain(cells));
+    }
+    let t = explanation.totals;
+    let chunks = match explanation.chunks {
+        1 => "one piece, atomic".to_string(),
+        n => format!("{n} pieces, each atomic by itself"),
+    };
+    format!(
+        "{table}\n{chunks}: {} disk reads, {} disk writes, {} journal writes, {} messages, {} on \
+         the wire, {} round trips",
+        t.disk_reads, t.disk_writes, t.journal_writes, t.messages, bytes(t.wire_bytes), t.round_trips,
+    )
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

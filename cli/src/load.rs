@@ -1,0 +1,67 @@
+//! Load on a volume: requests over the NBD Unix socket, several in flight.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use weft_front::nbd::client::{Client, Data, Request};
+
+/// A host's connection to a volume.
+pub type Host = Client<UnixStream>;
+
+/// Connects to a volume through a Unix socket.
+pub fn connect(socket: &Path, volume: &str) -> Result<Host> {
+    let stream = UnixStream::connect(socket)
+        .with_context(|| format!("cannot connect to {}", socket.display()))?;
+    Client::connect(stream, volume)
+        .with_context(|| format!("cannot open volume '{volume}' at {}", socket.display()))
+}
+
+/// A stream of requests, and what becomes of them.
+pub trait Work {
+    /// The next request; `None` if there are to be no more.
+    fn next(&mut self) -> Option<Request>;
+
+    /// A request at `offset` is done and took so long.
+    fn done(&mut self, offset: u64, data: Data, took: Duration) -> Result<()>;
+}
+
+/// Keeps `depth` requests in flight until there are no more, and returns when the last is
+/// done. That one fails is an error.
+pub fn pump(host: &mut Host, depth: usize, work: &mut impl Work) -> Result<()> {
+    let mut in_flight = HashMap::new();
+    loop {
+        while in_flight.len() < depth
+            && let Some(request) = work.next()
+        {
+            let offset = offset_of(&request);
+            let begun = Instant::now();
+            in_flight.insert(host.send(request), (offset, begun));
+        }
+        if in_flight.is_empty() {
+            return Ok(());
+        }
+        let completion = host.receive().context("the connection to the array failed")?;
+        let Some((offset, begun)) = in_flight.remove(&completion.cookie) else {
+            bail!("the array answered a request that it was not asked");
+        };
+        match completion.result {
+            Ok(data) => work.done(offset, data, begun.elapsed())?,
+            Err(e) => bail!("the array failed a request at byte {offset}: {e}"),
+        }
+    }
+}
+
+fn offset_of(request: &Request) -> u64 {
+    match *request {
+        Request::Read { offset, .. }
+        | Request::Write { offset, .. }
+        | Request::Trim { offset, .. }
+        | Request::WriteZeroes { offset, .. }
+        | Request::Cache { offset, .. }
+        | Request::BlockStatus { offset, .. } => offset,
+        Request::Flush => 0,
+    }
+}

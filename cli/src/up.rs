@@ -1,0 +1,128 @@
+//! `weft up`: runs an array until it is stopped.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+use weft_core::layout::LayoutSpec;
+use weft_host::{Array, Control, Listen, Request, Size, Spec, to_stderr};
+
+use crate::args::{self, Switch};
+use crate::output::{say, uri};
+use crate::volume::survives;
+
+/// How long to wait between looks whether the nodes agree on a map.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Run an array, making it first if there is none. What is not given takes the default in a
+/// new array, and stays as it is in one that is there.
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Directory of the array: its disks, its map, its sockets
+    #[arg(long, default_value = "./weft-data")]
+    dir: PathBuf,
+    /// Number of nodes, each with one disk [default: 5]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Size of each disk [default: 1G]
+    #[arg(long, value_parser = args::size)]
+    disk_size: Option<u64>,
+    /// A volume; may be repeated; SIZE 'all' takes the room that is left [default: vol0:all]
+    #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
+    volume: Vec<(String, u64)>,
+    /// raid0, raid1, raid4, raid5[:rotation], raid6 or rs:K+M [default: raid5]
+    #[arg(long, value_parser = args::layout)]
+    layout: Option<LayoutSpec>,
+    /// Bytes on one disk before the next one's turn [default: 64K]
+    #[arg(long, value_parser = args::size)]
+    stripe_unit: Option<u64>,
+    /// Whether writes go to a journal before they are voted on [default: on]
+    #[arg(long)]
+    journal: Option<Switch>,
+    /// Where to serve NBD; may be repeated [default: DIR/nbd.sock and 127.0.0.1:10809]
+    #[arg(long, value_name = "PATH.sock|HOST:PORT", value_parser = args::listen)]
+    listen: Vec<Listen>,
+}
+
+impl Up {
+    /// Runs until Ctrl-C, SIGTERM or a request to shut down.
+    pub fn run(&self) -> Result<ExitCode> {
+        let spec = Spec {
+            nodes: self.nodes,
+            disk_size: self.disk_size,
+            volumes: self.volume.clone(),
+            layout: self.layout,
+            stripe_unit: self.stripe_unit,
+            journal: self.journal.map(Switch::is_on),
+        };
+        let array = Array::start(&self.dir, &spec, &self.listens(), to_stderr())?;
+        let dir = self.dir.clone();
+        thread::spawn(move || {
+            if let Err(e) = greet(&dir) {
+                eprintln!("weft: the array runs, but cannot say so: {e:#}");
+            }
+        });
+        array.run()?;
+        say("stopped; everything is on the disks")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn listens(&self) -> Vec<Listen> {
+        match self.listen.is_empty() {
+            true => vec![
+                Listen::Unix(self.dir.join("nbd.sock")),
+                Listen::Tcp("127.0.0.1:10809".to_string()),
+            ],
+            false => self.listen.clone(),
+        }
+    }
+}
+
+/// Waits until the array serves, then says how to use it.
+fn greet(dir: &Path) -> Result<()> {
+    let mut control = Control::connect(dir)?;
+    loop {
+        let status = control.request(&Request::Status)?;
+        if status["settled"] == true {
+            return say(greeting(dir, &status));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn greeting(dir: &Path, status: &Value) -> String {
+    let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let listens: Vec<&str> = list("listens").iter().filter_map(Value::as_str).collect();
+    let mut out = format!("weft serves {} from {} nodes\n", dir.display(), list("nodes").len());
+    for volume in list("volumes") {
+        let name = volume["name"].as_str().unwrap_or_default();
+        out += &format!(
+            "\n  {name}: {}, {}, {}; survives: {}\n",
+            Size(volume["size"].as_u64().unwrap_or(0)),
+            volume["layout"].as_str().unwrap_or("?"),
+            volume["mode"].as_str().unwrap_or("?"),
+            survives(volume),
+        );
+        for listen in &listens {
+            out += &format!("    {}\n", uri(listen, name));
+        }
+    }
+    let name = list("volumes").first().and_then(|v| v["name"].as_str());
+    if let (Some(name), Some(listen)) = (name, listens.first()) {
+        let (uri, dir) = (uri(listen, name), dir.display());
+        out += &format!(
+            "\nTry next:\n  \
+             nbdinfo '{uri}'\n  \
+             nbdcopy some.img '{uri}'\n  \
+             qemu-img convert -n -O raw some.qcow2 '{uri}'\n  \
+             fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n  \
+             weft status --dir {dir}\n  \
+             weft node kill 2 --dir {dir}\n"
+        );
+    }
+    out + "\nCtrl-C stops it."
+}

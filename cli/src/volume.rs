@@ -1,0 +1,142 @@
+//! `weft volume`: creates, lists, shows and deletes volumes.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use weft_core::layout::LayoutSpec;
+use weft_host::{Request, Size};
+
+use crate::args::{self, Switch, Target};
+use crate::output::{align_right, say, say_json, table, uri};
+
+/// What to do about volumes.
+#[derive(Debug, Subcommand)]
+pub enum Volume {
+    /// Add a volume
+    Create(Create),
+    /// All volumes
+    List(List),
+    /// One volume, and how hosts reach it
+    Show(Named),
+    /// Remove a volume that no host uses, with all that is on it
+    Delete(Named),
+}
+
+/// The volume to create.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Name of the volume
+    name: String,
+    /// Size, such as 1G; 'all' takes all the room that is left
+    #[arg(value_parser = args::volume_size)]
+    size: u64,
+    /// raid0, raid1, raid4, raid5[:rotation], raid6 or rs:K+M [default: raid5]
+    #[arg(long, value_parser = args::layout)]
+    layout: Option<LayoutSpec>,
+    /// Bytes on one disk before the next one's turn [default: 64K]
+    #[arg(long, value_parser = args::size)]
+    stripe_unit: Option<u64>,
+    /// Whether writes go to a journal before they are voted on [default: on]
+    #[arg(long)]
+    journal: Option<Switch>,
+    #[command(flatten)]
+    common: List,
+}
+
+/// A volume by its name.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Name of the volume
+    name: String,
+    #[command(flatten)]
+    common: List,
+}
+
+/// Which array, and how to answer.
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    target: Target,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Volume {
+    /// Asks the array, and says what it answered.
+    pub fn run(&self) -> Result<ExitCode> {
+        let (common, request) = self.request();
+        let mut control = common.target.connect()?;
+        let answer = control.request(&request)?;
+        if common.json {
+            say_json(answer)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        match self {
+            Volume::List(_) => say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?,
+            Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
+            Volume::Create(_) | Volume::Show(_) => {
+                let status = control.request(&Request::Status)?;
+                say(volumes(std::slice::from_ref(&answer["volume"])))?;
+                for listen in status["listens"].as_array().into_iter().flatten() {
+                    let name = answer["volume"]["name"].as_str().unwrap_or_default();
+                    say(uri(listen.as_str().unwrap_or_default(), name))?;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn request(&self) -> (&List, Request) {
+        match self {
+            Volume::Create(c) => {
+                let request = Request::VolumeCreate {
+                    name: c.name.clone(),
+                    size: c.size,
+                    layout: c.layout.map(|l| l.to_string()),
+                    stripe_unit: c.stripe_unit,
+                    journal: c.journal.map(Switch::is_on),
+                };
+                (&c.common, request)
+            }
+            Volume::List(list) => (list, Request::VolumeList),
+            Volume::Show(n) => (&n.common, Request::VolumeShow { name: n.name.clone() }),
+            Volume::Delete(n) => (&n.common, Request::VolumeDelete { name: n.name.clone() }),
+        }
+    }
+}
+
+/// A table of volumes as the array describes them.
+pub fn volumes(list: &[Value]) -> String {
+    if list.is_empty() {
+        return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
+    }
+    let mut table = table(["volume", "size", "layout", "unit", "journal", "mode", "survives", "hosts"]);
+    let size = |v: &Value| v.as_u64().map_or("?".to_string(), |n| Size(n).to_string());
+    let text = |v: &Value| v.as_str().unwrap_or("?").to_string();
+    for v in list {
+        table.add_row([
+            text(&v["name"]),
+            size(&v["size"]),
+            text(&v["layout"]),
+            size(&v["stripe_unit"]),
+            if v["journal"] == true { "on" } else { "off" }.to_string(),
+            text(&v["mode"]),
+            survives(v),
+            v["clients"].to_string(),
+        ]);
+    }
+    align_right(&mut table, [1, 3, 7]);
+    table.to_string()
+}
+
+/// What a volume bears to lose, in words.
+pub fn survives(volume: &Value) -> String {
+    match volume["survives"].as_u64() {
+        Some(1) => "1 more node lost".to_string(),
+        Some(n) if n > 0 => format!("{n} more nodes lost"),
+        _ => "no more losses".to_string(),
+    }
+}
