@@ -11,10 +11,15 @@ use weft_front::nbd::client::{Client, Data, Request};
 /// A host's connection to a volume.
 pub type Host = Client<UnixStream>;
 
+/// An array that answers nothing for so long will not answer any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Connects to a volume through a Unix socket.
 pub fn connect(socket: &Path, volume: &str) -> Result<Host> {
     let stream = UnixStream::connect(socket)
         .with_context(|| format!("cannot connect to {}", socket.display()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Client::connect(stream, volume)
         .with_context(|| format!("cannot open volume '{volume}' at {}", socket.display()))
 }
@@ -43,7 +48,10 @@ pub fn pump(host: &mut Host, depth: usize, work: &mut impl Work) -> Result<()> {
         if in_flight.is_empty() {
             return Ok(());
         }
-        let completion = host.receive().context("the connection to the array failed")?;
+        let completion = host.receive().with_context(|| {
+            let (n, s) = (in_flight.len(), PATIENCE.as_secs());
+            format!("the array did not finish {n} requests in flight (it is given {s} s)")
+        })?;
         let Some((offset, begun)) = in_flight.remove(&completion.cookie) else {
             bail!("the array answered a request that it was not asked");
         };

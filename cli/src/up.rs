@@ -74,11 +74,26 @@ impl Up {
     fn listens(&self) -> Vec<Listen> {
         match self.listen.is_empty() {
             true => vec![
-                Listen::Unix(self.dir.join("nbd.sock")),
+                absolute(Listen::Unix(self.dir.join("nbd.sock"))),
                 Listen::Tcp("127.0.0.1:10809".to_string()),
             ],
-            false => self.listen.clone(),
+            false => self.listen.iter().cloned().map(absolute).collect(),
         }
+    }
+}
+
+/// The longest path that a Unix socket can have.
+const LONGEST_PATH: usize = 107;
+
+/// A socket's whole path, so that it can be told to whoever asks from another directory. One
+/// that is too long then is better used as it was given.
+fn absolute(listen: Listen) -> Listen {
+    match &listen {
+        Listen::Unix(path) => match std::path::absolute(path) {
+            Ok(whole) if whole.as_os_str().len() <= LONGEST_PATH => Listen::Unix(whole),
+            _ => listen,
+        },
+        Listen::Tcp(_) => listen,
     }
 }
 
@@ -111,6 +126,7 @@ fn greeting(dir: &Path, status: &Value) -> String {
             out += &format!("    {}\n", uri(listen, name));
         }
     }
+    let victim = list("nodes").len().saturating_sub(1).min(2);
     let name = list("volumes").first().and_then(|v| v["name"].as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
         let (uri, dir) = (uri(listen, name), dir.display());
@@ -121,7 +137,7 @@ fn greeting(dir: &Path, status: &Value) -> String {
              qemu-img convert -n -O raw some.qcow2 '{uri}'\n  \
              fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n  \
              weft status --dir {dir}\n  \
-             weft node kill 2 --dir {dir}\n"
+             weft node kill {victim} --dir {dir}\n"
         );
     }
     out + "\nCtrl-C stops it."

@@ -35,6 +35,8 @@ pub enum Notice {
     Ack(Timestamp),
     /// Collector to participants: everyone knows, it can be forgotten.
     Release(Timestamp),
+    /// Originator to a collecting worker: it has heard what became of it.
+    Heard(Timestamp),
 }
 
 /// What a write is: enough for every worker to derive its own part.
@@ -204,6 +206,18 @@ pub enum Body {
         ts: Timestamp,
         /// What is known.
         standing: Standing,
+    },
+    /// W to O: do you still wait to hear of this write?
+    Query {
+        /// The write.
+        ts: Timestamp,
+    },
+    /// The answer.
+    QueryReply {
+        /// The write.
+        ts: Timestamp,
+        /// Whether it does.
+        waiting: bool,
     },
     /// O to W: make what you have written safe.
     Flush {

@@ -343,7 +343,9 @@ impl Node {
                     originator.on_vote(from, ts, column, vote, outbox);
                 }
             }
-            Body::Done { ts, result } => originator.on_done(ts, result, outbox),
+            Body::Done { ts, result } => originator.on_done(from, ts, result, outbox),
+            Body::Query { ts } => originator.on_query(from, ts, outbox),
+            Body::QueryReply { ts, waiting } => worker.on_query_reply(ts, waiting, outbox),
             Body::Ask { ts } => worker.on_ask(from, ts, outbox),
             Body::Answer { ts, standing } => {
                 originator.on_answer(from, ts, standing, outbox);
@@ -361,6 +363,7 @@ impl Node {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
+            Notice::Heard(ts) => self.worker.on_heard(ts, &mut self.outbox),
             Notice::Ack(ts) => {
                 self.originator.on_ack(from, ts, &mut self.outbox);
                 self.worker.on_ack(from, ts, &mut self.outbox);

@@ -519,6 +519,12 @@ impl Originator {
         }
     }
 
+    /// A participant wants to forget a write: only if nobody here still asks after it.
+    pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        let waiting = self.txns.contains_key(&ts);
+        outbox.send(from, Body::QueryReply { ts, waiting });
+    }
+
     /// Finds out what became of a write.
     fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };

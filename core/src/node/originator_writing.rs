@@ -143,7 +143,16 @@ impl Originator {
     }
 
     /// The outcome of a write whose votes a worker collected.
-    pub fn on_done(&mut self, ts: Timestamp, result: Result<(), Refusal>, outbox: &mut Outbox) {
+    pub fn on_done(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        result: Result<(), Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        if result.is_ok() {
+            outbox.notice(from, Notice::Heard(ts));
+        }
         let Some(txn) = self.txns.remove(&ts) else { return };
         match result {
             Ok(()) => {

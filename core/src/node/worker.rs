@@ -64,6 +64,8 @@ struct Txn {
     acks: BTreeSet<NodeId>,
     /// Who said that it committed.
     told_by: Option<NodeId>,
+    /// The originator knows the outcome, or is gone.
+    heard: bool,
     since: Nanos,
 }
 
@@ -260,6 +262,7 @@ impl Worker {
             votes: BTreeSet::new(),
             acks: BTreeSet::new(),
             told_by: None,
+            heard: false,
             since: outbox.now,
         };
         let verdict = self.admission.admit(header.ts, &accesses);
@@ -531,9 +534,12 @@ impl Worker {
         if !txn.participants.iter().all(|p| txn.acks.contains(&p.1)) {
             return;
         }
-        if !txn.journal {
+        if !txn.journal && !txn.heard {
             let hops = txn.hops + 3;
             outbox.send_after(txn.originator, Body::Done { ts, result: Ok(()) }, hops);
+        }
+        if !txn.heard {
+            return;
         }
         for (_, node) in &txn.participants {
             if *node != self.node {
@@ -541,6 +547,27 @@ impl Worker {
             }
         }
         self.on_release(ts);
+    }
+
+    /// The originator knows the outcome of a write whose votes this worker collected.
+    pub fn on_heard(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if matches!(txn.phase, Phase::Committed { .. }) {
+            txn.heard = true;
+            if txn.collector == Collector::Me {
+                self.count_acks(ts, outbox);
+            }
+        }
+    }
+
+    /// Whether the originator still asks after a write.
+    pub fn on_query_reply(&mut self, ts: Timestamp, waiting: bool, outbox: &mut Outbox) {
+        if let Some(txn) = self.txns.get_mut(&ts)
+            && !waiting
+        {
+            txn.heard = true;
+            self.judge(ts, outbox);
+        }
     }
 
     /// The outcome of a write is safe on this disk.
@@ -605,6 +632,11 @@ impl Worker {
         for node in inquiry.unanswered(&voters) {
             outbox.send(node, Body::Ask { ts });
         }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        txn.heard |= !self.map.is_up(txn.originator);
+        if matches!(txn.phase, Phase::Committed { .. }) && !txn.heard {
+            outbox.send(txn.originator, Body::Query { ts });
+        }
         self.judge(ts, outbox);
     }
 
@@ -642,7 +674,7 @@ impl Worker {
                 for node in inquiry.unheard(&voters) {
                     outbox.notice(node, Notice::Commit(ts));
                 }
-                if safe && inquiry.all_know(&voters) {
+                if safe && txn.heard && inquiry.all_know(&voters) {
                     self.on_release(ts);
                 }
             }
@@ -831,6 +863,7 @@ fn decode_meta(meta: &[u8]) -> Option<Txn> {
         votes: BTreeSet::new(),
         acks: BTreeSet::new(),
         told_by: None,
+        heard: false,
         since: 0,
     })
 }

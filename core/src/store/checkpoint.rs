@@ -40,6 +40,8 @@ pub(super) struct Checkpoint {
     pages: BTreeSet<u64>,
     bases: BTreeMap<u64, Option<Buffer>>,
     finals: Vec<Applied>,
+    /// The committed writes that the journal names anew with this checkpoint.
+    known: Vec<Timestamp>,
     waiting: usize,
 }
 
@@ -95,6 +97,7 @@ impl Store {
             pages,
             bases: BTreeMap::new(),
             finals: Vec::new(),
+            known: Vec::new(),
             waiting: 0,
         });
         self.step_checkpoint();
@@ -194,17 +197,17 @@ impl Store {
         c.bases.clear();
         c.stage = Stage::Log;
         let sectors = c.finals.clone();
-        let used = self.journal.used();
-        self.checkpoint = Some(c);
-        if !logged && used == 0 {
+        if !logged && self.journal.used() == 0 {
+            self.checkpoint = Some(c);
             self.checkpoint_logged();
             return;
         }
-        for (ts, txn) in &self.txns {
-            if txn.committed && !txn.released && txn.journaled {
-                self.journal.add(Entry::Known { ts: *ts, meta: txn.meta.clone() });
-            }
-        }
+        let known =
+            || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
+        c.known = known().map(|(ts, _)| *ts).collect();
+        let entries = known().map(|(ts, t)| Entry::Known { ts: *ts, meta: t.meta.clone() });
+        self.journal.name_known(entries);
+        self.checkpoint = Some(c);
         self.journal.add(Entry::Apply { sectors });
         self.journal.urge();
         self.pump();
@@ -271,8 +274,14 @@ impl Store {
             Stage::FlushTable => {
                 c.stage = Stage::Superblock;
                 let gone = c.sectors.values().flat_map(Over::names).collect();
+                let known = std::mem::take(&mut c.known);
                 c.sectors.clear();
                 self.unpin_all(gone);
+                for ts in known {
+                    if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.remaining == 0) {
+                        self.journal.unpin(txn.frame.take());
+                    }
+                }
                 self.move_tail();
             }
             Stage::Superblock => {

@@ -38,6 +38,8 @@ pub(crate) struct Journal {
     pending: VecDeque<Pending>,
     urgent: bool,
     in_flight: Vec<Entry>,
+    /// The first frame that names the known writes; what is older may go, it may not.
+    known_from: Option<u64>,
     pub stalled: bool,
 }
 
@@ -53,6 +55,7 @@ impl Journal {
             pending: VecDeque::new(),
             urgent: false,
             in_flight: Vec::new(),
+            known_from: None,
             stalled: false,
         }
     }
@@ -81,6 +84,12 @@ impl Journal {
 
     pub fn add(&mut self, entry: Entry) {
         self.pending.push_back(Pending { entry, payload: Vec::new() });
+    }
+
+    /// The known writes are about to be named anew.
+    pub fn name_known(&mut self, known: impl Iterator<Item = Entry>) {
+        self.known_from = None;
+        known.for_each(|entry| self.add(entry));
     }
 
     /// What waits is to be written now.
@@ -113,7 +122,8 @@ impl Journal {
 
     /// Forgets the oldest frames that nothing needs; returns the new tail.
     pub fn advance(&mut self) -> (u64, u64) {
-        while self.frames.front().is_some_and(|f| f.pins == 0) {
+        let keep = self.known_from.unwrap_or(u64::MAX);
+        while self.frames.front().is_some_and(|f| f.pins == 0 && f.number < keep) {
             let frame = self.frames.pop_front().expect("just seen");
             self.used -= frame.taken;
         }
@@ -182,6 +192,9 @@ impl Store {
         j.head = (at + sectors) % j.size;
         j.urgent = j.pending.iter().any(|p| matches!(p.entry, Entry::Prepare { .. } | Entry::Apply { .. }));
         let number = j.next_frame;
+        if entries.iter().any(|e| matches!(e, Entry::Known { .. })) {
+            j.known_from.get_or_insert(number);
+        }
         j.next_frame += 1;
         for entry in &entries {
             if let Entry::Prepare { ts, .. } = entry {

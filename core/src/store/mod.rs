@@ -187,7 +187,8 @@ struct Txn {
     meta: Vec<u8>,
     changes: Vec<Change>,
     journaled: bool,
-    /// The frame that holds its changes.
+    /// The frame that holds its changes, as long as it must stay in the journal: until they
+    /// are in place, and until a later frame says that the write is known.
     frame: Option<u64>,
     prepared: bool,
     committed: bool,
@@ -358,6 +359,7 @@ impl Store {
             self.journal.add_released(ts);
         }
         if txn.remaining == 0 {
+            self.journal.unpin(txn.frame.take());
             self.txns.remove(&ts);
         }
     }
@@ -375,13 +377,12 @@ impl Store {
 
     fn placed(&mut self, ts: Timestamp) {
         let txn = self.txns.get_mut(&ts).expect("remembered while not in place");
-        if txn.journaled {
-            self.journal.unpin(txn.frame);
-        } else {
+        if !txn.journaled {
             self.unlogged -= 1;
             self.events.push_back(Event::Placed(ts));
         }
         if txn.released {
+            self.journal.unpin(txn.frame.take());
             self.txns.remove(&ts);
         }
     }

@@ -182,6 +182,7 @@ impl Store {
                     if let Some(txn) = self.txns.get_mut(&ts) {
                         txn.released = true;
                         if txn.remaining == 0 {
+                            self.journal.unpin(txn.frame.take());
                             self.txns.remove(&ts);
                         }
                     }
