@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Phase, Ticket, Worker, extents_of, sectors};
 use crate::Buffer;
+use crate::layout::ColumnRole;
 use crate::node::catchup::{Asking, Catchup};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, DirtySector, MemberReport, Refusal, Wanted};
@@ -316,6 +317,12 @@ impl Worker {
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
+                // A data unit at that version has it all. Parity does not: changes add up in
+                // any order, so one may be missing below a later one.
+                let version = match volume.geometry.layout.role(stripe, column) {
+                    ColumnRole::Data(_) => version,
+                    ColumnRole::Parity(_) => Timestamp(u64::MAX),
+                };
                 let newest = asking.listed.entry(sector).or_default();
                 *newest = (*newest).max(version);
             }
@@ -348,6 +355,14 @@ impl Worker {
         }
         self.catchup =
             Catchup::Asking(Asking { since, waiting: ask, fresh, ..Asking::default() });
+    }
+
+    /// Asks again those who have not said what was written meanwhile.
+    pub(super) fn repeat_dirty(&self, outbox: &mut Outbox) {
+        let Catchup::Asking(a) = &self.catchup else { return };
+        for node in &a.waiting {
+            outbox.send(*node, Body::Dirty { since: a.since });
+        }
     }
 
     pub(super) fn run_catchup(&mut self, outbox: &mut Outbox) {
