@@ -475,9 +475,11 @@ impl Worker {
         txn.since = outbox.now;
         let ranges = std::mem::take(&mut txn.ranges);
         self.store.outcome(ts, true);
+        // A write from before this node was away makes nothing fresh: others came after it.
+        let makes_fresh = self.has_say(ts);
         for (sector, count, delta) in ranges {
             self.admission.resolve(ts, sector..sector + count, true);
-            if !delta {
+            if !delta && makes_fresh {
                 self.rebuilt_sectors += self.catchup.wrote(sector..sector + count);
             }
         }

@@ -466,7 +466,14 @@ impl Run {
                 self.error = Some(text);
             }
         }
-        self.world.tell(|| format!("host {n} is answered: request {request}"));
+        let saw = match self.ops.get(&request) {
+            Some(Op { did: Did::Read(values), blocks, .. }) => {
+                let runs = values.chunk_by(|a, b| a == b).map(|r| (r[0], r.len()));
+                format!(", sees (write, blocks) {:?} from {}", runs.collect::<Vec<_>>(), blocks.start)
+            }
+            _ => String::new(),
+        };
+        self.world.tell(|| format!("host {n} is answered: request {request}{saw}"));
     }
 
     /// The faults stop; everything must come to rest and be whole.
