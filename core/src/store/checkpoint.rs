@@ -150,6 +150,16 @@ impl Store {
     }
 
     pub(super) fn base_arrived(&mut self, first: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One bad sector must not cost its neighbours: each is tried alone.
+            self.checkpoint.as_mut().expect("in work").waiting += count as usize - 1;
+            for sector in first..first + count {
+                let offset = (self.superblock.data_start() + sector) * SECTOR;
+                let op = DiskOp::Read { offset, len: SECTOR };
+                self.start(Purpose::CheckpointBase { first: sector, count: 1 }, op);
+            }
+            return;
+        }
         for n in 0..count {
             let at = n as usize * SECTOR_BYTES;
             let bytes = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR_BYTES));

@@ -201,6 +201,7 @@ struct Txn {
 enum Purpose {
     Pages { first: u64, count: u64 },
     Read(u64),
+    Salvage { ticket: u64, sector: u64 },
     Frame,
     Checkpoint,
     CheckpointBase { first: u64, count: u64 },
@@ -432,6 +433,7 @@ impl Store {
                 self.base_arrived(first, count, result);
             }
             (Purpose::Discard, _) => {}
+            (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (_, Err(error)) => self.fail(error),
             (Purpose::Pages { first, count }, Ok(data)) => self.pages_arrived(first, count, &data),

@@ -4,6 +4,8 @@
 //! from the disk; checked against the entries it started with, it is a true picture of that
 //! moment or is said to have raced.
 
+use std::collections::BTreeSet;
+
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
 use super::{DiskOp, DiskResult, Event, Purpose, ReadDone, Store};
@@ -26,6 +28,15 @@ pub(super) struct ReadJob {
     sources: Option<Vec<Source>>,
     /// How many checkpoints had begun to place sectors by then.
     placings: u64,
+    /// Reading sector by sector, after a read of all of them failed.
+    salvage: Option<Salvage>,
+}
+
+struct Salvage {
+    base: Vec<u8>,
+    /// Sectors that could not be read.
+    bad: BTreeSet<u64>,
+    waiting: usize,
 }
 
 struct Source {
@@ -45,7 +56,7 @@ impl Store {
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
         assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");
-        let job = ReadJob { first, count, sources: None, placings: 0 };
+        let job = ReadJob { first, count, sources: None, placings: 0, salvage: None };
         self.reads.insert(ticket, job);
         self.step_read(ticket);
     }
@@ -105,7 +116,51 @@ impl Store {
     pub(super) fn read_arrived(&mut self, ticket: u64, result: DiskResult) {
         let Some(job) = self.reads.get(&ticket) else { return };
         let raced = job.placings != self.placings() || self.is_placing();
-        self.finish_read(ticket, result, raced);
+        if result.is_err() {
+            self.salvage(ticket);
+        } else {
+            self.finish_read(ticket, result, raced);
+        }
+    }
+
+    /// A read failed: one bad sector must not cost its neighbours, so each that matters is
+    /// tried alone.
+    fn salvage(&mut self, ticket: u64) {
+        let job = self.reads.get_mut(&ticket).expect("a read in work");
+        let sources = job.sources.iter().flatten().enumerate();
+        let wanted: Vec<u64> =
+            sources.filter(|(_, s)| s.needs_disk()).map(|(n, _)| job.first + n as u64).collect();
+        job.salvage = Some(Salvage {
+            base: vec![0; (job.count * SECTOR) as usize],
+            bad: BTreeSet::new(),
+            waiting: wanted.len(),
+        });
+        for sector in wanted {
+            let offset = (self.superblock.data_start() + sector) * SECTOR;
+            let op = DiskOp::Read { offset, len: SECTOR };
+            self.start(Purpose::Salvage { ticket, sector }, op);
+        }
+    }
+
+    pub(super) fn salvaged(&mut self, ticket: u64, sector: u64, result: DiskResult) {
+        let Some(job) = self.reads.get_mut(&ticket) else { return };
+        let first = job.first;
+        let Some(salvage) = &mut job.salvage else { return };
+        match result {
+            Ok(data) => {
+                let at = ((sector - first) * SECTOR) as usize;
+                data.copy_to(&mut salvage.base[at..at + SECTOR_BYTES]);
+            }
+            Err(_) => {
+                salvage.bad.insert(sector);
+            }
+        }
+        salvage.waiting -= 1;
+        if salvage.waiting == 0 {
+            let base = std::mem::take(&mut salvage.base);
+            let raced = job.placings != self.placings() || self.is_placing();
+            self.finish_read(ticket, Ok(base.into()), raced);
+        }
     }
 
     fn finish_read(&mut self, ticket: u64, result: DiskResult, may_have_raced: bool) {
@@ -113,6 +168,7 @@ impl Store {
         let sources = job.sources.expect("a read with its picture");
         let plain = |s: &Source| s.content.is_none() && s.deltas.is_empty();
         let base = result.ok();
+        let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
         let mut erased = Vec::new();
         for (n, source) in sources.iter().enumerate().filter(|(_, s)| s.content.is_none()) {
             let bad = match source.entry.state {
@@ -122,7 +178,8 @@ impl Store {
                     None => true,
                     Some(b) => {
                         let at = n * SECTOR_BYTES;
-                        b.slice(at, at + SECTOR_BYTES).crc() != source.entry.crc
+                        bad_sectors.contains(&(job.first + n as u64))
+                            || b.slice(at, at + SECTOR_BYTES).crc() != source.entry.crc
                     }
                 },
             };
