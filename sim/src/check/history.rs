@@ -98,9 +98,14 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
     for op in ops {
         op.blocks.clone().for_each(|b| on_block.entry(b).or_default().push(op));
     }
+    let reads = ops.iter().filter_map(|op| match &op.did {
+        Did::Read(values) => Some(values),
+        Did::Wrote { .. } => None,
+    });
+    let seen: BTreeSet<u32> = reads.flatten().copied().collect();
     let mut zones = BTreeMap::new();
     for (block, ops) in on_block {
-        let found = zones_of(block, &ops, &by_id)?;
+        let found = zones_of(block, &ops, &by_id, &seen)?;
         check_zones(block, &found)?;
         zones.insert(block, found);
     }
@@ -111,6 +116,7 @@ fn zones_of(
     block: u64,
     ops: &[&Op],
     by_id: &BTreeMap<u32, &Op>,
+    seen: &BTreeSet<u32>,
 ) -> Result<BTreeMap<u32, Zone>, String> {
     let mut zones: BTreeMap<u32, Zone> = BTreeMap::new();
     for op in ops {
@@ -119,7 +125,6 @@ fn zones_of(
         let zone = Zone { write_start: op.start, first_end: end, last_start: op.start };
         zones.insert(op.id, zone);
     }
-    let mut seen = BTreeSet::new();
     for op in ops {
         let Did::Read(values) = &op.did else { continue };
         let value = values[(block - op.blocks.start) as usize];
@@ -128,7 +133,6 @@ fn zones_of(
             check_zeros(block, op, ops)?;
             continue;
         }
-        seen.insert(value);
         let Some(zone) = zones.get_mut(&value) else {
             let known = by_id.contains_key(&value);
             let what = if known { "does not cover" } else { "never was" };
@@ -140,7 +144,7 @@ fn zones_of(
         zone.first_end = zone.first_end.min(end);
         zone.last_start = zone.last_start.max(op.start);
     }
-    // A write never answered and never seen need not have happened.
+    // A write never answered and seen nowhere need not have happened.
     zones.retain(|id, _| seen.contains(id) || by_id[id].end.is_some());
     Ok(zones)
 }
