@@ -628,6 +628,15 @@ impl Worker {
 
     /// Asks the others about a write.
     fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let gone = !self.map.volumes.contains_key(&self.txns[&ts].volume);
+        if gone {
+            // The volume has been deleted: nobody cares any more.
+            match self.txns[&ts].phase {
+                Phase::Committed { .. } => self.on_release(ts),
+                _ => self.drop_txn(ts),
+            }
+            return;
+        }
         let Some(voters) = self.voters(ts) else { return };
         let inquiry = self.inquiries.entry(ts).or_default();
         inquiry.asked = outbox.now;

@@ -15,9 +15,9 @@ use super::{DiskOp, DiskResult, Purpose, Store};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
-/// Most sectors and pages in one checkpoint.
-const BATCH_SECTORS: usize = 8192;
-const BATCH_PAGES: usize = 1024;
+/// Most sectors and pages in one checkpoint: small enough that hosts hardly notice one.
+const BATCH_SECTORS: usize = 1024;
+const BATCH_PAGES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {

@@ -177,7 +177,7 @@ pub struct StoreConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig { table_pages: 2048, overlay_sectors: 3072, skip_journal_flush: false }
+        StoreConfig { table_pages: 2048, overlay_sectors: 1536, skip_journal_flush: false }
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
 
 impl Run {
     fn draw(seed: u64, options: Options, story: usize) -> Run {
-        let mut rng = Rng::with_seed(seed ^ 0x5eed_0f_c1a55);
+        let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
         let layouts = ["raid5", "raid5", "raid6", "raid1", "raid4", "rs:2+2", "rs:3+1", "raid0", "raid5:right-asymmetric", "rs:2+3"];
         let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
