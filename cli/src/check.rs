@@ -48,9 +48,10 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
     match ends {
         None => Err(format!("'{text}' is not a range of seeds A..B; write it like 0..1000")),
-        Some((a, b)) if a >= b => {
-            Err(format!("there is no seed in {a}..{b}; B must be larger than A, as in {a}..{}", a + 1))
-        }
+        Some((a, b)) if a >= b => Err(format!(
+            "there is no seed in {a}..{b}; B must be larger than A, as in {a}..{}",
+            a + 1
+        )),
         Some((a, b)) => Ok(a..b),
     }
 }
@@ -103,7 +104,8 @@ impl Check {
         let stage = Stage::new("seeds", self.seeds.end - self.seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
         let work = || {
-            while let Some(seed) = self.seeds.start.checked_add(next.fetch_add(1, Ordering::Relaxed))
+            while let Some(seed) =
+                self.seeds.start.checked_add(next.fetch_add(1, Ordering::Relaxed))
                 && self.seeds.contains(&seed)
                 && with(&report, |r| r.failed.len() < ENOUGH)
             {
@@ -150,7 +152,9 @@ impl Check {
         }
         let asked = self.seeds.end - self.seeds.start;
         if report.seeds < asked {
-            out += &format!("\n\nstopped: {ENOUGH} failures are enough; of {asked} seeds the rest was not run");
+            out += &format!(
+                "\n\nstopped: {ENOUGH} failures are enough; of {asked} seeds the rest was not run"
+            );
         }
         if let Some(first) = report.failed.first()
             && !first.story.is_empty()

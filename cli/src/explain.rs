@@ -133,7 +133,9 @@ impl Common {
     fn geometry(&self) -> Result<Geometry> {
         let unit = self.stripe_unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) {
-            bail!("a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K");
+            bail!(
+                "a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K"
+            );
         }
         let nodes = self.nodes.unwrap_or(match self.layout {
             LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. } => self.layout.least_nodes(),
@@ -151,7 +153,11 @@ impl Common {
             bail!("a request of length 0 does nothing; give a length such as 4K");
         }
         if len > LONGEST {
-            bail!("a request of {} is too long to explain; give at most {}", Size(len), Size(LONGEST));
+            bail!(
+                "a request of {} is too long to explain; give at most {}",
+                Size(len),
+                Size(LONGEST)
+            );
         }
         if offset > u64::MAX / 8 {
             bail!("offset {offset} is beyond any volume; give a smaller one");
@@ -162,7 +168,11 @@ impl Common {
     fn failed(&self, geometry: &Geometry) -> Result<ColumnSet> {
         let (width, parity) = (geometry.layout.width(), geometry.layout.parity);
         if let Some(column) = self.failed.iter().find(|c| **c >= width) {
-            bail!("there is no column {column}; layout {} has columns 0 to {} here", self.layout, width - 1);
+            bail!(
+                "there is no column {column}; layout {} has columns 0 to {} here",
+                self.layout,
+                width - 1
+            );
         }
         let failed: ColumnSet = self.failed.iter().copied().collect();
         if failed.len() > parity {
@@ -177,7 +187,9 @@ impl Write {
         let late = self.commit == Commit::Late;
         let journal = self.journal.map_or(late, Switch::is_on);
         if journal && !late {
-            bail!("with --commit none nothing is journalled; leave out --journal on, or use --commit late");
+            bail!(
+                "with --commit none nothing is journalled; leave out --journal on, or use --commit late"
+            );
         }
         Ok(Policy {
             strategy: match self.strategy {
@@ -198,9 +210,9 @@ impl Write {
 }
 
 fn as_json(explanation: &Explanation) -> Value {
-    let rows = explanation.rows.iter().map(|r| {
-        json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells})
-    });
+    let rows = explanation.rows.iter().map(
+        |r| json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells}),
+    );
     let t = explanation.totals;
     json!({
         "rows": rows.collect::<Vec<_>>(),
@@ -218,7 +230,8 @@ fn as_json(explanation: &Explanation) -> Value {
 
 fn describe(geometry: &Geometry, explanation: &Explanation) -> String {
     let columns = (0..geometry.layout.width()).map(|c| format!("column {c}"));
-    let mut table = table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
+    let mut table =
+        table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
     table.load_style(presets::UTF8_FULL);
     for row in &explanation.rows {
         let stripes = match row.count {
@@ -236,7 +249,12 @@ fn describe(geometry: &Geometry, explanation: &Explanation) -> String {
     format!(
         "{table}\n{chunks}: {} disk reads, {} disk writes, {} journal writes, {} messages, {} on \
          the wire, {} round trips",
-        t.disk_reads, t.disk_writes, t.journal_writes, t.messages, bytes(t.wire_bytes), t.round_trips,
+        t.disk_reads,
+        t.disk_writes,
+        t.journal_writes,
+        t.messages,
+        bytes(t.wire_bytes),
+        t.round_trips,
     )
 }
 

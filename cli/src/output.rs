@@ -94,7 +94,9 @@ impl Stage {
     pub fn new(name: impl Into<String>, length: u64, counts: Counts) -> Stage {
         let name = name.into();
         let numbers = match counts {
-            Counts::Bytes => "{binary_bytes:>11} of {binary_total_bytes:>11}  {binary_bytes_per_sec}",
+            Counts::Bytes => {
+                "{binary_bytes:>11} of {binary_total_bytes:>11}  {binary_bytes_per_sec}"
+            }
             Counts::Things => "{human_pos:>7} of {human_len:>7}  {msg}",
         };
         let template = format!("{{prefix:<44}} {{wide_bar}} {numbers}");

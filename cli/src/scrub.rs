@@ -46,7 +46,9 @@ pub fn is_clean(answer: &Value) -> bool {
 pub fn describe(answer: &Value) -> String {
     let verdict = match (answer["mismatched"] == 0, answer["skipped"] == 0) {
         (true, true) => "all is true",
-        (true, false) => "what was skipped could not be verified: start all nodes, wait until they have caught up, and scrub again",
+        (true, false) => {
+            "what was skipped could not be verified: start all nodes, wait until they have caught up, and scrub again"
+        }
         (false, _) => "parity was wrong: report this",
     };
     format!(

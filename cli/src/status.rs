@@ -85,7 +85,17 @@ fn describe(status: &Value) -> String {
 }
 
 fn nodes(list: &[Value]) -> String {
-    let mut table = table(["node", "state", "disk", "backend", "in flight", "behind", "requests", "reads", "writes"]);
+    let mut table = table([
+        "node",
+        "state",
+        "disk",
+        "backend",
+        "in flight",
+        "behind",
+        "requests",
+        "reads",
+        "writes",
+    ]);
     for node in list {
         let number = |v: &Value| v.as_u64().map_or("-".to_string(), |n| n.to_string());
         let text = |v: &Value| v.as_str().unwrap_or("-").to_string();

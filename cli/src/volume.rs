@@ -75,7 +75,9 @@ impl Volume {
             return Ok(ExitCode::SUCCESS);
         }
         match self {
-            Volume::List(_) => say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?,
+            Volume::List(_) => {
+                say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?
+            }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
             Volume::Create(_) | Volume::Show(_) => {
                 let status = control.request(&Request::Status)?;
@@ -113,7 +115,8 @@ pub fn volumes(list: &[Value]) -> String {
     if list.is_empty() {
         return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
     }
-    let mut table = table(["volume", "size", "layout", "unit", "journal", "mode", "survives", "hosts"]);
+    let mut table =
+        table(["volume", "size", "layout", "unit", "journal", "mode", "survives", "hosts"]);
     let size = |v: &Value| v.as_u64().map_or("?".to_string(), |n| Size(n).to_string());
     let text = |v: &Value| v.as_str().unwrap_or("?").to_string();
     for v in list {

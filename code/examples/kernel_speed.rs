@@ -27,24 +27,17 @@ type Body<'a> = dyn Fn(&[&[u8]], &mut [u8], &mut [u8]) + 'a;
 fn main() {
     let mut columns: Vec<Vec<u8>> = (0..DATA + PARITY).map(filled_column).collect();
     let code = Code::new(DATA, PARITY).expect("4+2 is within the limits");
-    let two_lost = code
-        .decoder(&[2, 3, 4, 5], &[0, 1])
-        .expect("any 4 of 6 columns will do");
+    let two_lost = code.decoder(&[2, 3, 4, 5], &[0, 1]).expect("any 4 of 6 columns will do");
     let q_row: Vec<u8> = (0..DATA).map(|i| code.coefficient(1, i)).collect();
 
     println!("kernel {}, median of {RUNS} runs", kernel_name());
     println!("{:24} {:>9} {:>11}", "", "GB/s in", "GB/s moved");
     let ceiling = column_rate(&mut columns, COLUMN, COLUMN, 1, &copy);
-    println!(
-        "{:24} {ceiling:9.1} {:11.1}",
-        "copy of 64 MiB",
-        2.0 * ceiling
-    );
+    println!("{:24} {ceiling:9.1} {:11.1}", "copy of 64 MiB", 2.0 * ceiling);
     let mut show = |name: &str, reads: usize, writes: usize, body: &Body| {
-        for (heat, unit, len, rounds) in [
-            ("cold", COLD_UNIT, COLUMN, 1),
-            ("warm", WARM_UNIT, WARM_UNIT, WARM_BYTES / WARM_UNIT),
-        ] {
+        for (heat, unit, len, rounds) in
+            [("cold", COLD_UNIT, COLUMN, 1), ("warm", WARM_UNIT, WARM_UNIT, WARM_BYTES / WARM_UNIT)]
+        {
             let rate = column_rate(&mut columns, unit, len, rounds, body);
             let (input, moved) = (rate * reads as f64, rate * (reads + writes) as f64);
             println!("{name:18} {heat:5} {input:9.1} {moved:11.1}");
@@ -59,13 +52,9 @@ fn main() {
         }
         dot(q, &terms);
     });
-    show("encode 4+2", 4, 2, &|data, p, q| {
-        code.encode(data, &mut [p, q])
-    });
+    show("encode 4+2", 4, 2, &|data, p, q| code.encode(data, &mut [p, q]));
     show("mul_add", 2, 1, &|data, p, _| mul_add(p, data[0], 29));
-    show("decode 1 of 4+2", 4, 1, &|data, p, _| {
-        two_lost.decode(0, data, p)
-    });
+    show("decode 1 of 4+2", 4, 1, &|data, p, _| two_lost.decode(0, data, p));
     show("decode 2 of 4+2", 4, 2, &|data, p, q| {
         two_lost.decode(0, data, p);
         two_lost.decode(1, data, q);
@@ -77,9 +66,7 @@ fn copy(data: &[&[u8]], p: &mut [u8], _: &mut [u8]) {
 }
 
 fn filled_column(seed: usize) -> Vec<u8> {
-    (0..COLUMN)
-        .map(|i| (((i + seed) * 37) >> 3) as u8)
-        .collect()
+    (0..COLUMN).map(|i| (((i + seed) * 37) >> 3) as u8).collect()
 }
 
 /// The median rate, in GB/s of one column, of `body` on the units of the
@@ -92,19 +79,13 @@ fn column_rate(
     body: &Body,
 ) -> f64 {
     let (data, parity) = columns.split_at_mut(DATA);
-    let [p, q] = parity else {
-        unreachable!("two parity columns")
-    };
+    let [p, q] = parity else { unreachable!("two parity columns") };
     let mut run = || {
         let start = Instant::now();
         for _ in 0..rounds {
             for at in (0..len).step_by(unit) {
                 let units: [&[u8]; DATA] = std::array::from_fn(|i| &data[i][at..at + unit]);
-                body(
-                    black_box(&units),
-                    &mut p[at..at + unit],
-                    &mut q[at..at + unit],
-                );
+                body(black_box(&units), &mut p[at..at + unit], &mut q[at..at + unit]);
             }
         }
         (len * rounds) as f64 / start.elapsed().as_secs_f64() / 1e9

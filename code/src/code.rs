@@ -130,10 +130,8 @@ impl Code {
         let available = have.iter().map(|&column| self.row(column)).collect();
         let solution = matrix::inverse(available)
             .expect("any k columns of an MDS code determine the data columns");
-        let rows = want
-            .iter()
-            .map(|&column| matrix::row_times(&self.row(column), &solution))
-            .collect();
+        let rows =
+            want.iter().map(|&column| matrix::row_times(&self.row(column), &solution)).collect();
         Ok(Decoder::new(self.data, rows))
     }
 
@@ -191,10 +189,7 @@ mod tests {
     #[test]
     fn coefficients_are_those_on_disk() {
         let rows = Code::new(4, 3).expect("7 columns").rows;
-        assert_eq!(
-            rows,
-            [[1, 1, 1, 1], [236, 109, 80, 56], [115, 163, 217, 198]]
-        );
+        assert_eq!(rows, [[1, 1, 1, 1], [236, 109, 80, 56], [115, 163, 217, 198]]);
         let rows = Code::new(4, 2).expect("6 columns").rows;
         assert_eq!(rows, [[1, 1, 1, 1], [1, 2, 4, 8]]);
     }

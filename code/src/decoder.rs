@@ -43,10 +43,7 @@ impl Decoder {
         let row = self.coefficients(want_index);
         let mut terms: [(u8, &[u8]); Code::MAX_COLUMNS] = [(0, &[]); Code::MAX_COLUMNS];
         let terms = &mut terms[..have.len()];
-        for (term, pair) in terms
-            .iter_mut()
-            .zip(row.iter().copied().zip(have.iter().copied()))
-        {
+        for (term, pair) in terms.iter_mut().zip(row.iter().copied().zip(have.iter().copied())) {
             *term = pair;
         }
         Kernel::best().dot(out, terms, false);

@@ -60,11 +60,7 @@ impl Kernel {
     /// The best kernel that this CPU can run.
     pub(crate) fn best() -> &'static Kernel {
         static BEST: OnceLock<&Kernel> = OnceLock::new();
-        BEST.get_or_init(|| {
-            Kernel::all()
-                .next()
-                .expect("the portable kernel runs anywhere")
-        })
+        BEST.get_or_init(|| Kernel::all().next().expect("the portable kernel runs anywhere"))
     }
 
     /// Sets `dst` to the XOR of `sources`, or adds that to it if `keep`.

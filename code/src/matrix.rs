@@ -59,9 +59,8 @@ fn scale_row(row: &mut [u8], scale: u8) {
 
 /// Takes `factor` times row `from` away from row `row`, another one.
 fn subtract_row(matrix: &mut Matrix, row: usize, from: usize, factor: u8) {
-    let [target, source] = matrix
-        .get_disjoint_mut([row, from])
-        .expect("two different rows of the matrix");
+    let [target, source] =
+        matrix.get_disjoint_mut([row, from]).expect("two different rows of the matrix");
     for (value, &other) in target.iter_mut().zip(source.iter()) {
         *value ^= gf::mul(factor, other);
     }

@@ -16,9 +16,7 @@ fn code(k: usize, m: usize) -> Code {
 /// Units of `len` bytes that differ from each other and by `seed`.
 fn units(count: usize, len: usize, seed: usize) -> Vec<Vec<u8>> {
     let byte = |unit: usize, i: usize| (((unit * 131 + i + 1) * (2 * seed + 40_503)) >> 7) as u8;
-    (0..count)
-        .map(|unit| (0..len).map(|i| byte(unit, i)).collect())
-        .collect()
+    (0..count).map(|unit| (0..len).map(|i| byte(unit, i)).collect()).collect()
 }
 
 fn slices(units: &[Vec<u8>]) -> Vec<&[u8]> {
@@ -91,12 +89,12 @@ fn every_loss_of_two_decodes_the_widest_double_parity() {
 
 /// A shape, and all its columns in some order: the first `k` are available.
 fn shape_and_order() -> impl Strategy<Value = (usize, usize, Vec<usize>)> {
-    (1..=Code::MAX_COLUMNS)
-        .prop_flat_map(|k| (Just(k), 0..=Code::MAX_COLUMNS - k))
-        .prop_flat_map(|(k, m)| {
+    (1..=Code::MAX_COLUMNS).prop_flat_map(|k| (Just(k), 0..=Code::MAX_COLUMNS - k)).prop_flat_map(
+        |(k, m)| {
             let order = Just((0..k + m).collect::<Vec<_>>()).prop_shuffle();
             (Just(k), Just(m), order)
-        })
+        },
+    )
 }
 
 proptest! {
@@ -188,9 +186,7 @@ fn the_first_parity_is_xor_and_no_coefficient_is_zero() {
 fn one_decoder_gives_several_columns() {
     let code = code(4, 2);
     let columns = encoded(&code, &units(4, 100, 5));
-    let decoder = code
-        .decoder(&[5, 1, 3, 4], &[2, 0, 3])
-        .expect("four columns");
+    let decoder = code.decoder(&[5, 1, 3, 4], &[2, 0, 3]).expect("four columns");
     let available = [&columns[5][..], &columns[1], &columns[3], &columns[4]];
     for (index, column) in [2, 0, 3].into_iter().enumerate() {
         let mut out = vec![0; 100];
@@ -231,19 +227,13 @@ fn impossible_decoders_are_refused() {
     let code = code(3, 2);
     let refusal =
         |have: &[usize], want: &[usize]| code.decoder(have, want).expect_err("no decoder");
-    let wrong = CodeError::WrongHaveCount {
-        given: 2,
-        needed: 3,
-    };
+    let wrong = CodeError::WrongHaveCount { given: 2, needed: 3 };
     assert_eq!(refusal(&[0, 1], &[2]), wrong);
     assert_eq!(
         wrong.to_string(),
         "2 available columns were given to decode from; exactly 3 are needed"
     );
-    let unknown = CodeError::NoSuchColumn {
-        column: 5,
-        columns: 5,
-    };
+    let unknown = CodeError::NoSuchColumn { column: 5, columns: 5 };
     assert_eq!(refusal(&[0, 1, 5], &[2]), unknown);
     assert_eq!(refusal(&[0, 1, 3], &[5]), unknown);
     let repeated = CodeError::RepeatedColumn { column: 1 };

@@ -78,7 +78,8 @@ fn what_is_written_in_pieces_is_read_whole() {
 #[test]
 fn very_many_pieces_are_written_in_order() {
     for_each_backend(|mut worker| {
-        let data = (0..2048u64).map(|n| Buffer::from((n as u16).to_le_bytes().repeat(128))).collect();
+        let data =
+            (0..2048u64).map(|n| Buffer::from((n as u16).to_le_bytes().repeat(128))).collect();
         worker.run(DiskOp::Write { offset: 0, data, durable: true }).unwrap();
         let back = worker.read(0, 2048 * 256);
         for (n, piece) in back.chunks(256).enumerate() {

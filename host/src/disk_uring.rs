@@ -210,7 +210,8 @@ fn entry(op: &mut InFlight) -> squeue::Entry {
     let offset = op.offset + op.moved as u64;
     let left = (op.len - op.moved) as u32;
     let moved = op.moved;
-    let memory = op.buffer.as_mut().map_or(std::ptr::null_mut(), |b| b.as_mut()[moved..].as_mut_ptr());
+    let memory =
+        op.buffer.as_mut().map_or(std::ptr::null_mut(), |b| b.as_mut()[moved..].as_mut_ptr());
     match op.kind {
         Kind::Read => opcode::Read::new(fd, memory, left).offset(offset).build(),
         Kind::Write { durable } => opcode::Write::new(fd, memory, left)

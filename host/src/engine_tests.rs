@@ -30,7 +30,10 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
         }
         sleep(Duration::from_millis(1));
     }
-    panic!("it never came about: {:?}", engine.slots.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>());
+    panic!(
+        "it never came about: {:?}",
+        engine.slots.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>()
+    );
 }
 
 fn ask(engine: &mut Engine, op: HostOp) -> HostData {

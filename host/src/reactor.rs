@@ -344,7 +344,8 @@ impl Reactor {
 
     /// Waits until something happens. What nodes have put off comes before idling.
     fn wait(&mut self) -> io::Result<()> {
-        let busy = self.engine.has_work() || !self.engine.answers.is_empty()
+        let busy = self.engine.has_work()
+            || !self.engine.answers.is_empty()
             || !(self.to_receive.is_empty() || self.stopping.is_some());
         let soon = !busy && self.engine.has_soon();
         let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };

@@ -27,7 +27,8 @@ impl FromStr for Size {
             unit => {
                 let mut letters = unit.chars();
                 let letter = letters.next().map(|c| c.to_ascii_uppercase());
-                let found = UNITS.iter().find(|u| Some(u.0) == letter && letters.as_str().is_empty());
+                let found =
+                    UNITS.iter().find(|u| Some(u.0) == letter && letters.as_str().is_empty());
                 found.ok_or_else(unreadable)?.1
             }
         };
@@ -92,7 +93,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "K", "1KB", "1Kib", "-1", "1.5G", "1iB", "1 G", "1KK", "99999999999999999999"] {
+        for text in
+            ["", "K", "1KB", "1Kib", "-1", "1.5G", "1iB", "1 G", "1KK", "99999999999999999999"]
+        {
             assert!(parse_size(text).is_err(), "{text}");
         }
         assert!(parse_size("99999999P").unwrap_err().0.contains("smaller"));

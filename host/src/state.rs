@@ -99,7 +99,9 @@ impl State {
                 return fail(format!("the array has no volume '{name}'; create it while it runs"));
             };
             let size = Some(*size).filter(|s| *s != 0);
-            differ(&format!("volume '{name}' of size"), size, volume.size, |s| Size(*s).to_string())?;
+            differ(&format!("volume '{name}' of size"), size, volume.size, |s| {
+                Size(*s).to_string()
+            })?;
             compared.push(volume);
         }
         if spec.volumes.is_empty() {
@@ -202,7 +204,12 @@ impl State {
 
 fn check_volume(volume: &Volume, spec: &Spec) -> Result<()> {
     let of = |what: &str| format!("volume '{}' with {what}", volume.name);
-    differ(&of("layout"), spec.layout.map(|l| l.to_string()), volume.layout.clone(), String::clone)?;
+    differ(
+        &of("layout"),
+        spec.layout.map(|l| l.to_string()),
+        volume.layout.clone(),
+        String::clone,
+    )?;
     differ(&of("stripe unit"), spec.stripe_unit, volume.geometry.unit, |s| Size(*s).to_string())?;
     let on_or_off = |on: &bool| if *on { "on" } else { "off" }.to_string();
     differ(&of("journal"), spec.journal, volume.policy.journal, on_or_off)

@@ -168,7 +168,10 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     let extents_fit = entry.extent_stripes > 0
         && entry.extents.len() as u64 == stripes.div_ceil(entry.extent_stripes);
     if !extents_fit || !entry.extents.iter().all(fits) {
-        return fail(format!("the extents of volume '{}' do not fit its size and layout", entry.name));
+        return fail(format!(
+            "the extents of volume '{}' do not fit its size and layout",
+            entry.name
+        ));
     }
     let extent = |columns: Vec<(u16, u64)>| Extent {
         columns: columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect(),

@@ -12,14 +12,15 @@ use crate::slot::{Phase, Slot};
 pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 
 /// How everything is.
-pub(crate) fn status(engine: &Engine, clients: Clients<'_>, listens: &[String], uptime: f64) -> Value {
+pub(crate) fn status(
+    engine: &Engine,
+    clients: Clients<'_>,
+    listens: &[String],
+    uptime: f64,
+) -> Value {
     let map = engine.map();
-    let nodes: Vec<Value> = engine
-        .slots
-        .iter()
-        .enumerate()
-        .map(|(n, slot)| node(engine, n, slot))
-        .collect();
+    let nodes: Vec<Value> =
+        engine.slots.iter().enumerate().map(|(n, slot)| node(engine, n, slot)).collect();
     let counters = || engine.slots.iter().filter_map(Slot::status).map(|s| s.counters);
     let sum = |f: fn(&NodeCounters) -> u64| counters().map(|c| f(&c)).sum::<u64>();
     let config = NodeConfig::default();

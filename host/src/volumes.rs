@@ -30,7 +30,12 @@ pub(crate) struct NewVolume {
 const GRAIN: u64 = 512;
 
 /// Finds room for a volume on disks with so many data sectors each.
-pub(crate) fn place(new: &NewVolume, id: VolumeId, disks: &[u64], there: &Volumes) -> Result<Volume> {
+pub(crate) fn place(
+    new: &NewVolume,
+    id: VolumeId,
+    disks: &[u64],
+    there: &Volumes,
+) -> Result<Volume> {
     check_name(&new.name, there)?;
     require_multiple("a stripe unit", new.stripe_unit, SECTOR)?;
     if new.size != 0 {
@@ -110,7 +115,8 @@ mod tests {
     #[test]
     fn a_volume_of_no_size_takes_the_room() {
         for layout in ["raid0", "raid1", "raid5", "raid6", "rs:2+1"] {
-            let v = place(&new("a", 0, layout), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
+            let v =
+                place(&new("a", 0, layout), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
             assert!(v.size > 0 && v.size.is_multiple_of(v.geometry.stripe_bytes()), "{layout}");
             let there = Volumes::from([(v.id, Arc::new(v))]);
             let next = place(&new("b", 256 << 20, "raid0"), VolumeId(1), &[10_000; 5], &there);
@@ -120,7 +126,8 @@ mod tests {
 
     #[test]
     fn bad_names_and_sizes_are_refused() {
-        let one = place(&new("a", 4096, "raid5"), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
+        let one =
+            place(&new("a", 4096, "raid5"), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
         let there = Volumes::from([(one.id, Arc::new(one))]);
         for (name, size, layout, why) in [
             ("a", 4096, "raid5", "already"),
@@ -129,7 +136,8 @@ mod tests {
             ("b", 1000, "raid5", "nearest are 512 and 1KiB"),
             ("b", 4096, "rs:4+2", "at least 6 nodes"),
         ] {
-            let err = place(&new(name, size, layout), VolumeId(1), &[10_000; 5], &there).unwrap_err();
+            let err =
+                place(&new(name, size, layout), VolumeId(1), &[10_000; 5], &there).unwrap_err();
             assert!(err.0.contains(why), "{err}");
         }
     }

@@ -92,7 +92,10 @@ fn volumes_come_and_go() {
         journal: Some(false),
     };
     let made = control.request(&create).unwrap();
-    assert_eq!((&made["volume"]["size"], &made["volume"]["survives"]), (&1_000_448.into(), &2.into()));
+    assert_eq!(
+        (&made["volume"]["size"], &made["volume"]["survives"]),
+        (&1_000_448.into(), &2.into())
+    );
     assert!(control.request(&create).unwrap_err().0.contains("already"));
     let mut client = open(dir.path(), "c");
     assert_eq!(client.size(), 1_000_448);

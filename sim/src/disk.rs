@@ -128,7 +128,8 @@ impl SimDisk {
     /// One bit of a sector flips. Does nothing to a sector never written.
     pub fn rot(&mut self, sector: u64, rng: &mut Rng) {
         let bit = rng.usize(0..SECTOR as usize * 8);
-        for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten() {
+        for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten()
+        {
             copy[bit / 8] ^= 1 << (bit % 8);
         }
     }

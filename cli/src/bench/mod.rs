@@ -124,7 +124,8 @@ impl Bench {
                 control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
             }
             for case in workload::CASES {
-                let stage = Stage::new(format!("{}, {state}: {case}", medium.name), 1, Counts::Things);
+                let stage =
+                    Stage::new(format!("{}, {state}: {case}", medium.name), 1, Counts::Things);
                 let time = Duration::from_secs(self.seconds());
                 let measured = workload::run(&mut host, &mut control, case, time)?;
                 stage.done(&measured);
@@ -137,7 +138,15 @@ impl Bench {
 
     fn describe(&self, lines: &[Line], memory: u64) -> String {
         let mut table = table([
-            "on", "array", "workload", "IOPS", "MB/s", "mean µs", "p50 µs", "p99 µs", "CPU s/1000",
+            "on",
+            "array",
+            "workload",
+            "IOPS",
+            "MB/s",
+            "mean µs",
+            "p50 µs",
+            "p99 µs",
+            "CPU s/1000",
         ]);
         for line in lines {
             let m = &line.measured;

@@ -80,7 +80,9 @@ impl Image {
         match run("e2fsck", |c| c.arg("-fn").arg(file.path())) {
             None => Ok(None),
             Some(outcome) => match outcome? {
-                (true, _) => Ok(Some("e2fsck: the file system that was read back is clean".to_string())),
+                (true, _) => {
+                    Ok(Some("e2fsck: the file system that was read back is clean".to_string()))
+                }
                 (false, said) => bail!("e2fsck finds the file system damaged: {said}"),
             },
         }
@@ -89,7 +91,10 @@ impl Image {
 
 /// Runs a program, also one that only administrators have in their path. Says whether it
 /// succeeded and what it said; `None` if it is not installed.
-fn run(program: &str, add: impl Fn(&mut Command) -> &mut Command) -> Option<Result<(bool, String)>> {
+fn run(
+    program: &str,
+    add: impl Fn(&mut Command) -> &mut Command,
+) -> Option<Result<(bool, String)>> {
     for name in [program.to_string(), format!("/usr/sbin/{program}"), format!("/sbin/{program}")] {
         let mut command = Command::new(&name);
         match add(&mut command).stdin(Stdio::null()).output() {

@@ -97,7 +97,11 @@ impl Tour {
         ensure!(host.size() >= IMAGE + DATA, "the volume is too small for the demo");
         let mut rng = Rng::with_seed(1994);
         let image = image::make(IMAGE, &mut rng)?;
-        say(format!("What goes on it first: {}; then {} of random data.", image.what, bytes(DATA)))?;
+        say(format!(
+            "What goes on it first: {}; then {} of random data.",
+            image.what,
+            bytes(DATA)
+        ))?;
         let mut shadow = image.content.clone();
         shadow.resize((IMAGE + DATA) as usize, 0);
         rng.fill(&mut shadow[IMAGE as usize..]);
@@ -166,7 +170,11 @@ impl Tour {
         wrote?;
         killed.context("nobody was killed")?.context("the node could not be killed")?;
         let volume = self.volume()?;
-        ensure!(volume["mode"] == "degraded", "the volume should be degraded, and is {}", volume["mode"]);
+        ensure!(
+            volume["mode"] == "degraded",
+            "the volume should be degraded, and is {}",
+            volume["mode"]
+        );
         eprintln!("node {VICTIM} was killed with writes in flight; none of them failed");
         Ok(())
     }
@@ -176,13 +184,18 @@ impl Tour {
         let mut control = Control::connect(&self.dir)?;
         let begun = Instant::now();
         control.request(&Request::Node { action: NodeAction::Start, node: VICTIM })?;
-        let behind = |status: &Value| status["nodes"][VICTIM]["stale_sectors"].as_u64().unwrap_or(0);
+        let behind =
+            |status: &Value| status["nodes"][VICTIM]["stale_sectors"].as_u64().unwrap_or(0);
         let mut status = control.request(&Request::Status)?;
         let most = behind(&status);
         let stage = Stage::new(name, most * 4096, Counts::Bytes);
         while status["volumes"][0]["mode"] != "fault-free" {
             if begun.elapsed() > PATIENCE {
-                bail!("node {VICTIM} did not catch up in {} s: {}", PATIENCE.as_secs(), status["nodes"][VICTIM]);
+                bail!(
+                    "node {VICTIM} did not catch up in {} s: {}",
+                    PATIENCE.as_secs(),
+                    status["nodes"][VICTIM]
+                );
             }
             stage.at(most.saturating_sub(behind(&status)) * 4096);
             thread::sleep(Duration::from_millis(20));
@@ -223,7 +236,14 @@ impl Tour {
         Ok(Control::connect(&self.dir)?.request(&show)?["volume"].take())
     }
 
-    fn note(&mut self, stage: Stage, what: &'static str, bytes: u64, begun: Instant, compared: bool) {
+    fn note(
+        &mut self,
+        stage: Stage,
+        what: &'static str,
+        bytes: u64,
+        begun: Instant,
+        compared: bool,
+    ) {
         let seconds = begun.elapsed().as_secs_f64();
         stage.done(format_args!("{seconds:6.2} s  {:7.1} MB/s", mb_per_s(bytes, seconds)));
         self.lines.push(Line { what, bytes, seconds, compared });
@@ -237,7 +257,11 @@ impl Tour {
                 bytes(line.bytes),
                 format!("{:.2}", line.seconds),
                 format!("{:.1}", mb_per_s(line.bytes, line.seconds)),
-                if line.compared { format!("{} bytes, all equal", line.bytes) } else { String::new() },
+                if line.compared {
+                    format!("{} bytes, all equal", line.bytes)
+                } else {
+                    String::new()
+                },
             ]);
         }
         align_right(&mut table, 1..5);

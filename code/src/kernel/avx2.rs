@@ -5,12 +5,8 @@ use std::arch::x86_64::*;
 use super::Kernel;
 use super::tables::NIBBLES;
 
-pub(super) const KERNEL: Kernel = Kernel {
-    name: "avx2",
-    supported: || is_x86_feature_detected!("avx2"),
-    xor,
-    dot,
-};
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "avx2", supported: || is_x86_feature_detected!("avx2"), xor, dot };
 
 type Vector = __m256i;
 const WIDTH: usize = size_of::<Vector>();
@@ -55,10 +51,7 @@ struct Factor {
 #[target_feature(enable = "avx2")]
 fn factor(c: u8) -> Factor {
     let nibbles = &NIBBLES[usize::from(c)];
-    Factor {
-        low: broadcast(&nibbles.low),
-        high: broadcast(&nibbles.high),
-    }
+    Factor { low: broadcast(&nibbles.low), high: broadcast(&nibbles.high) }
 }
 
 #[inline]

@@ -56,10 +56,7 @@ struct Factor {
 #[target_feature(enable = "avx512f,avx512bw")]
 fn factor(c: u8) -> Factor {
     let nibbles = &NIBBLES[usize::from(c)];
-    Factor {
-        low: broadcast(&nibbles.low),
-        high: broadcast(&nibbles.high),
-    }
+    Factor { low: broadcast(&nibbles.low), high: broadcast(&nibbles.high) }
 }
 
 #[inline]

@@ -4,12 +4,7 @@
 use super::Kernel;
 use super::tables::NIBBLES;
 
-pub(super) const KERNEL: Kernel = Kernel {
-    name: "portable",
-    supported: || true,
-    xor,
-    dot,
-};
+pub(super) const KERNEL: Kernel = Kernel { name: "portable", supported: || true, xor, dot };
 
 /// So many bytes are done for all sources in turn, to keep the destination in
 /// the first-level cache meanwhile.

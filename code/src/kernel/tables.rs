@@ -18,10 +18,7 @@ pub(super) struct Nibbles {
 pub(super) static NIBBLES: [Nibbles; 256] = nibbles();
 
 const fn nibbles() -> [Nibbles; 256] {
-    let zero = Nibbles {
-        low: [0; 16],
-        high: [0; 16],
-    };
+    let zero = Nibbles { low: [0; 16], high: [0; 16] };
     let mut tables = [zero; 256];
     let mut c = 0;
     while c < tables.len() {
@@ -70,9 +67,7 @@ mod tests {
     /// The affine instruction on one byte, by its definition.
     fn affine(matrix: u64, x: u8) -> u8 {
         let rows = matrix.to_le_bytes();
-        (0..8).fold(0, |product, i| {
-            product | ((rows[7 - i] & x).count_ones() as u8 & 1) << i
-        })
+        (0..8).fold(0, |product, i| product | ((rows[7 - i] & x).count_ones() as u8 & 1) << i)
     }
 
     #[test]

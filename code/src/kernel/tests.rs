@@ -23,9 +23,7 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
 fn plain_sum(dst: &[u8], terms: &[(u8, &[u8])], keep: bool) -> Vec<u8> {
     let byte = |i: usize| {
         let start = if keep { dst[i] } else { 0 };
-        terms
-            .iter()
-            .fold(start, |sum, (c, source)| sum ^ gf::mul(*c, source[i]))
+        terms.iter().fold(start, |sum, (c, source)| sum ^ gf::mul(*c, source[i]))
     };
     (0..dst.len()).map(byte).collect()
 }
@@ -47,13 +45,10 @@ fn within(dst: &[u8], offset: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u
 /// different offsets.
 fn check_all(len: usize, offset: usize, coefficients: &[u8], keep: bool) {
     let old = bytes(len, 999);
-    let buffers: Vec<Vec<u8>> = (0..coefficients.len())
-        .map(|seed| bytes(MOST_OFFSET + len, seed))
-        .collect();
+    let buffers: Vec<Vec<u8>> =
+        (0..coefficients.len()).map(|seed| bytes(MOST_OFFSET + len, seed)).collect();
     let place = |i: usize| (offset * (i + 2)) % MOST_OFFSET;
-    let sources: Vec<&[u8]> = (0..buffers.len())
-        .map(|i| &buffers[i][place(i)..][..len])
-        .collect();
+    let sources: Vec<&[u8]> = (0..buffers.len()).map(|i| &buffers[i][place(i)..][..len]).collect();
     let terms = |factor: &dyn Fn(u8) -> u8| -> Vec<(u8, &[u8])> {
         let factors = coefficients.iter().map(|&c| factor(c));
         factors.zip(sources.iter().copied()).collect()
@@ -91,9 +86,7 @@ fn kernels_agree_for_each_coefficient() {
 #[test]
 fn kernels_agree_around_their_steps_and_for_many_sources() {
     let many: Vec<u8> = (0..40).collect();
-    for len in [
-        31, 32, 33, 63, 64, 65, 127, 128, 255, 256, 257, 4095, 4096, 9001,
-    ] {
+    for len in [31, 32, 33, 63, 64, 65, 127, 128, 255, 256, 257, 4095, 4096, 9001] {
         check_all(len, 0, &[1, 2, 0], false);
         check_all(len, 5, &many, true);
     }
@@ -116,15 +109,11 @@ fn public_functions_are_the_sums_they_say() {
         assert_eq!(dst, plain_sum(&old, terms, keep));
     };
     check(&[(1, &a)], true, &|dst| xor_into(dst, &a));
-    check(&[(1, &a), (1, &b)], false, &|dst| {
-        xor_sources(dst, &[&a, &b])
-    });
+    check(&[(1, &a), (1, &b)], false, &|dst| xor_sources(dst, &[&a, &b]));
     check(&[], false, &|dst| xor_sources(dst, &[]));
     check(&[(1, &a), (1, &b)], false, &|dst| delta(dst, &a, &b));
     check(&[], false, &|dst| dot(dst, &[]));
-    check(&[(7, &a), (1, &b)], false, &|dst| {
-        dot(dst, &[(7, &a), (1, &b)])
-    });
+    check(&[(7, &a), (1, &b)], false, &|dst| dot(dst, &[(7, &a), (1, &b)]));
     for c in [0, 1, 2, 143] {
         check(&[(c, &a)], false, &|dst| mul_into(dst, &a, c));
         check(&[(c, &a)], true, &|dst| mul_add(dst, &a, c));

@@ -49,9 +49,13 @@ pub enum AuthorityOutput {
 enum Phase {
     Settled,
     /// Waiting for every node that takes part to stop.
-    Freezing { frozen: BTreeMap<NodeId, (Timestamp, Timestamp)> },
+    Freezing {
+        frozen: BTreeMap<NodeId, (Timestamp, Timestamp)>,
+    },
     /// Waiting for the map to be durable.
-    Storing { floor: Timestamp },
+    Storing {
+        floor: Timestamp,
+    },
 }
 
 /// The holder of the map.

@@ -152,7 +152,9 @@ impl ClusterMap {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// Not enough room.
-    #[error("a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free")]
+    #[error(
+        "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free"
+    )]
     NoRoom {
         /// The size asked for.
         asked: u64,
@@ -262,7 +264,12 @@ mod tests {
     use super::*;
     use crate::layout::LayoutSpec;
 
-    fn volume(layout: &str, size: u64, disks: &[u64], others: &[&Volume]) -> Result<Volume, PlacementError> {
+    fn volume(
+        layout: &str,
+        size: u64,
+        disks: &[u64],
+        others: &[&Volume],
+    ) -> Result<Volume, PlacementError> {
         let spec: LayoutSpec = layout.parse().unwrap();
         let geometry = Geometry::new(spec.over(disks.len()).unwrap(), 65536);
         let (extent_stripes, extents) = place_volume(&geometry, size, disks, others)?;

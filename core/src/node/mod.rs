@@ -442,6 +442,8 @@ impl Node {
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.originator.clock().see(floor);
+        let fits = self.worker.store.journal_bytes() / 4;
+        self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {

@@ -16,9 +16,7 @@ use std::sync::Arc;
 
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
-use super::{
-    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Refusal, Standing,
-};
+use super::{Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Refusal, Standing};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::plan::{Commit, Range, Span, chunks};
@@ -120,6 +118,8 @@ const MOST_ATTEMPTS: u32 = 200;
 pub(crate) struct Originator {
     config: NodeConfig,
     clock: NodeClock,
+    /// Most bytes of an atomic piece: a part of it must fit the smallest journal.
+    pub max_chunk: u64,
     map: Arc<ClusterMap>,
     requests: BTreeMap<u64, Request>,
     /// Jobs that wait for room, and those that can start.
@@ -154,6 +154,7 @@ impl Originator {
         Originator {
             config,
             clock: NodeClock::new(node),
+            max_chunk: config.max_chunk,
             map: Arc::new(ClusterMap::default()),
             requests: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -259,7 +260,7 @@ impl Originator {
         range: Range,
         what: impl Fn(Range) -> What,
     ) {
-        let cut = chunks(&volume.geometry, range, self.config.max_chunk, volume.extent_stripes);
+        let cut = chunks(&volume.geometry, range, self.max_chunk, volume.extent_stripes);
         let mut left = 0;
         for chunk in cut {
             left += 1;
@@ -476,8 +477,7 @@ impl Originator {
             outbox.reply(id, Ok(HostData::Done));
             return;
         }
-        let request =
-            Request { volume: volume.id, answer: Answer::Done, left: 1, error: None };
+        let request = Request { volume: volume.id, answer: Answer::Done, left: 1, error: None };
         self.requests.insert(id, request);
         self.start_flush(id, outbox);
     }
@@ -553,7 +553,13 @@ impl Originator {
         }
     }
 
-    pub fn on_answer(&mut self, from: NodeId, ts: Timestamp, standing: Standing, outbox: &mut Outbox) {
+    pub fn on_answer(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        standing: Standing,
+        outbox: &mut Outbox,
+    ) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let State::Asking(inquiry, participants) = &mut txn.state else { return };
         inquiry.answer(from, standing);
@@ -600,7 +606,8 @@ impl Originator {
             let factor = 1 << t.job.attempts.min(4);
             now.saturating_sub(t.started) >= patience * factor
         };
-        let waiting: Vec<_> = self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();
+        let waiting: Vec<_> =
+            self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
                 let txn = self.txns.remove(&ts).expect("just seen");

@@ -124,7 +124,10 @@ impl Originator {
             return;
         }
         w.votes_missing.remove(column);
-        if self.config.bug == Some(Bug::AnswerBeforeLastVote) && w.votes_missing.len() == 1 && !w.answered {
+        if self.config.bug == Some(Bug::AnswerBeforeLastVote)
+            && w.votes_missing.len() == 1
+            && !w.answered
+        {
             w.answered = true;
             let job = txn.job.clone();
             self.finish(job, Ok(HostData::Done), outbox);

@@ -41,7 +41,9 @@ enum Phase {
     /// The store is making the changes durable.
     Preparing,
     Prepared,
-    Committed { safe: bool },
+    Committed {
+        safe: bool,
+    },
 }
 
 /// A write as this participant sees it.
@@ -149,7 +151,8 @@ impl Worker {
 
     /// Whether anything is in work or has yet to be put in place.
     pub fn is_busy(&self) -> bool {
-        let behind = !matches!(self.catchup, Catchup::Fresh | Catchup::Known { reported: true, .. });
+        let behind =
+            !matches!(self.catchup, Catchup::Fresh | Catchup::Known { reported: true, .. });
         let asked = self.dirty_scan.is_some() || !self.dirty_asked.is_empty();
         let idle = self.txns.is_empty() && self.reads.is_empty() && self.store.is_quiet();
         !idle || behind || asked
@@ -201,7 +204,9 @@ impl Worker {
     ) {
         let ts = header.ts;
         debug_assert!(!told || from == ts.originator());
-        if self.fenced.contains(&ts) || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox)) {
+        if self.fenced.contains(&ts)
+            || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
+        {
             return;
         }
         let txn = self.txns.get_mut(&ts).expect("just begun");
@@ -319,7 +324,10 @@ impl Worker {
         }
         if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
             let part = cell.span_of(stale.clone());
-            return Err(Refusal::Erased { column: cell.column, parts: vec![(cell.row.stripe, part)] });
+            return Err(Refusal::Erased {
+                column: cell.column,
+                parts: vec![(cell.row.stripe, part)],
+            });
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].reading(ranges.len());
         for (part, range) in ranges.into_iter().enumerate() {
@@ -369,7 +377,13 @@ impl Worker {
     }
 
     /// As collector: tells the participants and the originator that it will not happen.
-    fn abort_all(&mut self, ts: Timestamp, refusal: Refusal, originator: NodeId, outbox: &mut Outbox) {
+    fn abort_all(
+        &mut self,
+        ts: Timestamp,
+        refusal: Refusal,
+        originator: NodeId,
+        outbox: &mut Outbox,
+    ) {
         for (_, node) in self.txns[&ts].participants.clone() {
             if node != self.node {
                 outbox.notice(node, Notice::Abort(ts));
@@ -652,7 +666,13 @@ impl Worker {
     }
 
     /// An answer to this disk's own question.
-    pub fn on_answer(&mut self, from: NodeId, ts: Timestamp, standing: Standing, outbox: &mut Outbox) {
+    pub fn on_answer(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        standing: Standing,
+        outbox: &mut Outbox,
+    ) {
         let Some(inquiry) = self.inquiries.get_mut(&ts) else { return };
         inquiry.answer(from, standing);
         self.judge(ts, outbox);
@@ -672,7 +692,9 @@ impl Worker {
                     Verdict::Wait if voters.is_empty() && self.has_say(ts) => Verdict::Commit,
                     Verdict::Wait if voters.is_empty() => Verdict::Abort,
                     // One without a say only follows.
-                    Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => Verdict::Wait,
+                    Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => {
+                        Verdict::Wait
+                    }
                     verdict => verdict,
                 };
                 match verdict {
@@ -825,8 +847,7 @@ impl Worker {
             }
         }
         txn.originator = found.ts.originator();
-        txn.phase =
-            if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };
+        txn.phase = if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };
         txn.since = now;
         self.txns.insert(found.ts, txn);
     }

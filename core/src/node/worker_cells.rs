@@ -217,9 +217,10 @@ impl Cell {
             let new = self.new.as_ref()?;
             return Some(compose(self.plan.write, &[(read, &old), (self.plan.new.into(), new)]));
         }
-        let missing = awaits.data.minus(self.from_columns).union(
-            awaits.originator.minus(self.from_originator),
-        );
+        let missing = awaits
+            .data
+            .minus(self.from_columns)
+            .union(awaits.originator.minus(self.from_originator));
         if !missing.is_empty() {
             return None;
         }

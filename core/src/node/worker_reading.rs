@@ -65,9 +65,7 @@ impl Worker {
             return;
         }
         let spans: Vec<(u64, Spans)> = match wanted {
-            Wanted::Stripes => {
-                range.stripes(g).map(|s| (s, Span::new(0, g.unit).into())).collect()
-            }
+            Wanted::Stripes => range.stripes(g).map(|s| (s, Span::new(0, g.unit).into())).collect(),
             Wanted::Data | Wanted::Holes => match ReadPlan::new(g, range, avoid) {
                 Ok(plan) => plan.rows.iter().map(|r| (r.stripe, r.cell(g, column).send)).collect(),
                 Err(_) => return,
@@ -80,12 +78,14 @@ impl Worker {
         };
         let rows: Vec<RowPart> = spans.into_iter().filter(|r| !r.1.is_empty()).map(part).collect();
         let places = rows.iter().flat_map(|r| {
-            r.spans.sectors_out().iter().map(|s| Span::new(r.base * SECTOR + s.lo, r.base * SECTOR + s.hi))
+            r.spans
+                .sectors_out()
+                .iter()
+                .map(|s| Span::new(r.base * SECTOR + s.lo, r.base * SECTOR + s.hi))
         });
-        let whole = runs(places, g.unit).into_iter().map(|s| Run {
-            sectors: s.lo / SECTOR..s.hi / SECTOR,
-            data: None,
-        });
+        let whole = runs(places, g.unit)
+            .into_iter()
+            .map(|s| Run { sectors: s.lo / SECTOR..s.hi / SECTOR, data: None });
         let runs = whole.collect();
         let job =
             ReadJob { from, column, wanted, rows, runs, started: false, hops: outbox.hops + 1 };
@@ -150,7 +150,9 @@ impl Worker {
     pub(super) fn read_done(&mut self, done: ReadDone, outbox: &mut Outbox) {
         match self.tickets.remove(&done.ticket) {
             Some(Ticket::Read { ts, run }) => self.run_done(ts, run, done, outbox),
-            Some(Ticket::Cell { ts, cell, part }) => self.cell_read_done(ts, cell, part, done, outbox),
+            Some(Ticket::Cell { ts, cell, part }) => {
+                self.cell_read_done(ts, cell, part, done, outbox)
+            }
             _ => {}
         }
     }
@@ -202,7 +204,8 @@ impl Worker {
     }
 
     fn start_holes(&mut self, ts: Timestamp) {
-        let ranges: Vec<Range<u64>> = self.reads[&ts].runs.iter().map(|r| r.sectors.clone()).collect();
+        let ranges: Vec<Range<u64>> =
+            self.reads[&ts].runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.ticket(Ticket::Holes { ts, run });
             self.store.scan(ticket, range.start, range.end - range.start, Scan::Content);
@@ -230,11 +233,23 @@ impl Worker {
     }
 
     /// A byte for each sector: 1 where there is content.
-    fn holes_done(&mut self, ts: Timestamp, run: usize, found: &[(u64, Timestamp)], outbox: &mut Outbox) {
+    fn holes_done(
+        &mut self,
+        ts: Timestamp,
+        run: usize,
+        found: &[(u64, Timestamp)],
+        outbox: &mut Outbox,
+    ) {
         let Some(job) = self.reads.get_mut(&ts) else { return };
         let sectors = job.runs[run].sectors.clone();
         let mut bytes = vec![0u8; (sectors.end - sectors.start) as usize];
         found.iter().for_each(|(s, _)| bytes[(s - sectors.start) as usize] = 1);
+        // What is not known for sure counts as content.
+        for (sector, byte) in sectors.clone().zip(&mut bytes) {
+            let here = sector..sector + 1;
+            let open = self.admission.must_wait(Timestamp(u64::MAX), here.clone());
+            *byte |= u8::from(open || self.catchup.is_stale(here));
+        }
         job.runs[run].data = Some(bytes.into());
         if job.runs.iter().all(|r| r.data.is_some()) {
             let job = self.reads.remove(&ts).expect("just seen");
@@ -353,8 +368,7 @@ impl Worker {
         for node in &ask {
             outbox.send(*node, Body::Dirty { since });
         }
-        self.catchup =
-            Catchup::Asking(Asking { since, waiting: ask, fresh, ..Asking::default() });
+        self.catchup = Catchup::Asking(Asking { since, waiting: ask, fresh, ..Asking::default() });
     }
 
     /// Asks again those who have not said what was written meanwhile.
@@ -415,9 +429,10 @@ impl Worker {
         let mut homeless = Vec::new();
         while self.rebuilding.len() < self.config.rebuilds {
             let Some(&sector) = stale.range(from..).next() else { break };
-            let home = map.volumes.values().find_map(|v| {
-                v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe))
-            });
+            let home = map
+                .volumes
+                .values()
+                .find_map(|v| v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe)));
             let Some((id, stripe)) = home else {
                 homeless.push(sector);
                 from = sector + 1;
@@ -473,7 +488,8 @@ impl ReadJob {
     fn gather(&self, row: &RowPart, scale: u64) -> Buffer {
         let slice = |span: Span| {
             let at = sectors(row.base, span);
-            let run = self.runs.iter().find(|r| r.sectors.start <= at.start && at.end <= r.sectors.end);
+            let run =
+                self.runs.iter().find(|r| r.sectors.start <= at.start && at.end <= r.sectors.end);
             let run = run.expect("runs cover the rows");
             let into = (at.start - run.sectors.start) * scale + span.lo % SECTOR * scale / SECTOR;
             let len = span.len() * scale / SECTOR;

@@ -60,10 +60,9 @@ impl ReadRow {
         let lost = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
         row.solve = Spans::union((0..g.layout.data).filter(lost).map(|i| row.cover(g, i)));
         if !row.solve.is_empty() {
-            row.sources = g.sources(stripe, avoid).ok_or(PlanError::TooManyLost {
-                lost: avoid.len(),
-                bears: g.layout.parity,
-            })?;
+            row.sources = g
+                .sources(stripe, avoid)
+                .ok_or(PlanError::TooManyLost { lost: avoid.len(), bears: g.layout.parity })?;
         }
         Ok(row)
     }

@@ -27,7 +27,8 @@ impl Array {
 
     fn get(&self, stripe: u64, column: usize, spans: Spans) -> Buffer {
         let base = (stripe * self.g.unit) as usize;
-        let parts = spans.iter().map(|s| &self.columns[column][base + s.lo as usize..base + s.hi as usize]);
+        let parts =
+            spans.iter().map(|s| &self.columns[column][base + s.lo as usize..base + s.hi as usize]);
         Buffer::from(parts.flatten().copied().collect::<Vec<u8>>())
     }
 
@@ -87,7 +88,11 @@ impl Array {
     fn fresh(&self, row: &WriteRow, data: &Buffer, i: usize) -> Buffer {
         let cover = row.cover(&self.g, i);
         let start = (i as u64 * self.g.unit + cover.lo).saturating_sub(row.lo) as usize;
-        if cover.is_empty() { Buffer::Zero(0) } else { data.slice(start, start + cover.len() as usize) }
+        if cover.is_empty() {
+            Buffer::Zero(0)
+        } else {
+            data.slice(start, start + cover.len() as usize)
+        }
     }
 
     fn write_row(&mut self, row: &WriteRow, data: &Buffer) {
@@ -122,7 +127,9 @@ impl Array {
             let bytes = match cells[c].role {
                 ColumnRole::Data(i) => {
                     let new = self.fresh(row, data, i);
-                    compose(write, &[(read, &old[c]), (cells[c].new.into(), &new)]).to_bytes().to_vec()
+                    compose(write, &[(read, &old[c]), (cells[c].new.into(), &new)])
+                        .to_bytes()
+                        .to_vec()
                 }
                 ColumnRole::Parity(j) => self.parity(row, data, j, &cells[c], &sent),
             };
@@ -157,7 +164,8 @@ impl Array {
             for i in 0..g.layout.data {
                 let old = self.solve_or_get(row, i);
                 let new = self.fresh(row, data, i);
-                let all = compose(row.parity, &[(row.parity, &old), (row.cover(g, i).into(), &new)]);
+                let all =
+                    compose(row.parity, &[(row.parity, &old), (row.cover(g, i).into(), &new)]);
                 accumulate(&mut sum, row.parity, row.parity, &all, g.code.coefficient(j, i));
             }
             return sum;

@@ -115,9 +115,11 @@ impl Spans {
         if span.is_empty() {
             return self;
         }
-        Spans::union(self.iter().flat_map(|p| {
-            [Span::new(p.lo, p.hi.min(span.lo)), Span::new(p.lo.max(span.hi), p.hi)]
-        }))
+        Spans::union(
+            self.iter().flat_map(|p| {
+                [Span::new(p.lo, p.hi.min(span.lo)), Span::new(p.lo.max(span.hi), p.hi)]
+            }),
+        )
     }
 
     /// The whole sectors that hold these bytes.

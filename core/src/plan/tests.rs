@@ -1,10 +1,10 @@
 //! The papers' tables as tests, and every plan executed on a byte-level array.
 
+use super::Strategy;
 use super::reference::Array;
 use super::*;
 use crate::layout::{Geometry, Layout, Placement};
 use crate::units::ColumnSet;
-use super::Strategy;
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
 
@@ -184,7 +184,9 @@ fn too_many_lost_is_refused() {
 fn chunks_cut_between_stripes_and_at_extents() {
     let g = raid5(4);
     let cut = |offset, len, max, extent| {
-        chunks(&g, Range { offset, len }, max, extent).map(|c| (c.offset, c.len)).collect::<Vec<_>>()
+        chunks(&g, Range { offset, len }, max, extent)
+            .map(|c| (c.offset, c.len))
+            .collect::<Vec<_>>()
     };
     let s = g.stripe_bytes();
     assert_eq!(cut(100, 3 * s, 2 * s, 1000), [(100, 2 * s - 100), (2 * s, s + 100)]);
@@ -203,14 +205,19 @@ fn any_geometry() -> impl Strategy_<Value = Geometry> {
 }
 
 fn any_policy() -> impl Strategy_<Value = Policy> {
-    let strategy = prop_oneof![Just(None), Just(Some(Strategy::Small)), Just(Some(Strategy::Large))];
+    let strategy =
+        prop_oneof![Just(None), Just(Some(Strategy::Small)), Just(Some(Strategy::Large))];
     let place = prop_oneof![
         Just(None),
         Just(Some(ParityAt::Originator)),
         Just(Some(ParityAt::Solely)),
         Just(Some(ParityAt::Parity))
     ];
-    (strategy, place).prop_map(|(strategy, parity_at)| Policy { strategy, parity_at, ..Policy::default() })
+    (strategy, place).prop_map(|(strategy, parity_at)| Policy {
+        strategy,
+        parity_at,
+        ..Policy::default()
+    })
 }
 
 proptest! {

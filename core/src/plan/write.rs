@@ -334,9 +334,7 @@ impl WriteRow {
                 _ => (write, Some((Sends::Old, new.into()))),
             },
             Strategy::Large | Strategy::Full => match at {
-                ParityAt::Parity => {
-                    (leftover.sectors_out(), Some((Sends::Content, self.parity)))
-                }
+                ParityAt::Parity => (leftover.sectors_out(), Some((Sends::Content, self.parity))),
                 _ if leftover.is_empty() => (Spans::EMPTY, None),
                 _ => (leftover.sectors_out(), Some((Sends::Old, leftover))),
             },
@@ -381,9 +379,8 @@ impl WriteRow {
     /// What the originator waits for before it can compute parity: data units, or where it
     /// decodes, columns of the code.
     pub fn originator_awaits(&self, g: &Geometry) -> ColumnSet {
-        let sends = |c: &usize| {
-            matches!(self.cell(g, *c).send, Some((_, _, Destination::Originator)))
-        };
+        let sends =
+            |c: &usize| matches!(self.cell(g, *c).send, Some((_, _, Destination::Originator)));
         (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()
     }
 

@@ -68,8 +68,8 @@ impl Store {
     pub fn checkpoint(&mut self, now: bool, held_back: impl Fn(u64, Timestamp, bool) -> bool) {
         let j = &self.journal;
         let full = j.used() > j.size() / 2 || j.stalled;
-        let due = now || full || self.unlogged > 0
-            || self.overlay.len() >= self.config.overlay_sectors;
+        let due =
+            now || full || self.unlogged > 0 || self.overlay.len() >= self.config.overlay_sectors;
         let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
         if !due || !idle || (self.overlay.is_empty() && !full) {
             return;
@@ -85,7 +85,7 @@ impl Store {
                 chosen.push(sector);
             }
         }
-        if chosen.is_empty() && !full {
+        if chosen.is_empty() && !(full && self.journal.can_free()) {
             return;
         }
         self.journal.add(Entry::Begin);
@@ -212,8 +212,7 @@ impl Store {
             self.checkpoint_logged();
             return;
         }
-        let known =
-            || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
+        let known = || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
         c.known = known().map(|(ts, _)| *ts).collect();
         let entries = known().map(|(ts, t)| Entry::Known { ts: *ts, meta: t.meta.clone() });
         self.journal.name_known(entries);
@@ -234,7 +233,8 @@ impl Store {
         let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
         let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
         let start = self.superblock.data_start();
-        c.waiting = runs.len();
+        c.waiting = runs.len() + holes.len();
+        let nothing = c.waiting == 0;
         for run in &runs {
             let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
             let data = data.collect();
@@ -247,7 +247,7 @@ impl Store {
             self.start(Purpose::Discard, DiskOp::Discard { offset, len });
         }
         self.checkpoint = Some(c);
-        if runs.is_empty() {
+        if nothing {
             self.next_stage();
         }
     }
@@ -309,7 +309,9 @@ impl Store {
         let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
         for (number, bytes) in pages {
             match writes.last_mut() {
-                Some((first, data)) if *first + data.len() as u64 == number => data.push(bytes.into()),
+                Some((first, data)) if *first + data.len() as u64 == number => {
+                    data.push(bytes.into())
+                }
                 _ => writes.push((number, vec![bytes.into()])),
             }
         }

@@ -26,7 +26,9 @@ pub enum FormatError {
     #[error("it is not a Weft disk (no valid superblock); format it, or restore the right file")]
     NotOurs,
     /// Written by another version of Weft.
-    #[error("its format is version {0} and this Weft reads version {FORMAT_VERSION}; use a Weft that reads it")]
+    #[error(
+        "its format is version {0} and this Weft reads version {FORMAT_VERSION}; use a Weft that reads it"
+    )]
     Version(u32),
     /// A disk of another cluster.
     #[error("it belongs to cluster {found:032x}, not to {expected:032x}")]
@@ -53,7 +55,9 @@ pub enum FormatError {
         found: u64,
     },
     /// Frames are missing between others.
-    #[error("its journal is corrupt: frame {missing} is unreadable though frame {later} follows it")]
+    #[error(
+        "its journal is corrupt: frame {missing} is unreadable though frame {later} follows it"
+    )]
     Hole {
         /// The first frame that cannot be read.
         missing: u64,
@@ -283,8 +287,19 @@ pub(crate) struct FrameHead {
     pub payload_sectors: u64,
 }
 
+impl FrameHead {
+    /// Sectors of the whole frame.
+    pub fn sectors(&self) -> u64 {
+        self.head_sectors + self.payload_sectors
+    }
+}
+
 /// A frame's head: fixed part and entries, in whole sectors.
-pub(crate) fn encode_frame(incarnation: u64, number: u64, entries: &[Entry]) -> (Vec<u8>, FrameHead) {
+pub(crate) fn encode_frame(
+    incarnation: u64,
+    number: u64,
+    entries: &[Entry],
+) -> (Vec<u8>, FrameHead) {
     let mut body = Writer::default();
     let mut payload_sectors = 0;
     for entry in entries {

@@ -133,9 +133,16 @@ impl Journal {
         }
     }
 
+    /// Whether a checkpoint would free room even if it had nothing to place.
+    pub fn can_free(&self) -> bool {
+        self.frames.len() > 1 && self.frames.front().is_some_and(|f| f.pins == 0)
+    }
+
     /// Takes in a frame found by recovery.
     pub fn found(&mut self, number: u64, at: u64, sectors: u64, pins: u32) {
-        let skipped = if at < self.head { self.size - self.head } else { 0 };
+        // The first frame of an empty ring begins it anew.
+        let wraps = at < self.head && !self.frames.is_empty();
+        let skipped = if wraps { self.size - self.head } else { 0 };
         self.frames.push_back(Frame { number, at, taken: sectors + skipped, pins });
         self.used += sectors + skipped;
         self.head = (at + sectors) % self.size;
@@ -151,6 +158,23 @@ impl Journal {
     fn reserve(&self, entries: &[Entry]) -> u64 {
         let apply = entries.iter().any(|e| matches!(e, Entry::Apply { .. }));
         if apply { 0 } else { self.size / 4 }
+    }
+
+    fn first_entries(&self, count: usize) -> Vec<Entry> {
+        self.pending.iter().take(count).map(|p| p.entry.clone()).collect()
+    }
+
+    /// Moves everything but prepares to the front, in its order; returns how many that are.
+    /// Only an abort can come before its prepare thereby, and a prepare without outcome is
+    /// aborted too.
+    fn put_control_first(&mut self) -> usize {
+        let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
+        let (prepares, control): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(prepare);
+        let count = control.len();
+        self.pending = control;
+        self.pending.extend(prepares);
+        count
     }
 
     /// How many of what waits go into the next frame.
@@ -173,24 +197,38 @@ impl Store {
         if !j.in_flight.is_empty() || !j.urgent || j.pending.is_empty() {
             return;
         }
-        let count = j.batch();
-        let entries: Vec<Entry> = j.pending.iter().take(count).map(|p| p.entry.clone()).collect();
-        let reserve = j.reserve(&entries);
-        let (bytes, head) = encode_frame(j.incarnation, j.next_frame, &entries);
-        let sectors = head.head_sectors + head.payload_sectors;
-        let Some(skipped) = j.room(sectors, reserve) else {
+        if j.used == 0 {
+            // An empty ring has all its room in one piece.
+            j.head = 0;
+        }
+        let mut count = j.batch();
+        let mut entries = j.first_entries(count);
+        let mut frame = encode_frame(j.incarnation, j.next_frame, &entries);
+        let mut room = j.room(frame.1.sectors(), j.reserve(&entries));
+        if room.is_none() && j.pending.iter().any(|p| matches!(p.entry, Entry::Apply { .. })) {
+            // What frees room must not wait behind what needs it.
+            count = j.put_control_first();
+            entries = j.first_entries(count);
+            frame = encode_frame(j.incarnation, j.next_frame, &entries);
+            room = j.room(frame.1.sectors(), 0);
+        }
+        let Some(skipped) = room else {
             j.stalled = true;
             return;
         };
         j.stalled = false;
-        let mut data = vec![Buffer::from(bytes)];
+        let sectors = frame.1.sectors();
+        let mut data = vec![Buffer::from(frame.0)];
         j.pending.drain(..count).for_each(|p| data.extend(p.payload));
         let at = if skipped > 0 { 0 } else { j.head };
         let pins = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count() as u32;
         j.frames.push_back(Frame { number: j.next_frame, at, taken: sectors + skipped, pins });
         j.used += sectors + skipped;
         j.head = (at + sectors) % j.size;
-        j.urgent = j.pending.iter().any(|p| matches!(p.entry, Entry::Prepare { .. } | Entry::Apply { .. }));
+        j.urgent = j
+            .pending
+            .iter()
+            .any(|p| matches!(p.entry, Entry::Prepare { .. } | Entry::Apply { .. }));
         let number = j.next_frame;
         if entries.iter().any(|e| matches!(e, Entry::Known { .. })) {
             j.known_from.get_or_insert(number);

@@ -261,6 +261,11 @@ impl Store {
         self.superblock.latest
     }
 
+    /// Bytes of the journal.
+    pub fn journal_bytes(&self) -> u64 {
+        self.superblock.journal * SECTOR
+    }
+
     /// Disk operations to start, in order.
     pub fn take_ops(&mut self) -> Vec<DiskRequest> {
         std::mem::take(&mut self.out)
@@ -432,7 +437,8 @@ impl Store {
             (Purpose::CheckpointBase { first, count }, result) => {
                 self.base_arrived(first, count, result);
             }
-            (Purpose::Discard, _) => {}
+            // That room could not be given back does no harm; that it is given back late would.
+            (Purpose::Discard, _) => self.checkpoint_step_done(),
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (_, Err(error)) => self.fail(error),

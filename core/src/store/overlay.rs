@@ -99,12 +99,7 @@ pub(crate) struct Overlay {
 impl Overlay {
     /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
     /// appended to `superseded`, a name for each sector.
-    pub fn add(
-        &mut self,
-        ts: Timestamp,
-        change: &Change,
-        superseded: &mut Vec<Timestamp>,
-    ) -> u64 {
+    pub fn add(&mut self, ts: Timestamp, change: &Change, superseded: &mut Vec<Timestamp>) -> u64 {
         let mut taken = 0;
         for n in 0..change.count() {
             let at = n as usize * SECTOR_BYTES;

@@ -231,9 +231,9 @@ impl Store {
                 return;
             }
             let versions = (first..=last).map(|s| (s, self.version(s)));
-            let mut found: Vec<_> = versions.filter(|v| v.1 > Timestamp::ZERO).collect();
+            let mut found: Vec<_> = versions.collect();
             found.retain(|(sector, version)| match what {
-                Scan::Since(since) => *version >= since,
+                Scan::Since(since) => *version > Timestamp::ZERO && *version >= since,
                 Scan::Content => !self.is_hole(*sector),
             });
             let job = self.scans.get_mut(&ticket).expect("just seen");
@@ -255,7 +255,10 @@ impl Store {
 
     /// The newest committed write of a sector whose page is in memory.
     fn version(&mut self, sector: u64) -> Timestamp {
-        let placed = self.table.get(sector).version;
+        let entry = self.table.get(sector);
+        // Of a lost sector nobody knows when it was written last.
+        let lost = entry.state == State::Bad;
+        let placed = if lost { Timestamp(u64::MAX) } else { entry.version };
         let over = self.overlay.get(sector).map(Over::newest);
         let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
         placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
@@ -270,7 +273,8 @@ impl Source {
 
 fn assemble(sources: &[Source], base: &Buffer) -> Vec<u8> {
     let mut out = vec![0; sources.len() * SECTOR_BYTES];
-    for (n, (source, sector)) in sources.iter().zip(out.chunks_exact_mut(SECTOR_BYTES)).enumerate() {
+    for (n, (source, sector)) in sources.iter().zip(out.chunks_exact_mut(SECTOR_BYTES)).enumerate()
+    {
         match (&source.content, source.entry.state) {
             (Some(content), _) => content.copy_to(sector),
             (None, State::Written) => {

@@ -343,9 +343,8 @@ fn later_frame(incarnation: u64, bytes: &[u8], number: u64) -> Option<u64> {
     (0..bytes.len() / SECTOR_BYTES).find_map(|n| {
         let here = &bytes[n * SECTOR_BYTES..];
         let later = decode_head(incarnation, here)?.0.number > number;
-        (later && decode_frame(incarnation, here).is_some()).then(|| {
-            decode_head(incarnation, here).map(|h| h.0.number).expect("just decoded")
-        })
+        (later && decode_frame(incarnation, here).is_some())
+            .then(|| decode_head(incarnation, here).map(|h| h.0.number).expect("just decoded"))
     })
 }
 

@@ -48,7 +48,8 @@ pub struct TableEntry {
 
 impl TableEntry {
     /// A sector never written.
-    pub const FRESH: TableEntry = TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole };
+    pub const FRESH: TableEntry =
+        TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole };
 
     fn encode(&self, out: &mut [u8]) {
         out[..8].copy_from_slice(&self.version.0.to_le_bytes());

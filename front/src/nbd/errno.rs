@@ -35,10 +35,7 @@ impl Errno {
     pub const ESHUTDOWN: Errno = Errno::new(error::ESHUTDOWN);
 
     const fn new(code: u32) -> Errno {
-        Errno {
-            code,
-            message: Cow::Borrowed(""),
-        }
+        Errno { code, message: Cow::Borrowed("") }
     }
 
     /// An error by its number on the wire. Zero would mean success there, so

@@ -60,9 +60,8 @@ impl Export {
     /// that a client never sees a combination it must reject.
     pub(super) fn normalised(mut self) -> Export {
         self.min_block = power_of_two(self.min_block).min(MAX_MIN_BLOCK);
-        self.preferred_block = power_of_two(self.preferred_block)
-            .max(self.min_block)
-            .clamp(512, PAYLOAD_CEILING);
+        self.preferred_block =
+            power_of_two(self.preferred_block).max(self.min_block).clamp(512, PAYLOAD_CEILING);
         self.max_payload = self.max_payload.min(PAYLOAD_CEILING);
         self.max_payload -= self.max_payload % self.min_block;
         // A client must be able to move one block of the size it is told

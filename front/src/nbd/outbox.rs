@@ -70,10 +70,7 @@ impl Outbox {
     /// What is queued, first things first.
     pub(super) fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let skips = std::iter::once(self.gone).chain(std::iter::repeat(0));
-        self.segments
-            .iter()
-            .zip(skips)
-            .map(|(segment, skip)| &segment.bytes()[skip..])
+        self.segments.iter().zip(skips).map(|(segment, skip)| &segment.bytes()[skip..])
     }
 
     /// Bytes queued.

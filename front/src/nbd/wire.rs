@@ -279,9 +279,6 @@ impl OptionHeader {
         if found != magic::OPTION {
             return Err(found);
         }
-        Ok(OptionHeader {
-            option: from.get_u32(),
-            length: from.get_u32(),
-        })
+        Ok(OptionHeader { option: from.get_u32(), length: from.get_u32() })
     }
 }

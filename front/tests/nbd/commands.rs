@@ -11,11 +11,7 @@ use crate::disk::BLOCK;
 use crate::loopback::{Loopback, SIZE, client, pattern};
 use crate::raw::{code, drain, feed, request, serving};
 
-const SIMPLE: Settings = Settings {
-    structured: false,
-    allocation: false,
-    go: true,
-};
+const SIMPLE: Settings = Settings { structured: false, allocation: false, go: true };
 
 #[test]
 fn every_command_does_its_work() {
@@ -128,22 +124,11 @@ fn extents_are_told() {
     let mut client = client();
     client.write_at(8 * 4096, &pattern(8192, 1), false).unwrap();
     let extents = client.block_status(4096, SIZE as u32 - 4096).unwrap();
-    let extent = |length, hole| Extent {
-        length,
-        hole,
-        zero: hole,
-    };
-    let told = [
-        extent(7 * 4096, true),
-        extent(8192, false),
-        extent(SIZE as u32 - 10 * 4096, true),
-    ];
+    let extent = |length, hole| Extent { length, hole, zero: hole };
+    let told = [extent(7 * 4096, true), extent(8192, false), extent(SIZE as u32 - 10 * 4096, true)];
     assert_eq!(extents, told);
-    let one = client.call(Request::BlockStatus {
-        offset: 4096,
-        length: SIZE as u32 - 4096,
-        one: true,
-    });
+    let one =
+        client.call(Request::BlockStatus { offset: 4096, length: SIZE as u32 - 4096, one: true });
     assert_eq!(one.unwrap(), Data::Extents(vec![told[0]]));
 }
 

@@ -18,13 +18,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     let near = (0..9_u16, 0..2_u16, 0..SIZE, 0..9000_u32);
     let command = prop_oneof![header, near].prop_map(|(kind, flags, offset, length)| {
         let cookie = offset;
-        let header = Header {
-            flags,
-            kind,
-            cookie,
-            offset,
-            length,
-        };
+        let header = Header { flags, kind, cookie, offset, length };
         header.encode().to_vec()
     });
     prop_oneof![
@@ -137,11 +131,7 @@ fn send(client: &mut Client<Loopback>, shadow: &mut [u8], act: &Act, seed: u64) 
         Act::Trim(offset, length) => {
             let fua = true;
             let length = length as u32;
-            client.send(Request::Trim {
-                offset,
-                length,
-                fua,
-            });
+            client.send(Request::Trim { offset, length, fua });
             (offset, vec![0; length as usize])
         }
     };
@@ -221,15 +211,8 @@ proptest! {
 
 #[test]
 fn a_disconnect_amid_commands_is_no_surprise() {
-    let mut goodbye = Header {
-        flags: 0,
-        kind: command::DISC,
-        cookie: 0,
-        offset: 0,
-        length: 0,
-    }
-    .encode()
-    .to_vec();
+    let mut goodbye =
+        Header { flags: 0, kind: command::DISC, cookie: 0, offset: 0, length: 0 }.encode().to_vec();
     goodbye.extend([0x5a; 5000]);
     let export = Export::new("disk", SIZE);
     survive(serving(&export, true), &[goodbye, vec![0xa5; 100_000]]);

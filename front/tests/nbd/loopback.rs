@@ -43,10 +43,8 @@ impl Loopback {
             match self.server.poll() {
                 Ok(Some(Event::List)) => self.server.exports(&self.exports),
                 Ok(Some(Event::Open { name })) => {
-                    let found = self
-                        .exports
-                        .iter()
-                        .find(|export| name.is_empty() || export.name == name);
+                    let found =
+                        self.exports.iter().find(|export| name.is_empty() || export.name == name);
                     self.server.export(found.cloned());
                 }
                 Ok(Some(Event::Command(command))) => {

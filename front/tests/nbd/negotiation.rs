@@ -77,10 +77,7 @@ fn an_unknown_export_is_refused_with_a_reason() {
 
 #[test]
 fn the_old_way_in_works_and_refuses_by_hanging_up() {
-    let settings = Settings {
-        go: false,
-        ..Settings::default()
-    };
+    let settings = Settings { go: false, ..Settings::default() };
     let client = Client::connect_with(Loopback::new(export()), "disk", settings).unwrap();
     assert_eq!(client.size(), 1 << 20);
     let error = Client::connect_with(Loopback::new(export()), "nothing", settings).err();
@@ -92,10 +89,7 @@ fn padding_comes_unless_waived() {
     for (flags, length) in [(1_u32, 8 + 2 + 124), (3, 8 + 2)] {
         let mut server = Server::new();
         drain(&mut server);
-        let hello = [
-            flags.to_be_bytes().to_vec(),
-            opt(option::EXPORT_NAME, b"disk"),
-        ];
+        let hello = [flags.to_be_bytes().to_vec(), opt(option::EXPORT_NAME, b"disk")];
         feed(&mut server, &export(), &hello.concat()).unwrap();
         assert_eq!(drain(&mut server).len(), length);
         assert_eq!(server.opened().map(|export| export.size), Some(1 << 20));
@@ -155,14 +149,8 @@ fn options_that_make_no_sense_are_refused() {
     for option in [option::INFO, option::GO] {
         assert_eq!(kinds(option, b""), invalid);
         assert_eq!(kinds(option, &[0, 0, 0, 9, b'd', 0, 0]), invalid);
-        assert_eq!(
-            kinds(option, &[&string("disk")[..], &[0]].concat()),
-            invalid
-        );
-        assert_eq!(
-            kinds(option, &[&string("disk")[..], &[0, 1]].concat()),
-            invalid
-        );
+        assert_eq!(kinds(option, &[&string("disk")[..], &[0]].concat()), invalid);
+        assert_eq!(kinds(option, &[&string("disk")[..], &[0, 1]].concat()), invalid);
         assert_eq!(kinds(option, &[0, 0, 0, 1, 0xff, 0, 0]), invalid);
         let long = [&string(&"n".repeat(4097))[..], &[0, 0]].concat();
         assert_eq!(kinds(option, &long), invalid);
@@ -175,10 +163,7 @@ fn info_tells_and_opens_nothing() {
     let mut server = greeted(&export);
     let data = [&string("disk")[..], &[0, 0]].concat();
     feed(&mut server, &export, &opt(option::INFO, &data)).unwrap();
-    let kinds: Vec<_> = answers(&drain(&mut server))
-        .iter()
-        .map(|(_, kind, _)| *kind)
-        .collect();
+    let kinds: Vec<_> = answers(&drain(&mut server)).iter().map(|(_, kind, _)| *kind).collect();
     assert_eq!(kinds, [answer::INFO, answer::INFO, answer::ACK]);
     assert!(server.opened().is_none());
 }
@@ -188,10 +173,7 @@ fn contexts_follow_the_rules() {
     let export = export();
     let query = |name: &str, queries: &[&str]| {
         let count = (queries.len() as u32).to_be_bytes().to_vec();
-        let queries = queries
-            .iter()
-            .map(|query| string(query))
-            .collect::<Vec<_>>();
+        let queries = queries.iter().map(|query| string(query)).collect::<Vec<_>>();
         [string(name), count, queries.concat()].concat()
     };
     let list = option::LIST_META_CONTEXT;
@@ -209,10 +191,7 @@ fn contexts_follow_the_rules() {
     let found = [answer::META_CONTEXT, answer::ACK];
     assert_eq!(told(list, &query("disk", &[])), found);
     assert_eq!(told(list, &query("disk", &["base:"])), found);
-    assert_eq!(
-        told(list, &query("disk", &["x:y", "base:allocation"])),
-        found
-    );
+    assert_eq!(told(list, &query("disk", &["x:y", "base:allocation"])), found);
     assert_eq!(told(set, &query("disk", &base)), found);
     assert_eq!(told(set, &query("", &base)), found);
     assert_eq!(told(list, &query("disk", &["other:"])), [answer::ACK]);
@@ -234,10 +213,7 @@ fn long_options_are_skipped_and_refused() {
         opt(option::LIST, &[]),
     ];
     feed(&mut server, &export, &talk.concat()).unwrap();
-    let kinds: Vec<_> = answers(&drain(&mut server))
-        .iter()
-        .map(|(_, kind, _)| *kind)
-        .collect();
+    let kinds: Vec<_> = answers(&drain(&mut server)).iter().map(|(_, kind, _)| *kind).collect();
     let big = answer::ERR_TOO_BIG;
     assert_eq!(kinds, [big, big, answer::SERVER, answer::ACK]);
 }
@@ -279,21 +255,11 @@ fn garbage_is_named() {
     assert_eq!(error(0, b""), ProtocolError::NotFixedNewstyle);
     let fixed = u32::from(handshake::FIXED_NEWSTYLE);
     let magic = u64::from_be_bytes(*b"nonsense");
-    assert_eq!(
-        error(fixed, b"nonsenseoptionx."),
-        ProtocolError::OptionMagic(magic)
-    );
-    let endless = opt(option::INFO, &[])
-        .into_iter()
-        .take(12)
-        .chain([255; 4])
-        .collect::<Vec<_>>();
+    assert_eq!(error(fixed, b"nonsenseoptionx."), ProtocolError::OptionMagic(magic));
+    let endless = opt(option::INFO, &[]).into_iter().take(12).chain([255; 4]).collect::<Vec<_>>();
     let option = option::INFO;
     let length = u32::MAX;
-    assert_eq!(
-        error(fixed, &endless),
-        ProtocolError::OptionLength { option, length }
-    );
+    assert_eq!(error(fixed, &endless), ProtocolError::OptionLength { option, length });
     let many = opt(option::STRUCTURED_REPLY, &[]).repeat(1001);
     assert_eq!(error(fixed, &many), ProtocolError::TooManyOptions);
 }

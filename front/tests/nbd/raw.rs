@@ -68,13 +68,7 @@ pub fn serving(export: &Export, structured: bool) -> Server {
 }
 
 pub fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
-    Request {
-        flags,
-        kind,
-        cookie: 0x77,
-        offset,
-        length,
-    }
+    Request { flags, kind, cookie: 0x77, offset, length }
 }
 
 /// Answers to options: option, kind and data.

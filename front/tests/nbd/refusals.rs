@@ -33,11 +33,7 @@ fn refused(export: &Export, structured: bool, header: Header) -> u32 {
 #[test]
 fn senseless_requests_are_refused() {
     use command::*;
-    let export = Export {
-        min_block: 512,
-        max_payload: 1 << 16,
-        ..Export::new("disk", SIZE)
-    };
+    let export = Export { min_block: 512, max_payload: 1 << 16, ..Export::new("disk", SIZE) };
     let (inval, nospc, notsup) = (error::EINVAL, error::ENOSPC, error::ENOTSUP);
     let cases = [
         // Past the end.
@@ -116,10 +112,7 @@ fn the_last_byte_is_the_last() {
 
 #[test]
 fn a_read_only_export_stays_as_it_is() {
-    let export = Export {
-        read_only: true,
-        ..Export::new("disk", SIZE)
-    };
+    let export = Export { read_only: true, ..Export::new("disk", SIZE) };
     for kind in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
         let header = request(kind, 0, 0, 512);
         assert_eq!(refused(&export, true, header), error::EPERM);
@@ -138,18 +131,10 @@ fn a_read_only_export_stays_as_it_is() {
 
 #[test]
 fn errors_of_the_driver_reach_the_client() {
-    let export = Export {
-        fast_zero: true,
-        ..Export::new("disk", SIZE)
-    };
+    let export = Export { fast_zero: true, ..Export::new("disk", SIZE) };
     let mut client = Client::connect(Loopback::new(export), "").unwrap();
-    let zero = Request::WriteZeroes {
-        offset: 0,
-        length: 512,
-        no_hole: false,
-        fast: true,
-        fua: false,
-    };
+    let zero =
+        Request::WriteZeroes { offset: 0, length: 512, no_hole: false, fast: true, fua: false };
     match client.call(zero) {
         Err(ClientError::Failed(errno)) => {
             assert_eq!(errno, Errno::ENOTSUP.with("zeroing is slow"));
@@ -198,18 +183,10 @@ fn answers_that_do_not_fit_become_errors() {
 #[test]
 fn extents_are_tidied() {
     let mut client = Client::connect(Loopback::new(Export::new("disk", SIZE)), "").unwrap();
-    let cookie = client.send(Request::BlockStatus {
-        offset: 0,
-        length: 10,
-        one: false,
-    });
+    let cookie = client.send(Request::BlockStatus { offset: 0, length: 10, one: false });
     client.stream().hold = true;
     client.push().unwrap();
-    let extent = |length, zero| Extent {
-        length,
-        hole: false,
-        zero,
-    };
+    let extent = |length, zero| Extent { length, hole: false, zero };
     let untidy = [(3, true), (0, false), (3, true), (2, false), (90, true)];
     let untidy = untidy.map(|(length, zero)| extent(length, zero));
     let loopback = client.stream();

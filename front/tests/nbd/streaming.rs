@@ -18,11 +18,7 @@ fn receive(server: &mut Server, bytes: &[u8]) -> usize {
 fn small_commands_come_in_batches() {
     let export = Export::new("disk", SIZE);
     let mut server = serving(&export, true);
-    let write = [
-        &request(command::WRITE, 0, 0, 4096).encode()[..],
-        &pattern(4096, 1),
-    ]
-    .concat();
+    let write = [&request(command::WRITE, 0, 0, 4096).encode()[..], &pattern(4096, 1)].concat();
     let batch = write.repeat(15);
     assert_eq!(receive(&mut server, &batch), batch.len());
     let mut payloads = Vec::new();
@@ -88,10 +84,7 @@ fn a_question_open_holds_back_what_follows() {
     let export = Export::new("disk", SIZE);
     let mut server = greeted(&export);
     let flush = request(command::FLUSH, 0, 0, 0).encode().to_vec();
-    receive(
-        &mut server,
-        &[opt(option::EXPORT_NAME, b""), flush].concat(),
-    );
+    receive(&mut server, &[opt(option::EXPORT_NAME, b""), flush].concat());
     assert!(matches!(server.poll(), Ok(Some(Event::Open { .. }))));
     assert!(matches!(server.poll(), Ok(None)));
     // An answer to a question not asked changes nothing.

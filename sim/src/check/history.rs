@@ -136,7 +136,10 @@ fn zones_of(
         let Some(zone) = zones.get_mut(&value) else {
             let known = by_id.contains_key(&value);
             let what = if known { "does not cover" } else { "never was" };
-            return Err(format!("block {block}: read {} saw write {value}, which {what} it", op.id));
+            return Err(format!(
+                "block {block}: read {} saw write {value}, which {what} it",
+                op.id
+            ));
         };
         if end < zone.write_start {
             return Err(format!("block {block}: read {} saw write {value} before it began", op.id));
@@ -160,7 +163,10 @@ fn check_zeros(block: u64, read: &Op, ops: &[&Op]) -> Result<(), String> {
         |end: Nanos| writes().find(|w| w.start >= end && w.end.is_some_and(|e| e < read.start));
     if sources.iter().all(|end| overwritten(*end).is_some()) {
         let by = sources.iter().filter_map(|e| overwritten(*e)).map(|w| w.id).max().unwrap_or(0);
-        return Err(format!("block {block}: read {} saw zeros after write {by} was answered", read.id));
+        return Err(format!(
+            "block {block}: read {} saw zeros after write {by} was answered",
+            read.id
+        ));
     }
     Ok(())
 }
@@ -248,11 +254,7 @@ mod tests {
             read(4, 0, &[1], 7, 8),
         ];
         assert!(check(&stale).is_err(), "new, then old");
-        let torn = [
-            write(1, 0..2, 1, Some(2)),
-            write(2, 0..2, 3, None),
-            read(3, 0, &[2, 1], 5, 6),
-        ];
+        let torn = [write(1, 0..2, 1, Some(2)), write(2, 0..2, 3, None), read(3, 0, &[2, 1], 5, 6)];
         assert!(check(&torn).unwrap_err().contains("in part"));
         let gone = [write(1, 0..1, 1, Some(2)), read(2, 0, &[0], 3, 4)];
         assert!(check(&gone).unwrap_err().contains("zeros"));

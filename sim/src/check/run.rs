@@ -159,7 +159,18 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
 impl Run {
     fn draw(seed: u64, options: Options, story: usize) -> Run {
         let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
-        let layouts = ["raid5", "raid5", "raid6", "raid1", "raid4", "rs:2+2", "rs:3+1", "raid0", "raid5:right-asymmetric", "rs:2+3"];
+        let layouts = [
+            "raid5",
+            "raid5",
+            "raid6",
+            "raid1",
+            "raid4",
+            "rs:2+2",
+            "rs:3+1",
+            "raid0",
+            "raid5:right-asymmetric",
+            "rs:2+3",
+        ];
         let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
@@ -168,7 +179,11 @@ impl Run {
         let stripes = rng.u64(3..=20);
         let size = stripes * geometry.stripe_bytes();
         let config = NodeConfig {
-            store: StoreConfig { table_pages: 4, overlay_sectors: rng.usize(8..200), ..StoreConfig::default() },
+            store: StoreConfig {
+                table_pages: 4,
+                overlay_sectors: rng.usize(8..200),
+                ..StoreConfig::default()
+            },
             max_chunk: 256 << 10,
             max_in_flight: 1 << 20,
             notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
@@ -311,7 +326,9 @@ impl Run {
             }
             if self.world.now() > deadline || self.world.events > most {
                 let status: Vec<_> = (0..self.world.size() as u16)
-                    .map(|n| self.world.status(NodeId(n)).map(|s| (s.quiet, s.stale_sectors, s.waiting)))
+                    .map(|n| {
+                        self.world.status(NodeId(n)).map(|s| (s.quiet, s.stale_sectors, s.waiting))
+                    })
                     .collect();
                 return Err(format!(
                     "no progress: after {} s of simulated time (or a storm of events) not yet: {what} {status:?}",
@@ -400,7 +417,8 @@ impl Run {
         let id = self.next_op;
         self.next_op += 1;
         let blocks = self.draw_blocks();
-        let range = Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
+        let range =
+            Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let (did, op) = match self.rng.u8(0..20) {
             0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
             8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
@@ -409,7 +427,8 @@ impl Run {
                 (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data))
             }
         };
-        self.world.tell(|| format!("host {n} asks {node}: request {id}, {did:?} blocks {blocks:?}"));
+        self.world
+            .tell(|| format!("host {n} asks {node}: request {id}, {did:?} blocks {blocks:?}"));
         let start = self.world.now();
         self.ops.insert(id, Op { id, did, blocks, start, end: None });
         self.clients[n].op = Some(id);
@@ -453,7 +472,9 @@ impl Run {
                 match numbers(op.blocks.start, &bytes) {
                     Ok(values) => op.did = Did::Read(values),
                     Err(block) => {
-                        let text = format!("read {request} saw content in block {block} that nobody wrote");
+                        let text = format!(
+                            "read {request} saw content in block {block} that nobody wrote"
+                        );
                         self.error = Some(text);
                     }
                 }
@@ -462,14 +483,19 @@ impl Run {
             Ok(_) => op.end = Some(now),
             Err(HostError::NotServing) => drop(self.ops.remove(&request)),
             Err(error) => {
-                let text = format!("request {request} failed though the layout bears the faults: {error}");
+                let text =
+                    format!("request {request} failed though the layout bears the faults: {error}");
                 self.error = Some(text);
             }
         }
         let saw = match self.ops.get(&request) {
             Some(Op { did: Did::Read(values), blocks, .. }) => {
                 let runs = values.chunk_by(|a, b| a == b).map(|r| (r[0], r.len()));
-                format!(", sees (write, blocks) {:?} from {}", runs.collect::<Vec<_>>(), blocks.start)
+                format!(
+                    ", sees (write, blocks) {:?} from {}",
+                    runs.collect::<Vec<_>>(),
+                    blocks.start
+                )
             }
             _ => String::new(),
         };
@@ -534,9 +560,9 @@ impl Run {
         let mut fingerprint = self.world.events ^ self.world.now();
         for op in self.ops.values() {
             let line = format!("{op:?}");
-            fingerprint = line.bytes().fold(fingerprint, |h, b| {
-                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-            });
+            fingerprint = line
+                .bytes()
+                .fold(fingerprint, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         }
         Summary {
             layout: self.volume.layout.clone(),
@@ -553,7 +579,14 @@ impl Run {
 
 fn draw_policy(rng: &mut Rng) -> Policy {
     let strategies = [None, None, None, Some(Strategy::Small), Some(Strategy::Large)];
-    let places = [None, None, None, Some(ParityAt::Originator), Some(ParityAt::Solely), Some(ParityAt::Parity)];
+    let places = [
+        None,
+        None,
+        None,
+        Some(ParityAt::Originator),
+        Some(ParityAt::Solely),
+        Some(ParityAt::Parity),
+    ];
     Policy {
         strategy: strategies[rng.usize(0..strategies.len())],
         parity_at: places[rng.usize(0..places.len())],

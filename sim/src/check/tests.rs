@@ -9,7 +9,9 @@ fn fails(seed: u64, bug: Bug) -> bool {
 
 /// How many seeds it takes until a deliberate bug is found.
 fn seeds_to_find(bug: Bug, most: u64) -> u64 {
-    (0..most).find(|seed| fails(*seed, bug)).unwrap_or_else(|| panic!("{bug:?} not found in {most} seeds"))
+    (0..most)
+        .find(|seed| fails(*seed, bug))
+        .unwrap_or_else(|| panic!("{bug:?} not found in {most} seeds"))
 }
 
 #[test]

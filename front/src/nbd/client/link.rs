@@ -27,13 +27,7 @@ pub(super) struct Link<S> {
 
 impl<S: Read + Write> Link<S> {
     pub(super) fn new(stream: S) -> Link<S> {
-        Link {
-            stream,
-            outbox: Outbox::default(),
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-        }
+        Link { stream, outbox: Outbox::default(), buffer: vec![0; BUFFER], start: 0, end: 0 }
     }
 
     pub(super) fn stream(&mut self) -> &mut S {
@@ -60,12 +54,8 @@ impl<S: Read + Write> Link<S> {
             return Ok(());
         }
         while self.outbox.len() > 0 {
-            let segments: Vec<_> = self
-                .outbox
-                .segments()
-                .take(SEGMENTS)
-                .map(IoSlice::new)
-                .collect();
+            let segments: Vec<_> =
+                self.outbox.segments().take(SEGMENTS).map(IoSlice::new).collect();
             match self.stream.write_vectored(&segments) {
                 Ok(0) => return Err(std::io::Error::from(ErrorKind::WriteZero).into()),
                 Ok(n) => self.outbox.sent(n),

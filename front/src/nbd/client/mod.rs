@@ -46,11 +46,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            structured: true,
-            allocation: true,
-            go: true,
-        }
+        Settings { structured: true, allocation: true, go: true }
     }
 }
 
@@ -121,13 +117,7 @@ impl<S: Read + Write> Client<S> {
         let mut link = Link::new(stream);
         let no_zeroes = negotiate::greet(&mut link)?;
         let opened = negotiate::open(&mut link, export, settings, no_zeroes)?;
-        Ok(Client {
-            link,
-            opened,
-            next: 1,
-            pending: HashMap::new(),
-            finished: VecDeque::new(),
-        })
+        Ok(Client { link, opened, next: 1, pending: HashMap::new(), finished: VecDeque::new() })
     }
 
     /// Everything the server told of the export.
@@ -158,13 +148,8 @@ impl<S: Read + Write> Client<S> {
     /// Says goodbye. Completions not received are lost, though the server
     /// finishes what it was sent.
     pub fn disconnect(mut self) -> Result<S> {
-        let goodbye = wire::Request {
-            flags: 0,
-            kind: command::DISC,
-            cookie: 0,
-            offset: 0,
-            length: 0,
-        };
+        let goodbye =
+            wire::Request { flags: 0, kind: command::DISC, cookie: 0, offset: 0, length: 0 };
         self.link.put(&goodbye.encode());
         self.link.flush()?;
         Ok(self.link.into_stream())

@@ -181,11 +181,7 @@ fn answered<S: Read + Write>(link: &mut Link<S>, asked: u32) -> Result<Option<(u
     if kind & answer::REFUSAL == 0 {
         return Ok(Some((kind, data)));
     }
-    Err(ClientError::Refused {
-        option: asked,
-        kind,
-        message: text(&data),
-    })
+    Err(ClientError::Refused { option: asked, kind, message: text(&data) })
 }
 
 fn put_string(data: &mut Vec<u8>, string: &str) {

@@ -23,13 +23,7 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn new(request: wire::Request) -> Pending {
-        Pending {
-            request,
-            read: Vec::new(),
-            told: 0,
-            extents: Vec::new(),
-            error: None,
-        }
+        Pending { request, read: Vec::new(), told: 0, extents: Vec::new(), error: None }
     }
 
     /// Where the bytes of a read from `offset` on belong.
@@ -96,9 +90,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     fn take_pending(&mut self, cookie: u64) -> Result<Pending> {
-        self.pending
-            .remove(&cookie)
-            .ok_or(ClientError::Protocol("reply to nothing"))
+        self.pending.remove(&cookie).ok_or(ClientError::Protocol("reply to nothing"))
     }
 
     fn simple_reply(&mut self) -> Result<Option<Pending>> {
@@ -173,9 +165,7 @@ fn take_in(
             let message = payload.get(..usize::from(length)).ok_or_else(short)?;
             let message = String::from_utf8_lossy(message).into_owned();
             // The first error is the one that matters.
-            pending
-                .error
-                .get_or_insert(Errno::from_code(code).with(message));
+            pending.error.get_or_insert(Errno::from_code(code).with(message));
         }
         _ => return Err(ClientError::Protocol("chunk of an unknown kind")),
     }
@@ -185,11 +175,7 @@ fn take_in(
 fn extent(mut bytes: &[u8]) -> Extent {
     let length = bytes.get_u32();
     let flags = bytes.get_u32();
-    Extent {
-        length,
-        hole: flags & state::HOLE != 0,
-        zero: flags & state::ZERO != 0,
-    }
+    Extent { length, hole: flags & state::HOLE != 0, zero: flags & state::ZERO != 0 }
 }
 
 fn short() -> ClientError {

@@ -86,9 +86,9 @@ impl Request {
         let bit = |holds, bit| if holds { bit } else { 0 };
         match *self {
             Request::Write { fua, .. } | Request::Trim { fua, .. } => bit(fua, flag::FUA),
-            Request::WriteZeroes {
-                no_hole, fast, fua, ..
-            } => bit(no_hole, flag::NO_HOLE) | bit(fast, flag::FAST_ZERO) | bit(fua, flag::FUA),
+            Request::WriteZeroes { no_hole, fast, fua, .. } => {
+                bit(no_hole, flag::NO_HOLE) | bit(fast, flag::FAST_ZERO) | bit(fua, flag::FUA)
+            }
             Request::BlockStatus { one, .. } => bit(one, flag::REQ_ONE),
             Request::Read { .. } | Request::Flush | Request::Cache { .. } => 0,
         }
@@ -97,9 +97,7 @@ impl Request {
     fn range(&self) -> (u64, u32) {
         match *self {
             Request::Flush => (0, 0),
-            Request::Write {
-                offset, ref data, ..
-            } => (offset, data.len() as u32),
+            Request::Write { offset, ref data, .. } => (offset, data.len() as u32),
             Request::Read { offset, length }
             | Request::Trim { offset, length, .. }
             | Request::WriteZeroes { offset, length, .. }
@@ -137,13 +135,7 @@ impl<S: Read + Write> Client<S> {
     pub(super) fn enqueue(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> u64 {
         let cookie = self.next;
         self.next += 1;
-        let request = wire::Request {
-            flags,
-            kind,
-            cookie,
-            offset,
-            length,
-        };
+        let request = wire::Request { flags, kind, cookie, offset, length };
         self.link.put(&request.encode());
         self.pending.insert(cookie, Pending::new(request));
         cookie

@@ -44,34 +44,19 @@ impl<S: Read + Write> Client<S> {
     /// Forgets a range.
     pub fn trim(&mut self, offset: u64, length: u32) -> Result<()> {
         let fua = false;
-        self.call(Request::Trim {
-            offset,
-            length,
-            fua,
-        })
-        .map(drop)
+        self.call(Request::Trim { offset, length, fua }).map(drop)
     }
 
     /// Zeroes a range.
     pub fn write_zeroes(&mut self, offset: u64, length: u32) -> Result<()> {
-        self.call(Request::WriteZeroes {
-            offset,
-            length,
-            no_hole: false,
-            fast: false,
-            fua: false,
-        })
-        .map(drop)
+        self.call(Request::WriteZeroes { offset, length, no_hole: false, fast: false, fua: false })
+            .map(drop)
     }
 
     /// What is known of a range; may cover less than was asked for.
     pub fn block_status(&mut self, offset: u64, length: u32) -> Result<Vec<Extent>> {
         let one = false;
-        match self.call(Request::BlockStatus {
-            offset,
-            length,
-            one,
-        })? {
+        match self.call(Request::BlockStatus { offset, length, one })? {
             Data::Extents(extents) => Ok(extents),
             _ => Err(unexpected()),
         }

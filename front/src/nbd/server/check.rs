@@ -27,13 +27,10 @@ fn op(request: &Request) -> Result<Op, Errno> {
         command::FLUSH => Op::Flush,
         command::TRIM => Op::Trim,
         command::CACHE => Op::Cache,
-        command::WRITE_ZEROES => Op::WriteZeroes {
-            no_hole: set(flag::NO_HOLE),
-            fast: set(flag::FAST_ZERO),
-        },
-        command::BLOCK_STATUS => Op::BlockStatus {
-            one: set(flag::REQ_ONE),
-        },
+        command::WRITE_ZEROES => {
+            Op::WriteZeroes { no_hole: set(flag::NO_HOLE), fast: set(flag::FAST_ZERO) }
+        }
+        command::BLOCK_STATUS => Op::BlockStatus { one: set(flag::REQ_ONE) },
         command::RESIZE => return Err(Errno::ENOTSUP.with("resize is not supported")),
         _ => return Err(Errno::EINVAL.with("unknown command")),
     })

@@ -94,10 +94,7 @@ impl Server {
                 self.count_option()?;
                 self.intake.consume(OptionHeader::LEN);
                 self.intake.skip(u64::from(length));
-                self.refuse(
-                    option,
-                    Refusal::new(answer::ERR_TOO_BIG, "option data too long"),
-                );
+                self.refuse(option, Refusal::new(answer::ERR_TOO_BIG, "option data too long"));
                 continue;
             }
             let length = length as usize;

@@ -115,11 +115,7 @@ impl Intake {
 
     /// The next `length` bytes are a payload.
     pub(super) fn expect(&mut self, length: usize) {
-        self.payload = Some(Payload {
-            bytes: Vec::with_capacity(length),
-            filled: 0,
-            length,
-        });
+        self.payload = Some(Payload { bytes: Vec::with_capacity(length), filled: 0, length });
         self.settle();
     }
 
@@ -162,17 +158,13 @@ impl Payload {
 
     fn space(&mut self) -> &mut [u8] {
         if self.bytes.len() == self.filled {
-            self.bytes
-                .resize(self.filled + self.missing().min(WINDOW), 0);
+            self.bytes.resize(self.filled + self.missing().min(WINDOW), 0);
         }
         &mut self.bytes[self.filled..]
     }
 
     fn filled(&mut self, n: usize) {
-        assert!(
-            n <= self.bytes.len() - self.filled,
-            "more filled than given"
-        );
+        assert!(n <= self.bytes.len() - self.filled, "more filled than given");
         self.filled += n;
     }
 

@@ -127,12 +127,9 @@ impl Server {
             (Phase::Asking(Question::Describe { option, wanted, .. }), Some(export)) => {
                 self.describe(option, &wanted, export);
             }
-            (
-                Phase::Asking(Question::Contexts {
-                    option, allocation, ..
-                }),
-                Some(export),
-            ) => self.contexts(option, allocation, export),
+            (Phase::Asking(Question::Contexts { option, allocation, .. }), Some(export)) => {
+                self.contexts(option, allocation, export)
+            }
             (
                 Phase::Asking(
                     Question::Describe { option, .. } | Question::Contexts { option, .. },
@@ -192,10 +189,7 @@ fn infos(export: &Export, structured: bool, wanted: &[u16]) -> Vec<Vec<u8>> {
     sizes.put_u32(export.preferred_block);
     sizes.put_u32(export.max_payload);
     let mut all = vec![basic, sizes];
-    for (kind, text) in [
-        (info::NAME, &export.name),
-        (info::DESCRIPTION, &export.description),
-    ] {
+    for (kind, text) in [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)] {
         if wanted.contains(&kind) && !text.is_empty() {
             let mut data = Vec::new();
             data.put_u16(kind);
@@ -213,11 +207,7 @@ fn describe(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
         return Err(Refusal::invalid("number of requests does not fit the data"));
     }
     let wanted = (0..count).map(|_| data.get_u16()).collect();
-    Ok(Question::Describe {
-        option,
-        name,
-        wanted,
-    })
+    Ok(Question::Describe { option, name, wanted })
 }
 
 fn contexts(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
@@ -230,11 +220,7 @@ fn contexts(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
         allocation |= query == wire::ALLOCATION.as_bytes() || (listing && query == b"base:");
     }
     no_data(data)?;
-    Ok(Question::Contexts {
-        option,
-        name,
-        allocation,
-    })
+    Ok(Question::Contexts { option, name, allocation })
 }
 
 fn name(bytes: &[u8]) -> Result<String, Refusal> {

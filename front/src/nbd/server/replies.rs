@@ -150,9 +150,7 @@ impl Server {
     }
 
     fn structured(&self) -> bool {
-        self.session
-            .as_ref()
-            .is_some_and(|session| session.structured)
+        self.session.as_ref().is_some_and(|session| session.structured)
     }
 }
 

@@ -35,10 +35,7 @@ impl Slots {
         });
         let place = &mut self.slots[slot as usize];
         place.request = Some(request);
-        Cookie {
-            slot,
-            turn: place.turn,
-        }
+        Cookie { slot, turn: place.turn }
     }
 
     /// The request a cookie stands for, once.
@@ -64,13 +61,7 @@ mod tests {
 
     #[test]
     fn a_cookie_serves_once() {
-        let request = Request {
-            flags: 0,
-            kind: 0,
-            cookie: 9,
-            offset: 0,
-            length: 0,
-        };
+        let request = Request { flags: 0, kind: 0, cookie: 9, offset: 0, length: 0 };
         let mut slots = Slots::default();
         let first = slots.put(request);
         let second = slots.put(request);

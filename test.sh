@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Tests everything. Stages can be chosen: ./test.sh fmt clippy e2e
+#   setup     installs what the end-to-end tests use, from Debian's packages (as root)
+#   fmt clippy doc rules licences
+#             what can be seen in the code
+#   test      unit, property, table and simulation tests
+#   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
+#   e2e       real clients against a real array
+set -eu -o pipefail
+cd "$(dirname "$0")"
+all="setup fmt clippy doc rules licences test check e2e"
+seeds=${WEFT_SEEDS:-0..1500}
+# The simulation is judged by what hosts see, and is fast without the assertions.
+export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=${CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS:-false}
+
+setup() {
+    local need=()
+    has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+    has nbdinfo && has nbdcopy && has nbdfuse || need+=(libnbd-bin)
+    has qemu-img && has qemu-io || need+=(qemu-utils)
+    has fio || need+=(fio)
+    has mkfs.ext4 || need+=(e2fsprogs)
+    has mkfs.xfs || need+=(xfsprogs)
+    has fusermount3 || need+=(fuse3)
+    has losetup || need+=(mount)
+    has python3 || need+=(python3)
+    [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "missing: ${need[*]}; install them, or run as root on Debian" >&2
+        return 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    apt-get install -q -y --no-install-recommends "${need[@]}"
+}
+
+fmt() { cargo fmt --all --check; }
+
+clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+
+doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+
+# The core does no I/O, reads no clock, starts no thread and draws no random number; nothing
+# is left undone. Comments and tests are not looked at.
+rules() {
+    python3 - <<'P'
+import pathlib, re, sys
+
+OUTSIDE = re.compile(r"std::(net|fs|thread)\b|\bInstant::now|\bSystemTime\b|\btokio\b|\bHashMap\b|\bHashSet\b|\b(fast)?rand\b")
+UNDONE = re.compile(r"\b(todo|unimplemented)!\s*\(")
+
+def lines(path):
+    """Lines without comments and literals; blocks under #[cfg(test)] are marked."""
+    skip, depth, begun = False, 0, False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code = re.sub(r'"(\\.|[^"\\])*"', '""', line)
+        code = re.sub(r"//.*", "", code)
+        if not skip and "#[cfg(test)]" in code:
+            skip, depth, begun = True, 0, False
+        yield number, line, code, skip
+        if skip:
+            depth += code.count("{") - code.count("}")
+            begun = begun or "{" in code
+            # The item ends with its block, or with a semicolon if it has none.
+            if (begun and depth <= 0) or (not begun and code.rstrip().endswith(";")):
+                skip = False
+
+bad = []
+for crate in ("code", "core", "front", "sim", "host", "cli"):
+    for path in sorted(pathlib.Path(crate).rglob("*.rs")):
+        a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
+        for number, line, code, skip in lines(path):
+            if UNDONE.search(code):
+                bad.append(f"{path}:{number}: unfinished: {line.strip()}")
+            if crate == "core" and "core/src" in str(path) and not skip and not a_test and OUTSIDE.search(code):
+                bad.append(f"{path}:{number}: brings the outside world into the core: {line.strip()}")
+print("\n".join(bad) or "the core is free of the outside world, and nothing is left undone")
+sys.exit(bool(bad))
+P
+}
+
+licences() {
+    local metadata
+    metadata=$(cargo metadata --format-version 1 --locked)
+    python3 -c '
+import json, re, sys
+GOOD = {"MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "Zlib",
+        "Unicode-3.0", "Unlicense", "CC0-1.0"}
+
+def allows(text):
+    """Whether an SPDX expression can be met with permissive licences alone."""
+    tokens = re.findall(r"[()]|[\w.+-]+", text.replace("/", " OR "))
+    at = 0
+    def term():
+        nonlocal at
+        token = tokens[at]; at += 1
+        if token == "(":
+            good = either(); at += 1
+            return good
+        good = token in GOOD
+        if at < len(tokens) and tokens[at] == "WITH":
+            at += 2
+        return good
+    def both():
+        nonlocal at
+        good = term()
+        while at < len(tokens) and tokens[at] == "AND":
+            at += 1; good = term() and good
+        return good
+    def either():
+        nonlocal at
+        good = both()
+        while at < len(tokens) and tokens[at] == "OR":
+            at += 1; good = both() or good
+        return good
+    return bool(tokens) and either()
+
+packages = json.load(sys.stdin)["packages"]
+bad = ["%s %s: %s" % (p["name"], p["version"], p["license"]) for p in packages if not allows(p["license"] or "")]
+print(len(packages), "packages, all with permissive licences" if not bad else "packages; not permissive: " + "; ".join(bad))
+sys.exit(bool(bad))' <<<"$metadata"
+    if cargo deny --version >/dev/null 2>&1; then
+        cargo deny --locked check bans licenses sources
+    else
+        echo "skipped: cargo deny is not installed"
+    fi
+    if ! cargo audit --version >/dev/null 2>&1; then
+        echo "skipped: advisories; cargo audit is not installed"
+    elif ! timeout 30 git ls-remote -q https://github.com/RustSec/advisory-db.git HEAD >/dev/null 2>&1; then
+        echo "skipped: advisories; their database cannot be reached"
+    else
+        cargo audit
+    fi
+}
+
+tests() { cargo test --workspace --release --locked; }
+
+check() { cargo run --release --locked -- check --seeds "$seeds"; }
+
+e2e() {
+    cargo build --release --locked
+    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/release/weft} tests/e2e.sh
+}
+
+for stage in ${*:-$all}; do
+    case " $all " in
+        *" $stage "*) ;;
+        *) echo "there is no stage '$stage'; choose from: $all" >&2; exit 2 ;;
+    esac
+done
+summary=
+for stage in ${*:-$all}; do
+    echo "== $stage"
+    start=$SECONDS
+    # 'test' is a command of the shell, so its function is called otherwise.
+    if [ "$stage" = test ]; then tests; else $stage; fi
+    echo "== $stage: $((SECONDS - start)) s"
+    summary+=" $stage $((SECONDS - start)) s,"
+done
+echo "== all well:${summary%,}"
