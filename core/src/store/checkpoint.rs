@@ -85,7 +85,9 @@ impl Store {
                 chosen.push(sector);
             }
         }
-        if chosen.is_empty() && !(full && self.journal.can_free()) {
+        // With nothing to place, room may still be freed; what is placed but not known to all
+        // is tried now and then.
+        if chosen.is_empty() && !(full && (now || self.journal.can_free())) {
             return;
         }
         self.journal.add(Entry::Begin);

@@ -205,7 +205,8 @@ impl Store {
         let mut entries = j.first_entries(count);
         let mut frame = encode_frame(j.incarnation, j.next_frame, &entries);
         let mut room = j.room(frame.1.sectors(), j.reserve(&entries));
-        if room.is_none() && j.pending.iter().any(|p| matches!(p.entry, Entry::Apply { .. })) {
+        let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
+        if room.is_none() && !j.pending.iter().all(prepare) {
             // What frees room must not wait behind what needs it.
             count = j.put_control_first();
             entries = j.first_entries(count);
