@@ -62,7 +62,7 @@ mend() {
     for node in $(status 'print(*(n["node"] for n in s["nodes"] if n["state"] == "down"))'); do
         weft node start "$node"
     done
-    wait_until whole
+    wait_until whole || { status 'print(json.dumps(s))'; kill -9 "$(server)"; return 1; }
 }
 
 unmount() {
