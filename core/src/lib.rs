@@ -1,6 +1,6 @@
 //! The core of Weft: everything that decides, and nothing that does.
 //!
-//! A [node](node) is a deterministic state machine. It is handed an input and the time, and
+//! A [node] is a deterministic state machine. It is handed an input and the time, and
 //! answers with outputs; it opens no file or socket, starts no thread, reads no clock and
 //! draws no random number. Two worlds turn the crank: `weft-host` with real disks and
 //! sockets, `weft-sim` with a simulated clock and injected faults.

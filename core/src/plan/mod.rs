@@ -1,6 +1,6 @@
 //! The plan: TickerTAIP's RAIDmap (section 3.5) as data.
 //!
-//! A request is cut into [chunks](chunks) that are atomic one by one. Of a chunk, every
+//! A request is cut into [chunks] that are atomic one by one. Of a chunk, every
 //! stripe is a row ([`WriteRow`], [`ReadRow`]), and every (stripe, column) a cell
 //! ([`WriteCell`], [`ReadCell`]) that says what that column's worker reads, sends, awaits,
 //! combines and writes. Rows and cells are pure functions of the request, the geometry, the
