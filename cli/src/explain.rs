@@ -31,7 +31,7 @@ pub enum Explain {
 /// The request, and on what.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// raid0, raid1, raid4, raid5[:rotation], raid6 or rs:K+M
+    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6 or rs:K+M
     #[arg(long, value_parser = args::layout)]
     layout: LayoutSpec,
     /// Number of nodes [default: as many as the layout names; 5 for raid0, 4, 5 and 6]
