@@ -21,6 +21,7 @@ mod error;
 mod listen;
 mod log;
 mod nbd;
+mod overlap;
 mod reactor;
 mod requests;
 mod size;

@@ -274,7 +274,7 @@ impl Reactor {
             (self.log)(&why);
         }
         self.hosts.remove(&id);
-        self.requests.forget(id);
+        self.requests.forget(&mut self.engine, id);
     }
 
     fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
@@ -297,7 +297,7 @@ impl Reactor {
             progress |= self.step_control(id);
             if self.controls.get_mut(&id).is_some_and(|c| !c.send()) {
                 self.controls.remove(&id);
-                self.requests.forget(id);
+                self.requests.forget(&mut self.engine, id);
             }
         }
         progress

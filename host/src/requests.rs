@@ -1,14 +1,36 @@
 //! Requests that nodes work on, kept until they are answered so that they can be given to
-//! another node when theirs stops. That is safe: the host has not been answered, so doing
-//! a request twice is the same as doing it once.
+//! another node when theirs stops.
+//!
+//! A write that is given to another node may take effect twice: all of the first attempt, or
+//! some of its chunks, may have happened, or the survivors may settle that it did. In
+//! between nobody must have seen it and nobody must have written over it, or what was
+//! overwritten would come back. So one rule holds for all requests of this process, whoever
+//! their host and their node: **while a change is in work, no other request that touches the
+//! same bytes is.** Later ones wait here, in the order in which they came, and a change also
+//! waits for earlier ones that wait.
+//!
+//! What follows from it: between a change's beginning and its end nobody reads or writes its
+//! bytes, so that doing it again is the same as doing it once, and to hosts it happens at one
+//! instant before its answer. What is begun after it has a later timestamp than each of its
+//! attempts, also than one that is still being settled, and nodes keep to that order. A
+//! change that nobody waits for any more, because its connection is gone, is not given to
+//! another node; it keeps its bytes until its node has answered or stopped, and what became
+//! of it is then for the survivors to settle, before anything later.
+//!
+//! Reads may be given to another node as they are: they change nothing. A change may begin
+//! while a read of its bytes is in work; the read then sees them as before or as after it, or,
+//! if it is longer than a chunk, some of each.
+//!
+//! Hosts that keep to distinct bytes, as file systems do, never wait here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::units::VolumeId;
 use weft_front::nbd::server::Cookie;
 
 use crate::engine::{Answer, Engine};
+use crate::overlap::{Claim, Claims};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +58,23 @@ impl Owner {
 }
 
 struct Pending {
-    owner: Owner,
+    /// `None` if nobody waits for the answer any more.
+    owner: Option<Owner>,
     node: usize,
     volume: VolumeId,
     op: HostOp,
     then_flush: bool,
+    claim: Option<Claim>,
+}
+
+impl Pending {
+    fn is_of(&self, conn: usize) -> bool {
+        self.owner.is_some_and(|o| o.conn() == conn)
+    }
+
+    fn changes(&self) -> bool {
+        self.claim.is_some_and(|c| c.changes())
+    }
 }
 
 /// What a request came to.
@@ -49,11 +83,15 @@ pub(crate) struct Finished {
     pub(crate) result: Result<HostData, HostError>,
 }
 
-/// The requests in work.
+/// The requests in work, and those that wait for them.
 #[derive(Default)]
 pub(crate) struct Requests {
     next: u64,
+    /// By the number that the node knows it by.
     pending: HashMap<u64, Pending>,
+    /// What the changes among them touch.
+    claims: Claims,
+    waiting: VecDeque<Pending>,
 }
 
 impl Requests {
@@ -68,8 +106,39 @@ impl Requests {
         op: HostOp,
         then_flush: bool,
     ) {
-        let pending = Pending { owner, node, volume, op, then_flush };
+        let claim = Claim::of(volume, &op);
+        let pending = Pending { owner: Some(owner), node, volume, op, then_flush, claim };
+        if self.may_begin(&pending, self.waiting.len()) {
+            self.begin(engine, pending);
+        } else {
+            self.waiting.push_back(pending);
+        }
+    }
+
+    /// Whether nothing in work, and nothing among the first `earlier` that wait, stands in a
+    /// request's way.
+    fn may_begin(&self, pending: &Pending, earlier: usize) -> bool {
+        let Some(claim) = &pending.claim else { return true };
+        let in_the_way = |p: &Pending| p.claim.is_some_and(|c| c.conflicts(claim));
+        self.claims.is_free(claim) && !self.waiting.iter().take(earlier).any(in_the_way)
+    }
+
+    fn begin(&mut self, engine: &mut Engine, pending: Pending) {
+        if let Some(claim) = pending.claim.filter(Claim::changes) {
+            self.claims.take(&claim);
+        }
         self.issue(engine, pending);
+    }
+
+    fn begin_waiting(&mut self, engine: &mut Engine) {
+        let mut n = 0;
+        while let Some(pending) = self.waiting.get(n) {
+            if !self.may_begin(pending, n) {
+                n += 1;
+            } else if let Some(pending) = self.waiting.remove(n) {
+                self.begin(engine, pending);
+            }
+        }
     }
 
     fn issue(&mut self, engine: &mut Engine, mut pending: Pending) {
@@ -85,17 +154,27 @@ impl Requests {
         }
     }
 
+    /// A request is not in work any more, so that those it stood in the way of may be.
+    fn end(&mut self, engine: &mut Engine, pending: &mut Pending) {
+        if let Some(claim) = pending.claim.take().filter(Claim::changes) {
+            self.claims.give_back(&claim);
+            self.begin_waiting(engine);
+        }
+    }
+
     /// Takes an answer; `None` if nobody waits for it, or if something is still to be done.
     pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Finished> {
         let (number, result) = answer;
         let mut pending = self.pending.remove(&number)?;
+        self.end(engine, &mut pending);
+        let owner = pending.owner?;
         if pending.then_flush && result.is_ok() {
             pending.then_flush = false;
             pending.op = HostOp::Flush;
             self.issue(engine, pending);
             return None;
         }
-        Some(Finished { owner: pending.owner, result })
+        Some(Finished { owner, result })
     }
 
     /// Gives what a node that stopped had in work to others.
@@ -105,19 +184,31 @@ impl Requests {
         // In the order in which they came, which readers of the log will expect.
         numbers.sort_unstable();
         for number in numbers {
-            if let Some(pending) = self.pending.remove(&number) {
-                self.issue(engine, pending);
+            let Some(mut pending) = self.pending.remove(&number) else { continue };
+            match pending.owner {
+                Some(_) => self.issue(engine, pending),
+                None => self.end(engine, &mut pending),
             }
         }
     }
 
     /// Nobody waits any more for the answers to a connection that is gone.
-    pub(crate) fn forget(&mut self, conn: usize) {
-        self.pending.retain(|_, p| p.owner.conn() != conn);
+    pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
+        self.waiting.retain(|p| !p.is_of(conn));
+        self.pending.retain(|_, p| p.changes() || !p.is_of(conn));
+        for pending in self.pending.values_mut().filter(|p| p.is_of(conn)) {
+            pending.owner = None;
+        }
+        self.begin_waiting(engine);
     }
 
-    /// How many hosts' requests are in work.
+    /// How many hosts' requests are in work or wait for others.
     pub(crate) fn of_hosts(&self) -> usize {
-        self.pending.values().filter(|p| matches!(p.owner, Owner::Nbd { .. })).count()
+        let of_host = |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. }));
+        self.pending.values().chain(&self.waiting).filter(of_host).count()
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

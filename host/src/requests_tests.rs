@@ -1,0 +1,169 @@
+//! The order among requests that touch the same bytes, with nodes that stop under them.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weft_core::Buffer;
+use weft_core::plan::Range;
+
+use super::*;
+use crate::spec::Spec;
+use crate::state::State;
+
+const VOLUME: VolumeId = VolumeId(0);
+/// Several chunks.
+const LONG: usize = 9 << 20;
+
+struct World {
+    engine: Engine,
+    requests: Requests,
+    /// Connections in the order in which they were answered.
+    answered: Vec<usize>,
+    read: Vec<(usize, Vec<u8>)>,
+    _dir: TempDir,
+}
+
+fn world() -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(32 << 20), ..Spec::default() };
+    let mut engine = Engine::new(State::open(dir.path(), &spec).unwrap(), Arc::new(|_| {}));
+    engine.start_all();
+    let requests = Requests::default();
+    let mut world = World { engine, requests, answered: Vec::new(), read: Vec::new(), _dir: dir };
+    world.until(|w| w.engine.is_settled());
+    world
+}
+
+impl World {
+    fn turn(&mut self) {
+        self.engine.run();
+        for node in std::mem::take(&mut self.engine.stopped) {
+            self.requests.move_from(&mut self.engine, node);
+        }
+        for answer in std::mem::take(&mut self.engine.answers) {
+            let Some(finished) = self.requests.finish(&mut self.engine, answer) else { continue };
+            self.answered.push(finished.owner.conn());
+            if let HostData::Bytes(pieces) = finished.result.unwrap() {
+                let bytes = pieces.iter().flat_map(Buffer::to_bytes).collect();
+                self.read.push((finished.owner.conn(), bytes));
+            }
+        }
+    }
+
+    fn until(&mut self, reached: impl Fn(&World) -> bool) {
+        for _ in 0..20_000 {
+            self.turn();
+            self.engine.fire_due();
+            self.engine.fire_soon();
+            if reached(self) {
+                return;
+            }
+            sleep(Duration::from_micros(500));
+        }
+        panic!("it never came about: answered {:?}", self.answered);
+    }
+
+    fn submit(&mut self, conn: usize, node: usize, op: HostOp) {
+        let owner = Owner::Control { conn };
+        self.requests.submit(&mut self.engine, owner, node, VOLUME, op, false);
+    }
+
+    fn write(&mut self, conn: usize, node: usize, offset: u64, fill: u8, len: usize) {
+        self.submit(conn, node, HostOp::Write(offset, Buffer::from(vec![fill; len])));
+    }
+
+    fn read(&mut self, conn: usize, node: usize, offset: u64, len: u64) {
+        self.submit(conn, node, HostOp::Read(Range { offset, len }));
+    }
+}
+
+#[test]
+fn a_change_has_its_bytes_to_itself() {
+    let mut w = world();
+    w.write(1, 0, 0, 1, LONG);
+    w.read(2, 1, LONG as u64 - 1, 2);
+    w.write(3, 2, 100, 3, 10);
+    w.read(4, 3, 0, 200);
+    w.write(5, 4, LONG as u64, 5, 4096);
+    assert_eq!(w.requests.waiting.len(), 4, "5 touches what the read 2 waits for");
+    w.write(6, 4, 20 << 20, 6, 4096);
+    assert_eq!(w.requests.waiting.len(), 4, "other bytes are free");
+    w.until(|w| w.answered.len() == 6);
+    let place = |c| w.answered.iter().position(|a| *a == c).unwrap();
+    assert!(place(1) < place(2) && place(1) < place(3) && place(3) < place(4));
+    let read = |c| &w.read.iter().find(|r| r.0 == c).unwrap().1;
+    let mut expected = vec![1; 200];
+    expected[100..110].fill(3);
+    assert_eq!(read(4), &expected);
+    assert_eq!(read(2), &[1, 0], "5 came later");
+    assert!(w.requests.claims.is_free(&Claim::of(VOLUME, &everything()).unwrap()));
+}
+
+fn everything() -> HostOp {
+    HostOp::Trim(Range { offset: 0, len: u64::MAX })
+}
+
+#[test]
+fn a_change_begun_again_comes_before_what_was_asked_after_it() {
+    let mut w = world();
+    w.write(1, 1, 0, 1, LONG);
+    // Far enough that some of its chunks have happened and others have not.
+    for _ in 0..20 {
+        w.engine.run();
+    }
+    w.write(2, 0, 5000, 2, 5000);
+    w.read(3, 2, 0, 20_000);
+    w.engine.kill_node(1, "the test kills it").unwrap();
+    w.turn();
+    w.write(4, 3, 7000, 4, 10);
+    w.until(|w| w.answered.len() == 4);
+    assert_eq!(w.answered, [1, 2, 3, 4]);
+    let mut expected = vec![1; 20_000];
+    expected[5000..10_000].fill(2);
+    assert_eq!(w.read.pop().unwrap().1, expected);
+    w.read(5, 4, 0, 20_000);
+    w.until(|w| w.answered.len() == 5);
+    expected[7000..7010].fill(4);
+    assert_eq!(w.read.pop().unwrap().1, expected);
+}
+
+#[test]
+fn what_nobody_waits_for_keeps_its_bytes_and_is_not_begun_again() {
+    let mut w = world();
+    w.write(1, 1, 0, 1, LONG);
+    w.write(7, 1, 0, 7, LONG);
+    w.write(2, 0, 0, 2, 5000);
+    w.requests.forget(&mut w.engine, 1);
+    w.requests.forget(&mut w.engine, 7);
+    assert_eq!((w.requests.pending.len(), w.requests.waiting.len()), (1, 1));
+    w.engine.kill_node(1, "the test kills it").unwrap();
+    w.turn();
+    assert!(w.requests.waiting.is_empty(), "its node is gone, and nobody asks for it again");
+    w.until(|w| w.answered.len() == 1);
+    w.read(3, 0, 0, 5000);
+    w.until(|w| w.answered.len() == 2);
+    assert_eq!(w.read.pop().unwrap().1, vec![2; 5000]);
+    w.until(|w| w.engine.is_quiet());
+}
+
+#[test]
+fn without_nodes_those_that_wait_are_answered_too() {
+    let mut w = world();
+    w.write(1, 0, 0, 1, LONG);
+    w.write(2, 0, 0, 2, LONG);
+    w.read(3, 0, 0, 4096);
+    for n in 0..5 {
+        w.engine.kill_node(n, "the test kills it").unwrap();
+    }
+    for node in std::mem::take(&mut w.engine.stopped) {
+        w.requests.move_from(&mut w.engine, node);
+    }
+    let mut errors = 0;
+    while let Some(answer) = w.engine.answers.pop() {
+        let finished = w.requests.finish(&mut w.engine, answer).unwrap();
+        errors += usize::from(finished.result.unwrap_err() == HostError::NotServing);
+    }
+    assert_eq!(errors, 3);
+}
