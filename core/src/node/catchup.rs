@@ -29,6 +29,27 @@ pub(crate) enum Catchup {
     },
 }
 
+/// What the others have in a row of a stripe, as far as it may have been missed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    /// The oldest of their versions.
+    pub oldest: Timestamp,
+    /// The newest.
+    pub newest: Timestamp,
+    /// Whether this disk holds parity there.
+    pub parity: bool,
+}
+
+impl Listed {
+    /// Whether a sector at version `own` may lack something. A data unit has all writes up to
+    /// its version. Parity has not: changes add up in any order, so below a version that it
+    /// has one may be missing, unless all that there is is that one version.
+    fn behind(&self, own: Option<Timestamp>, all_heard: bool) -> bool {
+        let Some(own) = own else { return true };
+        own < self.newest || (self.parity && !(all_heard && self.oldest == own))
+    }
+}
+
 /// Finding out what was missed.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
@@ -36,8 +57,13 @@ pub(crate) struct Asking {
     pub since: Timestamp,
     /// Who has yet to answer.
     pub waiting: BTreeSet<NodeId>,
-    /// What they said: sectors of this disk, and the newest version of their stripe's row.
-    pub listed: BTreeMap<u64, Timestamp>,
+    /// Nodes that share a volume with this one and are down: what they wrote is not known.
+    pub silent: BTreeSet<NodeId>,
+    /// Whether so many of the others are down or behind themselves that all who knew of a
+    /// write may be among them. Then nothing can be concluded while anyone is silent.
+    pub too_few: bool,
+    /// What they said: sectors of this disk, and the versions in their stripe's row.
+    pub listed: BTreeMap<u64, Listed>,
     /// Written since the return.
     pub fresh: BTreeSet<u64>,
     /// What this disk has at `since` or later, when it has looked.
@@ -74,12 +100,13 @@ impl Catchup {
     pub fn conclude(&mut self) {
         let Catchup::Asking(a) = self else { return };
         let Some(own) = &a.own else { return };
-        if !a.waiting.is_empty() {
+        let all_heard = a.silent.is_empty();
+        if !a.waiting.is_empty() || (a.too_few && !all_heard) {
             return;
         }
-        let behind = |(s, v): (&u64, &Timestamp)| {
-            let has = own.get(s).is_some_and(|mine| mine >= v);
-            (!has && !a.fresh.contains(s)).then_some(*s)
+        let behind = |(s, listed): (&u64, &Listed)| {
+            let behind = listed.behind(own.get(s).copied(), all_heard);
+            (behind && !a.fresh.contains(s)).then_some(*s)
         };
         let stale = a.listed.iter().filter_map(behind).collect();
         *self = Catchup::Known { stale, reported: false };
@@ -107,13 +134,32 @@ mod tests {
         assert!(!c.is_stale(5..6));
         let Catchup::Asking(a) = &mut c else { panic!("asking") };
         for (sector, version) in [(4, 20), (5, 20), (6, 20), (7, 20)] {
-            a.listed.insert(sector, Timestamp(version));
+            let v = Timestamp(version);
+            a.listed.insert(sector, Listed { oldest: v, newest: v, parity: false });
         }
         a.own = Some([(6, Timestamp(20)), (7, Timestamp(15))].into());
+        a.too_few = true;
+        a.silent.insert(NodeId(3));
+        c.conclude();
+        assert_eq!(c.stale_sectors(), None, "who is silent may know of more");
+        let Catchup::Asking(a) = &mut c else { panic!("asking") };
+        a.silent.clear();
         c.conclude();
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert_eq!(c.wrote(0..8), 2);
         assert_eq!(c.stale_sectors(), Some(0));
+    }
+
+    #[test]
+    fn parity_is_current_only_if_it_has_all_there_is() {
+        let t = Timestamp;
+        let one = Listed { oldest: t(20), newest: t(20), parity: true };
+        let two = Listed { oldest: t(15), newest: t(20), parity: true };
+        assert!(!one.behind(Some(t(20)), true));
+        assert!(one.behind(Some(t(20)), false), "who is silent may have another");
+        assert!(one.behind(Some(t(19)), true) && one.behind(None, true));
+        assert!(two.behind(Some(t(20)), true));
+        assert!(!Listed { parity: false, ..two }.behind(Some(t(20)), true));
     }
 }

@@ -340,10 +340,10 @@ impl Originator {
             Refusal::Aborted => return self.retry(job),
             Refusal::Erased { column, parts } => (column, parts),
         };
-        for (stripe, part) in &parts {
-            let same = matches!(job.what, What::Rebuild { stripe: s, column: c, .. }
-                if s == *stripe && c == column);
-            if !same {
+        // A rebuild goes around what it cannot have. Were it to have that rebuilt first, two
+        // columns of one stripe could wait for each other for good.
+        if job.purpose != Purpose::Rebuild {
+            for (stripe, part) in &parts {
                 self.rebuild(job.volume, *stripe, column, *part, outbox);
             }
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Phase, Ticket, Worker, extents_of, sectors};
 use crate::Buffer;
 use crate::layout::ColumnRole;
-use crate::node::catchup::{Asking, Catchup};
+use crate::node::catchup::{Asking, Catchup, Listed};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, DirtySector, MemberReport, Refusal, Wanted};
 use crate::order::{Access, Verdict as Admitted};
@@ -332,14 +332,12 @@ impl Worker {
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
-                // A data unit at that version has it all. Parity does not: changes add up in
-                // any order, so one may be missing below a later one.
-                let version = match volume.geometry.layout.role(stripe, column) {
-                    ColumnRole::Data(_) => version,
-                    ColumnRole::Parity(_) => Timestamp(u64::MAX),
-                };
-                let newest = asking.listed.entry(sector).or_default();
-                *newest = (*newest).max(version);
+                let role = volume.geometry.layout.role(stripe, column);
+                let parity = matches!(role, ColumnRole::Parity(_));
+                let first = Listed { oldest: version, newest: version, parity };
+                let listed = asking.listed.entry(sector).or_insert(first);
+                listed.oldest = listed.oldest.min(version);
+                listed.newest = listed.newest.max(version);
             }
         }
     }
@@ -361,14 +359,37 @@ impl Worker {
             Catchup::Asking(a) => std::mem::take(&mut a.fresh),
             _ => BTreeSet::new(),
         };
-        let others: Vec<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
-        let sound = |n: &&NodeId| self.map.nodes[n.0 as usize].stale_since.is_none();
-        let ask: BTreeSet<NodeId> = others.iter().filter(sound).copied().collect();
-        let ask = if ask.is_empty() { others.into_iter().collect() } else { ask };
+        let ask: BTreeSet<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
         for node in &ask {
             outbox.send(*node, Body::Dirty { since });
         }
-        self.catchup = Catchup::Asking(Asking { since, waiting: ask, fresh, ..Asking::default() });
+        let (silent, too_few) = self.not_heard();
+        let waiting = ask;
+        let asking = Asking { since, waiting, silent, too_few, fresh, ..Asking::default() };
+        self.catchup = Catchup::Asking(asking);
+    }
+
+    /// The nodes that share a volume with this one and are down; and whether, in some extent,
+    /// more columns are down or behind than the layout bears. If not, at least one of those
+    /// who recorded any write that this node missed is up and behind in nothing.
+    fn not_heard(&self) -> (BTreeSet<NodeId>, bool) {
+        let mut silent = BTreeSet::new();
+        let mut too_few = false;
+        let stale = |n: NodeId| {
+            self.map.nodes.get(usize::from(n.0)).is_some_and(|n| n.stale_since.is_some())
+        };
+        // Without redundancy nothing can be written while a node is away.
+        let volumes = self.map.volumes.values().filter(|v| v.geometry.layout.parity > 0);
+        for volume in volumes {
+            let mine = volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
+            for extent in mine {
+                let nodes = || extent.columns.iter().map(|c| c.0);
+                silent.extend(nodes().filter(|n| !self.map.is_up(*n)));
+                let unsound = nodes().filter(|n| !self.map.is_up(*n) || stale(*n)).count();
+                too_few |= unsound > volume.geometry.layout.parity;
+            }
+        }
+        (silent, too_few)
     }
 
     /// Asks again those who have not said what was written meanwhile.

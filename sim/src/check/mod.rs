@@ -41,6 +41,15 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Summary, Failure> {
     }
 }
 
+/// Runs one seed as it is; if it fails, says why and what happened last, at most `story` lines.
+pub fn run_once(
+    seed: u64,
+    options: Options,
+    story: usize,
+) -> Result<Summary, (String, Vec<String>)> {
+    run::run(seed, options, story)
+}
+
 /// Leaves out kinds of faults, then operations, as long as the run still fails.
 fn shrink(seed: u64, options: Options) -> Options {
     let mut best = options;

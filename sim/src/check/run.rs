@@ -27,18 +27,31 @@ pub struct Faults {
     pub messages: bool,
     /// A disk is slow.
     pub slow: bool,
+    /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
+    /// that was acknowledged may be lost once all have returned.
+    pub beyond: bool,
 }
 
 impl Faults {
     /// All kinds.
     pub const ALL: Faults =
-        Faults { crashes: true, power: true, rot: true, messages: true, slow: true };
+        Faults { crashes: true, power: true, rot: true, messages: true, slow: true, beyond: true };
+
+    /// No faults.
+    pub const NONE: Faults = Faults {
+        crashes: false,
+        power: false,
+        rot: false,
+        messages: false,
+        slow: false,
+        beyond: false,
+    };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 5] {
-        let none =
-            Faults { crashes: false, power: false, rot: false, messages: false, slow: false };
+    pub(super) fn each_left_out(&self) -> [Faults; 6] {
+        let none = Faults::NONE;
         [
+            Faults { beyond: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
             Faults { messages: true, ..none },
@@ -54,6 +67,7 @@ impl Faults {
             rot: self.rot && !other.rot,
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
+            beyond: self.beyond && !other.beyond,
         }
     }
 }
@@ -126,6 +140,10 @@ struct Run {
     volume: Volume,
     options: Options,
     rng: Rng,
+    /// For what was not drawn from the first day: older seeds stay what they were.
+    later_rng: Rng,
+    /// In this phase more may be down than the layout bears.
+    beyond: bool,
     clients: Vec<Client>,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
@@ -220,6 +238,8 @@ impl Run {
             volume: volume.expect("made above"),
             options,
             rng,
+            later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
+            beyond: false,
             clients,
             ops: BTreeMap::new(),
             next_op: 1,
@@ -246,6 +266,7 @@ impl Run {
                 && (run.to_issue == 0 && run.clients.iter().all(|c| c.op.is_none()))
         })?;
         self.heal()?;
+        self.beyond = false;
         self.verify()
     }
 
@@ -257,6 +278,11 @@ impl Run {
         victims.truncate(bears);
         let span = MILLIS * u64::from(self.options.operations) / 2;
         let mut plan: Vec<(Nanos, Fault)> = Vec::new();
+        self.beyond = f.beyond && self.later_rng.u8(0..4) == 0;
+        if self.beyond {
+            plan = self.draw_overload(span);
+            victims.clear();
+        }
         for victim in victims {
             // A victim either comes and goes, or its disk decays.
             if self.rng.bool() {
@@ -305,6 +331,23 @@ impl Run {
             self.faults.push(fault);
             self.world.call_after(at + 1, FAULT | (first + n) as u64);
         }
+    }
+
+    /// One node more dies than the layout bears, at about the same time.
+    fn draw_overload(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
+        let rng = &mut self.later_rng;
+        let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
+        rng.shuffle(&mut nodes);
+        nodes.truncate(self.volume.geometry.layout.parity + 1);
+        let begin = rng.u64(0..span);
+        let mut plan = Vec::new();
+        for node in nodes {
+            let at = begin + rng.u64(0..span / 4 + 1);
+            let stays = rng.u64(0..span / 2 + 1);
+            plan.push((at, Fault::Kill(node, rng.bool())));
+            plan.push((at + stays, Fault::Return(node)));
+        }
+        plan
     }
 
     /// Lets the world go on until something is so.
@@ -482,6 +525,12 @@ impl Run {
             }
             Ok(_) => op.end = Some(now),
             Err(HostError::NotServing) => drop(self.ops.remove(&request)),
+            // What a failed write did is not known.
+            Err(HostError::TooManyLost) if self.beyond => {
+                if matches!(op.did, Did::Read(_)) {
+                    self.ops.remove(&request);
+                }
+            }
             Err(error) => {
                 let text =
                     format!("request {request} failed though the layout bears the faults: {error}");

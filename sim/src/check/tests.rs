@@ -71,7 +71,10 @@ fn seeds_that_failed_once() {
         251, // one unreadable sector cost its neighbours
         298, // participants forgot a write before its originator had heard of it
     ];
+    // What is drawn since then would make other runs of them.
+    let faults = Faults { beyond: false, ..Faults::ALL };
     for seed in seeds {
-        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+        let options = Options { faults, ..Options::default() };
+        assert!(run_seed(seed, options).is_ok(), "seed {seed}");
     }
 }
