@@ -12,7 +12,7 @@ use crate::output::{say, say_json};
 /// What to do to a node.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Stop a node in good order: it finishes what it has begun
+    /// Stop a node in good order: it finishes what it has begun, for 5 s at most, while others take new requests
     Stop(Which),
     /// Kill a node at once, as if its process had died
     Kill(Which),

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, Control, Listen, Request, Size, Spec, to_stderr};
+use weft_host::{Array, Control, Listen, Request, Size, Spec, Stopped, to_stderr};
 
 use crate::args::{self, Switch};
 use crate::output::{say, uri};
@@ -66,8 +66,7 @@ impl Up {
                 eprintln!("weft: the array runs, but cannot say so: {e:#}");
             }
         });
-        array.run()?;
-        say("stopped; everything is on the disks")?;
+        say(farewell(&array.run()?))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -80,6 +79,36 @@ impl Up {
             false => self.listen.iter().cloned().map(absolute).collect(),
         }
     }
+}
+
+/// What is to be said at the end.
+fn farewell(stopped: &Stopped) -> String {
+    let down: Vec<String> = stopped.down.iter().map(usize::to_string).collect();
+    if down.len() == stopped.nodes {
+        return "stopped; no node ran any more. What was answered as written is on the disks"
+            .to_string();
+    }
+    let absent = match down.len() {
+        0 => String::new(),
+        _ => format!(", except those of nodes that were down ({})", down.join(", ")),
+    };
+    if stopped.unfinished.is_empty() {
+        return format!("stopped; everything is on the disks{absent}");
+    }
+    let mut out = "stopped, after waiting in vain for:\n".to_string();
+    for line in &stopped.unfinished {
+        out += &format!("  {line}\n");
+    }
+    out +=
+        "What was answered as written is safe; with the journal the next start finishes the rest.";
+    if !stopped.without_journal.is_empty() {
+        out += &format!(
+            "\nWithout journal, a write that was not answered may be there in part, with parity \
+             that does not fit: after the next start run `weft scrub` on {}.",
+            stopped.without_journal.join(", ")
+        );
+    }
+    out
 }
 
 /// The longest path that a Unix socket can have.
@@ -141,4 +170,26 @@ fn greeting(dir: &Path, status: &Value) -> String {
         );
     }
     out + "\nCtrl-C stops it."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_true() {
+        let clean = Stopped { nodes: 5, ..Stopped::default() };
+        assert_eq!(farewell(&clean), "stopped; everything is on the disks");
+        let degraded = Stopped { down: vec![1, 3], ..clean.clone() };
+        assert!(farewell(&degraded).ends_with("nodes that were down (1, 3)"));
+        let none = Stopped { down: vec![0, 1, 2, 3, 4], ..clean.clone() };
+        assert!(farewell(&none).contains("no node ran"));
+        let hasty = Stopped { unfinished: vec!["node 2: 3 requests".to_string()], ..clean };
+        let words = farewell(&hasty);
+        assert!(!words.contains("everything"), "{words}");
+        assert!(words.contains("  node 2: 3 requests\n"), "{words}");
+        assert!(!words.contains("scrub"), "{words}");
+        let bare = Stopped { without_journal: vec!["scratch".to_string()], ..hasty };
+        assert!(farewell(&bare).contains("`weft scrub` on scratch"));
+    }
 }

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::error::{Error, Result};
 use crate::listen::Listen;
 use crate::log::Log;
-use crate::reactor::{Reactor, Stopper};
+use crate::reactor::{Reactor, Stopped, Stopper};
 use crate::spec::Spec;
 use crate::state::State;
 
@@ -38,8 +38,9 @@ impl Array {
         self.reactor.listens()
     }
 
-    /// Runs until SIGINT, SIGTERM or a request to shut down, then stops in good order.
-    pub fn run(mut self) -> Result<()> {
+    /// Runs until SIGINT, SIGTERM or a request to shut down, then stops in good order and
+    /// says how that went.
+    pub fn run(mut self) -> Result<Stopped> {
         let no_signals = |e: std::io::Error| Error(format!("cannot wait for signals: {e}"));
         let (ours, theirs) = UnixStream::pair().map_err(no_signals)?;
         ours.set_nonblocking(true).map_err(no_signals)?;
@@ -75,7 +76,7 @@ impl Array {
 /// An array that runs in the background. It is stopped when this is dropped.
 pub struct Handle {
     stopper: Stopper,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Option<JoinHandle<Result<Stopped>>>,
     dir: PathBuf,
     listens: Vec<String>,
 }
@@ -92,23 +93,28 @@ impl Handle {
     }
 
     /// Stops it in good order and says how it went.
-    pub fn shutdown(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<Stopped> {
         self.finish()
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// Stops it in good order, for those who need not know what was unfinished.
+    pub fn shutdown(self) -> Result<()> {
+        self.stop().map(drop)
+    }
+
+    fn finish(&mut self) -> Result<Stopped> {
         self.stopper.stop();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(Error("the array's thread panicked".to_string())),
-            None => Ok(()),
+            None => Ok(Stopped::default()),
         }
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Whoever wants to know how it went calls `shutdown`.
+        // Whoever wants to know how it went calls `stop`.
         let _ = self.finish();
     }
 }

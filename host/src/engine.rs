@@ -3,24 +3,26 @@
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit).
+//! frame (group commit). How nodes start and stop is in [`lives`].
+
+#[path = "engine_lives.rs"]
+mod lives;
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use weft_core::SECTOR;
 use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume};
 use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer,
+    Envelope, HostData, HostError, HostOp, Input, MapMessage, NodeStatus, Output, Timer,
 };
 use weft_core::store::{DiskRequest, DiskResult};
 use weft_core::units::{NodeId, VolumeId};
 
 use crate::clock::Clock;
-use crate::disk::{Backend, Disk};
+use crate::disk::Backend;
 use crate::disk_uring::{Ring, Tag};
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::slot::{Phase, Slot};
 use crate::state::State;
@@ -77,71 +79,6 @@ impl Engine {
         }
     }
 
-    /// Starts every node; those whose disks are missing or wrong stay down.
-    pub(crate) fn start_all(&mut self) {
-        for n in 0..self.slots.len() {
-            if let Err(e) = self.start_node(n) {
-                (self.log)(&format!("node {n} stays down: {e}"));
-                self.slots[n].why = e.to_string();
-            }
-        }
-    }
-
-    /// Starts a node that is down.
-    pub(crate) fn start_node(&mut self, n: usize) -> Result<()> {
-        if self.slot(n)?.phase != Phase::Down {
-            return fail(format!("node {n} runs already"));
-        }
-        if self.slots[n].disk_ops > 0 {
-            self.slots[n].wanted = true;
-            return Ok(());
-        }
-        let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
-        let size = self.state.content.disk_size;
-        let slot = &mut self.slots[n];
-        slot.wanted = false;
-        slot.disk = Some(Arc::new(Disk::open(&slot.path, size, backend)?));
-        slot.phase = Phase::Opening;
-        let (id, cluster) = (NodeId(n as u16), self.state.content.cluster);
-        let mut node = Box::new(Node::new(id, cluster, size / SECTOR, NodeConfig::default()));
-        let mut outputs = Vec::new();
-        node.start(&mut outputs);
-        slot.node = Some(node);
-        self.apply(n, outputs);
-        Ok(())
-    }
-
-    /// Stops a node at once, as if its process had died.
-    pub(crate) fn kill_node(&mut self, n: usize, why: &str) -> Result<()> {
-        let was = self.slot(n)?.phase;
-        if was == Phase::Down {
-            return fail(format!("node {n} is down already"));
-        }
-        self.slots[n].drop_node(why);
-        (self.log)(&format!("node {n} is down: {why}"));
-        if was != Phase::Opening {
-            self.stopped.push(n);
-            self.tell_authority(AuthorityInput::NodeDown(NodeId(n as u16)));
-        }
-        Ok(())
-    }
-
-    /// Stops a node when it has finished the requests that it has begun.
-    pub(crate) fn drain_node(&mut self, n: usize) -> Result<()> {
-        match self.slot(n)?.phase {
-            Phase::Running => self.slots[n].phase = Phase::Draining,
-            Phase::Draining => {}
-            Phase::Down => return fail(format!("node {n} is down already")),
-            Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
-        }
-        Ok(())
-    }
-
-    fn slot(&self, n: usize) -> Result<&Slot> {
-        let last = self.slots.len() - 1;
-        self.slots.get(n).ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
-    }
-
     /// The map in force.
     pub(crate) fn map(&self) -> &ClusterMap {
         self.authority.map()
@@ -190,6 +127,24 @@ impl Engine {
             Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
         };
         self.is_settled() && self.disk_queue.is_empty() && self.slots.iter().all(quiet)
+    }
+
+    /// What keeps the nodes from being quiet, a line each.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if !self.is_settled() {
+            out.push("the nodes do not agree on a map yet".to_string());
+        }
+        for (n, slot) in self.slots.iter().enumerate() {
+            match (slot.phase, slot.status()) {
+                (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
+                (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
+                    out.push(format!("node {n}: {waiting}"));
+                }
+                _ => {}
+            }
+        }
+        out
     }
 
     /// What to poll for ends of disk operations.
@@ -258,50 +213,6 @@ impl Engine {
         any
     }
 
-    /// Starts and stops nodes that had to wait for something.
-    fn follow_lives(&mut self) {
-        for n in 0..self.slots.len() {
-            let slot = &self.slots[n];
-            if slot.wanted && slot.disk_ops == 0 {
-                if let Err(e) = self.start_node(n) {
-                    self.slots[n].drop_node(&e.to_string());
-                }
-            } else if slot.phase == Phase::Draining
-                && slot.status().is_some_and(|s| s.in_flight == 0)
-            {
-                let _ = self.kill_node(n, "it was stopped");
-            }
-        }
-        if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
-            self.starting = false;
-            self.begin();
-        }
-    }
-
-    /// Every node is open or refused: the cluster begins.
-    fn begin(&mut self) {
-        let ids = 0..self.slots.len() as u16;
-        let runs: Vec<NodeId> =
-            ids.map(NodeId).filter(|n| self.slots[usize::from(n.0)].runs()).collect();
-        let missing = self.slots.len() - runs.len();
-        if missing > 0 {
-            let total = self.slots.len();
-            (self.log)(&format!("{missing} of {total} nodes are down"));
-        }
-        let lost = |v: &Volume| {
-            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
-            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
-            most.unwrap_or(0) > v.geometry.layout.parity
-        };
-        for volume in self.map().volumes.values().filter(|v| lost(v)) {
-            (self.log)(&format!(
-                "volume '{}': too few nodes run; requests fail until more are started",
-                volume.name
-            ));
-        }
-        self.tell_authority(AuthorityInput::Start(runs));
-    }
-
     fn input(&mut self, n: usize, input: Input) {
         let now = self.clock.now();
         let Some(node) = self.slots.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
@@ -337,14 +248,6 @@ impl Engine {
                 }
                 Output::Log(line) => (self.log)(&format!("node {n}: {line}")),
             }
-        }
-    }
-
-    fn ready(&mut self, n: usize) {
-        self.slots[n].phase = Phase::Running;
-        if !self.starting {
-            (self.log)(&format!("node {n} is up"));
-            self.tell_authority(AuthorityInput::NodeUp(NodeId(n as u16)));
         }
     }
 

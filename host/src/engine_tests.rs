@@ -112,6 +112,39 @@ fn draining_nodes_finish_what_they_have_begun() {
 }
 
 #[test]
+fn a_node_that_is_stopped_leaves_nothing_undecided_or_out_of_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    write(&mut engine, 0, 4, 300_000);
+    let unfinished = engine.unfinished();
+    assert!(unfinished.iter().any(|l| l.starts_with("node 0: ")), "{unfinished:?}");
+    engine.drain_node(0).unwrap();
+    until(&mut engine, |e| e.slots[0].phase == Phase::Down);
+    assert_eq!(engine.slots[0].why, "it was stopped");
+    until(&mut engine, Engine::is_quiet);
+    assert_eq!(engine.unfinished(), Vec::<String>::new());
+    assert_reads(&mut engine, 0, 4, 300_000);
+}
+
+#[test]
+fn a_node_that_never_comes_to_rest_is_stopped_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 300_000])));
+    engine.drain_node(0).unwrap();
+    let patience = engine.slots[0].patience.expect("it has some");
+    engine.drain_node(0).unwrap();
+    assert_eq!(engine.slots[0].patience, Some(patience), "asking twice gives no more time");
+    engine.slots[0].patience = Some(0);
+    until(&mut engine, |e| e.slots[0].phase == Phase::Down);
+    assert!(engine.slots[0].why.contains("left to the others"), "{}", engine.slots[0].why);
+    assert_eq!(engine.stopped, [0], "its requests are for others to take");
+    assert_eq!(engine.slots[0].patience, None);
+}
+
+#[test]
 fn a_missing_or_foreign_disk_keeps_its_node_down() {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };

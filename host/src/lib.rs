@@ -41,6 +41,7 @@ pub use disk::{Backend, Disk};
 pub use error::{Error, Result};
 pub use listen::Listen;
 pub use log::{Log, to_stderr};
+pub use reactor::Stopped;
 pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::State;

@@ -11,56 +11,48 @@
 //! nodes' [`Timer::Soon`](weft_core::node::Timer::Soon) fires when there is nothing better
 //! to do, rather than a millisecond later: the hosts have their answers by then, so that
 //! the housekeeping is on nobody's path.
+//!
+//! - this file: the round
+//! - [`events`]: waiting for something to happen, and connections coming in
+//! - [`controls`]: control connections
+//! - [`stop`]: the end
+
+#[path = "reactor_controls.rs"]
+mod controls;
+#[path = "reactor_events.rs"]
+mod events;
+#[path = "reactor_stop.rs"]
+mod stop;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use serde_json::json;
-use weft_core::units::VolumeId;
 use weft_front::nbd::server::{Command, Reply};
 
-use crate::control::ok;
-use crate::control_server::{ControlConnection, Desk, Outcome, Wait};
+use crate::control_server::ControlConnection;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::listen::{Listen, Listener};
 use crate::log::Log;
 use crate::nbd::{Connection, End};
 use crate::requests::{Finished, Owner, Requests};
-use crate::socket::Stream;
 use crate::state::State;
 use crate::translate;
+
+pub use stop::Stopped;
+pub(crate) use stop::Stopper;
 
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
 const SIGNALS: Token = Token(2);
 const CONTROL: usize = 3;
 const CONNECTIONS: usize = 1 << 16;
-
-/// How long a clean stop waits for requests, and then again for everything to be in place.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Stops a reactor from another thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Stopper {
-    stop: Arc<AtomicBool>,
-    waker: Arc<Waker>,
-}
-
-impl Stopper {
-    /// Asks it to stop in good order.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // If it cannot be woken it is gone already.
-        let _ = self.waker.wake();
-    }
-}
 
 /// Everything that runs.
 pub(crate) struct Reactor {
@@ -115,7 +107,7 @@ impl Reactor {
             to_send: BTreeSet::new(),
             commands: Vec::new(),
             started: Instant::now(),
-            stopper: Stopper { stop: Arc::new(AtomicBool::new(false)), waker },
+            stopper: Stopper::new(waker),
             stopping: None,
             log,
         };
@@ -139,7 +131,7 @@ impl Reactor {
     /// Stops when `fd` becomes readable and the stopper's flag is set: for signals.
     pub(crate) fn watch_signals(&mut self, fd: RawFd) -> Result<Arc<AtomicBool>> {
         self.watch(fd, SIGNALS).map_err(|e| Error(format!("cannot wait for signals: {e}")))?;
-        Ok(self.stopper.stop.clone())
+        Ok(self.stopper.flag())
     }
 
     fn watch(&mut self, fd: RawFd, token: Token) -> io::Result<()> {
@@ -151,14 +143,13 @@ impl Reactor {
         self.poll.registry().register(source, Token(CONTROL + n), Interest::READABLE)
     }
 
-    /// Runs until it is stopped.
-    pub(crate) fn run(mut self) -> Result<()> {
+    /// Runs until it is stopped, and says how that went.
+    pub(crate) fn run(mut self) -> Result<Stopped> {
         self.engine.start_all();
         loop {
             self.round()?;
             if self.has_stopped() {
-                self.farewell();
-                return Ok(());
+                return Ok(self.farewell());
             }
             self.wait().map_err(|e| Error(format!("cannot wait for events: {e}")))?;
         }
@@ -277,58 +268,6 @@ impl Reactor {
         self.requests.forget(&mut self.engine, id);
     }
 
-    fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
-        let hosts = &self.hosts;
-        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume == Some(v)).count();
-        f(&mut Desk {
-            engine: &mut self.engine,
-            requests: &mut self.requests,
-            clients: &clients,
-            listens: &self.listens,
-            uptime: self.started.elapsed().as_secs_f64(),
-        })
-    }
-
-    /// Goes on with what control connections ask. Says whether there was any progress.
-    fn step_controls(&mut self) -> bool {
-        let ids: Vec<usize> = self.controls.keys().copied().collect();
-        let mut progress = false;
-        for id in ids {
-            progress |= self.step_control(id);
-            if self.controls.get_mut(&id).is_some_and(|c| !c.send()) {
-                self.controls.remove(&id);
-                self.requests.forget(&mut self.engine, id);
-            }
-        }
-        progress
-    }
-
-    fn step_control(&mut self, id: usize) -> bool {
-        let mut progress = false;
-        loop {
-            let Some(control) = self.controls.get_mut(&id) else { return progress };
-            let outcome = if let Some(wait) = control.wait.take() {
-                self.at_desk(|desk| desk.check(id, wait))
-            } else if let Some(line) = control.next_line() {
-                progress = true;
-                self.at_desk(|desk| desk.handle(id, &line))
-            } else {
-                return progress;
-            };
-            if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
-                self.stopper.stop.store(true, Ordering::Relaxed);
-            }
-            let waits = matches!(outcome, Outcome::Wait(_));
-            if let Some(control) = self.controls.get_mut(&id) {
-                control.settle(outcome);
-            }
-            if waits {
-                return progress;
-            }
-            progress = true;
-        }
-    }
-
     /// Lets hosts in once the nodes agree.
     fn open_doors(&mut self) -> Result<()> {
         if self.open || !self.engine.is_settled() {
@@ -340,119 +279,5 @@ impl Reactor {
         }
         self.listens.iter().for_each(|at| (self.log)(&format!("listening at {at}")));
         Ok(())
-    }
-
-    /// Waits until something happens. What nodes have put off comes before idling.
-    fn wait(&mut self) -> io::Result<()> {
-        let busy = self.engine.has_work()
-            || !self.engine.answers.is_empty()
-            || !(self.to_receive.is_empty() || self.stopping.is_some());
-        let soon = !busy && self.engine.has_soon();
-        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
-        if let Err(e) = self.poll.poll(&mut self.events, timeout)
-            && e.kind() != io::ErrorKind::Interrupted
-        {
-            return Err(e);
-        }
-        if soon && self.events.is_empty() {
-            self.engine.fire_soon();
-        }
-        self.take_events()
-    }
-
-    fn idle_time(&mut self) -> Option<Duration> {
-        let due = self.engine.next_due().map(Duration::from_nanos);
-        // While stopping there is a time limit to look at.
-        let look = self.stopping.map(|_| Duration::from_millis(20));
-        due.into_iter().chain(look).min()
-    }
-
-    fn take_events(&mut self) -> io::Result<()> {
-        let events: Vec<(usize, bool, bool)> = self
-            .events
-            .iter()
-            .map(|e| (e.token().0, e.is_readable() || e.is_read_closed(), e.is_writable()))
-            .collect();
-        for (token, readable, writable) in events {
-            if token >= CONNECTIONS {
-                self.connection_is_ready(token, readable, writable);
-            } else if token >= CONTROL {
-                self.accept(token - CONTROL)?;
-            }
-            // The others only had to wake us: the ring and the flag are looked at always.
-        }
-        Ok(())
-    }
-
-    fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
-        if let Some(connection) = self.hosts.get_mut(&id) {
-            connection.ready(readable, writable);
-            self.to_send.insert(id);
-            if connection.wants_to_receive() {
-                self.to_receive.insert(id);
-            }
-        } else if let Some(control) = self.controls.get_mut(&id)
-            && readable
-        {
-            control.receive();
-        }
-    }
-
-    /// Lets in whoever waits at a listener.
-    fn accept(&mut self, n: usize) -> io::Result<()> {
-        loop {
-            let (mut stream, peer) = match self.listeners[n].accept() {
-                Ok(accepted) => accepted,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => {
-                    (self.log)(&format!("a connection could not be accepted: {e}"));
-                    return Ok(());
-                }
-            };
-            let id = self.next_connection;
-            self.next_connection += 1;
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(stream.source(), Token(id), interest)?;
-            match stream {
-                Stream::Unix(stream) if n == 0 => {
-                    self.controls.insert(id, ControlConnection::new(stream));
-                }
-                stream => self.welcome(id, stream, peer),
-            }
-        }
-    }
-
-    /// A host's connection is served by the next node that takes requests.
-    fn welcome(&mut self, id: usize, stream: Stream, peer: String) {
-        let node = self.engine.originator(self.next_node).unwrap_or(0);
-        self.next_node = (node + 1) % self.engine.slots.len();
-        self.hosts.insert(id, Connection::new(stream, peer, node));
-        self.to_receive.insert(id);
-    }
-
-    /// Whether a stop has been asked for and everything has come to its end.
-    fn has_stopped(&mut self) -> bool {
-        if !self.stopper.stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let since = *self.stopping.get_or_insert_with(Instant::now);
-        let waited = since.elapsed();
-        if self.requests.of_hosts() > 0 && waited < PATIENCE {
-            return false;
-        }
-        self.engine.is_quiet() || waited >= 2 * PATIENCE
-    }
-
-    /// Says the last words.
-    fn farewell(&mut self) {
-        self.send();
-        for control in self.controls.values_mut() {
-            if matches!(control.wait.take(), Some(Wait::Shutdown)) {
-                control.settle(Outcome::Answer(ok(json!({}))));
-            }
-            control.send();
-        }
-        (self.log)("stopped");
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     Opening,
     /// It takes part.
     Running,
-    /// It takes part, and stops when the requests it has begun are finished.
+    /// It takes part, and stops when what it has begun is finished.
     Draining,
 }
 
@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     pub(crate) disk_ops: usize,
     /// To be started as soon as the earlier life's disk operations have ended.
     pub(crate) wanted: bool,
+    /// Until when it may finish what it has begun, if it is being stopped.
+    pub(crate) patience: Option<Nanos>,
     /// Why it is down.
     pub(crate) why: String,
     soon: Option<Nanos>,
@@ -50,6 +52,7 @@ impl Slot {
             life: 0,
             disk_ops: 0,
             wanted: false,
+            patience: None,
             why: "it has not been started".to_string(),
             soon: None,
             tick: None,
@@ -65,6 +68,7 @@ impl Slot {
         self.soon = None;
         self.tick = None;
         self.wanted = false;
+        self.patience = None;
         self.why = why.to_string();
     }
 
@@ -93,9 +97,9 @@ impl Slot {
         self.soon.is_some()
     }
 
-    /// When the first timer is due.
+    /// When the first timer is due, or its patience ends.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.soon.into_iter().chain(self.tick).min()
+        self.soon.into_iter().chain(self.tick).chain(self.patience).min()
     }
 
     fn timer(&mut self, timer: Timer) -> &mut Option<Nanos> {

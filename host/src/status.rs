@@ -53,7 +53,10 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
     let info = engine.map().nodes[n];
     let status = slot.status();
     let state = match slot.phase {
-        Phase::Down | Phase::Opening => "down",
+        Phase::Opening => "opening",
+        Phase::Down if slot.wanted => "opening",
+        Phase::Down => "down",
+        Phase::Draining => "stopping",
         _ if info.stale_since.is_some() || !info.up => "catching-up",
         _ => "up",
     };
@@ -65,7 +68,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
         "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
     });
-    if slot.phase == Phase::Down {
+    if state == "down" {
         value["why"] = json!(slot.why);
     }
     if let Some(status) = status {

@@ -1,0 +1,153 @@
+//! The lives of nodes: how they start, stop and are killed.
+
+use std::sync::Arc;
+
+use weft_core::SECTOR;
+use weft_core::cluster::{AuthorityInput, Volume};
+use weft_core::node::{Node, NodeConfig};
+use weft_core::units::{MILLIS, Nanos, NodeId};
+
+use super::Engine;
+use crate::disk::{Backend, Disk};
+use crate::error::{Error, Result, fail};
+use crate::slot::{Phase, Slot};
+
+/// How long a node that is being stopped may take to finish what it has begun. While others
+/// are busy it may never come to rest, since it takes part in their requests.
+const PATIENCE: Nanos = 5_000 * MILLIS;
+
+impl Engine {
+    /// Starts every node; those whose disks are missing or wrong stay down.
+    pub(crate) fn start_all(&mut self) {
+        for n in 0..self.slots.len() {
+            if let Err(e) = self.start_node(n) {
+                (self.log)(&format!("node {n} stays down: {e}"));
+                self.slots[n].why = e.to_string();
+            }
+        }
+    }
+
+    /// Starts a node that is down.
+    pub(crate) fn start_node(&mut self, n: usize) -> Result<()> {
+        if self.slot(n)?.phase != Phase::Down {
+            return fail(format!("node {n} runs already"));
+        }
+        if self.slots[n].disk_ops > 0 {
+            self.slots[n].wanted = true;
+            return Ok(());
+        }
+        let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
+        let size = self.state.content.disk_size;
+        let slot = &mut self.slots[n];
+        slot.wanted = false;
+        slot.disk = Some(Arc::new(Disk::open(&slot.path, size, backend)?));
+        slot.phase = Phase::Opening;
+        let (id, cluster) = (NodeId(n as u16), self.state.content.cluster);
+        let mut node = Box::new(Node::new(id, cluster, size / SECTOR, NodeConfig::default()));
+        let mut outputs = Vec::new();
+        node.start(&mut outputs);
+        slot.node = Some(node);
+        self.apply(n, outputs);
+        Ok(())
+    }
+
+    /// Stops a node at once, as if its process had died.
+    pub(crate) fn kill_node(&mut self, n: usize, why: &str) -> Result<()> {
+        let was = self.slot(n)?.phase;
+        if was == Phase::Down {
+            return fail(format!("node {n} is down already"));
+        }
+        self.slots[n].drop_node(why);
+        (self.log)(&format!("node {n} is down: {why}"));
+        if was != Phase::Opening {
+            self.stopped.push(n);
+            self.tell_authority(AuthorityInput::NodeDown(NodeId(n as u16)));
+        }
+        Ok(())
+    }
+
+    /// Stops a node when it has finished the requests that it has begun and nothing of its
+    /// writes is undecided or out of place, or when that takes too long: then it is stopped
+    /// as it is, and what it had in work is given to others. Meanwhile new requests go to
+    /// others.
+    pub(crate) fn drain_node(&mut self, n: usize) -> Result<()> {
+        match self.slot(n)?.phase {
+            Phase::Running => {
+                self.slots[n].phase = Phase::Draining;
+                self.slots[n].patience = Some(self.clock.now() + PATIENCE);
+            }
+            Phase::Draining => {}
+            Phase::Down => return fail(format!("node {n} is down already")),
+            Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
+        }
+        Ok(())
+    }
+
+    fn slot(&self, n: usize) -> Result<&Slot> {
+        let last = self.slots.len() - 1;
+        self.slots.get(n).ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
+    }
+
+    /// Starts and stops nodes that had to wait for something.
+    pub(super) fn follow_lives(&mut self) {
+        for n in 0..self.slots.len() {
+            let slot = &self.slots[n];
+            if slot.wanted && slot.disk_ops == 0 {
+                if let Err(e) = self.start_node(n) {
+                    self.slots[n].drop_node(&e.to_string());
+                }
+            } else if slot.phase == Phase::Draining {
+                self.follow_drain(n);
+            }
+        }
+        if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
+            self.starting = false;
+            self.begin();
+        }
+    }
+
+    fn follow_drain(&mut self, n: usize) {
+        let slot = &self.slots[n];
+        let finished = slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
+        let impatient = slot.patience.is_some_and(|p| p <= self.clock.now());
+        let why = match (finished, impatient) {
+            (true, _) => "it was stopped",
+            (_, true) => "it was stopped, with work left to the others",
+            _ => return,
+        };
+        // That it runs has been seen.
+        let _ = self.kill_node(n, why);
+    }
+
+    /// Every node is open or refused: the cluster begins.
+    fn begin(&mut self) {
+        let ids = 0..self.slots.len() as u16;
+        let runs: Vec<NodeId> =
+            ids.map(NodeId).filter(|n| self.slots[usize::from(n.0)].runs()).collect();
+        let missing = self.slots.len() - runs.len();
+        if missing > 0 {
+            let total = self.slots.len();
+            (self.log)(&format!("{missing} of {total} nodes are down"));
+        }
+        let lost = |v: &Volume| {
+            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
+            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
+            most.unwrap_or(0) > v.geometry.layout.parity
+        };
+        for volume in self.map().volumes.values().filter(|v| lost(v)) {
+            (self.log)(&format!(
+                "volume '{}': too few nodes run; requests fail until more are started",
+                volume.name
+            ));
+        }
+        self.tell_authority(AuthorityInput::Start(runs));
+    }
+
+    pub(super) fn ready(&mut self, n: usize) {
+        self.slots[n].phase = Phase::Running;
+        if !self.starting {
+            (self.log)(&format!("node {n} is up"));
+            self.tell_authority(AuthorityInput::NodeUp(NodeId(n as u16)));
+        }
+    }
+}

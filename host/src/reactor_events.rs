@@ -1,0 +1,102 @@
+//! Waiting for something to happen, and connections coming in.
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Interest, Token};
+
+use super::{CONNECTIONS, CONTROL, Reactor};
+use crate::control_server::ControlConnection;
+use crate::nbd::Connection;
+use crate::socket::Stream;
+
+impl Reactor {
+    /// Waits until something happens. What nodes have put off comes before idling.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        let busy = self.engine.has_work()
+            || !self.engine.answers.is_empty()
+            || !(self.to_receive.is_empty() || self.stopping.is_some());
+        let soon = !busy && self.engine.has_soon();
+        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
+        if let Err(e) = self.poll.poll(&mut self.events, timeout)
+            && e.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(e);
+        }
+        if soon && self.events.is_empty() {
+            self.engine.fire_soon();
+        }
+        self.take_events()
+    }
+
+    fn idle_time(&mut self) -> Option<Duration> {
+        let due = self.engine.next_due().map(Duration::from_nanos);
+        // While stopping there is a time limit to look at.
+        let look = self.stopping.map(|_| Duration::from_millis(20));
+        due.into_iter().chain(look).min()
+    }
+
+    fn take_events(&mut self) -> io::Result<()> {
+        let events: Vec<(usize, bool, bool)> = self
+            .events
+            .iter()
+            .map(|e| (e.token().0, e.is_readable() || e.is_read_closed(), e.is_writable()))
+            .collect();
+        for (token, readable, writable) in events {
+            if token >= CONNECTIONS {
+                self.connection_is_ready(token, readable, writable);
+            } else if token >= CONTROL {
+                self.accept(token - CONTROL)?;
+            }
+            // The others only had to wake us: the ring and the flag are looked at always.
+        }
+        Ok(())
+    }
+
+    fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
+        if let Some(connection) = self.hosts.get_mut(&id) {
+            connection.ready(readable, writable);
+            self.to_send.insert(id);
+            if connection.wants_to_receive() {
+                self.to_receive.insert(id);
+            }
+        } else if let Some(control) = self.controls.get_mut(&id)
+            && readable
+        {
+            control.receive();
+        }
+    }
+
+    /// Lets in whoever waits at a listener.
+    fn accept(&mut self, n: usize) -> io::Result<()> {
+        loop {
+            let (mut stream, peer) = match self.listeners[n].accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => {
+                    (self.log)(&format!("a connection could not be accepted: {e}"));
+                    return Ok(());
+                }
+            };
+            let id = self.next_connection;
+            self.next_connection += 1;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(stream.source(), Token(id), interest)?;
+            match stream {
+                Stream::Unix(stream) if n == 0 => {
+                    self.controls.insert(id, ControlConnection::new(stream));
+                }
+                stream => self.welcome(id, stream, peer),
+            }
+        }
+    }
+
+    /// A host's connection is served by the next node that takes requests.
+    fn welcome(&mut self, id: usize, stream: Stream, peer: String) {
+        let node = self.engine.originator(self.next_node).unwrap_or(0);
+        self.next_node = (node + 1) % self.engine.slots.len();
+        self.hosts.insert(id, Connection::new(stream, peer, node));
+        self.to_receive.insert(id);
+    }
+}

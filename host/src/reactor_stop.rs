@@ -1,0 +1,109 @@
+//! The end: what a clean stop waits for, for how long, and what it says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::Waker;
+use serde_json::json;
+
+use super::Reactor;
+use crate::control::ok;
+use crate::control_server::{Outcome, Wait};
+use crate::slot::Phase;
+
+/// How long a clean stop waits for requests, and then again for everything to be in place.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Stops a reactor from another thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopper {
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// A stopper that wakes its reactor so.
+    pub(super) fn new(waker: Arc<Waker>) -> Stopper {
+        Stopper { stop: Arc::new(AtomicBool::new(false)), waker }
+    }
+
+    /// Asks it to stop in good order.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // If it cannot be woken it is gone already.
+        let _ = self.waker.wake();
+    }
+
+    /// What is set to ask for a stop, by whoever also wakes the reactor.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+}
+
+/// How an array came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// What had not come to its end when patience ran out, a line each. Nothing of it loses
+    /// what hosts were told is written.
+    pub unfinished: Vec<String>,
+    /// Nodes that did not run.
+    pub down: Vec<usize>,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Volumes without journal: what was unfinished there is not finished by the next start.
+    pub without_journal: Vec<String>,
+}
+
+impl Reactor {
+    /// Whether a stop has been asked for and everything has come to its end, or has had
+    /// time enough.
+    pub(super) fn has_stopped(&mut self) -> bool {
+        if !self.stopper.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let since = *self.stopping.get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
+        if self.requests.of_hosts() > 0 && waited < PATIENCE {
+            return false;
+        }
+        self.engine.is_quiet() || waited >= 2 * PATIENCE
+    }
+
+    /// Says the last words.
+    pub(super) fn farewell(&mut self) -> Stopped {
+        self.send();
+        let stopped = self.stopped();
+        for control in self.controls.values_mut() {
+            if matches!(control.wait.take(), Some(Wait::Shutdown)) {
+                let answer = json!({ "unfinished": stopped.unfinished });
+                control.settle(Outcome::Answer(ok(answer)));
+            }
+            control.send();
+        }
+        stopped.unfinished.iter().for_each(|line| (self.log)(&format!("unfinished: {line}")));
+        (self.log)("stopped");
+        stopped
+    }
+
+    fn stopped(&self) -> Stopped {
+        let mut unfinished = Vec::new();
+        match self.requests.of_hosts() {
+            0 => {}
+            1 => unfinished.push("1 request of a host is not answered".to_string()),
+            n => unfinished.push(format!("{n} requests of hosts are not answered")),
+        }
+        unfinished.extend(self.engine.unfinished());
+        let slots = &self.engine.slots;
+        let volumes = self.engine.map().volumes.values();
+        Stopped {
+            unfinished,
+            down: (0..slots.len()).filter(|n| slots[*n].phase == Phase::Down).collect(),
+            nodes: slots.len(),
+            without_journal: volumes
+                .filter(|v| !v.policy.journal)
+                .map(|v| v.name.clone())
+                .collect(),
+        }
+    }
+}
