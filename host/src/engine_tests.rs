@@ -70,7 +70,7 @@ fn loses_and_regains_a_node(dir: &Path, layout: &str) {
     assert_reads(&mut engine, 1000, 7, 300_000);
     write(&mut engine, 5000, 8, 200_000);
     engine.start_node(2).unwrap();
-    until(&mut engine, |e| e.is_quiet() && e.map().nodes[2].stale_since.is_none());
+    until(&mut engine, |e| e.is_quiet() && !e.map().is_stale(NodeId(2)));
     engine.kill_node(1, "the test kills it").unwrap();
     until(&mut engine, Engine::is_settled);
     assert_reads(&mut engine, 5000, 8, 200_000);

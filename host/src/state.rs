@@ -60,7 +60,7 @@ impl State {
             next_volume: 0,
             map: ClusterMap {
                 epoch: 0,
-                nodes: vec![NodeInfo::FRESH; spec.nodes()],
+                nodes: vec![NodeInfo { up: true }; spec.nodes()],
                 ..ClusterMap::default()
             },
         };

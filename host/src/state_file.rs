@@ -1,9 +1,10 @@
 //! `weft.toml`: what an array is and the cluster map in force, for people to read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
@@ -45,9 +46,15 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Node {
     up: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stale_since: Option<String>,
-    counts_from: String,
+}
+
+/// What a volume's nodes have missed; the nodes by their numbers.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct AttendanceEntry {
+    away: BTreeSet<u16>,
+    stale_since: BTreeMap<String, String>,
+    counts_from: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,6 +67,8 @@ struct VolumeEntry {
     stripe_unit: u64,
     journal: bool,
     extent_stripes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attendance: Option<AttendanceEntry>,
     /// For each extent, for each column: node and first data sector.
     extents: Vec<Vec<(u16, u64)>>,
 }
@@ -74,22 +83,25 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         disk_size: content.disk_size,
         next_volume: content.next_volume,
         epoch: map.epoch,
-        node: map.nodes.iter().map(node_entry).collect(),
-        volume: map.volumes.values().map(|v| volume_entry(v)).collect(),
+        node: map.nodes.iter().map(|info| Node { up: info.up }).collect(),
+        volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
     let text = toml::to_string(&file).map_err(|e| Error(format!("cannot write the state: {e}")))?;
     Ok(format!("# The state of a Weft array. Do not edit while it runs.\n{text}"))
 }
 
-fn node_entry(info: &NodeInfo) -> Node {
-    Node {
-        up: info.up,
-        stale_since: info.stale_since.map(|t| t.to_string()),
-        counts_from: info.counts_from.to_string(),
+fn attendance_entry(a: &Attendance) -> AttendanceEntry {
+    let times = |of: &BTreeMap<NodeId, Timestamp>| {
+        of.iter().map(|(n, t)| (n.0.to_string(), t.to_string())).collect()
+    };
+    AttendanceEntry {
+        away: a.away.iter().map(|n| n.0).collect(),
+        stale_since: times(&a.stale_since),
+        counts_from: times(&a.counts_from),
     }
 }
 
-fn volume_entry(v: &Volume) -> VolumeEntry {
+fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
     let columns = |e: &Extent| e.columns.iter().map(|c| (c.0.0, c.1)).collect();
     VolumeEntry {
         id: v.id.0,
@@ -99,6 +111,7 @@ fn volume_entry(v: &Volume) -> VolumeEntry {
         stripe_unit: v.geometry.unit,
         journal: v.policy.journal,
         extent_stripes: v.extent_stripes,
+        attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(columns).collect(),
     }
 }
@@ -121,9 +134,13 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     if file.node.len() != file.nodes {
         return fail(format!("it says {} nodes and lists {}", file.nodes, file.node.len()));
     }
-    let nodes = file.node.iter().map(node).collect::<Result<_>>()?;
+    let nodes = file.node.iter().map(|n| NodeInfo { up: n.up }).collect();
     let mut volumes = Volumes::new();
-    for entry in file.volume {
+    let mut attendances = BTreeMap::new();
+    for mut entry in file.volume {
+        if let Some(entry_of) = entry.attendance.take() {
+            attendances.insert(VolumeId(entry.id), attendance(&entry_of, file.nodes)?);
+        }
         let volume = volume(entry, file.nodes)?;
         volumes.insert(volume.id, Arc::new(volume));
     }
@@ -133,15 +150,22 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         cluster,
         disk_size: file.disk_size,
         next_volume: file.next_volume,
-        map: ClusterMap { epoch: file.epoch, nodes, volumes },
+        map: ClusterMap { epoch: file.epoch, nodes, volumes, attendance: attendances },
     })
 }
 
-fn node(entry: &Node) -> Result<NodeInfo> {
-    Ok(NodeInfo {
-        up: entry.up,
-        stale_since: entry.stale_since.as_deref().map(timestamp).transpose()?,
-        counts_from: timestamp(&entry.counts_from)?,
+fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {
+    let node = |text: &str| match text.parse() {
+        Ok(n) if usize::from(n) < nodes => Ok(NodeId(n)),
+        _ => fail(format!("there is no node '{text}'; there are {nodes}")),
+    };
+    let times = |of: &BTreeMap<String, String>| {
+        of.iter().map(|(n, t)| Ok((node(n)?, timestamp(t)?))).collect::<Result<_>>()
+    };
+    Ok(Attendance {
+        away: entry.away.iter().map(|n| node(&n.to_string())).collect::<Result<_>>()?,
+        stale_since: times(&entry.stale_since)?,
+        counts_from: times(&entry.counts_from)?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The directory: round trips, contradictions, the lock.
 
-use weft_core::units::{NodeId, Timestamp};
+use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use super::*;
 
@@ -20,8 +20,11 @@ fn what_is_stored_is_loaded() {
     let mut map = state.content.map.clone();
     map.epoch = 7;
     map.nodes[2].up = false;
-    map.nodes[2].stale_since = Some(Timestamp::new(1_700_000_000_000_000, NodeId(4)));
-    map.nodes[3].counts_from = Timestamp::new(99, NodeId(1));
+    let attendance = map.attendance.entry(VolumeId(0)).or_default();
+    attendance.away.insert(NodeId(2));
+    let since = Timestamp::new(1_700_000_000_000_000, NodeId(4));
+    attendance.stale_since.insert(NodeId(2), since);
+    attendance.counts_from.insert(NodeId(3), Timestamp::new(99, NodeId(1)));
     state.store(&map).unwrap();
     let cluster = state.content.cluster;
     drop(state);

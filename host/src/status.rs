@@ -57,7 +57,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         Phase::Down if slot.wanted => "opening",
         Phase::Down => "down",
         Phase::Draining => "stopping",
-        _ if info.stale_since.is_some() || !info.up => "catching-up",
+        _ if engine.map().is_stale(NodeId(n as u16)) || !info.up => "catching-up",
         _ => "up",
     };
     let mut value = json!({
@@ -105,7 +105,7 @@ pub(crate) fn volumes(map: &ClusterMap, clients: Clients<'_>) -> Vec<Value> {
 pub(crate) fn volume(map: &ClusterMap, volume: &Volume, clients: usize) -> Value {
     let parity = volume.geometry.layout.parity;
     let (lost, stale) = losses(map, volume);
-    let mode = if lost > parity {
+    let mode = if lost > parity || map.is_asleep(volume) {
         "failed"
     } else if lost > 0 {
         "degraded"
@@ -130,7 +130,7 @@ pub(crate) fn volume(map: &ClusterMap, volume: &Volume, clients: usize) -> Value
 /// Of the extent that is worst off: columns that are lost, and columns that are lost or
 /// not caught up.
 fn losses(map: &ClusterMap, volume: &Volume) -> (usize, usize) {
-    let is_stale = |n: NodeId| map.nodes[usize::from(n.0)].stale_since.is_some();
+    let is_stale = |n: NodeId| map.stale_since(volume.id, n).is_some();
     let of = |extent: &weft_core::cluster::Extent| {
         let down = extent.columns.iter().filter(|c| !map.is_up(c.0)).count();
         let behind = extent.columns.iter().filter(|c| !map.is_up(c.0) || is_stale(c.0)).count();

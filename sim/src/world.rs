@@ -130,7 +130,8 @@ impl World {
             })
             .collect();
         let volumes = volumes(data).into_iter().map(|v| (v.id, Arc::new(v))).collect();
-        let map = ClusterMap { epoch: 0, nodes: vec![NodeInfo::FRESH; nodes], volumes };
+        let nodes = vec![NodeInfo { up: true }; nodes];
+        let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
         let mut world = World {
             rng,
             conditions: Conditions::default(),
@@ -440,9 +441,10 @@ fn brief(message: &MapMessage) -> String {
         MapMessage::Freeze { epoch } => format!("freeze for epoch {epoch}"),
         MapMessage::Enter { map, .. } => {
             let up: Vec<u16> = map.up().map(|n| n.0).collect();
-            let stale = |n: &&u16| map.nodes[**n as usize].stale_since.is_some();
+            let stale = |n: &&u16| map.is_stale(NodeId(**n));
             let stale: Vec<u16> = up.iter().filter(stale).copied().collect();
-            format!("enter epoch {}, up {up:?}, stale {stale:?}", map.epoch)
+            let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).count();
+            format!("enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep", map.epoch)
         }
     }
 }

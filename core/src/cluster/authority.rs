@@ -3,9 +3,10 @@
 //!
 //! A change goes in two steps. *Freeze*: every node that will take part stops serving and
 //! says how far back it has unsettled writes and how late its clock is. *Enter*: the map,
-//! made durable first, takes effect. A node that leaves is marked stale from the oldest
-//! write that anyone had unsettled; one that returns takes part at once but counts as stale
-//! until it has caught up.
+//! made durable first, takes effect. For each volume that goes on without it, a node that
+//! leaves is marked stale from the oldest write that anyone had unsettled; one that returns
+//! takes part at once but counts as stale until it has caught up. A volume that cannot go on
+//! sleeps until enough of those have returned that took part last.
 //!
 //! It is a state machine like a node. Today one process holds one; replicating it is what
 //! remains to be done for several machines.
@@ -13,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Volume};
+use super::map::{Attendance, ClusterMap, Volume};
 use crate::node::{MapMessage, MemberReport};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
@@ -171,7 +172,7 @@ impl Authority {
             }
             MemberReport::CaughtUp { epoch } => {
                 let current = epoch == self.map.epoch && self.is_settled();
-                if current && self.map.nodes[node.0 as usize].stale_since.is_some() {
+                if current && self.map.is_stale(node) {
                     self.caught_up.push(node);
                     self.propose(out);
                 }
@@ -194,29 +195,62 @@ impl Authority {
     }
 
     fn make_map(&mut self, members: &[NodeId], oldest: Timestamp, floor: Timestamp) {
-        // When every node restarts at once, nobody went on without anybody.
-        let together = !self.settled_once;
-        for (n, info) in self.next.nodes.iter_mut().enumerate() {
-            let node = NodeId(n as u16);
-            let runs = members.contains(&node);
-            let was_away = info.up && (!runs || self.restarted.contains(&node));
-            if was_away && !(together && runs) {
-                info.stale_since = Some(info.stale_since.map_or(oldest, |s| s.min(oldest)));
-            }
-            if runs && (!info.up || was_away) && !(together && info.up) {
-                info.counts_from = floor;
-            }
-            if self.caught_up.contains(&node) && runs {
-                info.stale_since = None;
-            }
-            info.up = runs;
-        }
         for change in &self.volumes {
             match change {
                 VolumeChange::Add(v) => drop(self.next.volumes.insert(v.id, v.clone())),
-                VolumeChange::Remove(id) => drop(self.next.volumes.remove(id)),
+                VolumeChange::Remove(id) => {
+                    self.next.volumes.remove(id);
+                    self.next.attendance.remove(id);
+                }
             }
         }
+        for (n, info) in self.next.nodes.iter_mut().enumerate() {
+            info.up = members.contains(&NodeId(n as u16));
+        }
+        for (id, volume) in &self.next.volumes {
+            let mut attendance = self.next.attendance.remove(id).unwrap_or_default();
+            self.attend(volume, &mut attendance, members, oldest, floor);
+            if attendance != Attendance::default() {
+                self.next.attendance.insert(*id, attendance);
+            }
+        }
+    }
+
+    /// Who takes part in a volume from now on, and who has missed what of it.
+    fn attend(
+        &self,
+        volume: &Volume,
+        a: &mut Attendance,
+        members: &[NodeId],
+        oldest: Timestamp,
+        floor: Timestamp,
+    ) {
+        a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
+        let behind = a.stale_since.clone();
+        let runs = |n: NodeId| members.contains(&n);
+        let unsound = |n: NodeId| !runs(n) || a.away.contains(&n) || behind.contains_key(&n);
+        if volume.too_many(unsound) {
+            // It sleeps: nobody goes on without anybody.
+            return;
+        }
+        // One that was not missed when it went and came may have lost what it was told; but if
+        // the volume would then have too few, it is waited for as after a power cut.
+        let slept = self.map.is_asleep(volume) || !self.settled_once;
+        let lapsed =
+            |n: NodeId| !slept && runs(n) && self.map.is_up(n) && self.restarted.contains(&n);
+        let lapse = !volume.too_many(|n| unsound(n) || lapsed(n));
+        for node in volume.nodes() {
+            let was_away = a.away.contains(&node);
+            let left = !was_away && (!runs(node) || (lapse && lapsed(node)));
+            if left {
+                let since = a.stale_since.entry(node).or_insert(oldest);
+                *since = oldest.min(*since);
+            }
+            if runs(node) && (was_away || left) {
+                a.counts_from.insert(node, floor);
+            }
+        }
+        a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
     }
 
     fn stored(&mut self, epoch: Epoch, out: &mut Vec<AuthorityOutput>) {

@@ -1,27 +1,33 @@
 //! The cluster map: nodes, volumes, their stripe maps, and the epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::layout::Geometry;
 use crate::plan::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
-/// What the cluster knows of a node and its disk.
+/// What the cluster knows of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Whether it takes part.
     pub up: bool,
-    /// If its disk missed writes: the timestamp of the first that it may have missed.
-    pub stale_since: Option<Timestamp>,
-    /// Writes before this one were decided without it.
-    pub counts_from: Timestamp,
 }
 
-impl NodeInfo {
-    /// A node that takes part and has missed nothing.
-    pub const FRESH: NodeInfo =
-        NodeInfo { up: true, stale_since: None, counts_from: Timestamp::ZERO };
+/// Which nodes a volume goes on without, and what its nodes have missed of it.
+///
+/// A volume is *asleep* while more of its nodes are down or behind than its layout bears.
+/// Then nothing is written to it and nothing is decided, so those that left last have missed
+/// nothing: when they are back the volume goes on where it stopped, as after a power cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attendance {
+    /// The nodes that it goes on without. One that is down and not among these is what the
+    /// volume waits for.
+    pub away: BTreeSet<NodeId>,
+    /// Of a disk that missed writes: the timestamp of the first that it may have missed.
+    pub stale_since: BTreeMap<NodeId, Timestamp>,
+    /// Writes before this one were decided without the node.
+    pub counts_from: BTreeMap<NodeId, Timestamp>,
 }
 
 /// A run of stripes kept on one set of disks.
@@ -60,6 +66,17 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// The nodes that hold parts of it.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.extents.iter().flat_map(|e| e.columns.iter().map(|c| c.0)).collect()
+    }
+
+    /// Whether in some extent more columns are on such nodes than the layout bears.
+    pub fn too_many(&self, which: impl Fn(NodeId) -> bool) -> bool {
+        let many = |e: &Extent| e.columns.iter().filter(|c| which(c.0)).count();
+        self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
+    }
+
     /// Stripes in all.
     pub fn stripes(&self) -> u64 {
         self.size.div_ceil(self.geometry.stripe_bytes())
@@ -114,22 +131,51 @@ pub struct ClusterMap {
     pub nodes: Vec<NodeInfo>,
     /// By volume number.
     pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
+    /// By volume number, if any of its nodes has been away.
+    pub attendance: BTreeMap<VolumeId, Attendance>,
 }
 
 impl ClusterMap {
-    /// The columns of `extent` whose nodes do not take part.
-    pub fn lost(&self, extent: &Extent) -> ColumnSet {
-        let down = |c: &usize| !self.is_up(extent.columns[*c].0);
-        (0..extent.columns.len()).filter(down).collect()
+    fn is_away(&self, volume: VolumeId, node: NodeId) -> bool {
+        self.attendance.get(&volume).is_some_and(|a| a.away.contains(&node))
     }
 
-    /// The columns of `extent` that had a say in whether the write `ts` happens.
-    pub fn voters(&self, extent: &Extent, ts: Timestamp) -> ColumnSet {
-        let counts = |c: &usize| {
-            let node = self.nodes.get(extent.columns[*c].0.0 as usize);
-            node.is_some_and(|n| n.up && n.counts_from <= ts)
+    /// The columns of an extent of `volume` that cannot be used.
+    pub fn lost(&self, volume: &Volume, extent: usize) -> ColumnSet {
+        let columns = &volume.extents[extent].columns;
+        let gone = |c: &usize| {
+            let node = columns[*c].0;
+            !self.is_up(node) || self.is_away(volume.id, node)
         };
-        (0..extent.columns.len()).filter(counts).collect()
+        (0..columns.len()).filter(gone).collect()
+    }
+
+    /// Whether nothing can be written to a volume or decided of it, because it waits for nodes.
+    pub fn is_asleep(&self, volume: &Volume) -> bool {
+        let awaited = |n: NodeId| !self.is_up(n) && !self.is_away(volume.id, n);
+        volume.extents.iter().any(|e| e.columns.iter().any(|c| awaited(c.0)))
+    }
+
+    /// Whether `node` has a say in whether the write `ts` to `volume` happens.
+    pub fn has_say(&self, volume: VolumeId, node: NodeId, ts: Timestamp) -> bool {
+        let Some(a) = self.attendance.get(&volume) else { return true };
+        !a.away.contains(&node) && a.counts_from.get(&node).is_none_or(|from| *from <= ts)
+    }
+
+    /// The columns of an extent of `volume` that have a say in whether the write `ts` happens.
+    pub fn voters(&self, volume: &Volume, extent: usize, ts: Timestamp) -> ColumnSet {
+        let columns = &volume.extents[extent].columns;
+        (0..columns.len()).filter(|c| self.has_say(volume.id, columns[*c].0, ts)).collect()
+    }
+
+    /// If a disk may have missed writes to a volume: since when.
+    pub fn stale_since(&self, volume: VolumeId, node: NodeId) -> Option<Timestamp> {
+        self.attendance.get(&volume)?.stale_since.get(&node).copied()
+    }
+
+    /// Whether a disk may have missed writes to any volume.
+    pub fn is_stale(&self, node: NodeId) -> bool {
+        self.attendance.values().any(|a| a.stale_since.contains_key(&node))
     }
 
     /// Whether a node takes part.

@@ -4,4 +4,4 @@ mod authority;
 mod map;
 
 pub use authority::{Authority, AuthorityInput, AuthorityOutput};
-pub use map::{ClusterMap, Extent, NodeInfo, PlacementError, Volume, place_volume};
+pub use map::{Attendance, ClusterMap, Extent, NodeInfo, PlacementError, Volume, place_volume};

@@ -57,11 +57,12 @@ pub(crate) struct Asking {
     pub since: Timestamp,
     /// Who has yet to answer.
     pub waiting: BTreeSet<NodeId>,
-    /// Nodes that share a volume with this one and are down: what they wrote is not known.
-    pub silent: BTreeSet<NodeId>,
-    /// Whether so many of the others are down or behind themselves that all who knew of a
-    /// write may be among them. Then nothing can be concluded while anyone is silent.
-    pub too_few: bool,
+    /// The sectors of the volumes of which this disk missed something.
+    pub behind: Vec<Range<u64>>,
+    /// Whether all are there who hold parts of those volumes.
+    pub all_heard: bool,
+    /// Whether one of those volumes is asleep: what was written to it is not known yet.
+    pub asleep: bool,
     /// What they said: sectors of this disk, and the versions in their stripe's row.
     pub listed: BTreeMap<u64, Listed>,
     /// Written since the return.
@@ -77,7 +78,10 @@ impl Catchup {
     pub fn is_stale(&self, range: Range<u64>) -> bool {
         match self {
             Catchup::Fresh => false,
-            Catchup::Asking(a) => range.into_iter().any(|s| !a.fresh.contains(&s)),
+            Catchup::Asking(a) => {
+                let missed = |s: u64| a.behind.iter().any(|b| b.contains(&s));
+                range.into_iter().any(|s| missed(s) && !a.fresh.contains(&s))
+            }
             Catchup::Known { stale, .. } => stale.range(range).next().is_some(),
         }
     }
@@ -100,10 +104,10 @@ impl Catchup {
     pub fn conclude(&mut self) {
         let Catchup::Asking(a) = self else { return };
         let Some(own) = &a.own else { return };
-        let all_heard = a.silent.is_empty();
-        if !a.waiting.is_empty() || (a.too_few && !all_heard) {
+        if !a.waiting.is_empty() || a.asleep {
             return;
         }
+        let all_heard = a.all_heard;
         let behind = |(s, listed): (&u64, &Listed)| {
             let behind = listed.behind(own.get(s).copied(), all_heard);
             (behind && !a.fresh.contains(s)).then_some(*s)
@@ -128,8 +132,13 @@ mod tests {
 
     #[test]
     fn only_what_was_missed_is_stale() {
-        let mut c = Catchup::Asking(Asking { since: Timestamp(10), ..Asking::default() });
-        assert!(c.is_stale(0..1) && c.stale_sectors().is_none());
+        let mut c = Catchup::Asking(Asking {
+            since: Timestamp(10),
+            behind: vec![0..1, 3..8],
+            asleep: true,
+            ..Asking::default()
+        });
+        assert!(c.is_stale(0..1) && !c.is_stale(1..3) && c.stale_sectors().is_none());
         c.wrote(5..6);
         assert!(!c.is_stale(5..6));
         let Catchup::Asking(a) = &mut c else { panic!("asking") };
@@ -138,12 +147,10 @@ mod tests {
             a.listed.insert(sector, Listed { oldest: v, newest: v, parity: false });
         }
         a.own = Some([(6, Timestamp(20)), (7, Timestamp(15))].into());
-        a.too_few = true;
-        a.silent.insert(NodeId(3));
         c.conclude();
-        assert_eq!(c.stale_sectors(), None, "who is silent may know of more");
+        assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
         let Catchup::Asking(a) = &mut c else { panic!("asking") };
-        a.silent.clear();
+        a.asleep = false;
         c.conclude();
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));

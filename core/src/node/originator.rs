@@ -311,7 +311,12 @@ impl Originator {
         }
         let stripe = job.what.first_stripe(&volume);
         let extent = volume.extent_of(stripe);
-        let avoid = self.map.lost(&volume.extents[extent]).union(job.avoid);
+        let avoid = self.map.lost(&volume, extent).union(job.avoid);
+        let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
+        if writes && self.map.is_asleep(&volume) {
+            self.finish(job, Err(HostError::TooManyLost), outbox);
+            return;
+        }
         let ts = self.clock.issue(outbox.now);
         match job.what {
             What::Read(_) | What::Holes(_) | What::Verify { .. } => {
@@ -534,8 +539,7 @@ impl Originator {
         }
         let volume = txn.volume.clone();
         let State::Asking(inquiry, participants) = &mut txn.state else { return };
-        let extent = &volume.extents[txn.extent];
-        if self.map.lost(extent).len() > volume.geometry.layout.parity {
+        if self.map.is_asleep(&volume) {
             let txn = self.txns.remove(&ts).expect("just seen");
             self.finish(txn.job, Err(HostError::TooManyLost), outbox);
             return;
@@ -611,7 +615,12 @@ impl Originator {
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
                 let txn = self.txns.remove(&ts).expect("just seen");
-                self.retry(txn.job);
+                if self.map.is_asleep(&txn.volume) {
+                    // It waits for the outcome of a write, which nobody can know now.
+                    self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+                } else {
+                    self.retry(txn.job);
+                }
             } else {
                 self.inquire(ts, outbox);
             }
@@ -736,7 +745,7 @@ fn voters(
     participants: &[(usize, NodeId)],
     ts: Timestamp,
 ) -> Vec<NodeId> {
-    let counting = map.voters(&volume.extents[extent], ts);
+    let counting = map.voters(volume, extent, ts);
     let voters: Vec<_> = participants.iter().filter(|p| counting.contains(p.0)).collect();
     if voters.is_empty() {
         // Nobody left has a say; what those say who are there is the best to be had.

@@ -42,7 +42,7 @@ impl Originator {
             What::Rebuild { stripe, column, part } => {
                 let (stripe, column, part) = (*stripe, *column, *part);
                 let task = Task::Rebuild { stripe, column, part };
-                let down = self.map.lost(&volume.extents[extent]).contains(column);
+                let down = self.map.lost(&volume, extent).contains(column);
                 let plan = WritePlan::rebuild(g, stripe, column, part, avoid);
                 // A column that is down cannot be written to.
                 let bears = g.layout.parity;

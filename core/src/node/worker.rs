@@ -621,23 +621,22 @@ impl Worker {
         outbox.send(from, Body::Answer { ts, standing });
     }
 
-    /// The other participants that have a say in a write, unless too much of its extent is
+    /// The other participants that have a say in a write, unless too much of its volume is
     /// lost to decide anything.
     fn voters(&self, ts: Timestamp) -> Option<Vec<NodeId>> {
         let txn = &self.txns[&ts];
         let volume = self.map.volumes.get(&txn.volume)?;
-        let extent = volume.extents.get(txn.extent)?;
-        if self.map.lost(extent).len() > volume.geometry.layout.parity {
+        if self.map.is_asleep(volume) {
             return None;
         }
-        let counting = self.map.voters(extent, ts);
+        let counting = self.map.voters(volume, txn.extent, ts);
         let others = txn.participants.iter().filter(|p| p.1 != self.node);
         Some(others.filter(|p| counting.contains(p.0)).map(|p| p.1).collect())
     }
 
     /// Whether this disk itself has a say.
     fn has_say(&self, ts: Timestamp) -> bool {
-        self.map.nodes.get(self.node.0 as usize).is_some_and(|n| n.counts_from <= ts)
+        self.map.has_say(self.txns[&ts].volume, self.node, ts)
     }
 
     /// Asks the others about a write.

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Phase, Ticket, Worker, extents_of, sectors};
 use crate::Buffer;
+use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::catchup::{Asking, Catchup, Listed};
 use crate::node::outbox::Outbox;
@@ -265,11 +267,12 @@ impl Worker {
         }
     }
 
-    /// Whether a write from before this epoch is undecided here.
+    /// Whether a write from before this epoch is undecided here and can be decided.
     fn has_undecided(&self) -> bool {
         let epoch = self.map.epoch;
         let open = |p: Phase| matches!(p, Phase::Prepared | Phase::Preparing);
-        self.txns.values().any(|t| t.epoch < epoch && open(t.phase))
+        let awake = |v: &VolumeId| self.map.volumes.get(v).is_some_and(|v| !self.map.is_asleep(v));
+        self.txns.values().any(|t| t.epoch < epoch && open(t.phase) && awake(&t.volume))
     }
 
     pub(super) fn run_dirty(&mut self) {
@@ -329,6 +332,9 @@ impl Worker {
         }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
+            if self.map.stale_since(id, self.node).is_none() {
+                continue;
+            }
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
@@ -346,8 +352,10 @@ impl Worker {
     pub(super) fn enter_catchup(&mut self, outbox: &mut Outbox) {
         self.dirty_scan = None;
         self.tickets.retain(|_, t| !matches!(t, Ticket::Dirty | Ticket::Own));
-        let info = self.map.nodes.get(self.node.0 as usize);
-        let Some(since) = info.and_then(|n| n.stale_since) else {
+        let missed = |v: &&Arc<Volume>| self.map.stale_since(v.id, self.node).is_some();
+        let missed: Vec<Arc<Volume>> = self.map.volumes.values().filter(missed).cloned().collect();
+        let since = missed.iter().filter_map(|v| self.map.stale_since(v.id, self.node)).min();
+        let Some(since) = since else {
             self.catchup = Catchup::Fresh;
             return;
         };
@@ -363,33 +371,19 @@ impl Worker {
         for node in &ask {
             outbox.send(*node, Body::Dirty { since });
         }
-        let (silent, too_few) = self.not_heard();
-        let waiting = ask;
-        let asking = Asking { since, waiting, silent, too_few, fresh, ..Asking::default() };
-        self.catchup = Catchup::Asking(asking);
-    }
-
-    /// The nodes that share a volume with this one and are down; and whether, in some extent,
-    /// more columns are down or behind than the layout bears. If not, at least one of those
-    /// who recorded any write that this node missed is up and behind in nothing.
-    fn not_heard(&self) -> (BTreeSet<NodeId>, bool) {
-        let mut silent = BTreeSet::new();
-        let mut too_few = false;
-        let stale = |n: NodeId| {
-            self.map.nodes.get(usize::from(n.0)).is_some_and(|n| n.stale_since.is_some())
+        let behind = missed
+            .iter()
+            .flat_map(|v| extents_of(v, self.node).map(|(_, first, count)| first..first + count));
+        let asking = Asking {
+            since,
+            behind: behind.collect(),
+            all_heard: missed.iter().all(|v| v.nodes().iter().all(|n| self.map.is_up(*n))),
+            asleep: missed.iter().any(|v| self.map.is_asleep(v)),
+            waiting: ask,
+            fresh,
+            ..Asking::default()
         };
-        // Without redundancy nothing can be written while a node is away.
-        let volumes = self.map.volumes.values().filter(|v| v.geometry.layout.parity > 0);
-        for volume in volumes {
-            let mine = volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
-            for extent in mine {
-                let nodes = || extent.columns.iter().map(|c| c.0);
-                silent.extend(nodes().filter(|n| !self.map.is_up(*n)));
-                let unsound = nodes().filter(|n| !self.map.is_up(*n) || stale(*n)).count();
-                too_few |= unsound > volume.geometry.layout.parity;
-            }
-        }
-        (silent, too_few)
+        self.catchup = Catchup::Asking(asking);
     }
 
     /// Asks again those who have not said what was written meanwhile.

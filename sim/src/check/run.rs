@@ -562,7 +562,8 @@ impl Run {
         }
         self.until("everything at rest and whole", |run| {
             let nodes = (0..run.world.size() as u16).map(NodeId);
-            let whole = run.world.map().nodes.iter().all(|n| n.up && n.stale_since.is_none());
+            let map = run.world.map();
+            let whole = nodes.clone().into_iter().all(|n| map.is_up(n) && !map.is_stale(n));
             whole && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
         })
     }
