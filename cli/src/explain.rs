@@ -7,11 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets;
 use serde_json::{Value, json};
 use weft_core::SECTOR;
+use weft_core::cluster::place_volume;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
-use weft_host::Size;
+use weft_host::{Size, Spec};
 
 use crate::args::{self, Switch};
 use crate::output::{bytes, say, say_json, table};
@@ -34,7 +35,8 @@ pub struct Common {
     /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6 or rs:K+M
     #[arg(long, value_parser = args::layout)]
     layout: LayoutSpec,
-    /// Number of nodes [default: as many as the layout names; 5 for raid0, 4, 5 and 6]
+    /// Number of nodes [default: 5, or as many as the layout needs]. Over more nodes than it
+    /// has columns a volume consists of extents, and requests are cut where one ends
     #[arg(long)]
     nodes: Option<usize>,
     /// Bytes on one disk before the next one's turn
@@ -46,12 +48,16 @@ pub struct Common {
     /// How long it is
     #[arg(long, value_parser = args::size)]
     length: u64,
-    /// Columns that are lost, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
+    /// Columns that are lost, in every extent, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn column(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a column; give numbers such as 0 or 0,2"))
 }
 
 /// A write, and what the volume's policy leaves open.
@@ -124,12 +130,17 @@ impl Explain {
         let geometry = common.geometry()?;
         let (range, failed) = (common.range()?, common.failed(&geometry)?);
         let max = NodeConfig::default().max_chunk;
-        let explanation = plan::explain(&geometry, write, range, failed, policy, max)?;
+        let extent = common.extent_stripes(&geometry);
+        let explanation = plan::explain(&geometry, write, range, failed, policy, max, extent)?;
         Ok((geometry, explanation))
     }
 }
 
 impl Common {
+    fn nodes(&self) -> usize {
+        self.nodes.unwrap_or(self.layout.least_nodes().max(Spec::default().nodes()))
+    }
+
     fn geometry(&self) -> Result<Geometry> {
         let unit = self.stripe_unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) {
@@ -137,14 +148,24 @@ impl Common {
                 "a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K"
             );
         }
-        let nodes = self.nodes.unwrap_or(match self.layout {
-            LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. } => self.layout.least_nodes(),
-            _ => 5,
-        });
-        if nodes > MAX_NODES {
-            bail!("{nodes} nodes are not possible; choose at most {MAX_NODES}");
+        if unit > LONGEST {
+            bail!("a stripe unit of {} is too large; give at most {}", Size(unit), Size(LONGEST));
+        }
+        let nodes = self.nodes();
+        if nodes == 0 || nodes > MAX_NODES {
+            bail!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}");
         }
         Ok(Geometry::new(self.layout.over(nodes)?, unit))
+    }
+
+    /// How many stripes an extent has; `None` if one extent is all of a volume.
+    fn extent_stripes(&self, geometry: &Geometry) -> Option<u64> {
+        let nodes = self.nodes();
+        let spread = geometry.layout.width() < nodes;
+        // One stripe on roomy, empty disks is placed as every other volume is.
+        let room = vec![2 * LONGEST / SECTOR; nodes];
+        let placed = || place_volume(geometry, geometry.stripe_bytes(), &room, &[]).ok();
+        spread.then(placed).flatten().map(|(stripes, _)| stripes)
     }
 
     fn range(&self) -> Result<Range> {

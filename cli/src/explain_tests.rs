@@ -31,6 +31,19 @@ fn without_commit_nothing_is_journalled() {
 }
 
 #[test]
+fn a_request_is_cut_where_an_extent_ends() {
+    let across = "write --layout raid1 --offset 16320K --length 128K";
+    let pieces = explained(across).unwrap();
+    assert_eq!((&pieces["chunks"], &pieces["totals"]["messages"]), (&json!(2), &json!(8)));
+    let whole = explained(&format!("{across} --nodes 2")).unwrap();
+    assert_eq!((&whole["chunks"], &whole["totals"]["messages"]), (&json!(1), &json!(4)));
+    let wide = explained("write --layout raid5 --offset 16320K --length 128K").unwrap();
+    assert_eq!(wide["chunks"], 1);
+    let elsewhere = explained("read --layout rs:2+1 --offset 32M --length 1M --failed 0").unwrap();
+    assert_eq!(elsewhere["chunks"], 1);
+}
+
+#[test]
 fn requests_that_make_no_sense_are_refused() {
     for (line, why) in [
         ("read --layout raid5 --offset 0 --length 0", "length 0"),
@@ -39,7 +52,16 @@ fn requests_that_make_no_sense_are_refused() {
         ("read --layout raid5 --offset 0 --length 1 --failed 5", "columns 0 to 4"),
         ("read --layout raid5 --offset 0 --length 1 --failed 0,1", "2 columns are lost"),
         ("read --layout raid5 --offset 0 --length 1 --stripe-unit 1000", "multiple of 4096"),
+        ("read --layout raid5 --offset 0 --length 1 --failed 99", "columns 0 to 4"),
+        ("read --layout raid5 --offset 0 --length 1 --failed a,b", "is not a column"),
+        ("read --layout raid0 --offset 0 --length 1 --failed 0", "the layout bears 0"),
+        ("read --layout raid5 --offset 0 --length 1 --stripe-unit 0", "multiple of 4096"),
+        ("read --layout raid1 --offset 0 --length 1 --stripe-unit 16000P", "at most 1GiB"),
+        ("read --layout raid5 --nodes 0 --offset 0 --length 1", "choose 1 to"),
+        ("read --layout raid5 --nodes 2 --offset 0 --length 1", "at least 3 nodes"),
+        ("read --layout raid5 --nodes 100000 --offset 0 --length 1", "choose 1 to"),
         ("read --layout rs:4+2 --nodes 5 --offset 0 --length 1", "at least 6 nodes"),
+        ("read --layout rs:0+2 --offset 0 --length 1", "at least one data column"),
         ("write --layout raid5 --offset 0 --length 1 --commit none --journal on", "--commit late"),
     ] {
         let error = explained(line).unwrap_err().to_string();

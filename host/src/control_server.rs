@@ -82,12 +82,12 @@ impl Desk<'_> {
                 self.uptime,
             ))),
             Request::VolumeList => {
-                let list = status::volumes(self.engine.map(), self.clients);
+                let list = status::volumes(self.engine, self.clients);
                 Outcome::Answer(ok(json!({ "volumes": list })))
             }
             Request::VolumeShow { name } => {
                 let (volume, clients) = (self.volume(&name)?, self.clients);
-                let shown = status::volume(self.engine.map(), &volume, clients(volume.id));
+                let shown = status::volume(self.engine, &volume, clients(volume.id));
                 Outcome::Answer(ok(json!({ "volume": shown })))
             }
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
@@ -109,18 +109,18 @@ impl Desk<'_> {
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
-        self.requests.submit(self.engine, Owner::Control { conn }, 0, volume, op, false);
+        // That a room is clear is only said of what is safe.
+        let then_flush = matches!(op, HostOp::WriteZeroes(_));
+        self.requests.submit(self.engine, Owner::Control { conn }, 0, volume, op, then_flush);
     }
 
     fn volume(&self, name: &str) -> Result<Volume> {
-        let map = self.engine.map();
-        match map.volume_named(name) {
+        let exports = self.engine.exports();
+        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+        match exports.named(name) {
             Some(volume) => Ok(Volume::clone(volume)),
-            None if map.volumes.is_empty() => fail("there are no volumes; create one first"),
-            None => {
-                let names: Vec<&str> = map.volumes.values().map(|v| v.name.as_str()).collect();
-                fail(format!("there is no volume '{name}'; there are: {}", names.join(", ")))
-            }
+            None if names.is_empty() => fail("there are no volumes; create one first"),
+            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
         }
     }
 
@@ -146,6 +146,7 @@ impl Desk<'_> {
             // What a deleted volume left has parity of another layout: it must be
             // overwritten in whole stripes, so the volume is whole stripes at first.
             let size = volume.stripes() * volume.geometry.stripe_bytes();
+            self.engine.state.begin_clearing(volume.id);
             self.engine.add_volume(Volume { size, ..volume.clone() });
             return Ok(Wait::RoomThere(volume));
         }
@@ -167,6 +168,7 @@ impl Desk<'_> {
     /// Looks whether what is waited for has come about.
     pub(crate) fn check(&mut self, conn: usize, wait: Wait) -> Outcome {
         let (settled, epoch) = (self.engine.is_settled(), self.engine.map().epoch);
+        let nobody = settled && self.engine.originator(0).is_none();
         let there = |id: VolumeId, size: u64| {
             settled && self.engine.map().volumes.get(&id).is_some_and(|v| v.size == size)
         };
@@ -176,8 +178,11 @@ impl Desk<'_> {
                 Some(Err(e)) => Outcome::Answer(error(e)),
                 None => Outcome::Wait(wait),
             },
+            Wait::VolumeThere(_) | Wait::RoomThere(_) | Wait::VolumeGone(_) if nobody => {
+                Outcome::Answer(error("no node runs any more; start nodes and look again"))
+            }
             Wait::VolumeThere(v) if there(v.id, v.size) => {
-                let shown = status::volume(self.engine.map(), v, 0);
+                let shown = status::volume(self.engine, v, 0);
                 Outcome::Answer(ok(json!({ "volume": shown })))
             }
             Wait::RoomThere(v) => {
@@ -239,6 +244,7 @@ impl Desk<'_> {
                 "skipped": p.skipped,
             }))),
             (Wait::Clearing(volume), Ok(_)) => {
+                self.engine.state.cleared(volume.id, volume.size);
                 self.engine.add_volume(volume.clone());
                 Outcome::Wait(Wait::VolumeThere(volume))
             }

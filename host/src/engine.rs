@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::slot::{Phase, Slot};
 use crate::state::State;
-use crate::volumes::NewVolume;
+use crate::volumes::{Exports, NewVolume};
 
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) answers: Vec<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
+    /// Why the map could not be stored.
+    unstored: Option<Error>,
     /// What makes going on impossible.
     pub(crate) fatal: Option<Error>,
     clock: Clock,
@@ -68,6 +70,7 @@ impl Engine {
             log,
             answers: Vec::new(),
             stopped: Vec::new(),
+            unstored: None,
             fatal: None,
             clock: Clock::default(),
             ring: ring.ok(),
@@ -82,6 +85,11 @@ impl Engine {
     /// The map in force.
     pub(crate) fn map(&self) -> &ClusterMap {
         self.authority.map()
+    }
+
+    /// The volumes that hosts can use.
+    pub(crate) fn exports(&self) -> Exports<'_> {
+        Exports { map: self.map(), clearing: &self.state.content.clearing }
     }
 
     /// The first node from `from` on, in a circle, that takes requests.
@@ -115,8 +123,11 @@ impl Engine {
 
     /// Whether the nodes have been started and agree on a map, or there are none.
     pub(crate) fn is_settled(&self) -> bool {
-        let nobody = self.slots.iter().all(|s| s.phase == Phase::Down && !s.wanted);
-        !self.starting && (self.authority.is_settled() || nobody)
+        !self.starting && (self.authority.is_settled() || self.nobody_runs())
+    }
+
+    fn nobody_runs(&self) -> bool {
+        self.slots.iter().all(|s| s.phase == Phase::Down && !s.wanted)
     }
 
     /// Whether nothing is in work anywhere and everything is in place.
@@ -261,7 +272,7 @@ impl Engine {
                     AuthorityOutput::Tell(node, message) => self.words.push_back((node, message)),
                     AuthorityOutput::Store(map) => match self.state.store(&map) {
                         Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
-                        Err(e) => self.fatal = Some(e),
+                        Err(e) => self.unstored = Some(e),
                     },
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{AuthorityInput, Volume};
+use weft_core::cluster::{Authority, AuthorityInput, Volume};
 use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -19,11 +19,18 @@ const PATIENCE: Nanos = 5_000 * MILLIS;
 impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
     pub(crate) fn start_all(&mut self) {
+        for name in std::mem::take(&mut self.state.given_up) {
+            (self.log)(&format!("volume '{name}' was never finished and is given up"));
+        }
         for n in 0..self.slots.len() {
-            if let Err(e) = self.start_node(n) {
-                (self.log)(&format!("node {n} stays down: {e}"));
-                self.slots[n].why = e.to_string();
-            }
+            self.try_to_open(n);
+        }
+    }
+
+    fn try_to_open(&mut self, n: usize) {
+        if let Err(e) = self.open_node(n) {
+            (self.log)(&format!("node {n} stays down: {e}"));
+            self.slots[n].why = e.to_string();
         }
     }
 
@@ -32,6 +39,28 @@ impl Engine {
         if self.slot(n)?.phase != Phase::Down {
             return fail(format!("node {n} runs already"));
         }
+        if !self.starting && self.nobody_runs() {
+            self.start_over(n);
+        }
+        self.open_node(n)
+    }
+
+    /// When no node runs any more, those that ran last start together, as they do when the
+    /// process starts: nobody has gone on without anybody, and only together do they know
+    /// which writes have happened.
+    fn start_over(&mut self, asked: usize) {
+        self.authority = Authority::new(self.map().clone());
+        self.words.clear();
+        self.letters.clear();
+        self.starting = true;
+        for n in (0..self.slots.len()).filter(|n| *n != asked) {
+            if self.map().is_up(NodeId(n as u16)) {
+                self.try_to_open(n);
+            }
+        }
+    }
+
+    fn open_node(&mut self, n: usize) -> Result<()> {
         if self.slots[n].disk_ops > 0 {
             self.slots[n].wanted = true;
             return Ok(());
@@ -90,10 +119,13 @@ impl Engine {
 
     /// Starts and stops nodes that had to wait for something.
     pub(super) fn follow_lives(&mut self) {
+        if let Some(e) = self.unstored.take() {
+            self.stop_without_map(&e.to_string());
+        }
         for n in 0..self.slots.len() {
             let slot = &self.slots[n];
             if slot.wanted && slot.disk_ops == 0 {
-                if let Err(e) = self.start_node(n) {
+                if let Err(e) = self.open_node(n) {
                     self.slots[n].drop_node(&e.to_string());
                 }
             } else if slot.phase == Phase::Draining {
@@ -103,6 +135,17 @@ impl Engine {
         if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
             self.starting = false;
             self.begin();
+        }
+    }
+
+    /// Nodes must not go on with a map that a restart would not know. They stop, hosts get
+    /// errors instead of waiting, and nodes can be started again when the map has room.
+    fn stop_without_map(&mut self, why: &str) {
+        for n in 0..self.slots.len() {
+            if self.slots[n].phase != Phase::Down {
+                // That it runs has been seen.
+                let _ = self.kill_node(n, &format!("the map cannot be stored: {why}"));
+            }
         }
     }
 

@@ -52,7 +52,7 @@ fn assert_reads(engine: &mut Engine, offset: u64, fill: u8, len: u64) {
         panic!("a read is answered with bytes");
     };
     let bytes: Vec<u8> = pieces.iter().flat_map(Buffer::to_bytes).collect();
-    assert_eq!(bytes, vec![fill; len as usize]);
+    assert!(bytes == vec![fill; len as usize], "{len} bytes at {offset} are not all {fill}");
 }
 
 fn loses_and_regains_a_node(dir: &Path, layout: &str) {
@@ -163,6 +163,25 @@ fn a_missing_or_foreign_disk_keeps_its_node_down() {
     let mut third = engine(dir.path(), &spec);
     assert!(third.slots[1].why.contains("refused"), "{}", third.slots[1].why);
     assert_reads(&mut third, 0, 3, 70_000);
+}
+
+#[test]
+fn a_map_that_cannot_be_stored_stops_the_nodes_and_not_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    write(&mut engine, 0, 3, 300_000);
+    let spare = dir.path().join("weft.toml.new");
+    std::fs::remove_file(&spare).unwrap();
+    std::fs::create_dir(&spare).unwrap();
+    engine.kill_node(1, "the test kills it").unwrap();
+    until(&mut engine, |e| e.slots.iter().all(|s| s.phase == Phase::Down));
+    assert!(engine.slots[0].why.contains("weft.toml"), "{}", engine.slots[0].why);
+    assert!(engine.is_settled() && engine.originator(0).is_none());
+    std::fs::remove_dir(&spare).unwrap();
+    engine.start_node(4).unwrap();
+    until(&mut engine, |e| e.is_quiet() && e.slots.iter().all(Slot::runs));
+    assert_reads(&mut engine, 0, 3, 300_000);
 }
 
 #[test]

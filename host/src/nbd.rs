@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
 
-use weft_core::cluster::ClusterMap;
 use weft_core::node::{HostData, HostError};
 use weft_core::units::VolumeId;
 use weft_front::nbd::Errno;
@@ -11,6 +10,7 @@ use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
 use crate::socket::Stream;
 use crate::translate;
+use crate::volumes::Exports;
 
 /// What a connection may have in work before it is not read from any more.
 const MAX_BYTES: u64 = 16 << 20;
@@ -85,11 +85,11 @@ impl Connection {
     /// when enough is in work; the rest waits in the socket, and the host with it.
     pub(crate) fn receive(
         &mut self,
-        map: &ClusterMap,
+        exports: Exports<'_>,
         commands: &mut Vec<Command>,
     ) -> Result<(), End> {
         loop {
-            self.take_events(map, commands)?;
+            self.take_events(exports, commands)?;
             if self.stalled || !self.wants_to_receive() {
                 return Ok(());
             }
@@ -107,20 +107,23 @@ impl Connection {
         End::Failed(format!("connection of {}: {why}", self.peer))
     }
 
-    fn take_events(&mut self, map: &ClusterMap, commands: &mut Vec<Command>) -> Result<(), End> {
+    fn take_events(
+        &mut self,
+        exports: Exports<'_>,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), End> {
         self.stalled = false;
         while !self.is_full() {
             match self.server.poll() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Event::List)) => {
-                    let exports: Vec<_> =
-                        map.volumes.values().map(|v| translate::export(v)).collect();
-                    self.server.exports(&exports);
+                    let list: Vec<_> = exports.all().map(|v| translate::export(v)).collect();
+                    self.server.exports(&list);
                 }
                 Ok(Some(Event::Open { name })) => {
-                    let volume = map.volume_named(&name);
+                    let volume = exports.named(&name);
                     self.server.export(volume.map(|v| translate::export(v)));
-                    self.note_opened(map);
+                    self.note_opened(exports);
                 }
                 Ok(Some(Event::Command(command))) => {
                     let bytes = u64::from(command.length);
@@ -136,11 +139,11 @@ impl Connection {
     }
 
     /// Takes note of the volume that the host has settled on.
-    fn note_opened(&mut self, map: &ClusterMap) {
+    fn note_opened(&mut self, exports: Exports<'_>) {
         if self.volume.is_none()
             && let Some(export) = self.server.opened()
         {
-            self.volume = map.volume_named(&export.name).map(|v| v.id);
+            self.volume = exports.named(&export.name).map(|v| v.id);
         }
     }
 

@@ -183,7 +183,7 @@ impl Reactor {
         for id in std::mem::take(&mut self.to_receive) {
             let Some(connection) = self.hosts.get_mut(&id) else { continue };
             let mut commands = std::mem::take(&mut self.commands);
-            let end = connection.receive(self.engine.map(), &mut commands);
+            let end = connection.receive(self.engine.exports(), &mut commands);
             for command in commands.drain(..) {
                 self.begin(id, command);
             }

@@ -1,12 +1,15 @@
 //! The state directory: `weft.toml`, the disks `disk-0.img` and so on, the lock
 //! `weft.lock`, and the control socket `control.sock`.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, RenameFlags, fallocate, flock, renameat_with,
+};
 use weft_core::SECTOR;
 use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
 use weft_core::store::{Store, Superblock};
@@ -24,12 +27,20 @@ const JOURNAL: u64 = 16384;
 
 const FILE: &str = "weft.toml";
 
+/// The file that the next `weft.toml` is written to.
+const SPARE: &str = "weft.toml.new";
+
+/// Room that `weft.toml` may grow by on a file system that is full otherwise.
+const GROWTH: u64 = 16 << 10;
+
 /// An open state directory, locked against other processes for as long as it lives.
 #[derive(Debug)]
 pub struct State {
     dir: PathBuf,
     _lock: File,
     pub(crate) content: Content,
+    /// Names of volumes that were being made when the array last stopped.
+    pub(crate) given_up: Vec<String>,
 }
 
 impl State {
@@ -58,21 +69,36 @@ impl State {
             cluster: random(),
             disk_size: spec.disk_size(),
             next_volume: 0,
+            clearing: BTreeMap::new(),
             map: ClusterMap {
                 epoch: 0,
                 nodes: vec![NodeInfo { up: true }; spec.nodes()],
                 ..ClusterMap::default()
             },
         };
-        let mut state = State { dir: dir.to_path_buf(), _lock: lock, content };
+        let mut state =
+            State { dir: dir.to_path_buf(), _lock: lock, content, given_up: Vec::new() };
         for volume in state.first_volumes(spec)? {
             state.content.map.volumes.insert(volume.id, Arc::new(volume));
         }
-        for node in 0..spec.nodes() {
-            state.make_disk(node)?;
-        }
-        state.save()?;
+        state.make_disks().and_then(|()| state.save(&state.content))?;
         Ok(state)
+    }
+
+    /// Makes all disks, or leaves none behind.
+    fn make_disks(&self) -> Result<()> {
+        for node in 0..self.nodes() {
+            let was_there = self.disk_path(node).exists();
+            if let Err(e) = self.make_disk(node) {
+                let made = if was_there { 0..node } else { 0..node + 1 };
+                for path in made.map(|n| self.disk_path(n)).filter(|p| p.is_file()) {
+                    // The first error is the one to tell.
+                    let _ = fs::remove_file(path);
+                }
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// Opens the array that is in `dir`.
@@ -83,9 +109,10 @@ impl State {
         }
         let lock = lock(dir)?;
         let text = fs::read_to_string(&path).map_err(at("read", &path))?;
-        let content = state_file::read(&text)
+        let mut content = state_file::read(&text)
             .map_err(|e| Error(format!("cannot use {}: {e}", path.display())))?;
-        Ok(State { dir: dir.to_path_buf(), _lock: lock, content })
+        let given_up = give_up_half_made(&mut content);
+        Ok(State { dir: dir.to_path_buf(), _lock: lock, content, given_up })
     }
 
     /// Refuses what contradicts the array that is there.
@@ -134,10 +161,27 @@ impl State {
         dir.join("control.sock")
     }
 
-    /// Makes the map durable.
+    /// Makes the map durable. If that fails, the old one is still in force.
     pub(crate) fn store(&mut self, map: &ClusterMap) -> Result<()> {
-        self.content.map = map.clone();
-        self.save()
+        let mut content = Content { map: map.clone(), ..self.content.clone() };
+        let arrived =
+            |id: &VolumeId, size: u64| content.map.volumes.get(id).is_some_and(|v| v.size == size);
+        content.clearing.retain(|id, size| !size.is_some_and(|s| arrived(id, s)));
+        self.save(&content)?;
+        self.content = content;
+        Ok(())
+    }
+
+    /// Hides a new volume from hosts until its room is cleared. If the process ends before,
+    /// the volume is not there at the next start.
+    pub(crate) fn begin_clearing(&mut self, id: VolumeId) {
+        self.content.clearing.insert(id, None);
+    }
+
+    /// The room of a new volume is cleared; the next map that holds it with this size shows
+    /// it to hosts.
+    pub(crate) fn cleared(&mut self, id: VolumeId, size: u64) {
+        self.content.clearing.insert(id, Some(size));
     }
 
     /// Finds room for a volume besides those of `map`.
@@ -186,20 +230,43 @@ impl State {
         disk.sync().map_err(Error)
     }
 
-    /// Writes `weft.toml` so that a crash leaves the old one or the new one.
-    fn save(&self) -> Result<()> {
-        let path = self.dir.join(FILE);
-        let temporary = self.dir.join("weft.toml.new");
-        let text = state_file::write(&self.content)?;
+    /// Writes `weft.toml` so that a crash leaves the old one or the new one. The file that
+    /// was replaced is kept for the next time: writing over it needs no room, so that a disk
+    /// can still be found dead, and the map say so, when the file system is full.
+    fn save(&self, content: &Content) -> Result<()> {
+        let (path, spare) = (self.dir.join(FILE), self.dir.join(SPARE));
+        let text = state_file::write(content)?;
         let write = || {
-            let mut file = File::create(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
+            write_over(&spare, text.as_bytes())?;
+            if renameat_with(CWD, &spare, CWD, &path, RenameFlags::EXCHANGE).is_err() {
+                // There is nothing to exchange it with, or the file system cannot.
+                fs::rename(&spare, &path)?;
+            }
             File::open(&self.dir)?.sync_all()
         };
         write().map_err(at("write", &path))
     }
+}
+
+/// Volumes that were being made have not been answered for: nobody misses them, and what a
+/// deleted volume left in their room must not be seen.
+fn give_up_half_made(content: &mut Content) -> Vec<String> {
+    let half_made = std::mem::take(&mut content.clearing).into_keys();
+    half_made.filter_map(|id| Some(content.map.volumes.remove(&id)?.name.clone())).collect()
+}
+
+/// Replaces a file's content in the room that it has, as far as that goes, and keeps some
+/// for more.
+fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    file.write_all(bytes)?;
+    let len = bytes.len() as u64;
+    if file.metadata()?.len() > len {
+        file.set_len(len)?;
+    }
+    // A file system that cannot keep room does without.
+    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len + GROWTH);
+    file.sync_all()
 }
 
 fn check_volume(volume: &Volume, spec: &Spec) -> Result<()> {

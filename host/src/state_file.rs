@@ -17,13 +17,16 @@ use crate::volumes::Volumes;
 pub(crate) const FORMAT: i64 = 1;
 
 /// The file's content.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
     /// Numbers are not given twice, so that what a disk remembers of a deleted volume is
     /// never taken for a new one's.
     pub(crate) next_volume: u32,
+    /// New volumes that still hold what a deleted one left there; with its size, one that
+    /// has been cleared and is there for hosts as soon as a map with that size is stored.
+    pub(crate) clearing: BTreeMap<VolumeId, Option<u64>>,
     pub(crate) map: ClusterMap,
 }
 
@@ -36,6 +39,8 @@ struct File {
     disk_size: u64,
     next_volume: u32,
     epoch: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    clearing: Vec<u32>,
     #[serde(default)]
     node: Vec<Node>,
     #[serde(default)]
@@ -83,6 +88,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         disk_size: content.disk_size,
         next_volume: content.next_volume,
         epoch: map.epoch,
+        clearing: content.clearing.keys().map(|id| id.0).collect(),
         node: map.nodes.iter().map(|info| Node { up: info.up }).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
@@ -150,6 +156,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         cluster,
         disk_size: file.disk_size,
         next_volume: file.next_volume,
+        clearing: file.clearing.into_iter().map(|id| (VolumeId(id), None)).collect(),
         map: ClusterMap { epoch: file.epoch, nodes, volumes, attendance: attendances },
     })
 }

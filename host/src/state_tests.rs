@@ -1,8 +1,12 @@
 //! The directory: round trips, contradictions, the lock.
 
+use std::collections::BTreeMap;
+
+use weft_core::cluster::Attendance;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use super::*;
+use crate::volumes::Exports;
 
 fn small() -> Spec {
     Spec { disk_size: Some(16 << 20), ..Spec::default() }
@@ -33,6 +37,67 @@ fn what_is_stored_is_loaded() {
     assert_eq!(state.content.map, map);
     assert_eq!((state.content.cluster, state.content.next_volume), (cluster, 2));
     assert_eq!(fs::metadata(state.disk_path(4)).unwrap().len(), 16 << 20);
+}
+
+#[test]
+fn a_volume_that_was_being_made_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { volumes: vec![("a".into(), 4 << 20)], ..small() };
+    let mut state = State::create(dir.path(), &spec).unwrap();
+    let mut map = state.content.map.clone();
+    let new = NewVolume {
+        name: "b".into(),
+        size: 1 << 20,
+        layout: "raid6".parse().unwrap(),
+        stripe_unit: 4096,
+        journal: true,
+    };
+    let whole = state.place(&new, &map).unwrap();
+    let id = whole.id;
+    map.volumes.insert(id, Arc::new(whole));
+    state.begin_clearing(id);
+    state.store(&map).unwrap();
+    let exports = Exports { map: &map, clearing: &state.content.clearing };
+    assert!(exports.named("b").is_none() && exports.named("").is_some(), "hosts do not see it");
+    drop(state);
+
+    let mut state = State::load(dir.path()).unwrap();
+    assert_eq!(state.given_up, ["b"]);
+    assert!(!state.content.map.volumes.contains_key(&id));
+    let again = state.place(&new, &state.content.map.clone()).unwrap();
+    assert_ne!(again.id, id);
+    assert!(state.has_had_more_volumes(&state.content.map), "its room is not fresh");
+    state.begin_clearing(again.id);
+    map.volumes.insert(again.id, Arc::new(again.clone()));
+    map.volumes.remove(&id);
+    state.store(&map).unwrap();
+    state.cleared(again.id, again.size);
+    state.store(&map).unwrap();
+    let exports = Exports { map: &map, clearing: &state.content.clearing };
+    assert_eq!(exports.all().count(), 2, "it is clear now");
+    drop(state);
+    let state = State::load(dir.path()).unwrap();
+    assert_eq!((state.given_up.len(), state.content.map.volumes.len()), (0, 2));
+}
+
+#[test]
+fn shorter_and_longer_states_replace_one_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::create(dir.path(), &small()).unwrap();
+    let mut map = state.content.map.clone();
+    let since = Timestamp::new(1_700_000_000_000_000, NodeId(4));
+    let mut attendance = Attendance::default();
+    attendance.stale_since.extend((0..5).map(|n| (NodeId(n), since)));
+    let long = BTreeMap::from([(VolumeId(0), attendance)]);
+    let none = BTreeMap::new();
+    for (epoch, attendance) in [(1, &long), (2, &long), (3, &none), (4, &none), (5, &long)] {
+        map.epoch = epoch;
+        map.attendance = attendance.clone();
+        state.store(&map).unwrap();
+        let text = fs::read_to_string(dir.path().join(FILE)).unwrap();
+        assert_eq!(state_file::read(&text).unwrap().map, map);
+    }
+    assert!(dir.path().join(SPARE).exists(), "its room serves the next");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The array's state as JSON.
 
 use serde_json::{Value, json};
-use weft_core::cluster::{ClusterMap, Volume};
+use weft_core::cluster::Volume;
 use weft_core::node::{NodeConfig, NodeCounters};
 use weft_core::units::{NodeId, VolumeId};
 
@@ -35,11 +35,12 @@ pub(crate) fn status(
             "max_in_flight_bytes": config.max_in_flight,
         },
         "nodes": nodes,
-        "volumes": volumes(map, clients),
+        "volumes": volumes(engine, clients),
         "totals": {
             "requests": sum(|c| c.requests),
             "messages": sum(|c| c.totals.messages),
             "wire_bytes": sum(|c| c.totals.wire_bytes),
+            "round_trips": sum(|c| c.totals.round_trips),
             "disk_reads": sum(|c| c.totals.disk_reads),
             "disk_writes": sum(|c| c.totals.disk_writes),
             "journal_writes": sum(|c| c.totals.journal_writes),
@@ -84,6 +85,7 @@ fn counters(c: &NodeCounters) -> Value {
         "requests": c.requests,
         "messages": c.totals.messages,
         "wire_bytes": c.totals.wire_bytes,
+        "round_trips": c.totals.round_trips,
         "disk_reads": c.totals.disk_reads,
         "disk_writes": c.totals.disk_writes,
         "journal_writes": c.totals.journal_writes,
@@ -96,16 +98,16 @@ fn counters(c: &NodeCounters) -> Value {
     })
 }
 
-/// All volumes.
-pub(crate) fn volumes(map: &ClusterMap, clients: Clients<'_>) -> Vec<Value> {
-    map.volumes.values().map(|v| volume(map, v, clients(v.id))).collect()
+/// All volumes that hosts can use.
+pub(crate) fn volumes(engine: &Engine, clients: Clients<'_>) -> Vec<Value> {
+    engine.exports().all().map(|v| volume(engine, v, clients(v.id))).collect()
 }
 
 /// One volume.
-pub(crate) fn volume(map: &ClusterMap, volume: &Volume, clients: usize) -> Value {
+pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value {
     let parity = volume.geometry.layout.parity;
-    let (lost, stale) = losses(map, volume);
-    let mode = if lost > parity || map.is_asleep(volume) {
+    let (lost, stale) = losses(engine, volume);
+    let mode = if lost > parity || engine.map().is_asleep(volume) {
         "failed"
     } else if lost > 0 {
         "degraded"
@@ -129,11 +131,14 @@ pub(crate) fn volume(map: &ClusterMap, volume: &Volume, clients: usize) -> Value
 
 /// Of the extent that is worst off: columns that are lost, and columns that are lost or
 /// not caught up.
-fn losses(map: &ClusterMap, volume: &Volume) -> (usize, usize) {
+fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
+    let map = engine.map();
+    // When the last node goes nobody is left to agree on a map that says so.
+    let runs = |n: NodeId| map.is_up(n) && engine.slots[usize::from(n.0)].runs();
     let is_stale = |n: NodeId| map.stale_since(volume.id, n).is_some();
     let of = |extent: &weft_core::cluster::Extent| {
-        let down = extent.columns.iter().filter(|c| !map.is_up(c.0)).count();
-        let behind = extent.columns.iter().filter(|c| !map.is_up(c.0) || is_stale(c.0)).count();
+        let down = extent.columns.iter().filter(|c| !runs(c.0)).count();
+        let behind = extent.columns.iter().filter(|c| !runs(c.0) || is_stale(c.0)).count();
         (down, behind)
     };
     let worst = |a: (usize, usize), b: (usize, usize)| (a.0.max(b.0), a.1.max(b.1));

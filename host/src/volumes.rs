@@ -1,10 +1,10 @@
-//! Making a new volume: checking what is asked, and finding room for it.
+//! Which volumes hosts can use; making a new one: checking what is asked, and finding room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{PlacementError, Volume, place_volume};
+use weft_core::cluster::{ClusterMap, PlacementError, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
 use weft_core::units::VolumeId;
@@ -14,6 +14,25 @@ use crate::size::{Size, require_multiple};
 
 /// The volumes of a map.
 pub(crate) type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
+
+/// The volumes that hosts can use: those of the map whose room is clear.
+#[derive(Clone, Copy)]
+pub(crate) struct Exports<'a> {
+    pub(crate) map: &'a ClusterMap,
+    pub(crate) clearing: &'a BTreeMap<VolumeId, Option<u64>>,
+}
+
+impl<'a> Exports<'a> {
+    /// All of them, by number.
+    pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
+        self.map.volumes.values().filter(move |v| !self.clearing.contains_key(&v.id))
+    }
+
+    /// One by its name; the empty name means the first.
+    pub(crate) fn named(self, name: &str) -> Option<&'a Arc<Volume>> {
+        self.all().find(|v| name.is_empty() || v.name == name)
+    }
+}
 
 /// What a new volume is to be.
 #[derive(Clone, Debug)]

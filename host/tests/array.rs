@@ -132,3 +132,28 @@ fn a_stopped_node_s_connections_go_on_at_another() {
     assert_eq!(stopped, Stopped { down: vec![1], nodes: 5, ..Stopped::default() });
     assert!(Control::connect(dir.path()).unwrap_err().0.contains("no array runs"));
 }
+
+#[test]
+fn without_nodes_everybody_gets_errors_and_nobody_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut client = open(dir.path(), "a");
+    client.write_at(4096, &pattern(100_000), false).unwrap();
+    for n in 0..5 {
+        node(&mut control, NodeAction::Kill, n);
+    }
+    assert!(client.read_at(4096, 4096).is_err() && client.write_at(0, &[1; 4096], false).is_err());
+    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    assert_eq!(shown["volume"]["mode"], "failed");
+    let create = Request::VolumeCreate {
+        name: "c".into(),
+        size: 1 << 20,
+        layout: None,
+        stripe_unit: None,
+        journal: None,
+    };
+    assert!(control.request(&create).is_err(), "and nothing hangs");
+    let stopped = array.stop().unwrap();
+    assert_eq!(stopped.down, [0, 1, 2, 3, 4]);
+}

@@ -46,6 +46,8 @@ struct Request {
     answer: Answer,
     /// Jobs that are not finished.
     left: usize,
+    /// Of the job that took most: they go side by side.
+    round_trips: u64,
     error: Option<HostError>,
 }
 
@@ -245,7 +247,8 @@ impl Originator {
                 let progress =
                     ScrubProgress { stripes: volume.stripes(), ..ScrubProgress::default() };
                 let answer = Answer::Scrub { next: 0, progress };
-                let request = Request { volume: volume.id, answer, left: 0, error: None };
+                let request =
+                    Request { volume: volume.id, answer, left: 0, round_trips: 0, error: None };
                 self.requests.insert(id, request);
             }
         }
@@ -272,7 +275,8 @@ impl Originator {
                 attempts: 0,
             });
         }
-        self.requests.insert(id, Request { volume: volume.id, answer, left, error: None });
+        let request = Request { volume: volume.id, answer, left, round_trips: 0, error: None };
+        self.requests.insert(id, request);
     }
 
     /// Starts what can be started. Returns whether there was anything.
@@ -440,7 +444,17 @@ impl Originator {
         }
         if request.left == 0 {
             let request = self.requests.remove(&id).expect("just seen");
+            outbox.counters.totals.round_trips += request.round_trips;
             outbox.reply(id, request.result());
+        }
+    }
+
+    /// The longest chain of messages of a host's job had so many.
+    fn count_round_trips(&mut self, purpose: Purpose, hops: u8) {
+        if let Purpose::Host(id) = purpose
+            && let Some(request) = self.requests.get_mut(&id)
+        {
+            request.round_trips = request.round_trips.max(u64::from(hops.div_ceil(2)));
         }
     }
 
@@ -482,7 +496,8 @@ impl Originator {
             outbox.reply(id, Ok(HostData::Done));
             return;
         }
-        let request = Request { volume: volume.id, answer: Answer::Done, left: 1, error: None };
+        let answer = Answer::Done;
+        let request = Request { volume: volume.id, answer, left: 1, round_trips: 0, error: None };
         self.requests.insert(id, request);
         self.start_flush(id, outbox);
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::writing::{count_round_trips, solve};
+use super::writing::solve;
 use super::{Job, Originator, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
@@ -92,8 +92,8 @@ impl Originator {
         if !reading.missing.is_empty() {
             return;
         }
-        count_round_trips(outbox.hops, outbox);
         let txn = self.txns.remove(&ts).expect("just seen");
+        self.count_round_trips(txn.job.purpose, outbox.hops);
         let State::Reading(reading) = txn.state else { unreachable!("just seen") };
         let g = &txn.volume.geometry;
         let result = match txn.job.what {

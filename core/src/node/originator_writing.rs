@@ -10,7 +10,9 @@ use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, Header, HostData, HostError, Item, Notice, Refusal, Slot, Task};
-use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose};
+use crate::plan::{
+    Commit, PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose,
+};
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
 /// A write in work.
@@ -21,6 +23,8 @@ pub(super) struct Writing {
     votes_missing: ColumnSet,
     /// For each row what has been gathered, by column of the code.
     gathered: Vec<BTreeMap<usize, Buffer>>,
+    /// Messages in the longest chain that ended here so far.
+    hops: u8,
     answered: bool,
 }
 
@@ -64,6 +68,7 @@ impl Originator {
             participants,
             gathered: vec![BTreeMap::new(); plan.rows.len()],
             plan,
+            hops: 0,
             answered: false,
         };
         tell_workers(&writing, &job, &volume, extent, outbox);
@@ -124,6 +129,7 @@ impl Originator {
             return;
         }
         w.votes_missing.remove(column);
+        w.hops = w.hops.max(outbox.hops);
         if self.config.bug == Some(Bug::AnswerBeforeLastVote)
             && w.votes_missing.len() == 1
             && !w.answered
@@ -134,11 +140,14 @@ impl Originator {
             return;
         }
         if w.votes_missing.is_empty() {
-            let hops = outbox.hops;
+            // Without journal the host waits until all have heard and said that it is in place.
+            let policy = txn.volume.policy;
+            let journaled = policy.journal && policy.commit == Commit::Late;
+            let hops = w.hops + if journaled { 0 } else { 2 };
             let participants = w.participants.iter().map(|p| p.1).collect();
             let answered = w.answered;
             let txn = self.txns.remove(&ts).expect("just seen");
-            count_round_trips(hops, outbox);
+            self.count_round_trips(txn.job.purpose, hops);
             if !answered {
                 self.commit(ts, txn, participants, outbox);
             }
@@ -159,16 +168,12 @@ impl Originator {
         let Some(txn) = self.txns.remove(&ts) else { return };
         match result {
             Ok(()) => {
-                count_round_trips(outbox.hops, outbox);
+                self.count_round_trips(txn.job.purpose, outbox.hops);
                 self.finish(txn.job, Ok(HostData::Done), outbox);
             }
             Err(refusal) => self.refused(txn.job, refusal, outbox),
         }
     }
-}
-
-pub(super) fn count_round_trips(hops: u8, outbox: &mut Outbox) {
-    outbox.counters.totals.round_trips += u64::from(hops.div_ceil(2));
 }
 
 /// Tells every worker that cannot know otherwise to take part, and gives it its data.

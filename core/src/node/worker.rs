@@ -343,7 +343,9 @@ impl Worker {
         let Some((to_parities, item)) = txn.cells[n].share() else { return };
         let cell = &txn.cells[n];
         let header = cell.header;
-        let hops = txn.hops + 1;
+        // It was asked for by the originator, the first message; what came for other rows
+        // meanwhile is no part of this chain.
+        let hops = 2;
         if !to_parities {
             let body = Body::Part { header, items: vec![item] };
             outbox.send_after(ts.originator(), body, hops);

@@ -31,7 +31,8 @@ pub struct ExplainedRow {
     pub cells: Vec<String>,
 }
 
-/// Explains a read or a write of `range`, cut into chunks of `max` bytes.
+/// Explains a read or a write of `range`, cut into chunks of `max` bytes, and where extents
+/// of so many stripes end.
 pub fn explain(
     g: &Geometry,
     write: bool,
@@ -39,9 +40,11 @@ pub fn explain(
     avoid: ColumnSet,
     policy: Policy,
     max: u64,
+    extent_stripes: Option<u64>,
 ) -> Result<Explanation, PlanError> {
     let mut out = Explanation { rows: Vec::new(), totals: Totals::default(), chunks: 0 };
-    for chunk in chunks(g, range, max, u64::MAX / g.stripe_bytes() - 1) {
+    let extent_stripes = extent_stripes.unwrap_or(u64::MAX / g.stripe_bytes() - 1);
+    for chunk in chunks(g, range, max, extent_stripes) {
         out.chunks += 1;
         if write {
             let plan = WritePlan::new(g, chunk, avoid, policy)?;

@@ -71,32 +71,36 @@ impl WritePlan {
             add_results(g, row, &mut t);
         }
         let participants = self.participants(g).len() as u64;
-        let votes = participants;
-        t.messages += votes;
+        // Each votes, the last one to the originator if a worker collects the others' votes.
+        t.messages += participants;
         if policy.commit == Commit::Late && policy.journal {
             t.journal_writes = participants;
         }
-        let chain = match self.collector(g) {
+        let mut chain = match self.collector(g) {
             Some(_) => 4,
             None => self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0),
         };
+        if t.journal_writes == 0 {
+            // The host is answered when all have heard and say that it is in place.
+            chain += 2;
+        }
         t.round_trips = u64::from(chain.div_ceil(2));
         t
     }
 
     fn add_column(&self, g: &Geometry, column: usize, t: &mut Totals) {
         let mut told = false;
-        let mut written = Vec::new();
+        let (mut written, mut added_to) = (Vec::new(), Vec::new());
         for row in &self.rows {
             let cell = row.cell(g, column);
             let at_once = cell.awaits.result && row.originator_awaits(g).is_empty();
             told |= cell.told() || at_once;
             t.disk_reads += cell.read.count() as u64;
-            if cell.delta {
-                t.disk_reads += cell.write.count() as u64;
-            }
             let base = row.stripe * g.unit;
-            written.extend(cell.write.iter().map(|s| Span::new(base + s.lo, base + s.hi)));
+            for span in cell.write.iter().map(|s| Span::new(base + s.lo, base + s.hi)) {
+                written.push(span);
+                added_to.extend(cell.delta.then_some(span));
+            }
             t.wire_bytes += cell.new.len();
             t.wire_bytes +=
                 cell.awaits.originator.iter().map(|i| row.cover(g, i).len()).sum::<u64>();
@@ -110,6 +114,8 @@ impl WritePlan {
             }
         }
         t.messages += u64::from(told);
+        // What stands next to each other is put in place together, stripes or not.
+        t.disk_reads += runs(added_to, 0).len() as u64;
         t.disk_writes += runs(written, 0).len() as u64;
     }
 }
