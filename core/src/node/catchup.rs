@@ -29,27 +29,6 @@ pub(crate) enum Catchup {
     },
 }
 
-/// What the others have in a row of a stripe, as far as it may have been missed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
-    /// The oldest of their versions.
-    pub oldest: Timestamp,
-    /// The newest.
-    pub newest: Timestamp,
-    /// Whether this disk holds parity there.
-    pub parity: bool,
-}
-
-impl Listed {
-    /// Whether a sector at version `own` may lack something. A data unit has all writes up to
-    /// its version. Parity has not: changes add up in any order, so below a version that it
-    /// has one may be missing, unless all that there is is that one version.
-    fn behind(&self, own: Option<Timestamp>, all_heard: bool) -> bool {
-        let Some(own) = own else { return true };
-        own < self.newest || (self.parity && !(all_heard && self.oldest == own))
-    }
-}
-
 /// Finding out what was missed.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
@@ -59,12 +38,10 @@ pub(crate) struct Asking {
     pub waiting: BTreeSet<NodeId>,
     /// The sectors of the volumes of which this disk missed something.
     pub behind: Vec<Range<u64>>,
-    /// Whether all are there who hold parts of those volumes.
-    pub all_heard: bool,
     /// Whether one of those volumes is asleep: what was written to it is not known yet.
     pub asleep: bool,
-    /// What they said: sectors of this disk, and the versions in their stripe's row.
-    pub listed: BTreeMap<u64, Listed>,
+    /// What they said: sectors of this disk, and the newest version of their stripe's row.
+    pub listed: BTreeMap<u64, Timestamp>,
     /// Written since the return.
     pub fresh: BTreeSet<u64>,
     /// What this disk has at `since` or later, when it has looked.
@@ -107,10 +84,9 @@ impl Catchup {
         if !a.waiting.is_empty() || a.asleep {
             return;
         }
-        let all_heard = a.all_heard;
-        let behind = |(s, listed): (&u64, &Listed)| {
-            let behind = listed.behind(own.get(s).copied(), all_heard);
-            (behind && !a.fresh.contains(s)).then_some(*s)
+        let behind = |(s, v): (&u64, &Timestamp)| {
+            let has = own.get(s).is_some_and(|mine| mine >= v);
+            (!has && !a.fresh.contains(s)).then_some(*s)
         };
         let stale = a.listed.iter().filter_map(behind).collect();
         *self = Catchup::Known { stale, reported: false };
@@ -143,8 +119,7 @@ mod tests {
         assert!(!c.is_stale(5..6));
         let Catchup::Asking(a) = &mut c else { panic!("asking") };
         for (sector, version) in [(4, 20), (5, 20), (6, 20), (7, 20)] {
-            let v = Timestamp(version);
-            a.listed.insert(sector, Listed { oldest: v, newest: v, parity: false });
+            a.listed.insert(sector, Timestamp(version));
         }
         a.own = Some([(6, Timestamp(20)), (7, Timestamp(15))].into());
         c.conclude();
@@ -156,17 +131,5 @@ mod tests {
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert_eq!(c.wrote(0..8), 2);
         assert_eq!(c.stale_sectors(), Some(0));
-    }
-
-    #[test]
-    fn parity_is_current_only_if_it_has_all_there_is() {
-        let t = Timestamp;
-        let one = Listed { oldest: t(20), newest: t(20), parity: true };
-        let two = Listed { oldest: t(15), newest: t(20), parity: true };
-        assert!(!one.behind(Some(t(20)), true));
-        assert!(one.behind(Some(t(20)), false), "who is silent may have another");
-        assert!(one.behind(Some(t(19)), true) && one.behind(None, true));
-        assert!(two.behind(Some(t(20)), true));
-        assert!(!Listed { parity: false, ..two }.behind(Some(t(20)), true));
     }
 }

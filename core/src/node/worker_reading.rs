@@ -8,7 +8,7 @@ use super::{Phase, Ticket, Worker, extents_of, sectors};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
-use crate::node::catchup::{Asking, Catchup, Listed};
+use crate::node::catchup::{Asking, Catchup};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, DirtySector, MemberReport, Refusal, Wanted};
 use crate::order::{Access, Verdict as Admitted};
@@ -338,12 +338,14 @@ impl Worker {
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
-                let role = volume.geometry.layout.role(stripe, column);
-                let parity = matches!(role, ColumnRole::Parity(_));
-                let first = Listed { oldest: version, newest: version, parity };
-                let listed = asking.listed.entry(sector).or_insert(first);
-                listed.oldest = listed.oldest.min(version);
-                listed.newest = listed.newest.max(version);
+                // A data unit at that version has it all. Parity does not: changes add up in
+                // any order, so one may be missing below a later one.
+                let version = match volume.geometry.layout.role(stripe, column) {
+                    ColumnRole::Data(_) => version,
+                    ColumnRole::Parity(_) => Timestamp(u64::MAX),
+                };
+                let newest = asking.listed.entry(sector).or_default();
+                *newest = (*newest).max(version);
             }
         }
     }
@@ -377,7 +379,6 @@ impl Worker {
         let asking = Asking {
             since,
             behind: behind.collect(),
-            all_heard: missed.iter().all(|v| v.nodes().iter().all(|n| self.map.is_up(*n))),
             asleep: missed.iter().any(|v| self.map.is_asleep(v)),
             waiting: ask,
             fresh,
