@@ -60,6 +60,8 @@ struct Txn {
     cells: Vec<Cell>,
     /// First sector, sectors, whether a delta.
     ranges: Vec<(u64, u64, bool)>,
+    /// It is ready to be prepared once earlier writes are decided.
+    waits: bool,
     phase: Phase,
     hops: u8,
     votes: BTreeSet<usize>,
@@ -262,6 +264,7 @@ impl Worker {
             participants,
             cells,
             ranges,
+            waits: false,
             phase: Phase::Working,
             hops: 0,
             votes: BTreeSet::new(),
@@ -294,6 +297,15 @@ impl Worker {
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if !txn.cells.iter_mut().all(|c| c.finish()) {
+            return;
+        }
+        // New parity was computed from what the data columns showed. One that fails may have
+        // shown what was there before an earlier write that this disk has prepared: as long as
+        // that may still happen, what would bury it is not prepared.
+        let admission = &self.admission;
+        let buries = |w: (u64, u64, bool)| !w.2 && admission.may_bury(ts, w.0..w.0 + w.1);
+        txn.waits = txn.cells.iter().any(|c| c.is_parity() && c.writes().any(buries));
+        if txn.waits {
             return;
         }
         let changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
@@ -805,7 +817,9 @@ impl Worker {
 
     /// Those that waited for a write to be decided try again.
     fn wake_waiting(&mut self, outbox: &mut Outbox) {
-        let waits = |t: &Txn| t.phase == Phase::Working && t.cells.iter().any(Cell::must_read);
+        let waits = |t: &Txn| {
+            t.phase == Phase::Working && (t.waits || t.cells.iter().any(Cell::must_read))
+        };
         let txns: Vec<_> = self.txns.iter().filter(|(_, t)| waits(t)).map(|(ts, _)| *ts).collect();
         txns.into_iter().for_each(|ts| self.step(ts, outbox));
         let reads: Vec<_> = self.reads.keys().copied().collect();
@@ -892,6 +906,7 @@ fn decode_meta(meta: &[u8]) -> Option<Txn> {
         participants: (0..count).map(participant).collect::<Option<_>>()?,
         cells: Vec::new(),
         ranges: Vec::new(),
+        waits: false,
         phase: Phase::Prepared,
         hops: 0,
         votes: BTreeSet::new(),

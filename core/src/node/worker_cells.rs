@@ -83,6 +83,11 @@ impl Cell {
         ranges.map(|r| (r.start, r.end - r.start, self.plan.delta))
     }
 
+    /// Whether the unit holds parity.
+    pub fn is_parity(&self) -> bool {
+        matches!(self.plan.role, ColumnRole::Parity(_))
+    }
+
     /// The sectors to read.
     pub fn read_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.plan.read.iter().map(|s| sectors(self.base, s))

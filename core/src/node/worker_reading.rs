@@ -11,7 +11,7 @@ use crate::layout::ColumnRole;
 use crate::node::catchup::{Asking, Catchup};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, DirtySector, MemberReport, Refusal, Wanted};
-use crate::order::{Access, Verdict as Admitted};
+use crate::order::{Access, Admission, Verdict as Admitted};
 use crate::plan::{Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -163,8 +163,9 @@ impl Worker {
         let Some(job) = self.reads.get_mut(&ts) else { return };
         let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
         let lost = job.parts_where(|mut r| r.any(|s| erased.contains(&s)));
-        let refusal = if done.raced {
-            Some(Refusal::Late(ts))
+        let sectors = job.runs[run].sectors.clone();
+        let refusal = if let Some(later) = passed_by(&self.admission, ts, &done, sectors) {
+            Some(Refusal::Late(later))
         } else if !lost.is_empty() {
             Some(Refusal::Erased { column: job.column, parts: lost })
         } else {
@@ -193,8 +194,9 @@ impl Worker {
             return;
         }
         let work = &mut txn.cells[cell];
-        if done.raced {
-            self.refuse(ts, Refusal::Late(ts), outbox);
+        let sectors = work.read_ranges().nth(part).expect("a part of the read");
+        if let Some(later) = passed_by(&self.admission, ts, &done, sectors) {
+            self.refuse(ts, Refusal::Late(later), outbox);
         } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
             let span = work.span_of(first..last + 1);
             let (column, stripe) = (work.column, work.row.stripe);
@@ -471,6 +473,17 @@ impl Worker {
             });
         }
     }
+}
+
+/// If what was read may be the content of a time after `ts`: a time to try again after.
+fn passed_by(
+    admission: &Admission,
+    ts: Timestamp,
+    done: &ReadDone,
+    sectors: Range<u64>,
+) -> Option<Timestamp> {
+    let later = || Some(admission.latest_committed(sectors)).filter(|l| done.deferred && *l > ts);
+    if done.raced { Some(ts) } else { later() }
 }
 
 impl ReadJob {

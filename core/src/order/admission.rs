@@ -131,6 +131,11 @@ impl Admission {
         self.unresolved(range, |p| p.ts < ts)
     }
 
+    /// Whether new content at `ts` would cover earlier content that is not resolved.
+    pub fn may_bury(&self, ts: Timestamp, range: Range<u64>) -> bool {
+        self.unresolved(range, |p| p.ts < ts && !p.delta)
+    }
+
     /// Whether committed content or changes of `sector`, the newest of them at `ts`, may not
     /// go to their place yet, because a prewrite that comes before them is unresolved.
     pub fn holds_back(&self, sector: u64, ts: Timestamp, has_content: bool) -> bool {

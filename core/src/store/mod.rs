@@ -114,6 +114,8 @@ pub struct ReadDone {
     pub erased: Vec<u64>,
     /// Whether the content was being replaced meanwhile; read again.
     pub raced: bool,
+    /// Whether the content is that of a later moment than the one at which it was asked for.
+    pub deferred: bool,
 }
 
 /// A write found in the journal.

@@ -26,6 +26,8 @@ pub(super) struct ReadJob {
     count: u64,
     /// The picture, once the table entries are there.
     sources: Option<Vec<Source>>,
+    /// Whether the picture had to wait for the table.
+    deferred: bool,
     /// How many checkpoints had begun to place sectors by then.
     placings: u64,
     /// Reading sector by sector, after a read of all of them failed.
@@ -56,7 +58,8 @@ impl Store {
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
         assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");
-        let job = ReadJob { first, count, sources: None, placings: 0, salvage: None };
+        let job =
+            ReadJob { first, count, sources: None, deferred: false, placings: 0, salvage: None };
         self.reads.insert(ticket, job);
         self.step_read(ticket);
     }
@@ -79,6 +82,7 @@ impl Store {
         let Some(job) = self.reads.get(&ticket) else { return };
         let (first, count) = (job.first, job.count);
         if !self.want_pages(page_of(first), page_of(first + count - 1)) {
+            self.reads.get_mut(&ticket).expect("just seen").deferred = true;
             return;
         }
         let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
@@ -166,6 +170,7 @@ impl Store {
     fn finish_read(&mut self, ticket: u64, result: DiskResult, may_have_raced: bool) {
         let job = self.reads.remove(&ticket).expect("a read in work");
         let sources = job.sources.expect("a read with its picture");
+        let deferred = job.deferred;
         let plain = |s: &Source| s.content.is_none() && s.deltas.is_empty();
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
@@ -207,7 +212,7 @@ impl Store {
         } else {
             assemble(&sources, &base).into()
         };
-        self.events.push_back(Event::Read(ReadDone { ticket, data, erased, raced }));
+        self.events.push_back(Event::Read(ReadDone { ticket, data, erased, raced, deferred }));
     }
 
     pub(super) fn step_scans(&mut self) {
