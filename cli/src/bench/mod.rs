@@ -15,6 +15,7 @@ use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
 
 use crate::load::{Host, connect, pump};
 use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
+use crate::scratch::Scratch;
 use workload::{Case, Measured, Writing};
 
 const VOLUME: &str = "bench";
@@ -101,10 +102,7 @@ impl Bench {
     }
 
     fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
-        let dir = tempfile::Builder::new()
-            .prefix("weft-bench-")
-            .tempdir_in(&medium.dir)
-            .with_context(|| format!("cannot make a directory in {}", medium.dir.display()))?;
+        let dir = Scratch::new("weft-bench-", &medium.dir)?;
         // Room for the volume's part of each disk, the journal, and some.
         let disk = (self.size() / (NODES as u64 - 1) + (128 << 20)).next_multiple_of(1 << 20);
         let spec = Spec {
