@@ -96,6 +96,7 @@ impl Bench {
         }
         if !self.quick {
             let dir = self.dir.clone().unwrap_or_else(|| ".".into());
+            ensure!(dir.is_dir(), "{} is not a directory; give another with --dir", dir.display());
             media.push(Medium { name: "disk", dir });
         }
         Ok(media)
