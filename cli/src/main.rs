@@ -10,6 +10,7 @@ mod explain;
 mod load;
 mod node;
 mod output;
+mod scratch;
 mod scrub;
 mod status;
 mod up;
@@ -115,6 +116,7 @@ mod tests {
              --strategy large --commit none --json",
             "check --seeds 0..100 --jobs 1 --operations 10 --story 5",
             "demo --keep",
+            "demo --quick",
             "bench --quick --json --seconds 1",
             "bench --dir /tmp",
         ] {

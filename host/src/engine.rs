@@ -31,6 +31,9 @@ use crate::volumes::{Exports, NewVolume};
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
 
+/// Messages that are delivered before sockets and timers have their turn.
+const MOST_MESSAGES: usize = 20_000;
+
 /// The nodes and what joins them.
 pub(crate) struct Engine {
     pub(crate) state: State,
@@ -163,17 +166,26 @@ impl Engine {
         self.ring.as_ref().map(Ring::fd)
     }
 
-    /// Turns the crank until nothing is left that need not be waited for.
-    pub(crate) fn run(&mut self) {
+    /// Turns the crank until nothing is left that need not be waited for. Says whether it
+    /// came to that: if nodes keep each other busy, sockets and timers must have their turn.
+    pub(crate) fn run(&mut self) -> bool {
+        let mut left = MOST_MESSAGES;
         loop {
-            while self.deliver() {}
+            while left > 0 && self.deliver() {
+                left -= 1;
+            }
             self.start_disk_operations();
+            if left == 0 {
+                self.feed_ended();
+                self.follow_lives();
+                return false;
+            }
             if self.feed_ended() {
                 continue;
             }
             self.follow_lives();
             if !self.has_work() {
-                return;
+                return true;
             }
         }
     }

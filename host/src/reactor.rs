@@ -161,8 +161,11 @@ impl Reactor {
         // What a control connection asks for may come about at once, and nothing else
         // would make us look again.
         loop {
-            self.turn();
+            let finished = self.turn();
             let progress = self.step_controls();
+            if !finished {
+                break;
+            }
             if !progress && !self.engine.has_work() && self.engine.answers.is_empty() {
                 break;
             }
@@ -209,21 +212,25 @@ impl Reactor {
         self.requests.submit(&mut self.engine, owner, node, volume, op, then_flush);
     }
 
-    /// Turns the nodes' crank and hands out the answers, until nothing is left.
-    fn turn(&mut self) {
+    /// Turns the nodes' crank and hands out the answers, until nothing is left, or until it
+    /// has taken long enough. Says whether nothing is left.
+    fn turn(&mut self) -> bool {
         loop {
-            self.engine.run();
+            let finished = self.engine.run();
             for node in std::mem::take(&mut self.engine.stopped) {
                 self.requests.move_from(&mut self.engine, node);
             }
             let answers = std::mem::take(&mut self.engine.answers);
             if answers.is_empty() && !self.engine.has_work() {
-                return;
+                return true;
             }
             for answer in answers {
                 if let Some(finished) = self.requests.finish(&mut self.engine, answer) {
                     self.hand_out(finished);
                 }
+            }
+            if !finished {
+                return false;
             }
         }
     }

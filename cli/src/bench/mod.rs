@@ -15,6 +15,7 @@ use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
 
 use crate::load::{Host, connect, pump};
 use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
+use crate::scratch::Scratch;
 use workload::{Case, Measured, Writing};
 
 const VOLUME: &str = "bench";
@@ -95,16 +96,14 @@ impl Bench {
         }
         if !self.quick {
             let dir = self.dir.clone().unwrap_or_else(|| ".".into());
+            ensure!(dir.is_dir(), "{} is not a directory; give another with --dir", dir.display());
             media.push(Medium { name: "disk", dir });
         }
         Ok(media)
     }
 
     fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
-        let dir = tempfile::Builder::new()
-            .prefix("weft-bench-")
-            .tempdir_in(&medium.dir)
-            .with_context(|| format!("cannot make a directory in {}", medium.dir.display()))?;
+        let dir = Scratch::new("weft-bench-", &medium.dir)?;
         // Room for the volume's part of each disk, the journal, and some.
         let disk = (self.size() / (NODES as u64 - 1) + (128 << 20)).next_multiple_of(1 << 20);
         let spec = Spec {

@@ -20,13 +20,15 @@ pub struct Image {
 }
 
 /// Makes an image of `size` bytes: ext4 if this machine can make one, else an archive of
-/// the same files.
-pub fn make(size: u64, rng: &mut Rng) -> Result<Image> {
-    let dir = tempfile::tempdir()?;
+/// the same files. Files that are needed meanwhile go to `place`.
+pub fn make(place: &Path, size: u64, rng: &mut Rng) -> Result<Image> {
+    let dir = tempfile::tempdir_in(place)?;
+    // Together they fill about a quarter of it.
+    let longest = size as usize / FILES / 2;
     let files = dir.path().join("files");
     fs::create_dir(&files)?;
     for n in 0..FILES {
-        let mut content = vec![0; rng.usize(..512 << 10)];
+        let mut content = vec![0; rng.usize(..longest)];
         rng.fill(&mut content);
         fs::write(files.join(format!("file-{n}")), content)?;
     }
@@ -71,11 +73,11 @@ fn archive(files: &Path, size: u64) -> Result<Vec<u8>> {
 impl Image {
     /// Lets e2fsck look at `back`, the image as it was read back. `None` if it is not
     /// installed or does not apply.
-    pub fn check(&self, back: &[u8]) -> Result<Option<String>> {
+    pub fn check(&self, place: &Path, back: &[u8]) -> Result<Option<String>> {
         if !self.is_ext4 {
             return Ok(None);
         }
-        let file = tempfile::NamedTempFile::new()?;
+        let file = tempfile::NamedTempFile::new_in(place)?;
         fs::write(file.path(), back)?;
         match run("e2fsck", |c| c.arg("-fn").arg(file.path())) {
             None => Ok(None),

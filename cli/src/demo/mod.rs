@@ -3,10 +3,12 @@
 mod image;
 mod work;
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,18 +20,13 @@ use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
 
 use crate::load::{Host, connect, pump};
 use crate::output::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
+use crate::scratch::Scratch;
 use crate::scrub;
-use work::{Compare, Fill, RandomWrites};
+use work::{Compare, Cue, Fill, RandomWrites};
 
 const NODES: usize = 5;
 const VICTIM: usize = 2;
-const DISK: u64 = 256 << 20;
 const VOLUME: &str = "demo";
-/// The file system's part of the volume; random data follow.
-const IMAGE: u64 = 64 << 20;
-const DATA: u64 = 256 << 20;
-/// How much each phase of random writes writes.
-const RANDOM: u64 = 96 << 20;
 /// Whoever has not caught up by then does not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -39,19 +36,42 @@ pub struct Demo {
     /// Keep the array, to look at it with `weft up`
     #[arg(long)]
     keep: bool,
+    /// A sixteenth of the data
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How much of everything, in bytes.
+#[derive(Clone, Copy)]
+struct Sizes {
+    disk: u64,
+    /// The file system's part of the volume; random data follow.
+    image: u64,
+    data: u64,
+    /// What each phase of random writes writes, at least.
+    random: u64,
+}
+
+impl Sizes {
+    const FULL: Sizes =
+        Sizes { disk: 256 << 20, image: 64 << 20, data: 256 << 20, random: 96 << 20 };
+    const QUICK: Sizes = Sizes { disk: 256 << 20, image: 8 << 20, data: 16 << 20, random: 6 << 20 };
 }
 
 impl Demo {
     /// Runs; succeeds if every byte came back and the scrub found nothing wrong.
     pub fn run(&self) -> Result<ExitCode> {
-        let dir = tempfile::Builder::new().prefix("weft-demo-").tempdir()?;
-        let outcome = Tour::begin(dir.path()).and_then(Tour::walk);
+        let sizes = if self.quick { Sizes::QUICK } else { Sizes::FULL };
+        let dir = Scratch::new("weft-demo-", &env::temp_dir())?;
+        let outcome = Tour::begin(dir.path(), sizes).and_then(Tour::walk);
         if self.keep {
             let path = dir.keep();
             say(format!("The array is kept: weft up --dir {}", path.display()))?;
         }
-        outcome?;
-        say("Every byte that was compared is right, and parity is true everywhere.")?;
+        let compared = outcome?;
+        say(format!(
+            "All {compared} bytes that were compared are right; parity is true everywhere."
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -59,13 +79,25 @@ impl Demo {
 /// A line of the final table.
 struct Line {
     what: &'static str,
+    /// Whether the node was there, gone or back.
+    when: When,
     bytes: u64,
     seconds: f64,
     compared: bool,
 }
 
+/// A part of the story.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Before,
+    During,
+    After,
+}
+
 struct Tour {
     dir: PathBuf,
+    sizes: Sizes,
+    when: When,
     array: Handle,
     host: Host,
     /// What must be on the volume.
@@ -76,11 +108,11 @@ struct Tour {
 }
 
 impl Tour {
-    fn begin(dir: &Path) -> Result<Tour> {
+    fn begin(dir: &Path, sizes: Sizes) -> Result<Tour> {
         let socket = dir.join("nbd.sock");
         let spec = Spec {
             nodes: Some(NODES),
-            disk_size: Some(DISK),
+            disk_size: Some(sizes.disk),
             volumes: vec![(VOLUME.to_string(), 0)],
             ..Spec::default()
         };
@@ -90,43 +122,49 @@ impl Tour {
         let host = connect(&socket, VOLUME)?;
         say(format!(
             "An array of {NODES} nodes, RAID 5, each with a sparse disk of {}, in {}: {} for hosts.",
-            bytes(DISK),
+            bytes(sizes.disk),
             dir.display(),
             bytes(host.size()),
         ))?;
-        ensure!(host.size() >= IMAGE + DATA, "the volume is too small for the demo");
+        ensure!(host.size() >= sizes.image + sizes.data, "the volume is too small for the demo");
         let mut rng = Rng::with_seed(1994);
-        let image = image::make(IMAGE, &mut rng)?;
+        let image = image::make(dir, sizes.image, &mut rng)?;
         say(format!(
             "What goes on it first: {}; then {} of random data.",
             image.what,
-            bytes(DATA)
+            bytes(sizes.data)
         ))?;
         let mut shadow = image.content.clone();
-        shadow.resize((IMAGE + DATA) as usize, 0);
-        rng.fill(&mut shadow[IMAGE as usize..]);
-        Ok(Tour { dir: dir.to_path_buf(), array, host, shadow, image, rng, lines: Vec::new() })
+        shadow.resize((sizes.image + sizes.data) as usize, 0);
+        rng.fill(&mut shadow[sizes.image as usize..]);
+        let (dir, when) = (dir.to_path_buf(), When::Before);
+        Ok(Tour { dir, sizes, when, array, host, shadow, image, rng, lines: Vec::new() })
     }
 
-    fn walk(mut self) -> Result<()> {
+    /// Returns how many bytes were compared.
+    fn walk(mut self) -> Result<u64> {
         self.fill()?;
-        self.compare("read and compare, healthy")?;
-        self.write("random writes, healthy", None)?;
+        self.compare("read and compare")?;
+        self.write("random writes", None)?;
+        self.when = When::During;
         self.write_and_kill()?;
-        self.compare("read and compare, degraded")?;
+        self.write("random writes, a node gone", None)?;
+        self.compare("read and compare, a node gone")?;
         self.start_again()?;
-        self.write("random writes, after", None)?;
+        self.when = When::After;
+        self.write("random writes, the node back", None)?;
         self.scrub()?;
-        self.compare("read and compare, after")?;
+        self.compare("read and compare, the node back")?;
         self.check_file_system()?;
         let table = self.table();
         drop(self.host);
         self.array.shutdown()?;
-        say(table)
+        say(table)?;
+        Ok(self.lines.iter().filter(|l| l.compared).map(|l| l.bytes).sum())
     }
 
     fn fill(&mut self) -> Result<()> {
-        let (name, all) = ("sequential write, healthy", self.shadow.len() as u64);
+        let (name, all) = ("sequential write", self.shadow.len() as u64);
         let stage = Stage::new(name, all, Counts::Bytes);
         let begun = Instant::now();
         pump(&mut self.host, 8, &mut Fill::new(&self.shadow, &stage))?;
@@ -139,33 +177,42 @@ impl Tour {
         let all = self.shadow.len() as u64;
         let stage = Stage::new(name, all, Counts::Bytes);
         let begun = Instant::now();
-        pump(&mut self.host, 8, &mut Compare::new(&self.shadow, &stage))?;
+        let mut work = Compare::new(&self.shadow, &stage);
+        pump(&mut self.host, 8, &mut work)?;
+        let compared = work.compared();
+        ensure!(compared == all, "only {compared} of {all} bytes were compared");
         self.note(stage, name, all, begun, true);
         Ok(())
     }
 
-    fn write(&mut self, name: &'static str, at_third: Option<Sender<()>>) -> Result<()> {
-        let stage = Stage::new(name, RANDOM, Counts::Bytes);
+    fn write(&mut self, name: &'static str, at_third: Option<Cue>) -> Result<()> {
+        let (image, random) = (self.sizes.image, self.sizes.random);
+        let stage = Stage::new(name, random, Counts::Bytes);
         let begun = Instant::now();
-        let data = &mut self.shadow[IMAGE as usize..];
-        let mut work = RandomWrites::new(data, IMAGE, RANDOM, &mut self.rng, &stage, at_third);
+        let data = &mut self.shadow[image as usize..];
+        let mut work = RandomWrites::new(data, image, random, &mut self.rng, &stage, at_third);
         pump(&mut self.host, 16, &mut work)?;
+        let written = work.written();
         self.host.flush()?;
-        self.note(stage, name, RANDOM, begun, false);
+        self.note(stage, name, written, begun, false);
         Ok(())
     }
 
     /// Writes on while a node is killed.
     fn write_and_kill(&mut self) -> Result<()> {
         let (when, time) = channel();
+        let done = Arc::new(AtomicBool::new(false));
+        let cue = Cue { when, done: done.clone() };
         let mut control = Control::connect(&self.dir)?;
         let killer = thread::spawn(move || {
             // Without a word the writes failed, and say so themselves.
-            time.recv().map(|()| {
+            let killed = time.recv().map(|()| {
                 control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })
-            })
+            });
+            done.store(true, Ordering::Release);
+            killed
         });
-        let wrote = self.write("random writes, a node killed in between", Some(when));
+        let wrote = self.write("random writes, a node killed in between", Some(cue));
         let killed = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?;
         wrote?;
         killed.context("nobody was killed")?.context("the node could not be killed")?;
@@ -221,11 +268,11 @@ impl Tour {
 
     /// Lets the file system's own checker look at what the array gives back.
     fn check_file_system(&mut self) -> Result<()> {
-        let mut back = Vec::with_capacity(IMAGE as usize);
-        while (back.len() as u64) < IMAGE {
+        let mut back = Vec::with_capacity(self.sizes.image as usize);
+        while (back.len() as u64) < self.sizes.image {
             back.extend_from_slice(&self.host.read_at(back.len() as u64, 1 << 20)?);
         }
-        if let Some(verdict) = self.image.check(&back)? {
+        if let Some(verdict) = self.image.check(&self.dir, &back)? {
             eprintln!("{verdict}");
         }
         Ok(())
@@ -246,13 +293,14 @@ impl Tour {
     ) {
         let seconds = begun.elapsed().as_secs_f64();
         stage.done(format_args!("{seconds:6.2} s  {:7.1} MB/s", mb_per_s(bytes, seconds)));
-        self.lines.push(Line { what, bytes, seconds, compared });
+        self.lines.push(Line { what, when: self.when, bytes, seconds, compared });
     }
 
     fn table(&self) -> String {
-        let mut table = table(["phase", "bytes", "seconds", "MB/s", "compared"]);
+        let mut table = table(["the loss", "phase", "bytes", "seconds", "MB/s", "compared"]);
         for line in &self.lines {
             table.add_row([
+                format!("{:?}", line.when).to_lowercase(),
                 line.what.to_string(),
                 bytes(line.bytes),
                 format!("{:.2}", line.seconds),
@@ -264,7 +312,7 @@ impl Tour {
                 },
             ]);
         }
-        align_right(&mut table, 1..5);
+        align_right(&mut table, 2..6);
         table.to_string()
     }
 }

@@ -1,6 +1,8 @@
 //! What the demo does to its volume.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -47,13 +49,19 @@ impl Work for Fill<'_> {
 pub struct Compare<'a> {
     shadow: &'a [u8],
     at: usize,
+    compared: u64,
     stage: &'a Stage,
 }
 
 impl<'a> Compare<'a> {
     /// All of it.
     pub fn new(shadow: &'a [u8], stage: &'a Stage) -> Compare<'a> {
-        Compare { shadow, at: 0, stage }
+        Compare { shadow, at: 0, compared: 0, stage }
+    }
+
+    /// So many bytes were equal.
+    pub fn compared(&self) -> u64 {
+        self.compared
     }
 }
 
@@ -73,9 +81,18 @@ impl Work for Compare<'_> {
         if let Some(n) = (0..data.len()).find(|&n| data[n] != expected[n]) {
             bail!("byte {} is wrong: the array lost or damaged data", offset + n as u64);
         }
+        self.compared += data.len() as u64;
         self.stage.advance(data.len() as u64);
         Ok(())
     }
+}
+
+/// Something that is to happen in the middle of the writes.
+pub struct Cue {
+    /// Told when a third of them are done.
+    pub when: Sender<()>,
+    /// The writes do not end before it has happened.
+    pub done: Arc<AtomicBool>,
 }
 
 /// Writes of 4 to 64 KiB at random, none overlapping another in flight; the shadow follows.
@@ -84,26 +101,35 @@ pub struct RandomWrites<'a> {
     /// Where the shadow begins in the volume.
     base: u64,
     left: u64,
+    written: u64,
     rng: &'a mut Rng,
     stage: &'a Stage,
     /// Lengths by offset.
     in_flight: HashMap<u64, u64>,
     /// Told when only so much is left.
     tell: Option<(Sender<()>, u64)>,
+    /// The writes go on until this is so.
+    until: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> RandomWrites<'a> {
-    /// `total` bytes of writes; `at_third` is told when a third of them are done.
+    /// `total` bytes of writes, or more if what happens `at_third` takes longer.
     pub fn new(
         shadow: &'a mut [u8],
         base: u64,
         total: u64,
         rng: &'a mut Rng,
         stage: &'a Stage,
-        at_third: Option<Sender<()>>,
+        at_third: Option<Cue>,
     ) -> RandomWrites<'a> {
-        let tell = at_third.map(|sender| (sender, total / 3 * 2));
-        RandomWrites { shadow, base, left: total, rng, stage, in_flight: HashMap::new(), tell }
+        let (left, in_flight) = (total, HashMap::new());
+        let (tell, until) = at_third.map(|c| ((c.when, total / 3 * 2), c.done)).unzip();
+        RandomWrites { shadow, base, left, written: 0, rng, stage, in_flight, tell, until }
+    }
+
+    /// So many bytes were written.
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     /// A range that no write in flight touches.
@@ -120,11 +146,12 @@ impl<'a> RandomWrites<'a> {
 
 impl Work for RandomWrites<'_> {
     fn next(&mut self) -> Option<Request> {
-        let length = (self.rng.u64(1..=16) * 4096).min(self.left);
-        if length == 0 {
+        let waits = self.until.as_ref().is_some_and(|done| !done.load(Ordering::Acquire));
+        if self.left == 0 && !waits {
             return None;
         }
-        self.left -= length;
+        let length = self.rng.u64(1..=16) * 4096;
+        self.left = self.left.saturating_sub(length);
         let at = self.place(length);
         self.in_flight.insert(at, length);
         let range = &mut self.shadow[at as usize..(at + length) as usize];
@@ -135,11 +162,32 @@ impl Work for RandomWrites<'_> {
 
     fn done(&mut self, offset: u64, _: Data, _: Duration) -> Result<()> {
         let length = self.in_flight.remove(&(offset - self.base)).unwrap_or(0);
+        self.written += length;
         self.stage.advance(length);
         if let Some((sender, _)) = self.tell.take_if(|(_, when)| self.left <= *when) {
             // If nobody listens, whoever should kill the node has failed and says so.
             let _ = sender.send(());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Counts;
+
+    #[test]
+    fn one_wrong_byte_is_an_error() {
+        let shadow = vec![7; 2 * PIECE];
+        let stage = Stage::new("", 0, Counts::Bytes);
+        let mut work = Compare::new(&shadow, &stage);
+        let mut data = vec![7; PIECE];
+        let took = Duration::ZERO;
+        work.done(PIECE as u64, Data::Read(data.clone().into()), took).unwrap();
+        assert_eq!(work.compared(), PIECE as u64);
+        data[5] = 8;
+        let error = work.done(0, Data::Read(data.into()), took).unwrap_err().to_string();
+        assert!(error.contains("byte 5 is wrong"), "{error}");
     }
 }
