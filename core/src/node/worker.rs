@@ -299,12 +299,12 @@ impl Worker {
         if !txn.cells.iter_mut().all(|c| c.finish()) {
             return;
         }
-        // New parity was computed from what the data columns showed. One that fails may have
-        // shown what was there before an earlier write that this disk has prepared: as long as
-        // that may still happen, what would bury it is not prepared.
+        // What changes parity was computed from what the data columns had. One of them may not
+        // have heard of an earlier write whose new parity this disk has prepared, and if it
+        // fails that write may still happen: so until it is decided nothing is put on top.
         let admission = &self.admission;
-        let buries = |w: (u64, u64, bool)| !w.2 && admission.may_bury(ts, w.0..w.0 + w.1);
-        txn.waits = txn.cells.iter().any(|c| c.is_parity() && c.writes().any(buries));
+        let on_top = |w: (u64, u64, bool)| admission.has_earlier_content(ts, w.0..w.0 + w.1);
+        txn.waits = txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top));
         if txn.waits {
             return;
         }

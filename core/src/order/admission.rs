@@ -131,8 +131,8 @@ impl Admission {
         self.unresolved(range, |p| p.ts < ts)
     }
 
-    /// Whether new content at `ts` would cover earlier content that is not resolved.
-    pub fn may_bury(&self, ts: Timestamp, range: Range<u64>) -> bool {
+    /// Whether content that comes before `ts` is not resolved.
+    pub fn has_earlier_content(&self, ts: Timestamp, range: Range<u64>) -> bool {
         self.unresolved(range, |p| p.ts < ts && !p.delta)
     }
 
