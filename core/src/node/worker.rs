@@ -817,9 +817,8 @@ impl Worker {
 
     /// Those that waited for a write to be decided try again.
     fn wake_waiting(&mut self, outbox: &mut Outbox) {
-        let waits = |t: &Txn| {
-            t.phase == Phase::Working && (t.waits || t.cells.iter().any(Cell::must_read))
-        };
+        let waits =
+            |t: &Txn| t.phase == Phase::Working && (t.waits || t.cells.iter().any(Cell::must_read));
         let txns: Vec<_> = self.txns.iter().filter(|(_, t)| waits(t)).map(|(ts, _)| *ts).collect();
         txns.into_iter().for_each(|ts| self.step(ts, outbox));
         let reads: Vec<_> = self.reads.keys().copied().collect();

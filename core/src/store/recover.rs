@@ -22,8 +22,10 @@ pub(super) struct Recovery {
     journal: Vec<u8>,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
-    /// Sectors that an apply entry names, with what was committed of them by then.
-    candidates: BTreeMap<u64, (Over, Applied)>,
+    /// Sectors that apply entries name: for each entry what it was to put in place, and the
+    /// outcome of that. A crash may have come before an entry took effect, and the sector
+    /// been taken up again by a later life's entry; only the table and the place tell.
+    candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
     /// Those whose place must be looked at.
     waiting: usize,
     looked: bool,
@@ -199,19 +201,21 @@ impl Store {
         }
     }
 
-    /// A checkpoint was about to place this sector; the one before it had ended.
+    /// A checkpoint was about to place this sector.
     fn replay_apply(&mut self, applied: Applied) {
         let sector = applied.sector;
         let recovery = self.recovery.as_mut().expect("opening");
-        let Some(begun) = recovery.begun.get(sector) else { return };
-        let over = self.overlay.get_mut(sector);
-        let chosen = over.split_off_earlier(begun);
-        if over.is_empty() {
-            self.overlay.remove(sector);
+        let mut chosen = Over::default();
+        // Without a trace of what was chosen it is either done and gone from the journal, or
+        // what an earlier step did not come to.
+        if let Some(begun) = recovery.begun.get(sector) {
+            let over = self.overlay.get_mut(sector);
+            chosen = over.split_off_earlier(begun);
+            if over.is_empty() {
+                self.overlay.remove(sector);
+            }
         }
-        if let Some((done, _)) = recovery.candidates.insert(sector, (chosen, applied)) {
-            self.unpin_all(done.names());
-        }
+        recovery.candidates.entry(sector).or_default().push((chosen, applied));
     }
 
     /// Goes on once the table pages of the candidates are there.
@@ -234,18 +238,18 @@ impl Store {
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.looked = true;
         let candidates = std::mem::take(&mut recovery.candidates);
-        for (sector, (over, applied)) in candidates {
+        for (sector, steps) in candidates {
             let entry = self.table.get(sector);
-            if entry == entry_of(&applied) {
-                self.unpin_all(over.names());
-            } else if over.content.is_some() {
-                self.put_back(sector, over);
-            } else if applied.state != State::Written as u8 {
-                self.table.set(sector, entry_of(&applied));
-                self.unpin_all(over.names());
+            let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
+            let Some((_, last)) = steps.last() else { continue };
+            if steps.iter().any(|s| s.0.content.is_some()) {
+                self.put_back(sector, steps);
+            } else if last.state != State::Written as u8 {
+                self.table.set(sector, entry_of(last));
+                self.drop_done(steps, |_| true);
             } else {
                 let recovery = self.recovery.as_mut().expect("opening");
-                recovery.candidates.insert(sector, (over, applied));
+                recovery.candidates.insert(sector, steps);
                 recovery.waiting += 1;
                 let at = self.superblock.data_start() + sector;
                 let op = DiskOp::Read { offset: at * SECTOR, len: SECTOR };
@@ -255,31 +259,48 @@ impl Store {
         self.finish_opening();
     }
 
-    /// A sector that has yet to be placed.
-    fn put_back(&mut self, sector: u64, over: Over) {
-        let superseded = self.overlay.get_mut(sector).underlay(over);
-        self.unpin_all(superseded);
+    /// Leaves out the steps up to the last that is `done`.
+    fn drop_done(
+        &mut self,
+        mut steps: Vec<(Over, Applied)>,
+        done: impl Fn(&Applied) -> bool,
+    ) -> Vec<(Over, Applied)> {
+        let count = steps.iter().rposition(|s| done(&s.1)).map_or(0, |n| n + 1);
+        let rest = steps.split_off(count);
+        steps.iter().for_each(|s| self.unpin_all(s.0.names()));
+        rest
     }
 
-    /// A sector that was getting deltas: it has them, or has none of them yet, or is torn.
+    /// A sector that has yet to be placed.
+    fn put_back(&mut self, sector: u64, steps: Vec<(Over, Applied)>) {
+        for (over, _) in steps.into_iter().rev().filter(|s| !s.0.is_empty()) {
+            let superseded = self.overlay.get_mut(sector).underlay(over);
+            self.unpin_all(superseded);
+        }
+    }
+
+    /// A sector that was getting deltas: it has them, or has none or only the first of them
+    /// yet, or is torn.
     pub(super) fn candidate_read(&mut self, sector: u64, data: Option<Buffer>) {
         let recovery = self.recovery.as_mut().expect("opening");
-        let (over, applied) = recovery.candidates.remove(&sector).expect("a candidate");
+        let steps = recovery.candidates.remove(&sector).expect("a candidate");
         recovery.waiting -= 1;
         let entry = self.table.get(sector);
         let crc = data.map(|d| d.crc());
         let untouched =
             entry.state == State::Hole || (entry.state == State::Written && crc == Some(entry.crc));
-        if crc == Some(applied.crc) {
-            self.table.set(sector, entry_of(&applied));
-            self.unpin_all(over.names());
+        let in_place = |a: &Applied| crc == Some(a.crc) && a.state == State::Written as u8;
+        if let Some((_, applied)) = steps.iter().rfind(|s| in_place(&s.1)) {
+            self.table.set(sector, entry_of(applied));
+            let rest = self.drop_done(steps, in_place);
+            self.put_back(sector, rest);
         } else if untouched {
-            self.put_back(sector, over);
+            self.put_back(sector, steps);
         } else {
-            let bad = TableEntry { version: applied.version, crc: 0, state: State::Bad };
-            self.table.set(sector, bad);
+            let version = steps.last().expect("not empty").1.version;
+            self.table.set(sector, TableEntry { version, crc: 0, state: State::Bad });
             self.counters.erasures += 1;
-            self.unpin_all(over.names());
+            self.drop_done(steps, |_| true);
         }
         self.finish_opening();
     }

@@ -86,6 +86,7 @@ fn seeds_that_failed_later() {
         1242, // an old value buried a write that was decided only after a disk had died
         1778, // a change went on top of new parity that was still undecided
         2358, // the same as 1242, and then it was read
+        4612, // a sector was put back although a later checkpoint had placed it
         2999, // a read that waited for a page of the table saw what came after it
     ];
     for seed in seeds {
