@@ -149,6 +149,7 @@ struct Settling {
 struct Flush {
     request: u64,
     left: BTreeSet<NodeId>,
+    asked: Nanos,
 }
 
 impl Originator {
@@ -509,7 +510,7 @@ impl Originator {
         for node in &left {
             outbox.send(*node, Body::Flush { id });
         }
-        self.flushes.insert(id, Flush { request, left });
+        self.flushes.insert(id, Flush { request, left, asked: outbox.now });
     }
 
     pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
@@ -638,6 +639,12 @@ impl Originator {
                 }
             } else {
                 self.inquire(ts, outbox);
+            }
+        }
+        for (id, flush) in &mut self.flushes {
+            if now.saturating_sub(flush.asked) >= patience {
+                flush.asked = now;
+                flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
             }
         }
         for (ts, settling) in &mut self.settling {

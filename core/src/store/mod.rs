@@ -344,7 +344,7 @@ impl Store {
         let mut taken = 0;
         let mut superseded = Vec::new();
         for change in &changes {
-            taken += self.overlay.add(ts, change, &mut superseded);
+            taken += self.overlay.add(ts, change, !journaled, &mut superseded);
         }
         self.txns.get_mut(&ts).expect("just seen").remaining = taken;
         self.unpin_all(superseded);

@@ -14,6 +14,8 @@ pub(crate) struct Over {
     pub deltas: Vec<(Timestamp, Buffer)>,
     /// The writes that went into content that has been summed up.
     settled: Vec<Timestamp>,
+    /// Writes without journal that its content stands for: they are safe when it is.
+    covered: Vec<Timestamp>,
 }
 
 impl Over {
@@ -27,7 +29,10 @@ impl Over {
 
     /// The writes that count this sector as theirs, once each.
     pub fn names(&self) -> Vec<Timestamp> {
-        if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() }
+        let mut names: Vec<Timestamp> =
+            if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() };
+        names.extend(&self.covered);
+        names
     }
 
     /// Takes out what was there in `earlier` already.
@@ -36,7 +41,7 @@ impl Over {
         let content = self.content.take_if(|c| had(c.0));
         let (old, new) = std::mem::take(&mut self.deltas).into_iter().partition(|d| had(d.0));
         self.deltas = new;
-        Over { content, deltas: old, settled: Vec::new() }
+        Over { content, deltas: old, ..Over::default() }
     }
 
     /// Whether there is nothing in it.
@@ -98,16 +103,28 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
-    /// appended to `superseded`, a name for each sector.
-    pub fn add(&mut self, ts: Timestamp, change: &Change, superseded: &mut Vec<Timestamp>) -> u64 {
+    /// appended to `superseded`, a name for each sector. Without journal (`volatile`) a write
+    /// counts until what stands for it is in place.
+    pub fn add(
+        &mut self,
+        ts: Timestamp,
+        change: &Change,
+        volatile: bool,
+        superseded: &mut Vec<Timestamp>,
+    ) -> u64 {
         let mut taken = 0;
         for n in 0..change.count() {
             let at = n as usize * SECTOR_BYTES;
             let data = change.data.slice(at, at + SECTOR_BYTES);
             let over = self.sectors.entry(change.sector + n).or_default();
+            let before = superseded.len();
             let counts =
                 if change.delta { over.add(ts, data) } else { over.put(ts, data, superseded) };
-            taken += u64::from(counts);
+            if volatile {
+                over.covered.extend(superseded.drain(before..));
+                over.covered.extend((!counts).then_some(ts));
+            }
+            taken += u64::from(counts || volatile);
         }
         taken
     }
@@ -149,12 +166,30 @@ mod tests {
     fn content_replaces_what_is_earlier_and_keeps_later_deltas() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
-        assert_eq!(o.add(Timestamp(1), &change(true, 1), &mut gone), 1);
-        assert_eq!(o.add(Timestamp(3), &change(true, 4), &mut gone), 1);
-        assert_eq!(o.add(Timestamp(2), &change(false, 8), &mut gone), 1);
+        assert_eq!(o.add(Timestamp(1), &change(true, 1), false, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(3), &change(true, 4), false, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(2), &change(false, 8), false, &mut gone), 1);
         assert_eq!(gone, [Timestamp(1)]);
         assert_eq!(o.get(5).unwrap().deltas.len(), 1);
-        assert_eq!(o.add(Timestamp(1), &change(false, 9), &mut gone), 0, "too late to matter");
+        assert_eq!(
+            o.add(Timestamp(1), &change(false, 9), false, &mut gone),
+            0,
+            "too late to matter"
+        );
         assert_eq!(o.get(5).unwrap().newest(), Timestamp(3));
+    }
+
+    #[test]
+    fn a_write_without_journal_is_safe_only_with_what_stands_for_it() {
+        let mut o = Overlay::default();
+        let mut gone = Vec::new();
+        assert_eq!(o.add(Timestamp(2), &change(false, 1), true, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(3), &change(false, 2), true, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(1), &change(true, 3), true, &mut gone), 1);
+        assert!(gone.is_empty());
+        let mut over = o.remove(5).unwrap();
+        let content = over.content.clone().unwrap().1;
+        over.settle(content);
+        assert_eq!(over.names(), [Timestamp(3), Timestamp(2), Timestamp(1)]);
     }
 }

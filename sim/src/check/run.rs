@@ -81,13 +81,16 @@ pub struct Options {
     pub phases: u32,
     /// The faults that may happen.
     pub faults: Faults,
+    /// In half of the seeds hosts also flush, trim and ask for holes; in an eighth there is no
+    /// journal.
+    pub wide: bool,
     /// A deliberate bug.
     pub bug: Option<Bug>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { operations: 150, phases: 2, faults: Faults::ALL, bug: None }
+        Options { operations: 150, phases: 2, faults: Faults::ALL, wide: true, bug: None }
     }
 }
 
@@ -142,6 +145,8 @@ struct Run {
     rng: Rng,
     /// For what was not drawn from the first day: older seeds stay what they were.
     later_rng: Rng,
+    /// For what is drawn in wide runs only, if this is one.
+    wide_rng: Option<Rng>,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
     clients: Vec<Client>,
@@ -176,6 +181,9 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
 
 impl Run {
     fn draw(seed: u64, options: Options, story: usize) -> Run {
+        let mut options = options;
+        let mut wide_rng = Rng::with_seed(seed ^ 0x0071_de00);
+        let mut wide_rng = (options.wide && wide_rng.bool()).then_some(wide_rng);
         let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
         let layouts = [
             "raid5",
@@ -193,7 +201,13 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
-        let policy = draw_policy(&mut rng);
+        let mut policy = draw_policy(&mut rng);
+        if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
+            // Without journal a write is atomic only as long as somebody goes on.
+            policy.journal = false;
+            options.faults.power = false;
+            options.faults.beyond = false;
+        }
         let stripes = rng.u64(3..=20);
         let size = stripes * geometry.stripe_bytes();
         let config = NodeConfig {
@@ -239,6 +253,7 @@ impl Run {
             options,
             rng,
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
+            wide_rng,
             beyond: false,
             clients,
             ops: BTreeMap::new(),
@@ -462,7 +477,11 @@ impl Run {
         let blocks = self.draw_blocks();
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
-        let (did, op) = match self.rng.u8(0..20) {
+        let what = self.rng.u8(0..20);
+        if self.issue_rare(n, id, range) {
+            return;
+        }
+        let (did, op) = match what {
             0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
             8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
             _ => {
@@ -476,6 +495,31 @@ impl Run {
         self.ops.insert(id, Op { id, did, blocks, start, end: None });
         self.clients[n].op = Some(id);
         self.world.host(node, u64::from(id), VOLUME, op);
+    }
+
+    /// In a wide run, now and then something other than to read or write. Says whether.
+    fn issue_rare(&mut self, n: usize, id: u32, range: Range) -> bool {
+        let Some(rng) = self.wide_rng.as_mut() else { return false };
+        let stripe = self.volume.geometry.stripe_bytes();
+        let nothing = range.offset / BLOCK..range.offset / BLOCK;
+        let (did, op, blocks) = match rng.u8(0..30) {
+            0 => (Did::Read(Vec::new()), HostOp::Flush, nothing),
+            1 => (Did::Read(Vec::new()), HostOp::Holes(range), nothing),
+            2 => {
+                // What lies in whole stripes reads as zeros, the rest is left as it is.
+                let (from, to) =
+                    (range.offset.next_multiple_of(stripe), range.end() / stripe * stripe);
+                let inner = from / BLOCK..to.max(from) / BLOCK;
+                (Did::Wrote { zeros: true }, HostOp::Trim(range), inner)
+            }
+            _ => return false,
+        };
+        let (node, start) = (self.clients[n].node, self.world.now());
+        self.world.tell(|| format!("host {n} asks {node}: request {id}, {op:?}"));
+        self.ops.insert(id, Op { id, did, blocks, start, end: None });
+        self.clients[n].op = Some(id);
+        self.world.host(node, u64::from(id), VOLUME, op);
+        true
     }
 
     /// A run of blocks inside one atomic piece; half of them in a small hot region.
