@@ -62,7 +62,9 @@ impl World {
             }
             sleep(Duration::from_micros(500));
         }
-        panic!("it never came about: answered {:?}", self.answered);
+        let slots = self.engine.slots.iter();
+        let waiting: Vec<_> = slots.map(|s| s.status().map(|s| s.waiting)).collect();
+        panic!("it never came about: answered {:?}; {waiting:#?}", self.answered);
     }
 
     fn submit(&mut self, conn: usize, node: usize, op: HostOp) {

@@ -628,6 +628,10 @@ impl Worker {
                 self.drop_txn(ts);
                 Standing::Unknown
             }
+            Some(Phase::Preparing) if self.store.waits_for_room(ts) => {
+                self.drop_txn(ts);
+                Standing::Unknown
+            }
             Some(Phase::Preparing) => Standing::Busy,
             Some(Phase::Prepared) => Standing::Prepared,
             Some(Phase::Committed { safe }) => Standing::Committed { safe },
@@ -746,6 +750,7 @@ impl Worker {
             }
         }
         stuck.into_iter().for_each(|ts| self.drop_txn(ts));
+        self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
         let window = self.config.timestamp_window;
         let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
@@ -756,6 +761,21 @@ impl Worker {
         self.place();
         if !self.txns.is_empty() {
             outbox.want_soon();
+        }
+    }
+
+    /// Writes that wait for room in this journal may hold room in others', where those wait
+    /// that hold it here. The later ones give way: they are refused, and tried again.
+    fn give_way(&mut self, outbox: &mut Outbox) {
+        let long = |t: &Txn| outbox.now.saturating_sub(t.since) >= self.config.place_after;
+        let held = self.txns.iter().find(|(_, t)| t.phase == Phase::Prepared && long(t));
+        let Some((&oldest, _)) = held else { return };
+        let waits = |ts: &Timestamp, t: &Txn| {
+            *ts > oldest && t.phase == Phase::Preparing && long(t) && self.store.waits_for_room(*ts)
+        };
+        let later = self.txns.iter().filter(|(ts, t)| waits(ts, t)).map(|(ts, _)| *ts);
+        for ts in later.collect::<Vec<_>>() {
+            self.refuse(ts, Refusal::Late(ts), outbox);
         }
     }
 

@@ -103,6 +103,21 @@ impl Journal {
         self.in_flight.is_empty() && self.pending.iter().all(lazy)
     }
 
+    fn queued(&self, ts: Timestamp) -> Option<usize> {
+        self.pending.iter().position(|p| matches!(p.entry, Entry::Prepare { ts: t, .. } if t == ts))
+    }
+
+    /// Whether a write still waits for room.
+    pub fn is_queued(&self, ts: Timestamp) -> bool {
+        self.queued(ts).is_some()
+    }
+
+    /// Takes a write out of the queue; says whether it was there.
+    pub fn withdraw(&mut self, ts: Timestamp) -> bool {
+        let at = self.queued(ts);
+        at.is_some_and(|at| self.pending.remove(at).is_some())
+    }
+
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -154,10 +169,17 @@ impl Journal {
         (self.used + skipped + sectors + reserve <= self.size).then_some(skipped)
     }
 
-    /// The frames of a checkpoint may use what others must leave free.
+    /// What a frame must leave free for those that free room: prepares for outcomes, and both
+    /// for checkpoints, which also take along what waits before them.
     fn reserve(&self, entries: &[Entry]) -> u64 {
-        let apply = entries.iter().any(|e| matches!(e, Entry::Apply { .. }));
-        if apply { 0 } else { self.size / 4 }
+        let checkpoint = |p: &Pending| matches!(p.entry, Entry::Apply { .. } | Entry::Known { .. });
+        if entries.iter().any(|e| matches!(e, Entry::Prepare { .. })) {
+            self.size / 4
+        } else if self.pending.iter().any(checkpoint) {
+            0
+        } else {
+            self.size / 8
+        }
     }
 
     fn first_entries(&self, count: usize) -> Vec<Entry> {
@@ -211,7 +233,7 @@ impl Store {
             count = j.put_control_first();
             entries = j.first_entries(count);
             frame = encode_frame(j.incarnation, j.next_frame, &entries);
-            room = j.room(frame.1.sectors(), 0);
+            room = j.room(frame.1.sectors(), j.reserve(&entries));
         }
         let Some(skipped) = room else {
             j.stalled = true;

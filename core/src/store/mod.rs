@@ -319,6 +319,12 @@ impl Store {
     /// Commits or aborts a prepared write. Its changes are visible (or gone) at once; that
     /// the outcome is safe is said later.
     pub fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        if !commit && self.journal.withdraw(ts) {
+            // It never came into the journal, so nothing has to be said there.
+            self.txns.remove(&ts);
+            self.pump();
+            return;
+        }
         let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
         if txn.journaled {
             self.journal.add_outcome(ts, commit);
@@ -351,6 +357,11 @@ impl Store {
         if taken == 0 {
             self.placed(ts);
         }
+    }
+
+    /// Whether a write waits for room in the journal.
+    pub fn waits_for_room(&self, ts: Timestamp) -> bool {
+        self.journal.stalled && self.journal.is_queued(ts)
     }
 
     /// Whether a write is prepared or committed here and not yet released.
