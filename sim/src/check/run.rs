@@ -225,6 +225,7 @@ impl Run {
             rebuilds: rng.usize(1..=4),
             bug: options.bug,
         };
+        let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
         let mut volume = None;
         let mut world = World::new(seed, nodes, 1200, 512, config, |data| {
             let disks = vec![data; nodes];
@@ -244,7 +245,7 @@ impl Run {
             vec![made]
         });
         world.story_length = story;
-        let clients = (0..rng.usize(2..=5))
+        let clients = (0..rng.usize(2..=hosts))
             .map(|n| Client { node: NodeId((n % nodes) as u16), op: None })
             .collect();
         Run {
