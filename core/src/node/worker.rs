@@ -429,6 +429,13 @@ impl Worker {
         txn.since = outbox.now;
         let column = txn.column;
         if txn.epoch != self.map.epoch {
+            // Those who asked meanwhile were told to wait.
+            let mut asked: BTreeSet<NodeId> = txn.participants.iter().map(|p| p.1).collect();
+            asked.remove(&self.node);
+            asked.insert(txn.originator);
+            for node in asked.into_iter().filter(|n| self.map.is_up(*n)) {
+                outbox.send(node, Body::Answer { ts, standing: Standing::Prepared });
+            }
             self.inquire(ts, outbox);
             return;
         }
