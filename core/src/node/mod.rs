@@ -11,8 +11,6 @@ mod message;
 mod originator;
 mod outbox;
 mod settle;
-#[cfg(test)]
-mod tests;
 mod worker;
 
 use std::sync::Arc;

@@ -1,1 +1,0 @@
-//! Nodes wired together in memory.

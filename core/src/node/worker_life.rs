@@ -1,0 +1,165 @@
+//! What drives a worker besides messages: ticks, epochs, and what its store has to say.
+
+use super::*;
+
+impl Worker {
+    /// Asks about what has waited too long, and forgets what is old.
+    pub fn tick(&mut self, outbox: &mut Outbox) {
+        let now = outbox.now;
+        let patience = self.config.patience;
+        let old = |since: Nanos, times: u64| now.saturating_sub(since) >= times * patience;
+        let mut ask = Vec::new();
+        let mut stuck = Vec::new();
+        for (ts, txn) in &self.txns {
+            let asked = self.inquiries.get(ts).map_or(0, |i| i.asked);
+            match txn.phase {
+                Phase::Working if old(txn.since, 8) => stuck.push(*ts),
+                Phase::Prepared | Phase::Committed { .. } if old(txn.since.max(asked), 1) => {
+                    ask.push(*ts);
+                }
+                _ => {}
+            }
+        }
+        stuck.into_iter().for_each(|ts| self.drop_txn(ts));
+        self.give_way(outbox);
+        ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
+        let window = self.config.timestamp_window;
+        let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
+        self.admission.raise_floor(horizon);
+        self.fenced = self.fenced.split_off(&horizon);
+        self.rebuilding.clear();
+        self.repeat_dirty(outbox);
+        self.place();
+        if !self.txns.is_empty() {
+            outbox.want_soon();
+        }
+    }
+
+    /// Writes that wait for room in this journal may hold room in others', where those wait
+    /// that hold it here. The later ones give way: they are refused, and tried again.
+    pub(super) fn give_way(&mut self, outbox: &mut Outbox) {
+        let long = |t: &Txn| outbox.now.saturating_sub(t.since) >= self.config.place_after;
+        let held = self.txns.iter().find(|(_, t)| t.phase == Phase::Prepared && long(t));
+        let Some((&oldest, _)) = held else { return };
+        let waits = |ts: &Timestamp, t: &Txn| {
+            *ts > oldest && t.phase == Phase::Preparing && long(t) && self.store.waits_for_room(*ts)
+        };
+        let later = self.txns.iter().filter(|(ts, t)| waits(ts, t)).map(|(ts, _)| *ts);
+        for ts in later.collect::<Vec<_>>() {
+            self.refuse(ts, Refusal::Late(ts), outbox);
+        }
+    }
+
+    /// Puts committed changes in place when no new ones come, or none were put for long.
+    pub(super) fn place(&mut self) {
+        self.ticks_busy += 1;
+        let quiet = self.commits == self.commits_at_tick;
+        self.commits_at_tick = self.commits;
+        if quiet || self.ticks_busy >= 10 {
+            self.ticks_busy = 0;
+            let admission = &self.admission;
+            self.store.checkpoint(true, |s, ts, content| admission.holds_back(s, ts, content));
+            self.store.flush_outcomes();
+        }
+    }
+
+    /// A new epoch: what was not prepared is gone, what was is settled with the others.
+    pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
+        self.map = map.clone();
+        self.reads.clear();
+        let working = self.txns.iter().filter(|(_, t)| t.phase == Phase::Working);
+        let working: Vec<_> = working.map(|(ts, _)| *ts).collect();
+        working.into_iter().for_each(|ts| self.drop_txn(ts));
+        self.admission.raise_floor(floor);
+        self.inquiries.clear();
+        self.rebuilding.clear();
+        self.dirty_asked.clear();
+        let unsettled: Vec<_> = self.txns.keys().copied().collect();
+        for ts in unsettled {
+            if self.txns.get(&ts).is_some_and(|t| t.phase != Phase::Preparing) {
+                self.inquire(ts, outbox);
+            }
+        }
+        self.enter_catchup(outbox);
+    }
+
+    /// Follows up on what the store has to say. Returns whether there was anything.
+    pub fn run(&mut self, serving: bool, outbox: &mut Outbox) -> bool {
+        let mut worked = false;
+        while let Some(event) = self.store.poll() {
+            worked = true;
+            self.store_event(event, outbox);
+        }
+        if serving && std::mem::take(&mut self.wake) {
+            worked = true;
+            self.wake_waiting(outbox);
+        }
+        let admission = &self.admission;
+        self.store.checkpoint(false, |s, ts, content| admission.holds_back(s, ts, content));
+        if serving {
+            self.run_dirty();
+            self.run_catchup(outbox);
+        }
+        for request in self.store.take_ops() {
+            outbox.push(Output::Disk(request));
+        }
+        worked || self.store.has_events() || (serving && self.wake)
+    }
+
+    /// Those that waited for a write to be decided try again.
+    pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
+        let waits =
+            |t: &Txn| t.phase == Phase::Working && (t.waits || t.cells.iter().any(Cell::must_read));
+        let txns: Vec<_> = self.txns.iter().filter(|(_, t)| waits(t)).map(|(ts, _)| *ts).collect();
+        txns.into_iter().for_each(|ts| self.step(ts, outbox));
+        let reads: Vec<_> = self.reads.keys().copied().collect();
+        reads.into_iter().for_each(|ts| self.step_read(ts, outbox));
+    }
+
+    pub(super) fn store_event(&mut self, event: Event, outbox: &mut Outbox) {
+        match event {
+            Event::Opened(found) => {
+                found.into_iter().for_each(|r| self.reinstate(r, outbox.now));
+                self.open = true;
+                outbox.push(Output::Ready);
+            }
+            Event::Refused(why) => outbox.push(Output::Refused(why)),
+            Event::Failed(why) => outbox.push(Output::DiskFailed(why)),
+            Event::Prepared(ts) => self.on_prepared(ts, outbox),
+            Event::OutcomeSafe(list) => {
+                list.into_iter().for_each(|ts| self.on_outcome_safe(ts, outbox));
+            }
+            Event::Placed(ts) => self.on_outcome_safe(ts, outbox),
+            Event::Flushed(ticket) => {
+                if let Some(Ticket::Flush { to, id }) = self.tickets.remove(&ticket) {
+                    outbox.send(to, Body::Flushed { id });
+                }
+            }
+            Event::Read(done) => self.read_done(done, outbox),
+            Event::Scanned(ticket, found) => self.scan_done(ticket, found, outbox),
+        }
+    }
+
+    /// A write that was prepared before this node last stopped.
+    pub(super) fn reinstate(&mut self, found: Recovered, now: Nanos) {
+        let Some(mut txn) = meta::decode(&found.meta) else { return };
+        for (sector, count, delta) in &found.ranges {
+            let access = if *delta { Access::Delta } else { Access::Content };
+            let range = *sector..sector + u64::from(*count);
+            if !found.committed {
+                self.admission.reinstate(found.ts, range.clone(), access);
+                txn.ranges.push((range.start, u64::from(*count), *delta));
+            }
+        }
+        txn.originator = found.ts.originator();
+        txn.phase = if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };
+        txn.since = now;
+        self.txns.insert(found.ts, txn);
+    }
+
+    /// Make what has been written safe.
+    pub fn on_flush(&mut self, from: NodeId, id: u64) {
+        let ticket = self.ticket(Ticket::Flush { to: from, id });
+        self.store.flush(ticket);
+    }
+}

@@ -1,0 +1,206 @@
+//! From prepared to forgotten: votes, commit and abort, acknowledgements.
+
+use super::*;
+
+impl Worker {
+    pub(super) fn on_prepared(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        txn.phase = Phase::Prepared;
+        txn.since = outbox.now;
+        let column = txn.column;
+        if txn.epoch != self.map.epoch {
+            // Those who asked meanwhile were told to wait.
+            let mut asked: BTreeSet<NodeId> = txn.participants.iter().map(|p| p.1).collect();
+            asked.remove(&self.node);
+            asked.insert(txn.originator);
+            for node in asked.into_iter().filter(|n| self.map.is_up(*n)) {
+                outbox.send(node, Body::Answer { ts, standing: Standing::Prepared });
+            }
+            self.inquire(ts, outbox);
+            return;
+        }
+        match txn.collector {
+            Collector::Me => {
+                txn.votes.insert(column);
+                self.count_votes(ts, outbox);
+            }
+            Collector::Node(node) => {
+                let hops = txn.hops + 1;
+                outbox.send_after(node, Body::Vote { ts, column, vote: Ok(()) }, hops);
+            }
+        }
+    }
+
+    /// A vote for a write whose votes this worker collects.
+    pub fn on_vote(
+        &mut self,
+        ts: Timestamp,
+        column: usize,
+        vote: Result<(), Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if matches!(txn.phase, Phase::Committed { .. }) || txn.epoch != self.map.epoch {
+            return;
+        }
+        txn.hops = txn.hops.max(outbox.hops);
+        match vote {
+            Ok(()) => {
+                txn.votes.insert(column);
+                self.count_votes(ts, outbox);
+            }
+            Err(refusal) => {
+                let originator = txn.originator;
+                self.abort_all(ts, refusal, originator, outbox);
+            }
+        }
+    }
+
+    pub(super) fn count_votes(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let txn = &self.txns[&ts];
+        let needed = txn.participants.iter().filter(|p| !txn.votes.contains(&p.0)).count();
+        let early = self.config.bug == Some(Bug::AnswerBeforeLastVote);
+        if early && needed == 1 {
+            let hops = txn.hops + 1;
+            outbox.send_after(txn.originator, Body::Done { ts, result: Ok(()) }, hops);
+        }
+        if needed > 0 || txn.phase != Phase::Prepared {
+            return;
+        }
+        let (originator, journal, hops) = (txn.originator, txn.journal, txn.hops + 1);
+        for (_, node) in txn.participants.clone() {
+            if node != self.node {
+                outbox.notice(node, Notice::Commit(ts));
+            }
+        }
+        self.commit(ts, None, outbox);
+        if journal {
+            outbox.send_after(originator, Body::Done { ts, result: Ok(()) }, hops);
+        } else {
+            outbox.hurry();
+        }
+    }
+
+    /// The write happened.
+    pub(super) fn commit(&mut self, ts: Timestamp, told_by: Option<NodeId>, outbox: &mut Outbox) {
+        let txn = self.txns.get_mut(&ts).expect("a known write");
+        assert_eq!(txn.phase, Phase::Prepared, "committed without being prepared: {ts}");
+        txn.phase = Phase::Committed { safe: false };
+        txn.told_by = told_by;
+        txn.since = outbox.now;
+        let ranges = std::mem::take(&mut txn.ranges);
+        self.store.outcome(ts, true);
+        // A write from before this node was away makes nothing fresh: others came after it.
+        let makes_fresh = self.has_say(ts);
+        for (sector, count, delta) in ranges {
+            self.admission.resolve(ts, sector..sector + count, true);
+            if !delta && makes_fresh {
+                self.rebuilt_sectors += self.catchup.wrote(sector..sector + count);
+            }
+        }
+        self.inquiries.remove(&ts);
+        self.commits += 1;
+        self.wake = true;
+        outbox.want_soon();
+    }
+
+    /// Told that a write happened.
+    pub fn on_commit(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        match self.txns.get(&ts).map(|t| t.phase) {
+            Some(Phase::Prepared) => self.commit(ts, Some(from), outbox),
+            Some(Phase::Committed { safe: false }) => {
+                self.txns.get_mut(&ts).expect("just seen").told_by = Some(from);
+            }
+            Some(Phase::Committed { safe: true }) | None => outbox.notice(from, Notice::Ack(ts)),
+            // Nobody commits a write that is not prepared here, unless this disk has no say.
+            Some(Phase::Working | Phase::Preparing) => {}
+        }
+    }
+
+    /// Told that a write did not happen.
+    pub fn on_abort(&mut self, ts: Timestamp, _outbox: &mut Outbox) {
+        match self.txns.get(&ts).map(|t| t.phase) {
+            Some(Phase::Committed { .. }) => {}
+            Some(_) => self.drop_txn(ts),
+            None => drop(self.fenced.insert(ts)),
+        }
+    }
+
+    /// Told that everyone knows of a commit.
+    pub fn on_release(&mut self, ts: Timestamp) {
+        if matches!(self.txns.get(&ts).map(|t| t.phase), Some(Phase::Committed { .. })) {
+            self.txns.remove(&ts);
+            self.inquiries.remove(&ts);
+            self.store.release(ts);
+            // A message that comes twice must not begin it again.
+            self.fenced.insert(ts);
+        }
+    }
+
+    /// A participant knows the outcome for good.
+    pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if txn.collector == Collector::Me && matches!(txn.phase, Phase::Committed { .. }) {
+            txn.acks.insert(from);
+            self.count_acks(ts, outbox);
+        }
+    }
+
+    pub(super) fn count_acks(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let txn = &self.txns[&ts];
+        if !txn.participants.iter().all(|p| txn.acks.contains(&p.1)) {
+            return;
+        }
+        if !txn.journal && !txn.heard {
+            let hops = txn.hops + 3;
+            outbox.send_after(txn.originator, Body::Done { ts, result: Ok(()) }, hops);
+        }
+        if !txn.heard {
+            return;
+        }
+        for (_, node) in &txn.participants {
+            if *node != self.node {
+                outbox.notice(*node, Notice::Release(ts));
+            }
+        }
+        self.on_release(ts);
+    }
+
+    /// The originator knows the outcome of a write whose votes this worker collected.
+    pub fn on_heard(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        if matches!(txn.phase, Phase::Committed { .. }) {
+            txn.heard = true;
+            if txn.collector == Collector::Me {
+                self.count_acks(ts, outbox);
+            }
+        }
+    }
+
+    /// Whether the originator still asks after a write.
+    pub fn on_query_reply(&mut self, ts: Timestamp, waiting: bool, outbox: &mut Outbox) {
+        if let Some(txn) = self.txns.get_mut(&ts)
+            && !waiting
+        {
+            txn.heard = true;
+            self.judge(ts, outbox);
+        }
+    }
+
+    /// The outcome of a write is safe on this disk.
+    pub(super) fn on_outcome_safe(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let Phase::Committed { safe } = &mut txn.phase else { return };
+        *safe = true;
+        let me = self.node;
+        if txn.collector == Collector::Me {
+            txn.acks.insert(me);
+            self.count_acks(ts, outbox);
+        } else if let Some(node) = txn.told_by {
+            outbox.notice(node, Notice::Ack(ts));
+            if !txn.journal {
+                outbox.hurry();
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What became of a write whose messages did not come: answering those who ask, and asking.
+
+use super::*;
+
+impl Worker {
+    /// What this disk knows of a write. Who asks may take "nothing" for "never".
+    pub fn on_ask(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        let standing = match self.txns.get(&ts).map(|t| t.phase) {
+            None => {
+                self.fenced.insert(ts);
+                Standing::Unknown
+            }
+            Some(Phase::Working) => {
+                self.drop_txn(ts);
+                Standing::Unknown
+            }
+            Some(Phase::Preparing) if self.store.waits_for_room(ts) => {
+                self.drop_txn(ts);
+                Standing::Unknown
+            }
+            Some(Phase::Preparing) => Standing::Busy,
+            Some(Phase::Prepared) => Standing::Prepared,
+            Some(Phase::Committed { safe }) => Standing::Committed { safe },
+        };
+        outbox.send(from, Body::Answer { ts, standing });
+    }
+
+    /// The other participants that have a say in a write, unless too much of its volume is
+    /// lost to decide anything.
+    pub(super) fn voters(&self, ts: Timestamp) -> Option<Vec<NodeId>> {
+        let txn = &self.txns[&ts];
+        let volume = self.map.volumes.get(&txn.volume)?;
+        if self.map.is_asleep(volume) {
+            return None;
+        }
+        let counting = self.map.voters(volume, txn.extent, ts);
+        let others = txn.participants.iter().filter(|p| p.1 != self.node);
+        Some(others.filter(|p| counting.contains(p.0)).map(|p| p.1).collect())
+    }
+
+    /// Whether this disk itself has a say.
+    pub(super) fn has_say(&self, ts: Timestamp) -> bool {
+        self.map.has_say(self.txns[&ts].volume, self.node, ts)
+    }
+
+    /// Asks the others about a write.
+    pub(super) fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let gone = !self.map.volumes.contains_key(&self.txns[&ts].volume);
+        if gone {
+            // The volume has been deleted: nobody cares any more.
+            match self.txns[&ts].phase {
+                Phase::Committed { .. } => self.on_release(ts),
+                _ => self.drop_txn(ts),
+            }
+            return;
+        }
+        let Some(voters) = self.voters(ts) else { return };
+        let inquiry = self.inquiries.entry(ts).or_default();
+        inquiry.asked = outbox.now;
+        for node in inquiry.unanswered(&voters) {
+            outbox.send(node, Body::Ask { ts });
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        txn.heard |= !self.map.is_up(txn.originator);
+        if matches!(txn.phase, Phase::Committed { .. }) && !txn.heard {
+            outbox.send(txn.originator, Body::Query { ts });
+        }
+        self.judge(ts, outbox);
+    }
+
+    /// An answer to this disk's own question.
+    pub fn on_answer(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        standing: Standing,
+        outbox: &mut Outbox,
+    ) {
+        let Some(inquiry) = self.inquiries.get_mut(&ts) else { return };
+        inquiry.answer(from, standing);
+        self.judge(ts, outbox);
+    }
+
+    pub(super) fn judge(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let (Some(txn), Some(inquiry)) = (self.txns.get(&ts), self.inquiries.get(&ts)) else {
+            return;
+        };
+        let Some(voters) = self.voters(ts) else { return };
+        match txn.phase {
+            Phase::Prepared => {
+                let verdict = match inquiry.verdict(&voters) {
+                    // All that had to prepare have.
+                    Verdict::Wait if txn.participants.len() == 1 => Verdict::Commit,
+                    // The only participant left decides, if it has a say; else it will catch up.
+                    Verdict::Wait if voters.is_empty() && self.has_say(ts) => Verdict::Commit,
+                    Verdict::Wait if voters.is_empty() => Verdict::Abort,
+                    // One without a say only follows.
+                    Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => {
+                        Verdict::Wait
+                    }
+                    verdict => verdict,
+                };
+                match verdict {
+                    Verdict::Wait => {}
+                    Verdict::Commit => self.commit(ts, None, outbox),
+                    Verdict::Abort => self.drop_txn(ts),
+                }
+            }
+            Phase::Committed { safe } => {
+                for node in inquiry.unheard(&voters) {
+                    outbox.notice(node, Notice::Commit(ts));
+                }
+                if safe && txn.heard && inquiry.all_know(&voters) {
+                    self.on_release(ts);
+                }
+            }
+            Phase::Working | Phase::Preparing => {}
+        }
+    }
+}
