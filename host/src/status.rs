@@ -75,6 +75,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
     if let Some(status) = status {
         value["in_flight"] = json!(status.in_flight);
         value["quiet"] = json!(status.quiet);
+        value["waiting"] = json!(status.waiting);
         value["counters"] = counters(&status.counters);
     }
     value

@@ -67,9 +67,10 @@ impl Worker {
     pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
         self.map = map.clone();
         self.reads.clear();
-        let working = self.txns.iter().filter(|(_, t)| t.phase == Phase::Working);
-        let working: Vec<_> = working.map(|(ts, _)| *ts).collect();
-        working.into_iter().for_each(|ts| self.drop_txn(ts));
+        let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
+        let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
+        let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
+        begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::format::{Applied, Entry};
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Purpose, Store};
+use super::{DiskOp, DiskResult, Purpose, Store, Txn};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -85,9 +85,14 @@ impl Store {
                 chosen.push(sector);
             }
         }
-        // With nothing to place, room may still be freed; what is placed but not known to all
-        // is tried now and then.
-        if chosen.is_empty() && !(full && (now || self.journal.can_free())) {
+        // With nothing to place, room may still be freed. But the checkpoint's frame takes
+        // room itself: one after the other behind a frame that must stay, they would take the
+        // last of it, and no checkpoint could make any again. When little is left only those
+        // begin that free more than they take, or place as much as one can.
+        let whole = chosen.len() >= BATCH_SECTORS || pages.len() >= BATCH_PAGES;
+        let cost = self.frame_cost(chosen.len());
+        let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
+        if sparing && self.would_free(&chosen) <= cost {
             return;
         }
         self.journal.add(Entry::Begin);
@@ -103,6 +108,25 @@ impl Store {
             waiting: 0,
         });
         self.step_checkpoint();
+    }
+
+    /// At most how many sectors the frame of a checkpoint of so many sectors takes.
+    fn frame_cost(&self, sectors: usize) -> u64 {
+        let known = self.txns.values().filter(|t| t.committed && !t.released && t.journaled);
+        let known: usize = known.map(|t| 16 + t.meta.len()).sum();
+        let waiting = self.journal.control_len() * 16;
+        (64 + 32 * sectors + known + waiting).div_ceil(SECTOR_BYTES) as u64
+    }
+
+    /// Sectors of the journal that are free once these sectors are in place.
+    fn would_free(&self, chosen: &[u64]) -> u64 {
+        let mut placed = BTreeMap::<Timestamp, u64>::new();
+        for over in chosen.iter().filter_map(|s| self.overlay.get(*s)) {
+            over.names().into_iter().for_each(|ts| *placed.entry(ts).or_default() += 1);
+        }
+        let goes = |ts, t: &Txn| t.committed && t.remaining == placed.get(ts).map_or(0, |n| *n);
+        let stays = self.txns.iter().filter(|(ts, t)| !goes(ts, t)).filter_map(|(_, t)| t.frame);
+        self.journal.taken_before(stays.min().unwrap_or(u64::MAX))
     }
 
     /// Counts checkpoints that have begun to place sectors.

@@ -148,9 +148,19 @@ impl Journal {
         }
     }
 
-    /// Whether a checkpoint would free room even if it had nothing to place.
-    pub fn can_free(&self) -> bool {
-        self.frames.len() > 1 && self.frames.front().is_some_and(|f| f.pins == 0)
+    /// Sectors of the frames before this one.
+    pub fn taken_before(&self, number: u64) -> u64 {
+        self.frames.iter().take_while(|f| f.number < number).map(|f| f.taken).sum()
+    }
+
+    /// Whether a frame of so many sectors would take of what is kept for checkpoints.
+    pub fn is_tight(&self, sectors: u64) -> bool {
+        self.room(sectors, self.size / 4).is_none()
+    }
+
+    /// How many entries wait that are no prepares.
+    pub fn control_len(&self) -> usize {
+        self.pending.iter().filter(|p| !matches!(p.entry, Entry::Prepare { .. })).count()
     }
 
     /// Takes in a frame found by recovery.

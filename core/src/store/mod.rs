@@ -359,6 +359,11 @@ impl Store {
         }
     }
 
+    /// Whether a write has yet to be written to the journal, so that it can be taken back.
+    pub fn is_queued(&self, ts: Timestamp) -> bool {
+        self.journal.is_queued(ts)
+    }
+
     /// Whether a write waits for room in the journal.
     pub fn waits_for_room(&self, ts: Timestamp) -> bool {
         self.journal.stalled && self.journal.is_queued(ts)

@@ -81,8 +81,7 @@ pub struct Options {
     pub phases: u32,
     /// The faults that may happen.
     pub faults: Faults,
-    /// In half of the seeds hosts also flush, trim and ask for holes; in an eighth there is no
-    /// journal.
+    /// In half of the seeds there are more hosts, and they also flush, trim and ask for holes.
     pub wide: bool,
     /// A deliberate bug.
     pub bug: Option<Bug>,
@@ -181,7 +180,6 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
 
 impl Run {
     fn draw(seed: u64, options: Options, story: usize) -> Run {
-        let mut options = options;
         let mut wide_rng = Rng::with_seed(seed ^ 0x0071_de00);
         let mut wide_rng = (options.wide && wide_rng.bool()).then_some(wide_rng);
         let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
@@ -201,13 +199,7 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
-        let mut policy = draw_policy(&mut rng);
-        if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
-            // Without journal a write is atomic only as long as somebody goes on.
-            policy.journal = false;
-            options.faults.power = false;
-            options.faults.beyond = false;
-        }
+        let policy = draw_policy(&mut rng);
         let stripes = rng.u64(3..=20);
         let size = stripes * geometry.stripe_bytes();
         let config = NodeConfig {
