@@ -532,6 +532,11 @@ impl Originator {
             return;
         }
         let settling = self.settling.remove(&ts).expect("just seen");
+        self.settled(ts, settling, outbox);
+    }
+
+    /// All participants know the outcome of a write for good.
+    fn settled(&mut self, ts: Timestamp, settling: Settling, outbox: &mut Outbox) {
         for node in settling.participants {
             outbox.notice(node, Notice::Release(ts));
         }

@@ -164,6 +164,11 @@ impl Originator {
     ) {
         if result.is_ok() {
             outbox.notice(from, Notice::Heard(ts));
+            // Its outcome may have been asked for meanwhile, and found.
+            if let Some(settling) = self.settling.remove(&ts) {
+                self.settled(ts, settling, outbox);
+                return;
+            }
         }
         let Some(txn) = self.txns.remove(&ts) else { return };
         match result {

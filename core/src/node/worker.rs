@@ -122,6 +122,8 @@ pub(crate) struct Worker {
     dirty_scan: Option<DirtyScan>,
     rebuilds: Vec<Rebuild>,
     rebuilding: BTreeSet<(VolumeId, u64)>,
+    /// Writes without journal that brought stale sectors up to date and may not be in place yet.
+    freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.
     wake: bool,
     commits: u64,
@@ -151,6 +153,7 @@ impl Worker {
             dirty_scan: None,
             rebuilds: Vec::new(),
             rebuilding: BTreeSet::new(),
+            freshening: BTreeSet::new(),
             wake: false,
             commits: 0,
             commits_at_tick: 0,

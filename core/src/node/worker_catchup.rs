@@ -164,7 +164,13 @@ impl Worker {
             }
             Catchup::Known { stale, reported } => {
                 if stale.is_empty() {
-                    if !*reported {
+                    // What brought it up to date must outlive this process.
+                    let txns = &self.txns;
+                    let open = |ts: &Timestamp| {
+                        txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
+                    };
+                    self.freshening.retain(open);
+                    if !*reported && self.freshening.is_empty() {
                         *reported = true;
                         outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
                     }

@@ -89,13 +89,19 @@ impl Worker {
         txn.told_by = told_by;
         txn.since = outbox.now;
         let ranges = std::mem::take(&mut txn.ranges);
+        let volatile = !txn.journal;
         self.store.outcome(ts, true);
         // A write from before this node was away makes nothing fresh: others came after it.
         let makes_fresh = self.has_say(ts);
         for (sector, count, delta) in ranges {
             self.admission.resolve(ts, sector..sector + count, true);
             if !delta && makes_fresh {
-                self.rebuilt_sectors += self.catchup.wrote(sector..sector + count);
+                let asking = matches!(self.catchup, Catchup::Asking(_));
+                let rebuilt = self.catchup.wrote(sector..sector + count);
+                self.rebuilt_sectors += rebuilt;
+                if volatile && (asking || rebuilt > 0) {
+                    self.freshening.insert(ts);
+                }
             }
         }
         self.inquiries.remove(&ts);

@@ -199,7 +199,14 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
-        let policy = draw_policy(&mut rng);
+        let mut policy = draw_policy(&mut rng);
+        let mut options = options;
+        if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
+            // Without journal only the promises of single deaths stand.
+            policy.journal = false;
+            options.faults.power = false;
+            options.faults.beyond = false;
+        }
         let stripes = rng.u64(3..=20);
         let size = stripes * geometry.stripe_bytes();
         let config = NodeConfig {
