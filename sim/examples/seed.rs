@@ -21,7 +21,7 @@ fn main() {
             println!("{} {:?}", failure.reason, failure.shrunk);
             let skip = failure.story.len().saturating_sub(*lines as usize);
             failure.story[skip..].iter().for_each(|line| {
-                println!("{}", line.chars().take(600).collect::<String>());
+                println!("{}", line.chars().take(6000).collect::<String>());
             });
         }
     }

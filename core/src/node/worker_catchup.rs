@@ -187,7 +187,7 @@ impl Worker {
         let since = a.since;
         let total = self.store.data_sectors();
         let ticket = self.ticket(Ticket::Own);
-        self.store.scan(ticket, 0, total, Scan::Since(since));
+        self.store.scan(ticket, 0, total, Scan::Kept(since));
     }
 
     /// Asks for the rebuilding of a few stale units.

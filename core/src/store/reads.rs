@@ -15,8 +15,10 @@ use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 /// What a scan looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// Sectors written at this time or later.
+    /// Sectors written at this time or later; lost ones may have been.
     Since(Timestamp),
+    /// Sectors that have content of this time or later; lost ones have none.
+    Kept(Timestamp),
     /// Sectors that are not holes.
     Content,
 }
@@ -235,10 +237,17 @@ impl Store {
             if !self.want_pages(page_of(first), page_of(last)) {
                 return;
             }
-            let versions = (first..=last).map(|s| (s, self.version(s)));
+            // Of a lost sector nobody knows when it was written last.
+            let lost = match what {
+                Scan::Kept(_) => Timestamp::ZERO,
+                Scan::Since(_) | Scan::Content => Timestamp(u64::MAX),
+            };
+            let versions = (first..=last).map(|s| (s, self.version(s, lost)));
             let mut found: Vec<_> = versions.collect();
             found.retain(|(sector, version)| match what {
-                Scan::Since(since) => *version > Timestamp::ZERO && *version >= since,
+                Scan::Since(since) | Scan::Kept(since) => {
+                    *version > Timestamp::ZERO && *version >= since
+                }
                 Scan::Content => !self.is_hole(*sector),
             });
             let job = self.scans.get_mut(&ticket).expect("just seen");
@@ -258,12 +267,11 @@ impl Store {
         base && source.deltas.iter().all(Buffer::is_zero)
     }
 
-    /// The newest committed write of a sector whose page is in memory.
-    fn version(&mut self, sector: u64) -> Timestamp {
+    /// The newest committed write of a sector whose page is in memory; what is in place counts
+    /// as `lost` if it is lost.
+    fn version(&mut self, sector: u64, lost: Timestamp) -> Timestamp {
         let entry = self.table.get(sector);
-        // Of a lost sector nobody knows when it was written last.
-        let lost = entry.state == State::Bad;
-        let placed = if lost { Timestamp(u64::MAX) } else { entry.version };
+        let placed = if entry.state == State::Bad { lost } else { entry.version };
         let over = self.overlay.get(sector).map(Over::newest);
         let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
         placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
