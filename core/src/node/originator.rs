@@ -547,7 +547,9 @@ impl Originator {
 
     /// A participant wants to forget a write: only if nobody here still asks after it.
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let waiting = self.txns.contains_key(&ts);
+        let host_waits = |s: &Settling| s.job.is_some();
+        let waiting =
+            self.txns.contains_key(&ts) || self.settling.get(&ts).is_some_and(host_waits);
         outbox.send(from, Body::QueryReply { ts, waiting });
     }
 
