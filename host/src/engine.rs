@@ -306,6 +306,7 @@ impl Engine {
         let now = self.clock.now();
         self.fire(Timer::Soon, now);
         self.fire(Timer::Tick, now);
+        self.fire(Timer::Retry, now);
     }
 
     fn fire(&mut self, timer: Timer, now: u64) {

@@ -38,6 +38,7 @@ pub(crate) struct Slot {
     /// Why it is down.
     pub(crate) why: String,
     soon: Option<Nanos>,
+    retry: Option<Nanos>,
     tick: Option<Nanos>,
 }
 
@@ -55,6 +56,7 @@ impl Slot {
             patience: None,
             why: "it has not been started".to_string(),
             soon: None,
+            retry: None,
             tick: None,
         }
     }
@@ -66,6 +68,7 @@ impl Slot {
         self.phase = Phase::Down;
         self.life += 1;
         self.soon = None;
+        self.retry = None;
         self.tick = None;
         self.wanted = false;
         self.patience = None;
@@ -99,13 +102,15 @@ impl Slot {
 
     /// When the first timer is due, or its patience ends.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.soon.into_iter().chain(self.tick).chain(self.patience).min()
+        let timers = self.soon.into_iter().chain(self.tick).chain(self.retry);
+        timers.chain(self.patience).min()
     }
 
     fn timer(&mut self, timer: Timer) -> &mut Option<Nanos> {
         match timer {
             Timer::Soon => &mut self.soon,
             Timer::Tick => &mut self.tick,
+            Timer::Retry => &mut self.retry,
         }
     }
 

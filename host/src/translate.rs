@@ -51,9 +51,7 @@ pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno>
         Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
         Ok(HostData::Done | HostData::Scrubbed(_)) => Ok(Reply::Done),
         Err(error @ HostError::OutOfRange { .. }) => Err(Errno::EINVAL.with(error.to_string())),
-        Err(error @ (HostError::NoVolume | HostError::TooManyLost | HostError::NotServing)) => {
-            Err(Errno::EIO.with(error.to_string()))
-        }
+        Err(error) => Err(Errno::EIO.with(error.to_string())),
     }
 }
 

@@ -71,8 +71,14 @@ pub enum HostError {
     #[error("there is no such volume")]
     NoVolume,
     /// More is lost than the layout bears.
-    #[error("more disks are lost than the layout bears")]
+    #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
     TooManyLost,
+    /// Tried very often, and each time something came between.
+    #[error("other requests or changes of the cluster came between {attempts} times")]
+    NoProgress {
+        /// How often it was tried.
+        attempts: u32,
+    },
     /// Past the end.
     #[error("bytes {offset}+{len} lie past the end of the volume, {size} bytes")]
     OutOfRange {
@@ -95,6 +101,8 @@ pub enum Timer {
     Soon,
     /// Look for what has waited too long.
     Tick,
+    /// Try again what others came before.
+    Retry,
 }
 
 /// What a node is handed.
@@ -383,6 +391,7 @@ impl Node {
                     self.worker.tick(&mut self.outbox);
                 }
             }
+            Timer::Retry => self.originator.on_retry(&mut self.outbox),
         }
     }
 

@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
-use super::{Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Refusal, Standing};
+use super::{
+    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
+};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::plan::{Commit, Range, Span, chunks};
@@ -113,8 +115,14 @@ enum State {
 
 type Key = (VolumeId, u64, usize);
 
-/// Attempts at a job before its host is told that it cannot be done.
-const MOST_ATTEMPTS: u32 = 200;
+/// Attempts at a job before its host is told that it cannot be done: with the pauses between
+/// them at least several seconds.
+const MOST_ATTEMPTS: u32 = 1000;
+/// So many times a job that came too late is tried again at once; then it pauses, longer each
+/// time up to a limit, so that those that hinder one another fall out of step.
+const AT_ONCE: u32 = 4;
+const FIRST_PAUSE: Nanos = 50_000;
+const LONGEST_PAUSE: Nanos = FIRST_PAUSE << 8;
 
 /// A node's originator.
 pub(crate) struct Originator {
@@ -127,6 +135,8 @@ pub(crate) struct Originator {
     /// Jobs that wait for room, and those that can start.
     queue: VecDeque<Job>,
     ready: VecDeque<Job>,
+    /// Jobs that pause before they are tried again, by the time at which they are.
+    paused: BTreeMap<(Nanos, Timestamp), Job>,
     bytes: u64,
     txns: BTreeMap<Timestamp, Txn>,
     /// Committed writes and the participants that have not said that they know.
@@ -162,6 +172,7 @@ impl Originator {
             requests: BTreeMap::new(),
             queue: VecDeque::new(),
             ready: VecDeque::new(),
+            paused: BTreeMap::new(),
             bytes: 0,
             txns: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -189,6 +200,7 @@ impl Originator {
             && self.settling.is_empty()
             && self.queue.is_empty()
             && self.ready.is_empty()
+            && self.paused.is_empty()
             && self.parked.is_empty())
     }
 
@@ -311,7 +323,8 @@ impl Originator {
             return;
         };
         if job.attempts > MOST_ATTEMPTS {
-            self.finish(job, Err(HostError::TooManyLost), outbox);
+            let attempts = job.attempts;
+            self.finish(job, Err(HostError::NoProgress { attempts }), outbox);
             return;
         }
         let stripe = job.what.first_stripe(&volume);
@@ -340,12 +353,37 @@ impl Originator {
         self.ready.push_back(job);
     }
 
+    /// Tries a job again that others came before: after a pause, if that goes on.
+    fn retry_later(&mut self, mut job: Job, outbox: &mut Outbox) {
+        let Some(doublings) = job.attempts.checked_sub(AT_ONCE) else { return self.retry(job) };
+        job.attempts += 1;
+        self.retries += 1;
+        let name = self.clock.issue(outbox.now);
+        let pause = pause(doublings, name);
+        if self.paused.is_empty() {
+            outbox.push(Output::Timer(Timer::Retry, pause));
+        }
+        self.paused.insert((outbox.now + pause, name), job);
+    }
+
+    /// Pauses may be over.
+    pub fn on_retry(&mut self, outbox: &mut Outbox) {
+        while let Some(first) = self.paused.first_entry() {
+            let due = first.key().0;
+            if due > outbox.now {
+                outbox.push(Output::Timer(Timer::Retry, due - outbox.now));
+                return;
+            }
+            self.ready.push_back(first.remove());
+        }
+    }
+
     /// A worker could not do its part of this job; the attempt is over.
     fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
         let (column, parts) = match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
-                return self.retry(job);
+                return self.retry_later(job, outbox);
             }
             Refusal::Aborted => return self.retry(job),
             Refusal::Erased { column, parts } => (column, parts),
@@ -732,6 +770,14 @@ impl What {
             What::Rebuild { .. } | What::Verify { .. } => 0,
         }
     }
+}
+
+/// A time between half of the doubled first pause and the whole of it; which, depends on `name`.
+fn pause(doublings: u32, name: Timestamp) -> Nanos {
+    let whole = FIRST_PAUSE.checked_shl(doublings.min(16)).unwrap_or(LONGEST_PAUSE);
+    let half = whole.min(LONGEST_PAUSE) / 2;
+    // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
+    half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
 }
 
 fn zeroes(range: Range) -> What {
