@@ -64,7 +64,14 @@ impl SimDisk {
                 self.flush();
                 Ok(Buffer::Zero(0))
             }
-            DiskOp::Discard { .. } => Ok(Buffer::Zero(0)),
+            DiskOp::Discard { offset, len } => {
+                // What is read there afterwards is anybody's guess.
+                let first = offset / SECTOR;
+                for sector in first..first + len / SECTOR {
+                    self.put(sector, vec![0xdb; SECTOR as usize].into(), false);
+                }
+                Ok(Buffer::Zero(0))
+            }
         }
     }
 

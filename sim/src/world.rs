@@ -84,6 +84,8 @@ struct Place {
 pub struct World {
     /// The source of all chance.
     pub rng: Rng,
+    /// Where the data sectors of every disk begin, and how many there are.
+    pub data: (u64, u64),
     /// How things behave now.
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
@@ -106,8 +108,9 @@ pub struct World {
 }
 
 impl World {
-    /// A world of `nodes` nodes with empty disks of `sectors` sectors, and volumes; it runs
-    /// from the first event on.
+    /// A world of `nodes` nodes with empty disks of `sectors` sectors, of which `journal` are
+    /// the journal (it may be smaller than real disks have it), and volumes; it runs from the
+    /// first event on.
     pub fn new(
         seed: u64,
         nodes: usize,
@@ -117,11 +120,13 @@ impl World {
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut rng = Rng::with_seed(seed);
-        let mut data = 0;
+        let mut data = (0, 0);
         let places = (0..nodes as u16)
             .map(|n| {
-                let sb = Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
-                data = sb.data;
+                let mut sb =
+                    Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
+                sb.journal = journal;
+                data = (sb.data_start(), sb.data);
                 let mut disk = SimDisk::new(sectors);
                 Store::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
                 let drift_ppm = rng.i64(-200..=200);
@@ -129,11 +134,12 @@ impl World {
                 Place { node: None, disk, life: 0, drift_ppm, clock_offset }
             })
             .collect();
-        let volumes = volumes(data).into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
         let nodes = vec![NodeInfo { up: true }; nodes];
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
         let mut world = World {
             rng,
+            data,
             conditions: Conditions::default(),
             replies: Vec::new(),
             story: Vec::new(),

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
+    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
+    Timer,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -586,8 +587,7 @@ impl Originator {
     /// A participant wants to forget a write: only if nobody here still asks after it.
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let host_waits = |s: &Settling| s.job.is_some();
-        let waiting =
-            self.txns.contains_key(&ts) || self.settling.get(&ts).is_some_and(host_waits);
+        let waiting = self.txns.contains_key(&ts) || self.settling.get(&ts).is_some_and(host_waits);
         outbox.send(from, Body::QueryReply { ts, waiting });
     }
 

@@ -67,8 +67,10 @@ impl Inquiry {
     }
 }
 
-/// The table. One voter that committed decides; otherwise all must have answered, and one
-/// that knows nothing aborts the write, which is right because the host was never answered.
+/// The table. One voter that committed decides. One that knows nothing aborts the write, which
+/// is right because the host was never answered; and it does so at once, since those who have
+/// not answered yet may be gone tomorrow, and who is left must not decide otherwise. With
+/// neither, all must have answered.
 pub(crate) fn verdict(answers: impl Iterator<Item = Option<Standing>>) -> Verdict {
     let (mut missing, mut unknown, mut any) = (false, false, false);
     for answer in answers {
@@ -81,8 +83,8 @@ pub(crate) fn verdict(answers: impl Iterator<Item = Option<Standing>>) -> Verdic
         }
     }
     match (any, missing, unknown) {
-        (false, ..) | (_, true, _) => Verdict::Wait,
         (_, _, true) => Verdict::Abort,
+        (false, ..) | (_, true, _) => Verdict::Wait,
         _ => Verdict::Commit,
     }
 }
@@ -109,10 +111,10 @@ mod tests {
                     let has = |s: Option<Standing>| all.contains(&s);
                     let expected = if has(standings[4]) {
                         Verdict::Commit
-                    } else if has(None) || has(standings[2]) {
-                        Verdict::Wait
                     } else if has(standings[1]) {
                         Verdict::Abort
+                    } else if has(None) || has(standings[2]) {
+                        Verdict::Wait
                     } else {
                         Verdict::Commit
                     };

@@ -35,7 +35,7 @@ use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Standi
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Access, Admission, Verdict as Admitted};
-use crate::plan::{Commit, Span, WritePlan};
+use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
 use crate::store::{Event, Recovered, Store};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -76,6 +76,8 @@ struct Txn {
     cells: Vec<Cell>,
     /// First sector, sectors, whether a delta.
     ranges: Vec<(u64, u64, bool)>,
+    /// The bytes of the volume that it writes; everything if that is not known any more.
+    writes: VolumeRange,
     /// It is ready to be prepared once earlier writes are decided.
     waits: bool,
     phase: Phase,
@@ -101,6 +103,16 @@ enum Ticket {
 
 /// A part of a column to be put back: volume, stripe, column, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
+
+/// What a write covers if it is not known.
+const EVERYTHING: VolumeRange = VolumeRange { offset: 0, len: u64::MAX };
+
+/// Whether two ranges have a sector in common.
+fn share_sectors(a: VolumeRange, b: VolumeRange) -> bool {
+    let first = |r: VolumeRange| r.offset / SECTOR;
+    let end = |r: VolumeRange| r.offset.saturating_add(r.len).div_ceil(SECTOR);
+    first(a) < end(b) && first(b) < end(a)
+}
 
 /// A node's worker.
 pub(crate) struct Worker {
@@ -283,6 +295,10 @@ impl Worker {
             participants,
             cells,
             ranges,
+            writes: match header.task {
+                Task::Write(range) => range,
+                Task::Rebuild { .. } => EVERYTHING,
+            },
             waits: false,
             phase: Phase::Working,
             hops: 0,
@@ -318,13 +334,10 @@ impl Worker {
         if !txn.cells.iter_mut().all(|c| c.finish()) {
             return;
         }
-        // What changes parity was computed from what the data columns had. One of them may not
-        // have heard of an earlier write whose new parity this disk has prepared, and if it
-        // fails that write may still happen: so until it is decided nothing is put on top.
-        let admission = &self.admission;
-        let on_top = |w: (u64, u64, bool)| admission.has_earlier_content(ts, w.0..w.0 + w.1);
-        txn.waits = txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top));
-        if txn.waits {
+        let waits = self.is_on_top_of_undecided(ts);
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        txn.waits = waits;
+        if waits {
             return;
         }
         let changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
@@ -337,6 +350,31 @@ impl Worker {
         let (meta, journal) = (meta::encode(txn), txn.journal);
         txn.cells.clear();
         self.store.prepare(ts, meta, changes, journal);
+    }
+
+    /// Whether a write would change parity that is still undecided.
+    ///
+    /// What changes parity was computed from what the data columns had. One of them may not have
+    /// heard of an earlier write whose parity this disk has prepared, or know that it did not
+    /// happen; and if those who know fail, it may yet happen here. So nothing is put on top of
+    /// new parity, and no change on top of a change of the same data, until that is decided.
+    fn is_on_top_of_undecided(&self, ts: Timestamp) -> bool {
+        let txn = &self.txns[&ts];
+        let overlaps = |earlier: &Txn, first: u64, count: u64| {
+            let meets = |r: &(u64, u64, bool)| r.0 < first + count && first < r.0 + r.1;
+            earlier.volume == txn.volume
+                && !matches!(earlier.phase, Phase::Committed { .. })
+                && share_sectors(earlier.writes, txn.writes)
+                && earlier.ranges.iter().any(meets)
+        };
+        let on_top = |(first, count, delta): (u64, u64, bool)| {
+            let range = first..first + count;
+            self.admission.has_earlier_content(ts, range.clone())
+                || delta
+                    && self.admission.must_wait(ts, range)
+                    && self.txns.range(..ts).any(|(_, t)| overlaps(t, first, count))
+        };
+        txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top))
     }
 
     fn start_read(&mut self, ts: Timestamp, n: usize) -> Result<(), Refusal> {

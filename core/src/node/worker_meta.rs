@@ -34,6 +34,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         participants: (0..count).map(participant).collect::<Option<_>>()?,
         cells: Vec::new(),
         ranges: Vec::new(),
+        writes: EVERYTHING,
         waits: false,
         phase: Phase::Prepared,
         hops: 0,

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::Buffer;
 use weft_core::cluster::{Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
-use weft_core::plan::{ParityAt, Policy, Range, Strategy};
+use weft_core::plan::{ParityAt, Policy, Range, Strategy, chunks};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
@@ -133,8 +132,11 @@ enum Fault {
 
 struct Client {
     node: NodeId,
-    /// The operation in work.
+    /// The request in work: the number of its first operation. A request of several atomic
+    /// pieces is as many operations.
     op: Option<u32>,
+    /// How many they are.
+    pieces: u32,
 }
 
 struct Run {
@@ -148,6 +150,8 @@ struct Run {
     wide_rng: Option<Rng>,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
+    /// Most bytes of an atomic piece.
+    max_chunk: u64,
     clients: Vec<Client>,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
@@ -209,7 +213,7 @@ impl Run {
         }
         let stripes = rng.u64(3..=20);
         let size = stripes * geometry.stripe_bytes();
-        let config = NodeConfig {
+        let mut config = NodeConfig {
             store: StoreConfig {
                 table_pages: 4,
                 overlay_sectors: rng.usize(8..200),
@@ -225,8 +229,15 @@ impl Run {
             bug: options.bug,
         };
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
+        let journal = wide_rng.as_mut().map_or(512, |r| [64, 96, 160, 512][r.usize(0..4)]);
+        if let Some(r) = wide_rng.as_mut()
+            && r.u8(0..3) == 0
+        {
+            config.max_chunk = SECTOR << r.u64(1..=4);
+        }
+        let max_chunk = config.max_chunk.min(journal * SECTOR / 4);
         let mut volume = None;
-        let mut world = World::new(seed, nodes, 1200, 512, config, |data| {
+        let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
             let disks = vec![data; nodes];
             let (extent_stripes, extents) =
                 place_volume(&geometry, size, &disks, &[]).expect("a volume that fits");
@@ -245,7 +256,7 @@ impl Run {
         });
         world.story_length = story;
         let clients = (0..rng.usize(2..=hosts))
-            .map(|n| Client { node: NodeId((n % nodes) as u16), op: None })
+            .map(|n| Client { node: NodeId((n % nodes) as u16), op: None, pieces: 0 })
             .collect();
         Run {
             world,
@@ -255,6 +266,7 @@ impl Run {
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             wide_rng,
             beyond: false,
+            max_chunk,
             clients,
             ops: BTreeMap::new(),
             next_op: 1,
@@ -429,10 +441,9 @@ impl Run {
     /// A sector of a data area goes bad. (A bad page of the table would show only at a later
     /// start, when the budget may have gone to another node.)
     fn decay(&mut self, node: NodeId, fault: Fault) {
-        let data = self.world.disk(node).sectors() - 514;
-        let pages = data.div_ceil(255);
         let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
-        let sector = 514 + pages + self.rng.u64(0..used.max(1)).min(data - pages - 1);
+        let (first, count) = self.world.data;
+        let sector = first + self.rng.u64(0..used.max(1)).min(count - 1);
         self.world.tell(|| format!("{fault:?}: sector {sector}"));
         match fault {
             Fault::Spoil(_) => self.world.disk(node).spoil(sector),
@@ -452,9 +463,11 @@ impl Run {
             }
             let next = (self.clients[n].node.0 + 1) % nodes;
             self.clients[n].node = NodeId(next);
-            if let Some(op) = self.clients[n].op.take() {
-                if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
-                    self.ops.remove(&op);
+            if let Some(first) = self.clients[n].op.take() {
+                for op in first..first + self.clients[n].pieces {
+                    if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
+                        self.ops.remove(&op);
+                    }
                 }
                 self.world.call_after(MILLIS, CLIENT | n as u64);
             }
@@ -472,33 +485,59 @@ impl Run {
             return;
         }
         self.to_issue -= 1;
-        let id = self.next_op;
-        self.next_op += 1;
         let blocks = self.draw_blocks();
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let what = self.rng.u8(0..20);
-        if self.issue_rare(n, id, range) {
+        if self.issue_rare(n, range) {
             return;
         }
         let (did, op) = match what {
             0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
             8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
             _ => {
-                let data = Buffer::from(content(id, blocks.clone()));
-                (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data))
+                let pieces = self.pieces(&blocks).into_iter().zip(self.next_op..);
+                let data: Vec<u8> = pieces.flat_map(|(piece, id)| content(id, piece)).collect();
+                (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data.into()))
             }
         };
+        self.ask(n, &did, blocks, op);
+    }
+
+    /// The atomic pieces of a request.
+    fn pieces(&self, blocks: &std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
+        let range =
+            Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
+        let v = &self.volume;
+        let cut = chunks(&v.geometry, range, self.max_chunk, v.extent_stripes);
+        cut.map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
+    }
+
+    /// A host asks its node for something that reads or writes these blocks.
+    fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
+        let (node, start, first) = (self.clients[n].node, self.world.now(), self.next_op);
+        let what = match &op {
+            HostOp::Write(..) => "write".into(),
+            other => format!("{other:?}"),
+        };
         self.world
-            .tell(|| format!("host {n} asks {node}: request {id}, {did:?} blocks {blocks:?}"));
-        let start = self.world.now();
-        self.ops.insert(id, Op { id, did, blocks, start, end: None });
-        self.clients[n].op = Some(id);
-        self.world.host(node, u64::from(id), VOLUME, op);
+            .tell(|| format!("host {n} asks {node}: request {first}, {what}, blocks {blocks:?}"));
+        let mut pieces = self.pieces(&blocks);
+        if pieces.is_empty() {
+            pieces.push(blocks);
+        }
+        for blocks in pieces {
+            let id = self.next_op;
+            self.next_op += 1;
+            self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None });
+        }
+        self.clients[n].op = Some(first);
+        self.clients[n].pieces = self.next_op - first;
+        self.world.host(node, u64::from(first), VOLUME, op);
     }
 
     /// In a wide run, now and then something other than to read or write. Says whether.
-    fn issue_rare(&mut self, n: usize, id: u32, range: Range) -> bool {
+    fn issue_rare(&mut self, n: usize, range: Range) -> bool {
         let Some(rng) = self.wide_rng.as_mut() else { return false };
         let stripe = self.volume.geometry.stripe_bytes();
         let nothing = range.offset / BLOCK..range.offset / BLOCK;
@@ -514,11 +553,7 @@ impl Run {
             }
             _ => return false,
         };
-        let (node, start) = (self.clients[n].node, self.world.now());
-        self.world.tell(|| format!("host {n} asks {node}: request {id}, {op:?}"));
-        self.ops.insert(id, Op { id, did, blocks, start, end: None });
-        self.clients[n].op = Some(id);
-        self.world.host(node, u64::from(id), VOLUME, op);
+        self.ask(n, &did, blocks, op);
         true
     }
 
@@ -549,30 +584,22 @@ impl Run {
         }
         let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
         self.clients[n].op = None;
-        let now = self.world.now();
+        let pieces = request..request + self.clients[n].pieces;
         let think = self.rng.u64(1..2 * MILLIS);
         self.world.call_after(think, CLIENT | n as u64);
-        let op = self.ops.get_mut(&request).expect("issued");
         match result {
             Ok(HostData::Bytes(parts)) => {
                 let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
-                match numbers(op.blocks.start, &bytes) {
-                    Ok(values) => op.did = Did::Read(values),
-                    Err(block) => {
-                        let text = format!(
-                            "read {request} saw content in block {block} that nobody wrote"
-                        );
-                        self.error = Some(text);
-                    }
-                }
-                op.end = Some(now);
+                self.saw(pieces.clone(), &bytes);
             }
-            Ok(_) => op.end = Some(now),
-            Err(HostError::NotServing) => drop(self.ops.remove(&request)),
+            Ok(_) => self.ended(pieces.clone()),
+            Err(HostError::NotServing) => pieces.clone().for_each(|p| drop(self.ops.remove(&p))),
             // What a failed write did is not known.
             Err(HostError::TooManyLost) if self.beyond => {
-                if matches!(op.did, Did::Read(_)) {
-                    self.ops.remove(&request);
+                for piece in pieces.clone() {
+                    if matches!(self.ops[&piece].did, Did::Read(_)) {
+                        self.ops.remove(&piece);
+                    }
                 }
             }
             Err(error) => {
@@ -581,18 +608,45 @@ impl Run {
                 self.error = Some(text);
             }
         }
-        let saw = match self.ops.get(&request) {
-            Some(Op { did: Did::Read(values), blocks, .. }) => {
-                let runs = values.chunk_by(|a, b| a == b).map(|r| (r[0], r.len()));
-                format!(
-                    ", sees (write, blocks) {:?} from {}",
-                    runs.collect::<Vec<_>>(),
-                    blocks.start
-                )
+        self.tell_answer(n, pieces);
+    }
+
+    /// What a read returned.
+    fn saw(&mut self, pieces: std::ops::Range<u32>, bytes: &[u8]) {
+        let mut at = 0;
+        for piece in pieces.clone() {
+            let op = self.ops.get_mut(&piece).expect("issued");
+            let len = ((op.blocks.end - op.blocks.start) * BLOCK) as usize;
+            match numbers(op.blocks.start, &bytes[at..at + len]) {
+                Ok(values) => op.did = Did::Read(values),
+                Err(block) => {
+                    let text =
+                        format!("read {piece} saw content in block {block} that nobody wrote");
+                    self.error = Some(text);
+                }
             }
-            _ => String::new(),
-        };
-        self.world.tell(|| format!("host {n} is answered: request {request}{saw}"));
+            at += len;
+        }
+        self.ended(pieces);
+    }
+
+    fn ended(&mut self, pieces: std::ops::Range<u32>) {
+        let now = self.world.now();
+        for piece in pieces {
+            self.ops.get_mut(&piece).expect("issued").end = Some(now);
+        }
+    }
+
+    fn tell_answer(&mut self, n: usize, pieces: std::ops::Range<u32>) {
+        let mut saw = String::new();
+        for op in pieces.clone().filter_map(|p| self.ops.get(&p)) {
+            if let Did::Read(values) = &op.did {
+                let runs = values.chunk_by(|a, b| a == b).map(|r| (r[0], r.len()));
+                let runs: Vec<_> = runs.collect();
+                saw += &format!(", sees (write, blocks) {runs:?} from {}", op.blocks.start);
+            }
+        }
+        self.world.tell(|| format!("host {n} is answered: request {}{saw}", pieces.start));
     }
 
     /// The faults stop; everything must come to rest and be whole.
@@ -628,15 +682,10 @@ impl Run {
         while first < all {
             let blocks = first..(first + 256).min(all);
             first = blocks.end;
-            let id = self.next_op;
-            self.next_op += 1;
             let len = (blocks.end - blocks.start) * BLOCK;
             let op = HostOp::Read(Range { offset: blocks.start * BLOCK, len });
-            let start = self.world.now();
-            self.ops.insert(id, Op { id, did: Did::Read(Vec::new()), blocks, start, end: None });
-            let node = NodeId(id as u16 % nodes);
-            self.clients[0] = Client { node, op: Some(id) };
-            self.world.host(node, u64::from(id), VOLUME, op);
+            self.clients[0].node = NodeId(self.next_op as u16 % nodes);
+            self.ask(0, &Did::Read(Vec::new()), blocks, op);
             self.until("the last reads are answered", |run| run.clients[0].op.is_none())?;
         }
         Ok(())
