@@ -86,6 +86,8 @@ pub struct World {
     pub rng: Rng,
     /// Where the data sectors of every disk begin, and how many there are.
     pub data: (u64, u64),
+    /// Where the pages of every disk's table begin, and how many there are.
+    pub table: (u64, u64),
     /// How things behave now.
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
@@ -120,13 +122,14 @@ impl World {
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut rng = Rng::with_seed(seed);
-        let mut data = (0, 0);
+        let (mut data, mut table) = ((0, 0), (0, 0));
         let places = (0..nodes as u16)
             .map(|n| {
                 let mut sb =
                     Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
                 sb.journal = journal;
                 data = (sb.data_start(), sb.data);
+                table = (sb.table_start(), sb.table_pages());
                 let mut disk = SimDisk::new(sectors);
                 Store::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
                 let drift_ppm = rng.i64(-200..=200);
@@ -140,6 +143,7 @@ impl World {
         let mut world = World {
             rng,
             data,
+            table,
             conditions: Conditions::default(),
             replies: Vec::new(),
             story: Vec::new(),

@@ -459,8 +459,8 @@ impl Store {
             (Purpose::Discard, _) => self.checkpoint_step_done(),
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
+            (Purpose::Pages { first, count }, result) => self.pages_arrived(first, count, result),
             (_, Err(error)) => self.fail(error),
-            (Purpose::Pages { first, count }, Ok(data)) => self.pages_arrived(first, count, &data),
             (Purpose::Frame, Ok(_)) => self.frame_written(),
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
@@ -503,12 +503,22 @@ impl Store {
         all
     }
 
-    fn pages_arrived(&mut self, first: u64, count: u64, data: &Buffer) {
-        let bytes = data.to_bytes();
+    fn pages_arrived(&mut self, first: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One page that cannot be read must not cost its neighbours: each is tried alone.
+            for page in first..first + count {
+                let offset = (self.superblock.table_start() + page) * SECTOR;
+                let op = DiskOp::Read { offset, len: SECTOR };
+                self.start(Purpose::Pages { first: page, count: 1 }, op);
+            }
+            return;
+        }
+        let bytes = result.ok().map(|data| data.to_bytes());
         for n in 0..count {
             let at = (n * SECTOR) as usize;
             self.loading.remove(&(first + n));
-            self.table.load(first + n, &bytes[at..at + SECTOR as usize]);
+            let page = bytes.as_ref().map(|b| &b[at..at + SECTOR as usize]);
+            self.table.load(first + n, page);
         }
         self.step_reads();
         self.step_scans();

@@ -107,12 +107,13 @@ impl Table {
         page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
     }
 
-    /// Takes in a page as read from the disk, unless it is there already.
-    pub fn load(&mut self, number: u64, bytes: &[u8]) {
+    /// Takes in a page as read from the disk, unless it is there already. Of one that could
+    /// not be read all sectors are lost.
+    pub fn load(&mut self, number: u64, bytes: Option<&[u8]>) {
         if self.has(number) {
             return;
         }
-        let entries = decode_page(bytes);
+        let entries = bytes.map_or_else(lost_page, decode_page);
         self.clock += 1;
         self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
     }
@@ -161,6 +162,10 @@ fn decode_page(bytes: &[u8]) -> Vec<TableEntry> {
     if good || bytes.iter().all(|b| *b == 0) {
         return body.chunks_exact(ENTRY_BYTES).map(TableEntry::decode).collect();
     }
+    lost_page()
+}
+
+fn lost_page() -> Vec<TableEntry> {
     vec![TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Bad }; ENTRIES_PER_PAGE]
 }
 
@@ -172,7 +177,7 @@ mod tests {
     fn pages_round_trip_and_are_dropped_when_clean() {
         let mut t = Table::new(2);
         for n in 0..4 {
-            t.load(n, &[0; SECTOR_BYTES]);
+            t.load(n, Some(&[0; SECTOR_BYTES]));
         }
         let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
         t.set(300, entry);
@@ -182,12 +187,12 @@ mod tests {
         let (number, mut bytes) = t.take_dirty().pop().unwrap();
         assert_eq!(number, 1);
         let mut again = Table::new(2);
-        again.load(1, &bytes);
+        again.load(1, Some(&bytes));
         assert_eq!(again.get(300), entry);
         assert_eq!(again.get(301), TableEntry::FRESH);
         bytes[77] ^= 1;
         let mut rotten = Table::new(2);
-        rotten.load(1, &bytes);
+        rotten.load(1, Some(&bytes));
         assert_eq!(rotten.get(300).state, State::Bad);
     }
 }

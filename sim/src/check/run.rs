@@ -128,6 +128,8 @@ enum Fault {
     Power,
     Rot(NodeId),
     Spoil(NodeId),
+    /// A page of the checksum table rots, or cannot be read.
+    Page(NodeId, bool),
 }
 
 struct Client {
@@ -331,6 +333,17 @@ impl Run {
                         plan.push((at, fault));
                     }
                 }
+                if f.rot
+                    && f.crashes
+                    && let Some(rng) = self.wide_rng.as_mut()
+                    && rng.bool()
+                {
+                    // A bad page of the table shows when the node starts again.
+                    let (at, stays) = (rng.u64(0..span), rng.u64(1..20 * MILLIS));
+                    plan.push((at, Fault::Page(victim, rng.bool())));
+                    plan.push((at, Fault::Kill(victim, rng.bool())));
+                    plan.push((at + stays, Fault::Return(victim)));
+                }
             }
         }
         for _ in 0..self.rng.usize(0..=2) {
@@ -434,23 +447,31 @@ impl Run {
                 self.world.start_everything();
             }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
+            Fault::Page(node, unreadable) => {
+                let (first, end) = (self.world.table.0, self.world.data.0);
+                let page = self.rng.u64(first..end);
+                self.hurt(node, page, unreadable);
+            }
             Fault::Kill(..) | Fault::Return(_) => {}
         }
     }
 
-    /// A sector of a data area goes bad. (A bad page of the table would show only at a later
-    /// start, when the budget may have gone to another node.)
+    /// A sector of a data area goes bad.
     fn decay(&mut self, node: NodeId, fault: Fault) {
         let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
         let (first, count) = self.world.data;
         let sector = first + self.rng.u64(0..used.max(1)).min(count - 1);
-        self.world.tell(|| format!("{fault:?}: sector {sector}"));
-        match fault {
-            Fault::Spoil(_) => self.world.disk(node).spoil(sector),
-            _ => {
-                let mut rng = self.rng.fork();
-                self.world.disk(node).rot(sector, &mut rng);
-            }
+        self.hurt(node, sector, matches!(fault, Fault::Spoil(_)));
+    }
+
+    fn hurt(&mut self, node: NodeId, sector: u64, unreadable: bool) {
+        let what = if unreadable { "becomes unreadable" } else { "rots" };
+        self.world.tell(|| format!("sector {sector} of {node} {what}"));
+        if unreadable {
+            self.world.disk(node).spoil(sector);
+        } else {
+            let mut rng = self.rng.fork();
+            self.world.disk(node).rot(sector, &mut rng);
         }
     }
 
