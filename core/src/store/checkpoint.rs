@@ -322,6 +322,7 @@ impl Store {
             }
             Stage::Superblock => {
                 self.checkpoint = None;
+                self.journal.left();
                 self.trim_table();
                 self.pump();
             }

@@ -32,7 +32,10 @@ pub(crate) struct Journal {
     incarnation: u64,
     size: u64,
     head: u64,
+    /// Sectors that may not be written over.
     used: u64,
+    /// Those of them whose frames are forgotten, but not yet on the disk.
+    leaving: u64,
     next_frame: u64,
     frames: VecDeque<Frame>,
     pending: VecDeque<Pending>,
@@ -50,6 +53,7 @@ impl Journal {
             size: sb.journal,
             head: sb.tail,
             used: 0,
+            leaving: 0,
             next_frame: sb.tail_frame,
             frames: VecDeque::new(),
             pending: VecDeque::new(),
@@ -135,17 +139,23 @@ impl Journal {
         frame.pins -= 1;
     }
 
-    /// Forgets the oldest frames that nothing needs; returns the new tail.
+    /// Forgets the oldest frames that nothing needs; returns the new tail. Their room is free
+    /// when the disk's superblock has it too: see [`left`](Journal::left).
     pub fn advance(&mut self) -> (u64, u64) {
         let keep = self.known_from.unwrap_or(u64::MAX);
         while self.frames.front().is_some_and(|f| f.pins == 0 && f.number < keep) {
             let frame = self.frames.pop_front().expect("just seen");
-            self.used -= frame.taken;
+            self.leaving += frame.taken;
         }
         match self.frames.front() {
             Some(f) => (f.at, f.number),
             None => (self.head, self.next_frame),
         }
+    }
+
+    /// The superblock does not name the forgotten frames any more.
+    pub fn left(&mut self) {
+        self.used -= std::mem::take(&mut self.leaving);
     }
 
     /// Sectors of the frames before this one.
