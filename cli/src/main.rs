@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod check;
 mod demo;
+mod disk;
 mod explain;
 mod load;
 mod node;
@@ -39,6 +40,9 @@ enum Command {
     /// Stop, kill or start a node of a running array
     #[command(subcommand)]
     Node(node::Node),
+    /// List disks of a running array, declare one lost, or replace one by an empty one
+    #[command(subcommand)]
+    Disk(disk::Disk),
     /// Create, list, show or delete volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
@@ -61,6 +65,7 @@ impl Command {
             Command::Up(up) => up.run(),
             Command::Status(status) => status.run(),
             Command::Node(node) => node.run(),
+            Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
             Command::Scrub(scrub) => scrub.run(),
             Command::Explain(explain) => explain.run(),
@@ -108,6 +113,8 @@ mod tests {
              --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
             "status --dir d --json --watch",
             "node kill 2 --dir d",
+            "disk fail 2 --dir d",
+            "disk list --json",
             "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
             "volume show v --dir d --json",
             "scrub v --json",

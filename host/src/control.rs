@@ -16,6 +16,13 @@ pub enum Request {
         /// To which.
         node: usize,
     },
+    /// Declare a disk lost or replace it; answered when the map says so.
+    Disk {
+        /// What to do.
+        action: DiskAction,
+        /// Of which node.
+        node: usize,
+    },
     /// Add a volume.
     VolumeCreate {
         /// Its name.
@@ -65,6 +72,16 @@ pub enum NodeAction {
     Kill,
     /// Start it on the disk that it had.
     Start,
+}
+
+/// What can be done to a node's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskAction {
+    /// Declare it lost: what was on it is rebuilt on others.
+    Fail,
+    /// Put an empty one in its place.
+    Replace,
 }
 
 /// The answer that it is done, with what there is to say.

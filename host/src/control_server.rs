@@ -11,7 +11,7 @@ use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::Range;
 use weft_core::units::{NodeId, VolumeId};
 
-use crate::control::{NodeAction, Request, error, ok};
+use crate::control::{DiskAction, NodeAction, Request, error, ok};
 use crate::engine::Engine;
 use crate::error::{Error, Result, fail};
 use crate::requests::{Owner, Requests};
@@ -91,6 +91,7 @@ impl Desk<'_> {
                 Outcome::Answer(ok(json!({ "volume": shown })))
             }
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
+            Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
             Request::VolumeCreate { name, size, layout, stripe_unit, journal } => {
                 let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
                 let layout = layout.map(parse).transpose()?;
@@ -131,6 +132,13 @@ impl Desk<'_> {
                 self.engine.kill_node(node, "it was killed").map(|()| Wait::NodeDown(node))
             }
             NodeAction::Start => self.engine.start_node(node).map(|()| Wait::NodeUp(node)),
+        }
+    }
+
+    fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
+        match action {
+            DiskAction::Fail => self.engine.fail_disk(node).map(|()| Wait::NodeDown(node)),
+            DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{Authority, AuthorityInput, Volume};
+use weft_core::cluster::{Arrival, Authority, AuthorityInput, Volume};
 use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -164,9 +164,8 @@ impl Engine {
 
     /// Every node is open or refused: the cluster begins.
     fn begin(&mut self) {
-        let ids = 0..self.slots.len() as u16;
-        let runs: Vec<NodeId> =
-            ids.map(NodeId).filter(|n| self.slots[usize::from(n.0)].runs()).collect();
+        let arrived: Vec<Arrival> = (0..self.slots.len()).filter_map(|n| self.arrival(n)).collect();
+        let runs: Vec<NodeId> = arrived.iter().map(|a| a.node).collect();
         let missing = self.slots.len() - runs.len();
         if missing > 0 {
             let total = self.slots.len();
@@ -183,14 +182,67 @@ impl Engine {
                 volume.name
             ));
         }
-        self.tell_authority(AuthorityInput::Start(runs));
+        self.tell_authority(AuthorityInput::Start(arrived));
     }
 
     pub(super) fn ready(&mut self, n: usize) {
         self.slots[n].phase = Phase::Running;
         if !self.starting {
             (self.log)(&format!("node {n} is up"));
-            self.tell_authority(AuthorityInput::NodeUp(NodeId(n as u16)));
+            if let Some(arrival) = self.arrival(n) {
+                self.tell_authority(AuthorityInput::NodeUp(arrival));
+            }
+        }
+    }
+
+    /// A node that runs, and its disk.
+    fn arrival(&self, n: usize) -> Option<Arrival> {
+        let slot = &self.slots[n];
+        let node = slot.node.as_ref().filter(|_| slot.runs())?;
+        let (disk, sectors) = (node.disk(), node.data_sectors());
+        Some(Arrival { node: NodeId(n as u16), disk, sectors })
+    }
+
+    /// Declares a node's disk lost: the node is killed if it runs, and what was on the disk is
+    /// rebuilt on others that have room.
+    pub(crate) fn fail_disk(&mut self, n: usize) -> Result<()> {
+        let down = self.slot(n)?.phase == Phase::Down;
+        self.can_do_without(n)?;
+        if !down {
+            self.kill_node(n, "its disk was declared lost")?;
+        }
+        self.tell_authority(AuthorityInput::GiveUp(NodeId(n as u16)));
+        Ok(())
+    }
+
+    /// Puts an empty disk in the place of one whose node is down, and starts the node.
+    pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
+        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
+            return fail(format!("node {n} runs; stop it before its disk is replaced"));
+        }
+        self.can_do_without(n)?;
+        self.state.replace_disk(n)?;
+        (self.log)(&format!("node {n} has got an empty disk"));
+        self.start_node(n)
+    }
+
+    /// Refuses if some volume needs what is on a node's disk.
+    fn can_do_without(&self, n: usize) -> Result<()> {
+        let map = self.map();
+        let unsound = |v: &Volume, node: NodeId| {
+            let behind = (0..v.extents.len()).any(|e| map.behind_since(v, e, node).is_some());
+            usize::from(node.0) == n || !self.slots[usize::from(node.0)].runs() || behind
+        };
+        let needs = |v: &&Arc<Volume>| {
+            v.nodes().contains(&NodeId(n as u16)) && v.too_many(|node| unsound(v, node))
+        };
+        match map.volumes.values().find(needs) {
+            Some(volume) => fail(format!(
+                "volume '{}' cannot do without what is on the disk of node {n}, with what else is \
+                 down or behind; start the other nodes first, and wait until they have caught up",
+                volume.name
+            )),
+            None => Ok(()),
         }
     }
 }

@@ -36,7 +36,7 @@ mod volumes;
 
 pub use array::{Array, Handle};
 pub use client::Control;
-pub use control::{NodeAction, Request};
+pub use control::{DiskAction, NodeAction, Request};
 pub use disk::{Backend, Disk};
 pub use error::{Error, Result};
 pub use listen::Listen;

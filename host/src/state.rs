@@ -72,7 +72,7 @@ impl State {
             clearing: BTreeMap::new(),
             map: ClusterMap {
                 epoch: 0,
-                nodes: vec![NodeInfo { up: true }; spec.nodes()],
+                nodes: vec![NodeInfo::unseen(); spec.nodes()],
                 ..ClusterMap::default()
             },
         };
@@ -221,8 +221,28 @@ impl State {
     }
 
     fn make_disk(&self, node: usize) -> Result<()> {
-        let path = self.disk_path(node);
-        let disk = Disk::create(&path, self.content.disk_size)?;
+        self.make_disk_at(&self.disk_path(node), node)
+    }
+
+    /// Puts an empty disk in the place of a node's, which is deleted.
+    pub(crate) fn replace_disk(&self, node: usize) -> Result<()> {
+        let (path, new) = (self.disk_path(node), self.dir.join(format!("disk-{node}.img.new")));
+        match fs::remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(at("remove", &new)(e));
+            }
+            _ => {}
+        }
+        self.make_disk_at(&new, node).inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&new);
+        })?;
+        let sync = || File::open(&self.dir)?.sync_all();
+        fs::rename(&new, &path).and_then(|()| sync()).map_err(at("replace", &path))
+    }
+
+    fn make_disk_at(&self, path: &Path, node: usize) -> Result<()> {
+        let disk = Disk::create(path, self.content.disk_size)?;
         let superblock = self.superblock(node as u16, random() as u64)?;
         for op in Store::format(&superblock) {
             disk.format(op).map_err(Error)?;

@@ -51,6 +51,33 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Node {
     up: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    given_up: bool,
+    /// Its disk's incarnation; open before it was first seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk: Option<String>,
+    /// Data sectors of its disk.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    sectors: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A column that is being filled.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Filling {
+    extent: usize,
+    column: usize,
+    from: String,
 }
 
 /// What a volume's nodes have missed; the nodes by their numbers.
@@ -76,6 +103,8 @@ struct VolumeEntry {
     attendance: Option<AttendanceEntry>,
     /// For each extent, for each column: node and first data sector.
     extents: Vec<Vec<(u16, u64)>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    filling: Vec<Filling>,
 }
 
 /// The file's text.
@@ -89,11 +118,40 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         next_volume: content.next_volume,
         epoch: map.epoch,
         clearing: content.clearing.keys().map(|id| id.0).collect(),
-        node: map.nodes.iter().map(|info| Node { up: info.up }).collect(),
+        node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
     let text = toml::to_string(&file).map_err(|e| Error(format!("cannot write the state: {e}")))?;
     Ok(format!("# The state of a Weft array. Do not edit while it runs.\n{text}"))
+}
+
+fn node_entry(info: &NodeInfo) -> Node {
+    Node {
+        up: info.up,
+        given_up: info.given_up,
+        disk: (info.disk != 0).then(|| format!("{:016x}", info.disk)),
+        sectors: info.sectors,
+    }
+}
+
+fn node_info(entry: &Node) -> Result<NodeInfo> {
+    let text = entry.disk.as_deref().unwrap_or("0");
+    let disk = u64::from_str_radix(text, 16)
+        .map_err(|_| Error(format!("disk '{text}' is not a hexadecimal number")))?;
+    let Node { up, given_up, sectors, .. } = *entry;
+    Ok(NodeInfo { up, given_up, disk, sectors })
+}
+
+fn filling_entries(v: &Volume) -> Vec<Filling> {
+    let of = |(n, e): (usize, &Extent)| {
+        let entry = move |(column, from): (&usize, &Timestamp)| Filling {
+            extent: n,
+            column: *column,
+            from: from.to_string(),
+        };
+        e.filling.iter().map(entry).collect::<Vec<_>>()
+    };
+    v.extents.iter().enumerate().flat_map(of).collect()
 }
 
 fn attendance_entry(a: &Attendance) -> AttendanceEntry {
@@ -119,6 +177,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         extent_stripes: v.extent_stripes,
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(columns).collect(),
+        filling: filling_entries(v),
     }
 }
 
@@ -140,7 +199,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     if file.node.len() != file.nodes {
         return fail(format!("it says {} nodes and lists {}", file.nodes, file.node.len()));
     }
-    let nodes = file.node.iter().map(|n| NodeInfo { up: n.up }).collect();
+    let nodes = file.node.iter().map(node_info).collect::<Result<_>>()?;
     let mut volumes = Volumes::new();
     let mut attendances = BTreeMap::new();
     for mut entry in file.volume {
@@ -204,9 +263,16 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
             entry.name
         ));
     }
-    let extent = |columns: Vec<(u16, u64)>| Extent {
-        columns: columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect(),
+    let extent = |columns: Vec<(u16, u64)>| {
+        Extent::new(columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect())
     };
+    let mut extents: Vec<Extent> = entry.extents.into_iter().map(extent).collect();
+    for Filling { extent, column, from } in entry.filling {
+        let Some(extent) = extents.get_mut(extent).filter(|e| column < e.columns.len()) else {
+            return fail(format!("volume '{}' has no such column to be filled", entry.name));
+        };
+        extent.filling.insert(column, timestamp(&from)?);
+    }
     Ok(Volume {
         id: VolumeId(entry.id),
         name: entry.name,
@@ -215,6 +281,6 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         geometry,
         policy: Policy { journal: entry.journal, ..Policy::default() },
         extent_stripes: entry.extent_stripes,
-        extents: entry.extents.into_iter().map(extent).collect(),
+        extents,
     })
 }

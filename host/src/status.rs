@@ -56,6 +56,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
     let state = match slot.phase {
         Phase::Opening => "opening",
         Phase::Down if slot.wanted => "opening",
+        Phase::Down if info.given_up => "lost",
         Phase::Down => "down",
         Phase::Draining => "stopping",
         _ if engine.map().is_stale(NodeId(n as u16)) || !info.up => "catching-up",
@@ -69,7 +70,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
         "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
     });
-    if state == "down" {
+    if slot.phase == Phase::Down && !slot.wanted {
         value["why"] = json!(slot.why);
     }
     if let Some(status) = status {
@@ -108,6 +109,7 @@ pub(crate) fn volumes(engine: &Engine, clients: Clients<'_>) -> Vec<Value> {
 pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value {
     let parity = volume.geometry.layout.parity;
     let (lost, stale) = losses(engine, volume);
+    let filling = volume.extents.iter().filter(|e| !e.filling.is_empty()).count();
     let mode = if lost > parity || engine.map().is_asleep(volume) {
         "failed"
     } else if lost > 0 {
@@ -125,6 +127,8 @@ pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value 
         "stripe_unit": volume.geometry.unit,
         "journal": volume.policy.journal,
         "mode": mode,
+        "extents": volume.extents.len(),
+        "extents_filling": filling,
         "survives": parity.saturating_sub(stale),
         "clients": clients,
     })
@@ -136,12 +140,13 @@ fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
     let map = engine.map();
     // When the last node goes nobody is left to agree on a map that says so.
     let runs = |n: NodeId| map.is_up(n) && engine.slots[usize::from(n.0)].runs();
-    let is_stale = |n: NodeId| map.stale_since(volume.id, n).is_some();
-    let of = |extent: &weft_core::cluster::Extent| {
-        let down = extent.columns.iter().filter(|c| !runs(c.0)).count();
-        let behind = extent.columns.iter().filter(|c| !runs(c.0) || is_stale(c.0)).count();
+    let of = |n: usize| {
+        let columns = &volume.extents[n].columns;
+        let is_stale = |node: NodeId| map.behind_since(volume, n, node).is_some();
+        let down = columns.iter().filter(|c| !runs(c.0)).count();
+        let behind = columns.iter().filter(|c| !runs(c.0) || is_stale(c.0)).count();
         (down, behind)
     };
     let worst = |a: (usize, usize), b: (usize, usize)| (a.0.max(b.0), a.1.max(b.1));
-    volume.extents.iter().map(of).fold((0, 0), worst)
+    (0..volume.extents.len()).map(of).fold((0, 0), worst)
 }

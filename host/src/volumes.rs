@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{ClusterMap, PlacementError, Volume, place_volume};
+use weft_core::cluster::{ClusterMap, EXTENT_COLUMN_BYTES, PlacementError, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
 use weft_core::units::VolumeId;
@@ -68,7 +68,8 @@ pub(crate) fn place(
         size => size,
     };
     let (extent_stripes, extents) =
-        place_volume(&geometry, size, disks, &others).map_err(|e| no_room(&new.name, &e))?;
+        place_volume(&geometry, size, disks, &others, EXTENT_COLUMN_BYTES)
+            .map_err(|e| no_room(&new.name, &e))?;
     Ok(Volume {
         id,
         name: new.name.clone(),
@@ -94,7 +95,7 @@ fn no_room(name: &str, error: &PlacementError) -> Error {
 fn largest(name: &str, geometry: &Geometry, disks: &[u64], others: &[&Volume]) -> Result<u64> {
     let stripe = geometry.stripe_bytes();
     let all: u64 = disks.iter().sum::<u64>() * SECTOR;
-    let free = match place_volume(geometry, all.max(stripe), disks, others) {
+    let free = match place_volume(geometry, all.max(stripe), disks, others, EXTENT_COLUMN_BYTES) {
         Ok(_) => all,
         Err(PlacementError::NoRoom { free, .. }) => free,
     };

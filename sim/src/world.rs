@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -73,6 +73,7 @@ pub enum Event {
 struct Place {
     node: Option<Node>,
     disk: SimDisk,
+    superblock: Superblock,
     /// Counts starts; what was on its way to an earlier one is lost.
     life: u64,
     /// How fast its clock runs, in parts per million off, and by how much it is off.
@@ -132,13 +133,14 @@ impl World {
                 table = (sb.table_start(), sb.table_pages());
                 let mut disk = SimDisk::new(sectors);
                 Store::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
+                let superblock = sb;
                 let drift_ppm = rng.i64(-200..=200);
                 let clock_offset = 1_000_000_000 * MILLIS + rng.u64(0..5 * MILLIS);
-                Place { node: None, disk, life: 0, drift_ppm, clock_offset }
+                Place { node: None, disk, superblock, life: 0, drift_ppm, clock_offset }
             })
             .collect();
         let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
-        let nodes = vec![NodeInfo { up: true }; nodes];
+        let nodes = vec![NodeInfo::unseen(); nodes];
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
         let mut world = World {
             rng,
@@ -239,6 +241,22 @@ impl World {
         self.queue.push(delay, Event::Missed(id, life));
     }
 
+    /// An empty disk takes the place of a dead node's.
+    pub fn replace_disk(&mut self, id: NodeId) {
+        self.tell(|| format!("{id} gets an empty disk"));
+        let place = &mut self.places[usize::from(id.0)];
+        place.superblock.incarnation += 1;
+        place.disk = SimDisk::new(place.disk.sectors());
+        let format = Store::format(&place.superblock);
+        format.into_iter().for_each(|op| place.disk.apply_now(op));
+    }
+
+    /// A dead node is not expected back.
+    pub fn give_up(&mut self, id: NodeId) {
+        self.tell(|| format!("{id} is given up"));
+        self.authority_input(AuthorityInput::GiveUp(id));
+    }
+
     fn fell(&mut self, id: NodeId, power: bool) {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
         let place = &mut self.places[id.0 as usize];
@@ -261,7 +279,8 @@ impl World {
         if awaited.is_empty() || !awaited.values().all(|ready| *ready) {
             return;
         }
-        let nodes = awaited.keys().copied().collect();
+        let nodes: Vec<NodeId> = awaited.keys().copied().collect();
+        let nodes = nodes.into_iter().map(|n| self.arrival(n)).collect();
         self.awaited = None;
         let input = AuthorityInput::Start(nodes);
         self.queue.push(MICROS, Event::Authority(input, self.authority_life));
@@ -406,8 +425,13 @@ impl World {
             self.start_authority();
             return;
         }
-        let input = AuthorityInput::NodeUp(id);
+        let input = AuthorityInput::NodeUp(self.arrival(id));
         self.queue.push(MICROS, Event::Authority(input, self.authority_life));
+    }
+
+    fn arrival(&self, id: NodeId) -> Arrival {
+        let node = self.places[usize::from(id.0)].node.as_ref().expect("it is ready");
+        Arrival { node: id, disk: node.disk(), sectors: node.data_sectors() }
     }
 
     fn authority_input(&mut self, input: AuthorityInput) {

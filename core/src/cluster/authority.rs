@@ -6,7 +6,9 @@
 //! made durable first, takes effect. For each volume that goes on without it, a node that
 //! leaves is marked stale from the oldest write that anyone had unsettled; one that returns
 //! takes part at once but counts as stale until it has caught up. A volume that cannot go on
-//! sleeps until enough of those have returned that took part last.
+//! sleeps until enough of those have returned that took part last. What was on a node that is
+//! given up moves to other disks, a few extents at a time, and is rebuilt there; so is what was
+//! on a disk that an empty one has replaced (see [`moves`](super::moves)).
 //!
 //! It is a state machine like a node. Today one process holds one; replicating it is what
 //! remains to be done for several machines.
@@ -14,19 +16,33 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{Attendance, ClusterMap, Volume};
+use super::map::{Attendance, ClusterMap, NodeInfo, Volume};
+use super::moves;
 use crate::node::{MapMessage, MemberReport};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
+
+/// A node that runs, and the disk that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The node.
+    pub node: NodeId,
+    /// Its disk's incarnation.
+    pub disk: u64,
+    /// Data sectors of its disk.
+    pub sectors: u64,
+}
 
 /// What the authority is told.
 #[derive(Clone, Debug)]
 pub enum AuthorityInput {
     /// These nodes run, after a start of everything: nobody went on without anybody.
-    Start(Vec<NodeId>),
+    Start(Vec<Arrival>),
     /// A node has been found dead.
     NodeDown(NodeId),
     /// A node has started and wants to take part.
-    NodeUp(NodeId),
+    NodeUp(Arrival),
+    /// A node that is down is not expected back.
+    GiveUp(NodeId),
     /// An operator adds a volume.
     AddVolume(Arc<Volume>),
     /// An operator removes one.
@@ -64,7 +80,9 @@ enum Phase {
 pub struct Authority {
     map: ClusterMap,
     /// The nodes that run, whether or not the map knows.
-    running: BTreeMap<NodeId, bool>,
+    running: BTreeMap<NodeId, Arrival>,
+    /// Nodes that are given up from now on.
+    given_up: Vec<NodeId>,
     /// Nodes that restarted since the map last saw them.
     restarted: Vec<NodeId>,
     caught_up: Vec<NodeId>,
@@ -89,6 +107,7 @@ impl Authority {
             next: map.clone(),
             map,
             running: BTreeMap::new(),
+            given_up: Vec::new(),
             restarted: Vec::new(),
             caught_up: Vec::new(),
             volumes: Vec::new(),
@@ -112,20 +131,28 @@ impl Authority {
     pub fn handle(&mut self, input: AuthorityInput, out: &mut Vec<AuthorityOutput>) {
         match input {
             AuthorityInput::Start(nodes) => {
-                self.running = nodes.into_iter().map(|n| (n, true)).collect();
+                self.running = nodes.into_iter().map(|n| (n.node, n)).collect();
                 self.propose(out);
             }
             AuthorityInput::NodeDown(node) => {
-                self.running.insert(node, false);
+                self.running.remove(&node);
                 self.restarted.retain(|n| *n != node);
                 self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
-            AuthorityInput::NodeUp(node) => {
-                self.running.insert(node, true);
+            AuthorityInput::NodeUp(arrival) => {
+                let node = arrival.node;
+                self.running.insert(node, arrival);
+                self.given_up.retain(|n| *n != node);
                 self.restarted.push(node);
                 self.caught_up.retain(|n| *n != node);
                 self.propose(out);
+            }
+            AuthorityInput::GiveUp(node) => {
+                if !self.runs(node) {
+                    self.given_up.push(node);
+                    self.propose(out);
+                }
             }
             AuthorityInput::AddVolume(volume) => {
                 self.volumes.push(VolumeChange::Add(volume));
@@ -141,7 +168,7 @@ impl Authority {
     }
 
     fn runs(&self, node: NodeId) -> bool {
-        self.running.get(&node).copied().unwrap_or(false)
+        self.running.contains_key(&node)
     }
 
     fn members(&self) -> Vec<NodeId> {
@@ -204,16 +231,51 @@ impl Authority {
                 }
             }
         }
-        for (n, info) in self.next.nodes.iter_mut().enumerate() {
-            info.up = members.contains(&NodeId(n as u16));
+        for node in self.caught_up.iter().filter(|n| members.contains(n)) {
+            self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }
-        for (id, volume) in &self.next.volumes {
-            let mut attendance = self.next.attendance.remove(id).unwrap_or_default();
+        let empty = self.take_attendance_of_nodes(members);
+        for node in &empty {
+            self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));
+        }
+        let volumes: Vec<Arc<Volume>> = self.next.volumes.values().cloned().collect();
+        for volume in &volumes {
+            let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
+            attendance.stale_since.retain(|n, _| !empty.contains(n));
             self.attend(volume, &mut attendance, members, oldest, floor);
-            if attendance != Attendance::default() {
-                self.next.attendance.insert(*id, attendance);
-            }
+            attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
+            self.next.attendance.insert(volume.id, attendance);
         }
+        moves::replace_given_up(&mut self.next, floor);
+        self.next.assert_sound();
+        let volumes = &self.next.volumes;
+        self.next.attendance.retain(|id, a| {
+            let nodes = volumes.get(id).map(|v| v.nodes()).unwrap_or_default();
+            a.away.retain(|n| nodes.contains(n));
+            a.stale_since.retain(|n, _| nodes.contains(n));
+            a.counts_from.retain(|n, _| nodes.contains(n));
+            *a != Attendance::default()
+        });
+    }
+
+    /// Says of each node whether it is up and what disk it has. Returns those whose disks are
+    /// not the ones that the map knew: they are empty.
+    fn take_attendance_of_nodes(&mut self, members: &[NodeId]) -> Vec<NodeId> {
+        let mut empty = Vec::new();
+        for (n, info) in self.next.nodes.iter_mut().enumerate() {
+            let node = NodeId(n as u16);
+            let running = self.running.get(&node).filter(|_| members.contains(&node));
+            let given_up = info.given_up || self.given_up.contains(&node);
+            let Some(arrival) = running else {
+                *info = NodeInfo { up: false, given_up, ..*info };
+                continue;
+            };
+            if info.disk != 0 && arrival.disk != info.disk {
+                empty.push(node);
+            }
+            *info = NodeInfo::new(arrival.disk, arrival.sectors);
+        }
+        empty
     }
 
     /// Who takes part in a volume from now on, and who has missed what of it.
@@ -263,6 +325,7 @@ impl Authority {
         self.restarted.clear();
         self.caught_up.clear();
         self.volumes.clear();
+        self.given_up.clear();
         self.settled_once = true;
         let map = Arc::new(self.map.clone());
         for node in self.members() {
@@ -270,3 +333,7 @@ impl Authority {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "authority_tests.rs"]
+mod tests;

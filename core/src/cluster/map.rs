@@ -7,11 +7,30 @@ use crate::layout::Geometry;
 use crate::plan::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
-/// What the cluster knows of a node.
+/// What the cluster knows of a node and its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Whether it takes part.
     pub up: bool,
+    /// Whether it is not expected back: what was on it is rebuilt on other disks.
+    pub given_up: bool,
+    /// The incarnation of its disk, 0 before it was first seen. One with another incarnation is
+    /// empty.
+    pub disk: u64,
+    /// Data sectors of its disk.
+    pub sectors: u64,
+}
+
+impl NodeInfo {
+    /// A node that takes part, with this disk.
+    pub fn new(disk: u64, sectors: u64) -> NodeInfo {
+        NodeInfo { up: true, given_up: false, disk, sectors }
+    }
+
+    /// A node whose disk has not been seen.
+    pub fn unseen() -> NodeInfo {
+        NodeInfo::new(0, 0)
+    }
 }
 
 /// Which nodes a volume goes on without, and what its nodes have missed of it.
@@ -35,9 +54,22 @@ pub struct Attendance {
 pub struct Extent {
     /// For each column the disk, and the data sector where its units begin.
     pub columns: Vec<(NodeId, u64)>,
+    /// Columns that have come to a disk which does not have their content yet. They take part in
+    /// writes from the given time on; what is older is being rebuilt.
+    pub filling: BTreeMap<usize, Timestamp>,
 }
 
 impl Extent {
+    /// An extent whose columns are all in place.
+    pub fn new(columns: Vec<(NodeId, u64)>) -> Extent {
+        Extent { columns, filling: BTreeMap::new() }
+    }
+
+    /// Since when a node's disk is being filled with its column, if it is.
+    pub fn filling_on(&self, node: NodeId) -> Option<Timestamp> {
+        self.filling.get(&self.column_of(node)?).copied()
+    }
+
     /// The column that a node's disk holds, if any.
     pub fn column_of(&self, node: NodeId) -> Option<usize> {
         self.columns.iter().position(|c| c.0 == node)
@@ -71,9 +103,11 @@ impl Volume {
         self.extents.iter().flat_map(|e| e.columns.iter().map(|c| c.0)).collect()
     }
 
-    /// Whether in some extent more columns are on such nodes than the layout bears.
+    /// Whether in some extent more columns are being filled or on such nodes than the layout
+    /// bears.
     pub fn too_many(&self, which: impl Fn(NodeId) -> bool) -> bool {
-        let many = |e: &Extent| e.columns.iter().filter(|c| which(c.0)).count();
+        let bad = |e: &Extent, c: usize| e.filling.contains_key(&c) || which(e.columns[c].0);
+        let many = |e: &Extent| (0..e.columns.len()).filter(|c| bad(e, *c)).count();
         self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
     }
 
@@ -156,26 +190,43 @@ impl ClusterMap {
         volume.extents.iter().any(|e| e.columns.iter().any(|c| awaited(c.0)))
     }
 
-    /// Whether `node` has a say in whether the write `ts` to `volume` happens.
-    pub fn has_say(&self, volume: VolumeId, node: NodeId, ts: Timestamp) -> bool {
-        let Some(a) = self.attendance.get(&volume) else { return true };
+    /// Whether `node` has a say in whether the write `ts` to an extent happens.
+    pub fn has_say(&self, volume: &Volume, extent: usize, node: NodeId, ts: Timestamp) -> bool {
+        let extent = &volume.extents[extent];
+        if extent.column_of(node).is_none() || extent.filling_on(node).is_some_and(|f| f > ts) {
+            return false;
+        }
+        let Some(a) = self.attendance.get(&volume.id) else { return true };
         !a.away.contains(&node) && a.counts_from.get(&node).is_none_or(|from| *from <= ts)
     }
 
-    /// The columns of an extent of `volume` that have a say in whether the write `ts` happens.
-    pub fn voters(&self, volume: &Volume, extent: usize, ts: Timestamp) -> ColumnSet {
-        let columns = &volume.extents[extent].columns;
-        (0..columns.len()).filter(|c| self.has_say(volume.id, columns[*c].0, ts)).collect()
+    /// Those of a write's participants that have a say in whether it happens.
+    pub fn voters(
+        &self,
+        volume: &Volume,
+        extent: usize,
+        participants: &[(usize, NodeId)],
+        ts: Timestamp,
+    ) -> Vec<NodeId> {
+        let holds = |p: &&(usize, NodeId)| volume.extents[extent].columns[p.0].0 == p.1;
+        let says = |p: &&(usize, NodeId)| self.has_say(volume, extent, p.1, ts);
+        participants.iter().filter(holds).filter(says).map(|p| p.1).collect()
     }
 
-    /// If a disk may have missed writes to a volume: since when.
-    pub fn stale_since(&self, volume: VolumeId, node: NodeId) -> Option<Timestamp> {
-        self.attendance.get(&volume)?.stale_since.get(&node).copied()
+    /// If a disk may have missed writes to an extent: since when.
+    pub fn behind_since(&self, volume: &Volume, extent: usize, node: NodeId) -> Option<Timestamp> {
+        if volume.extents[extent].filling_on(node).is_some() {
+            return Some(Timestamp::ZERO);
+        }
+        volume.extents[extent].column_of(node)?;
+        self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
-    /// Whether a disk may have missed writes to any volume.
+    /// Whether a disk may have missed writes to any volume, or is being filled.
     pub fn is_stale(&self, node: NodeId) -> bool {
+        let filling = |v: &Arc<Volume>| v.extents.iter().any(|e| e.filling_on(node).is_some());
         self.attendance.values().any(|a| a.stale_since.contains_key(&node))
+            || self.volumes.values().any(filling)
     }
 
     /// Whether a node takes part.
@@ -186,6 +237,34 @@ impl ClusterMap {
     /// The nodes that take part.
     pub fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.nodes.len() as u16).map(NodeId).filter(|n| self.is_up(*n))
+    }
+
+    /// Checks what every map must hold: the columns of an extent are on different nodes that
+    /// exist, no two places on a disk overlap, and what is being filled is a column.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn assert_sound(&self) {
+        let mut taken: Vec<(NodeId, u64, u64)> = Vec::new();
+        for volume in self.volumes.values() {
+            for (n, extent) in volume.extents.iter().enumerate() {
+                let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
+                let (id, width) = (volume.id, extent.columns.len());
+                assert_eq!(nodes.len(), width, "{id:?}, extent {n}: two columns on a node");
+                let known = nodes.iter().all(|node| usize::from(node.0) < self.nodes.len());
+                assert!(known, "{id:?}, extent {n}: a column on a node that does not exist");
+                let filled = extent.filling.keys().all(|c| *c < width);
+                assert!(filled, "{id:?}, extent {n}: no such column to be filled");
+                let len = volume.extent_sectors(n);
+                taken.extend(extent.columns.iter().map(|c| (c.0, c.1, len)));
+            }
+        }
+        taken.sort_unstable();
+        for pair in taken.windows(2) {
+            let apart = pair[0].0 != pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1;
+            assert!(apart, "two extents overlap on a disk: {pair:?}");
+        }
     }
 
     /// A volume by name; the empty name means the first.
@@ -210,27 +289,28 @@ pub enum PlacementError {
 }
 
 /// Bytes of an extent's column, for a volume that has fewer columns than there are disks.
-const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
+pub const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
 
 /// Chooses disks and places for a new volume's extents, given each disk's data sectors and
 /// the volumes already there. Extents go to the disks with the most room, so that a layout
-/// with fewer columns than disks spreads over all of them. Returns the stripes in an extent
-/// and the extents.
+/// with fewer columns than disks spreads over all of them; each has `column_bytes` on a disk
+/// (see [`EXTENT_COLUMN_BYTES`]). Returns the stripes in an extent and the extents.
 pub fn place_volume(
     geometry: &Geometry,
     size: u64,
     disks: &[u64],
     others: &[&Volume],
+    column_bytes: u64,
 ) -> Result<(u64, Vec<Extent>), PlacementError> {
     let stripe = geometry.stripe_bytes();
     let gaps: Vec<Vec<(u64, u64)>> =
         (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d], others)).collect();
-    place(geometry, size.div_ceil(stripe), &gaps).ok_or_else(|| {
+    place(geometry, size.div_ceil(stripe), &gaps, column_bytes).ok_or_else(|| {
         // The most stripes that fit, by bisection.
         let (mut fit, mut too_many) = (0, size.div_ceil(stripe));
         while fit + 1 < too_many {
             let middle = fit.midpoint(too_many);
-            match place(geometry, middle, &gaps) {
+            match place(geometry, middle, &gaps, column_bytes) {
                 Some(_) => fit = middle,
                 None => too_many = middle,
             }
@@ -244,12 +324,13 @@ fn place(
     geometry: &Geometry,
     stripes: u64,
     free: &[Vec<(u64, u64)>],
+    column_bytes: u64,
 ) -> Option<(u64, Vec<Extent>)> {
     let width = geometry.layout.width();
     let unit = geometry.unit / SECTOR;
     let spread = width < free.len();
     let extent_stripes =
-        if spread { (EXTENT_COLUMN_BYTES / geometry.unit).max(1) } else { stripes.max(1) };
+        if spread { (column_bytes / geometry.unit).max(1) } else { stripes.max(1) };
     let mut gaps = free.to_vec();
     let mut extents = Vec::new();
     let mut placed = 0;
@@ -266,7 +347,7 @@ fn place(
             order.truncate(width);
         }
         let columns = order.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
-        extents.push(Extent { columns: columns.collect() });
+        extents.push(Extent::new(columns.collect()));
         placed += extent_stripes;
     }
     Some((extent_stripes, extents))
@@ -281,7 +362,7 @@ fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
 }
 
 /// The free runs of a disk, first sector and length.
-fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
+pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for volume in volumes {
         for (n, extent) in volume.extents.iter().enumerate() {
@@ -318,7 +399,8 @@ mod tests {
     ) -> Result<Volume, PlacementError> {
         let spec: LayoutSpec = layout.parse().unwrap();
         let geometry = Geometry::new(spec.over(disks.len()).unwrap(), 65536);
-        let (extent_stripes, extents) = place_volume(&geometry, size, disks, others)?;
+        let (extent_stripes, extents) =
+            place_volume(&geometry, size, disks, others, EXTENT_COLUMN_BYTES)?;
         Ok(Volume {
             id: VolumeId(0),
             name: "v".into(),

@@ -2,6 +2,10 @@
 
 mod authority;
 mod map;
+mod moves;
 
-pub use authority::{Authority, AuthorityInput, AuthorityOutput};
-pub use map::{Attendance, ClusterMap, Extent, NodeInfo, PlacementError, Volume, place_volume};
+pub use authority::{Arrival, Authority, AuthorityInput, AuthorityOutput};
+pub use map::{
+    Attendance, ClusterMap, EXTENT_COLUMN_BYTES, Extent, NodeInfo, PlacementError, Volume,
+    place_volume,
+};

@@ -1,104 +1,172 @@
-//! Catching up: what a disk missed while its node was away, sector by sector.
+//! Catching up: what a disk missed while its node was away, or has yet to get of extents that
+//! came to it, sector by sector.
 //!
 //! The version table of every disk is the durable record of what was written when. A node
-//! that returns asks the others which sectors of the stripes it shares with them were
+//! that is behind asks the others which sectors of the stripes it shares with them were
 //! written since it left; of those, the ones that its own table does not show at that
-//! version are stale. Stale sectors answer like sectors that cannot be read: reads decode
-//! them from the others and writes that need them first have them rebuilt. Meanwhile the
-//! node takes part in every new write, so the list only shrinks.
+//! version are stale. Of an extent that came to it, everything written before counts as missed.
+//! Stale sectors answer like sectors that cannot be read: reads decode them from the others
+//! and writes that need them first have them rebuilt. Meanwhile the node takes part in every
+//! new write, so the list only shrinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::units::{NodeId, Timestamp};
+use crate::units::{NodeId, Timestamp, VolumeId};
 
-/// How a disk stands.
-#[derive(Debug)]
-pub(crate) enum Catchup {
-    /// It has everything.
-    Fresh,
-    /// It does not know yet what it missed: everything counts as stale but what has been
-    /// written since it returned.
-    Asking(Asking),
-    /// It knows.
-    Known {
-        /// The stale sectors.
-        stale: BTreeSet<u64>,
-        /// Whether the authority has been told, once there were none left.
-        reported: bool,
-    },
-}
+/// An extent: volume, and number in the stripe map.
+pub(crate) type Place = (VolumeId, usize);
 
-/// Finding out what was missed.
-#[derive(Debug, Default)]
-pub(crate) struct Asking {
+/// An extent of which this disk missed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// The sectors of this disk that hold its column.
+    pub sectors: Range<u64>,
     /// The first timestamp that may have been missed.
     pub since: Timestamp,
+    /// What this disk has from before this time is of no use: another extent left it there.
+    pub from: Timestamp,
+}
+
+/// How a disk stands.
+#[derive(Debug, Default)]
+pub(crate) struct Catchup {
+    /// The extents of which it knows what it misses.
+    known: BTreeMap<Place, Behind>,
+    /// The stale sectors of those.
+    stale: BTreeSet<u64>,
+    /// Those of which it does not know yet.
+    asking: Option<Asking>,
+    /// Whether the authority has been told that nothing is stale any more.
+    reported: bool,
+}
+
+/// Finding out what was missed. Until that is known everything counts as stale but what has
+/// been written since.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    /// The extents.
+    pub extents: BTreeMap<Place, Behind>,
     /// Who has yet to answer.
     pub waiting: BTreeSet<NodeId>,
-    /// The sectors of the volumes of which this disk missed something.
-    pub behind: Vec<Range<u64>>,
-    /// Whether one of those volumes is asleep: what was written to it is not known yet.
+    /// Whether one of the volumes is asleep: what was written to it is not known yet.
     pub asleep: bool,
     /// What they said: sectors of this disk, and the newest version of their stripe's row.
     pub listed: BTreeMap<u64, Timestamp>,
-    /// Written since the return.
+    /// Written since.
     pub fresh: BTreeSet<u64>,
-    /// What this disk has at `since` or later, when it has looked.
-    pub own: Option<BTreeMap<u64, Timestamp>>,
-    /// Whether the look has begun.
-    pub looking: bool,
+    /// What this disk has, of the extents that it has looked at.
+    pub own: BTreeMap<u64, Timestamp>,
+    /// Extents that it has yet to look at; `None` before it begins.
+    pub to_look_at: Option<Vec<Place>>,
 }
 
 impl Catchup {
+    /// A new map says of which extents this disk missed something. Returns whether there is
+    /// something to ask about.
+    pub fn enter(&mut self, behind: BTreeMap<Place, Behind>) -> bool {
+        self.known.retain(|place, b| behind.get(place) == Some(b));
+        let known = &self.known;
+        self.stale.retain(|s| known.values().any(|b| b.sectors.contains(s)));
+        self.reported = false;
+        let before = self.asking.take().unwrap_or_default();
+        let unknown: BTreeMap<Place, Behind> =
+            behind.into_iter().filter(|(place, _)| !self.known.contains_key(place)).collect();
+        if unknown.is_empty() {
+            return false;
+        }
+        let kept = |s: &u64| {
+            let same = |(place, b): (&Place, &Behind)| {
+                b.sectors.contains(s) && before.extents.get(place) == Some(b)
+            };
+            unknown.iter().any(same)
+        };
+        let fresh = before.fresh.iter().filter(|s| kept(s)).copied().collect();
+        self.asking = Some(Asking { extents: unknown, fresh, ..Asking::default() });
+        true
+    }
+
+    /// What it is finding out, if it is.
+    pub fn asking(&mut self) -> Option<&mut Asking> {
+        self.asking.as_mut()
+    }
+
+    /// Whether it is finding out what it missed.
+    pub fn is_asking(&self) -> bool {
+        self.asking.is_some()
+    }
+
+    /// Whether anything is behind that the authority has not been told is whole again.
+    pub fn is_behind(&self) -> bool {
+        self.is_asking() || (!self.known.is_empty() && !self.reported)
+    }
+
+    /// Whether everything that was missed is known and none of it is stale any more, and that
+    /// has not been reported.
+    pub fn is_done(&self) -> bool {
+        self.is_behind() && !self.is_asking() && self.stale.is_empty()
+    }
+
+    /// The authority has been told.
+    pub fn reported(&mut self) {
+        self.reported = true;
+    }
+
+    /// The sectors known to be stale.
+    pub fn stale(&self) -> &BTreeSet<u64> {
+        &self.stale
+    }
+
+    /// This sector belongs to no volume any more.
+    pub fn forget(&mut self, sector: u64) {
+        self.stale.remove(&sector);
+    }
+
     /// Whether a sector in the range is stale.
     pub fn is_stale(&self, range: Range<u64>) -> bool {
-        match self {
-            Catchup::Fresh => false,
-            Catchup::Asking(a) => {
-                let missed = |s: u64| a.behind.iter().any(|b| b.contains(&s));
-                range.into_iter().any(|s| missed(s) && !a.fresh.contains(&s))
-            }
-            Catchup::Known { stale, .. } => stale.range(range).next().is_some(),
+        if self.stale.range(range.clone()).next().is_some() {
+            return true;
         }
+        let Some(a) = &self.asking else { return false };
+        let missed = |s: u64| a.extents.values().any(|b| b.sectors.contains(&s));
+        range.into_iter().any(|s| missed(s) && !a.fresh.contains(&s))
     }
 
-    /// Sectors in the range have new content. Returns how many were stale.
+    /// Sectors in the range have new content. Returns how many were known to be stale.
     pub fn wrote(&mut self, range: Range<u64>) -> u64 {
-        match self {
-            Catchup::Fresh => 0,
-            Catchup::Asking(a) => {
-                a.fresh.extend(range);
-                0
-            }
-            Catchup::Known { stale, .. } => {
-                range.into_iter().map(|s| u64::from(stale.remove(&s))).sum()
-            }
+        if let Some(a) = &mut self.asking {
+            let missed = |s: &u64| a.extents.values().any(|b| b.sectors.contains(s));
+            a.fresh.extend(range.clone().filter(missed));
         }
+        if self.stale.is_empty() {
+            return 0;
+        }
+        range.into_iter().map(|s| u64::from(self.stale.remove(&s))).sum()
     }
 
-    /// Goes on to [`Catchup::Known`] when everything has been heard.
+    /// When everything has been heard, the stale sectors are known.
     pub fn conclude(&mut self) {
-        let Catchup::Asking(a) = self else { return };
-        let Some(own) = &a.own else { return };
-        if !a.waiting.is_empty() || a.asleep {
+        let Some(a) = &self.asking else { return };
+        let looked = a.to_look_at.as_ref().is_some_and(Vec::is_empty);
+        if !a.waiting.is_empty() || a.asleep || !looked {
             return;
         }
-        let behind = |(s, v): (&u64, &Timestamp)| {
-            let has = own.get(s).is_some_and(|mine| mine >= v);
-            (!has && !a.fresh.contains(s)).then_some(*s)
-        };
-        let stale = a.listed.iter().filter_map(behind).collect();
-        *self = Catchup::Known { stale, reported: false };
+        let a = self.asking.take().expect("just seen");
+        for behind in a.extents.values() {
+            let has = |s: &u64| a.own.get(s).copied().unwrap_or_default();
+            let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;
+            let listed = a.listed.range(behind.sectors.clone());
+            let missed = listed.filter(|(s, v)| has(s) < **v || useless(has(s))).map(|(s, _)| *s);
+            let left = a.own.range(behind.sectors.clone()).filter(|(_, v)| useless(**v));
+            let stale = missed.chain(left.map(|(s, _)| *s)).filter(|s| !a.fresh.contains(s));
+            self.stale.extend(stale);
+        }
+        self.known.extend(a.extents);
     }
 
     /// How many sectors are stale, if known.
     pub fn stale_sectors(&self) -> Option<u64> {
-        match self {
-            Catchup::Fresh => Some(0),
-            Catchup::Asking(_) => None,
-            Catchup::Known { stale, .. } => Some(stale.len() as u64),
-        }
+        (!self.is_asking()).then_some(self.stale.len() as u64)
     }
 }
 
@@ -106,30 +174,66 @@ impl Catchup {
 mod tests {
     use super::*;
 
+    fn behind(sectors: Range<u64>, since: u64, from: u64) -> Behind {
+        Behind { sectors, since: Timestamp(since), from: Timestamp(from) }
+    }
+
+    fn place(n: usize) -> Place {
+        (VolumeId(1), n)
+    }
+
     #[test]
     fn only_what_was_missed_is_stale() {
-        let mut c = Catchup::Asking(Asking {
-            since: Timestamp(10),
-            behind: vec![0..1, 3..8],
-            asleep: true,
-            ..Asking::default()
-        });
+        let mut c = Catchup::default();
+        let first = [(place(0), behind(0..1, 10, 0)), (place(1), behind(3..8, 10, 0))];
+        assert!(c.enter(first.clone().into()));
+        c.asking().unwrap().asleep = true;
         assert!(c.is_stale(0..1) && !c.is_stale(1..3) && c.stale_sectors().is_none());
         c.wrote(5..6);
         assert!(!c.is_stale(5..6));
-        let Catchup::Asking(a) = &mut c else { panic!("asking") };
-        for (sector, version) in [(4, 20), (5, 20), (6, 20), (7, 20)] {
-            a.listed.insert(sector, Timestamp(version));
-        }
-        a.own = Some([(6, Timestamp(20)), (7, Timestamp(15))].into());
+        let a = c.asking().unwrap();
+        a.listed.extend([4, 5, 6, 7].map(|s| (s, Timestamp(20))));
+        a.own = [(6, Timestamp(20)), (7, Timestamp(15))].into();
+        a.to_look_at = Some(Vec::new());
         c.conclude();
         assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
-        let Catchup::Asking(a) = &mut c else { panic!("asking") };
-        a.asleep = false;
+        c.asking().unwrap().asleep = false;
         c.conclude();
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
+        assert!(!c.enter(first.into()), "what is known stays known");
         assert_eq!(c.wrote(0..8), 2);
-        assert_eq!(c.stale_sectors(), Some(0));
+        assert!(c.is_done());
+        c.reported();
+        assert!(!c.is_behind());
+        assert!(!c.enter(BTreeMap::new()) && c.known.is_empty());
+    }
+
+    #[test]
+    fn an_extent_that_came_is_missed_as_a_whole() {
+        let mut c = Catchup::default();
+        c.enter([(place(2), behind(0..6, 0, 100))].into());
+        let a = c.asking().unwrap();
+        a.listed.extend([(0, Timestamp(50)), (1, Timestamp(120)), (2, Timestamp(50))]);
+        // 0 has been rebuilt; 2 and 3 hold what another extent left, 4 is older than nothing.
+        a.own.extend([(0, Timestamp(110)), (2, Timestamp(90)), (3, Timestamp(90))]);
+        a.to_look_at = Some(Vec::new());
+        c.conclude();
+        let stale: Vec<u64> = c.stale().iter().copied().collect();
+        assert_eq!(stale, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_missed_again_is_asked_for_again() {
+        let mut c = Catchup::default();
+        let first = behind(0..4, 10, 0);
+        c.enter([(place(0), first.clone())].into());
+        c.asking().unwrap().to_look_at = Some(Vec::new());
+        c.conclude();
+        let more = behind(8..9, 0, 30);
+        assert!(c.enter([(place(0), first), (place(1), more)].into()));
+        assert!(c.is_stale(8..9) && !c.is_stale(0..4));
+        assert!(c.enter([(place(0), behind(0..4, 40, 0))].into()));
+        assert!(c.is_stale(0..4) && !c.is_stale(8..9));
     }
 }

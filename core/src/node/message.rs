@@ -229,10 +229,10 @@ pub enum Body {
         /// See [`Body::Flush`].
         id: u64,
     },
-    /// A returning node to the others: what was written since?
+    /// A node that is behind to the others: what was written that it may have missed?
     Dirty {
-        /// The first timestamp that may have been missed.
-        since: Timestamp,
+        /// The extents: volume, and number in its stripe map.
+        extents: Vec<(VolumeId, usize)>,
     },
     /// The answer: for each volume the sectors.
     DirtyReply {

@@ -271,6 +271,11 @@ impl Node {
         self.id
     }
 
+    /// The incarnation of its disk, once open.
+    pub fn disk(&self) -> u64 {
+        self.worker.store.incarnation()
+    }
+
     /// Data sectors of its disk, once open.
     pub fn data_sectors(&self) -> u64 {
         self.worker.store.data_sectors()
@@ -359,8 +364,8 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
-            Body::Dirty { since } => worker.on_dirty(from, since),
-            Body::DirtyReply { found } => worker.on_dirty_reply(from, found, outbox),
+            Body::Dirty { extents } => worker.on_dirty(from, extents),
+            Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
         }
     }
 

@@ -86,6 +86,8 @@ struct Job {
     /// Columns found unreadable on the way.
     avoid: ColumnSet,
     attempts: u32,
+    /// How often it has forgotten which columns to avoid.
+    fresh_looks: u32,
 }
 
 impl Job {
@@ -97,6 +99,11 @@ impl Job {
         }
     }
 }
+
+/// Columns that could not be read one after the other, in different stripes or at different
+/// times, may be more than the layout bears though those of one stripe at one time are not. So
+/// often a job forgets them and looks again.
+const FRESH_LOOKS: u32 = 16;
 
 /// An attempt at a job.
 struct Txn {
@@ -287,6 +294,7 @@ impl Originator {
                 what: what(chunk),
                 avoid: ColumnSet::EMPTY,
                 attempts: 0,
+                fresh_looks: 0,
             });
         }
         let request = Request { volume: volume.id, answer, left, round_trips: 0, error: None };
@@ -318,7 +326,7 @@ impl Originator {
     }
 
     /// Begins an attempt at a job.
-    fn launch(&mut self, job: Job, outbox: &mut Outbox) {
+    fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
@@ -330,7 +338,15 @@ impl Originator {
         }
         let stripe = job.what.first_stripe(&volume);
         let extent = volume.extent_of(stripe);
-        let avoid = self.map.lost(&volume, extent).union(job.avoid);
+        let lost = self.map.lost(&volume, extent);
+        let avoid = lost.union(job.avoid);
+        let bears = volume.geometry.layout.parity;
+        if avoid.len() > bears && lost.len() <= bears && job.fresh_looks < FRESH_LOOKS {
+            job.avoid = ColumnSet::EMPTY;
+            job.fresh_looks += 1;
+            self.retry_later(job, outbox);
+            return;
+        }
         let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
         if writes && self.map.is_asleep(&volume) {
             self.finish(job, Err(HostError::TooManyLost), outbox);
@@ -429,6 +445,7 @@ impl Originator {
                 what: What::Rebuild { stripe, column, part },
                 avoid: ColumnSet::EMPTY,
                 attempts: 0,
+                fresh_looks: 0,
             });
         }
     }
@@ -509,6 +526,7 @@ impl Originator {
                     what: What::Verify { stripe: *next },
                     avoid: ColumnSet::EMPTY,
                     attempts: 0,
+                    fresh_looks: 0,
                 });
                 *next += 1;
                 request.left += 1;
@@ -719,6 +737,9 @@ impl Originator {
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
             let txn = self.txns.get_mut(&ts).expect("just seen");
+            if let Some(volume) = map.volumes.get(&txn.job.volume) {
+                txn.volume = volume.clone();
+            }
             match &mut txn.state {
                 State::Reading(_) => {
                     let txn = self.txns.remove(&ts).expect("just seen");
@@ -820,11 +841,10 @@ fn voters(
     participants: &[(usize, NodeId)],
     ts: Timestamp,
 ) -> Vec<NodeId> {
-    let counting = map.voters(volume, extent, ts);
-    let voters: Vec<_> = participants.iter().filter(|p| counting.contains(p.0)).collect();
+    let voters = map.voters(volume, extent, participants, ts);
     if voters.is_empty() {
         // Nobody left has a say; what those say who are there is the best to be had.
         return participants.iter().map(|p| p.1).filter(|n| map.is_up(*n)).collect();
     }
-    voters.into_iter().map(|p| p.1).collect()
+    voters
 }

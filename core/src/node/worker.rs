@@ -130,7 +130,8 @@ pub(crate) struct Worker {
     inquiries: BTreeMap<Timestamp, Inquiry>,
     open: bool,
     catchup: Catchup,
-    dirty_asked: Vec<(NodeId, Timestamp)>,
+    /// Who is behind and has asked what was written to which extents.
+    dirty_asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
     dirty_scan: Option<DirtyScan>,
     rebuilds: Vec<Rebuild>,
     rebuilding: BTreeSet<(VolumeId, u64)>,
@@ -160,8 +161,8 @@ impl Worker {
             fenced: BTreeSet::new(),
             inquiries: BTreeMap::new(),
             open: false,
-            catchup: Catchup::Fresh,
-            dirty_asked: Vec::new(),
+            catchup: Catchup::default(),
+            dirty_asked: BTreeMap::new(),
             dirty_scan: None,
             rebuilds: Vec::new(),
             rebuilding: BTreeSet::new(),
@@ -184,8 +185,7 @@ impl Worker {
 
     /// Whether anything is in work or has yet to be put in place.
     pub fn is_busy(&self) -> bool {
-        let behind =
-            !matches!(self.catchup, Catchup::Fresh | Catchup::Known { reported: true, .. });
+        let behind = self.catchup.is_behind();
         let asked = self.dirty_scan.is_some() || !self.dirty_asked.is_empty();
         let idle = self.txns.is_empty() && self.reads.is_empty() && self.store.is_quiet();
         !idle || behind || asked
@@ -485,12 +485,4 @@ impl Worker {
 fn sectors(base: u64, span: Span) -> Range<u64> {
     let out = span.sectors_out();
     base + out.lo / SECTOR..base + out.hi / SECTOR
-}
-
-/// A volume's part on this disk, for those who look at it as a whole.
-fn extents_of(volume: &Volume, node: NodeId) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
-    volume.extents.iter().enumerate().filter_map(move |(n, extent)| {
-        let column = extent.column_of(node)?;
-        Some((n, extent.columns[column].1, volume.extent_sectors(n)))
-    })
 }

@@ -3,23 +3,25 @@
 
 use super::*;
 use crate::layout::ColumnRole;
-use crate::node::catchup::Asking;
+use crate::node::catchup::{Behind, Place};
 use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 
-/// Looking for what a returning node missed.
+/// Looking for what a node that is behind missed.
 pub(super) struct DirtyScan {
     to: NodeId,
-    /// Volume and extent being scanned, and those to come.
+    /// Of the extent being scanned (the last) and those to come: volume, first sector, sectors,
+    /// since when.
     queue: Vec<(VolumeId, u64, u64, Timestamp)>,
     found: BTreeMap<VolumeId, Vec<DirtySector>>,
 }
 
 impl Worker {
-    /// A returning node asks what was written since it left.
-    pub fn on_dirty(&mut self, from: NodeId, since: Timestamp) {
-        if !self.dirty_asked.contains(&(from, since)) {
-            self.dirty_asked.push((from, since));
+    /// A node that is behind asks what was written to extents since.
+    pub fn on_dirty(&mut self, from: NodeId, extents: Vec<(VolumeId, usize)>) {
+        let scanning = self.dirty_scan.as_ref().is_some_and(|s| s.to == from);
+        if !scanning {
+            self.dirty_asked.insert(from, extents);
         }
     }
 
@@ -35,23 +37,27 @@ impl Worker {
         if self.dirty_scan.is_some() || self.dirty_asked.is_empty() || self.has_undecided() {
             return;
         }
-        let (to, since) = self.dirty_asked.remove(0);
+        let (to, extents) = self.dirty_asked.pop_first().expect("not empty");
         let mut queue = Vec::new();
-        for volume in self.map.volumes.values() {
-            for (n, first, count) in extents_of(volume, self.node) {
-                if volume.extents[n].column_of(to).is_some() {
-                    queue.push((volume.id, first, count, since));
-                }
+        for (id, n) in extents {
+            let Some(volume) = self.map.volumes.get(&id).filter(|v| n < v.extents.len()) else {
+                continue;
+            };
+            let (mine, since) =
+                (sectors_of(volume, n, self.node), self.map.behind_since(volume, n, to));
+            if let (Some(mine), Some(since)) = (mine, since) {
+                queue.push((id, mine.start, mine.end - mine.start, since));
             }
         }
         self.dirty_scan = Some(DirtyScan { to, queue, found: BTreeMap::new() });
+        self.scan_dirty();
+    }
+
+    fn scan_dirty(&mut self) {
+        let next = self.dirty_scan.as_ref().and_then(|s| s.queue.last()).copied();
+        let (_, first, count, since) = next.unwrap_or((VolumeId(0), 0, 0, Timestamp::ZERO));
         let ticket = self.ticket(Ticket::Dirty);
-        match self.dirty_scan.as_ref().and_then(|s| s.queue.last()) {
-            Some(&(_, first, count, since)) => {
-                self.store.scan(ticket, first, count, Scan::Since(since));
-            }
-            None => self.store.scan(ticket, 0, 0, Scan::Since(since)),
-        }
+        self.store.scan(ticket, first, count, Scan::Since(since));
     }
 
     pub(super) fn dirty_done(&mut self, found: Vec<(u64, Timestamp)>, outbox: &mut Outbox) {
@@ -65,9 +71,8 @@ impl Worker {
             };
             scan.found.entry(id).or_default().extend(found.into_iter().filter_map(place));
         }
-        if let Some(&(_, first, count, since)) = scan.queue.last() {
-            let ticket = self.ticket(Ticket::Dirty);
-            self.store.scan(ticket, first, count, Scan::Since(since));
+        if !scan.queue.is_empty() {
+            self.scan_dirty();
             return;
         }
         let scan = self.dirty_scan.take().expect("just seen");
@@ -76,21 +81,13 @@ impl Worker {
     }
 
     /// What the others have written.
-    pub fn on_dirty_reply(
-        &mut self,
-        from: NodeId,
-        found: Vec<(VolumeId, Vec<DirtySector>)>,
-        _outbox: &mut Outbox,
-    ) {
-        let Catchup::Asking(asking) = &mut self.catchup else { return };
+    pub fn on_dirty_reply(&mut self, from: NodeId, found: Vec<(VolumeId, Vec<DirtySector>)>) {
+        let Some(asking) = self.catchup.asking() else { return };
         if !asking.waiting.remove(&from) {
             return;
         }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
-            if self.map.stale_since(id, self.node).is_none() {
-                continue;
-            }
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
@@ -110,89 +107,80 @@ impl Worker {
     pub(super) fn enter_catchup(&mut self, outbox: &mut Outbox) {
         self.dirty_scan = None;
         self.tickets.retain(|_, t| !matches!(t, Ticket::Dirty | Ticket::Own));
-        let missed = |v: &&Arc<Volume>| self.map.stale_since(v.id, self.node).is_some();
-        let missed: Vec<Arc<Volume>> = self.map.volumes.values().filter(missed).cloned().collect();
-        let since = missed.iter().filter_map(|v| self.map.stale_since(v.id, self.node)).min();
-        let Some(since) = since else {
-            self.catchup = Catchup::Fresh;
-            return;
-        };
-        if let Catchup::Known { reported, .. } = &mut self.catchup {
-            *reported = false;
+        let mut behind: BTreeMap<Place, Behind> = BTreeMap::new();
+        let mut asleep = false;
+        for volume in self.map.volumes.values() {
+            for (n, extent) in volume.extents.iter().enumerate() {
+                let Some(sectors) = sectors_of(volume, n, self.node) else { continue };
+                let Some(since) = self.map.behind_since(volume, n, self.node) else { continue };
+                let from = extent.filling_on(self.node).unwrap_or_default();
+                behind.insert((volume.id, n), Behind { sectors, since, from });
+                asleep |= self.map.is_asleep(volume);
+            }
+        }
+        if !self.catchup.enter(behind) {
             return;
         }
-        let fresh = match &mut self.catchup {
-            Catchup::Asking(a) => std::mem::take(&mut a.fresh),
-            _ => BTreeSet::new(),
-        };
-        let ask: BTreeSet<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
-        for node in &ask {
-            outbox.send(*node, Body::Dirty { since });
-        }
-        let behind = missed
-            .iter()
-            .flat_map(|v| extents_of(v, self.node).map(|(_, first, count)| first..first + count));
-        let asking = Asking {
-            since,
-            behind: behind.collect(),
-            asleep: missed.iter().any(|v| self.map.is_asleep(v)),
-            waiting: ask,
-            fresh,
-            ..Asking::default()
-        };
-        self.catchup = Catchup::Asking(asking);
+        let waiting: BTreeSet<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
+        let asking = self.catchup.asking().expect("there is something to ask");
+        asking.waiting = waiting;
+        asking.asleep = asleep;
+        self.ask_dirty(outbox);
     }
 
-    /// Asks again those who have not said what was written meanwhile.
-    pub(super) fn repeat_dirty(&self, outbox: &mut Outbox) {
-        let Catchup::Asking(a) = &self.catchup else { return };
+    /// Asks those who have not said what was written meanwhile.
+    pub(super) fn ask_dirty(&mut self, outbox: &mut Outbox) {
+        let Some(a) = self.catchup.asking() else { return };
+        let extents: Vec<Place> = a.extents.keys().copied().collect();
         for node in &a.waiting {
-            outbox.send(*node, Body::Dirty { since: a.since });
+            outbox.send(*node, Body::Dirty { extents: extents.clone() });
         }
     }
 
     pub(super) fn run_catchup(&mut self, outbox: &mut Outbox) {
-        let undecided = matches!(self.catchup, Catchup::Asking(_)) && self.has_undecided();
-        match &mut self.catchup {
-            Catchup::Fresh => {}
-            Catchup::Asking(a) => {
-                if !a.looking && !undecided {
-                    a.looking = true;
-                    self.look_at_own();
-                }
-                self.catchup.conclude();
+        let undecided = self.catchup.is_asking() && self.has_undecided();
+        if let Some(a) = self.catchup.asking() {
+            if a.to_look_at.is_none() && !undecided {
+                a.to_look_at = Some(a.extents.keys().copied().collect());
+                self.look_at_own();
             }
-            Catchup::Known { stale, reported } => {
-                if stale.is_empty() {
-                    // What brought it up to date must outlive this process.
-                    let txns = &self.txns;
-                    let open = |ts: &Timestamp| {
-                        txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
-                    };
-                    self.freshening.retain(open);
-                    if !*reported && self.freshening.is_empty() {
-                        *reported = true;
-                        outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
-                    }
-                    return;
-                }
-                self.ask_rebuilds();
+            self.catchup.conclude();
+        } else if self.catchup.is_done() {
+            // What brought it up to date must outlive this process.
+            let txns = &self.txns;
+            let open = |ts: &Timestamp| {
+                txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
+            };
+            self.freshening.retain(open);
+            if self.freshening.is_empty() {
+                self.catchup.reported();
+                outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
             }
+        } else if self.catchup.is_behind() {
+            self.ask_rebuilds();
         }
     }
 
-    /// Looks at what this disk itself has written since it left.
-    pub(super) fn look_at_own(&mut self) {
-        let Catchup::Asking(a) = &self.catchup else { return };
-        let since = a.since;
-        let total = self.store.data_sectors();
+    /// Looks at what this disk itself has of the next extent.
+    fn look_at_own(&mut self) {
+        let Some(a) = self.catchup.asking() else { return };
+        let Some(place) = a.to_look_at.as_ref().and_then(|l| l.last()) else { return };
+        let Behind { sectors, since, .. } = a.extents[place].clone();
         let ticket = self.ticket(Ticket::Own);
-        self.store.scan(ticket, 0, total, Scan::Kept(since));
+        self.store.scan(ticket, sectors.start, sectors.end - sectors.start, Scan::Kept(since));
+    }
+
+    pub(super) fn own_done(&mut self, found: Vec<(u64, Timestamp)>) {
+        let Some(a) = self.catchup.asking() else { return };
+        a.own.extend(found);
+        a.to_look_at.as_mut().and_then(Vec::pop);
+        self.look_at_own();
+        self.wake = true;
     }
 
     /// Asks for the rebuilding of a few stale units.
     pub(super) fn ask_rebuilds(&mut self) {
-        let Catchup::Known { stale, .. } = &self.catchup else { return };
+        let stale = self.catchup.stale();
         let map = &self.map;
         let unit = |id: &VolumeId, stripe: u64| {
             let volume = map.volumes.get(id)?;
@@ -226,11 +214,14 @@ impl Worker {
             }
             from = hi;
         }
-        if let Catchup::Known { stale, .. } = &mut self.catchup {
-            // Sectors of volumes that have been deleted since.
-            homeless.iter().for_each(|s| {
-                stale.remove(s);
-            });
-        }
+        // Sectors of volumes that have been deleted since.
+        homeless.into_iter().for_each(|s| self.catchup.forget(s));
     }
+}
+
+/// The sectors of a node's disk that hold its column of an extent.
+fn sectors_of(volume: &Volume, extent: usize, node: NodeId) -> Option<Range<u64>> {
+    let column = volume.extents[extent].column_of(node)?;
+    let first = volume.extents[extent].columns[column].1;
+    Some(first..first + volume.extent_sectors(extent))
 }

@@ -28,7 +28,7 @@ impl Worker {
         self.admission.raise_floor(horizon);
         self.fenced = self.fenced.split_off(&horizon);
         self.rebuilding.clear();
-        self.repeat_dirty(outbox);
+        self.ask_dirty(outbox);
         self.place();
         if !self.txns.is_empty() {
             outbox.want_soon();

@@ -96,7 +96,7 @@ impl Worker {
         for (sector, count, delta) in ranges {
             self.admission.resolve(ts, sector..sector + count, true);
             if !delta && makes_fresh {
-                let asking = matches!(self.catchup, Catchup::Asking(_));
+                let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sector..sector + count);
                 self.rebuilt_sectors += rebuilt;
                 if volatile && (asking || rebuilt > 0) {

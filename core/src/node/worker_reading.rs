@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::{Phase, Ticket, Worker, sectors};
 use crate::Buffer;
-use crate::node::catchup::Catchup;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, Refusal, Wanted};
 use crate::order::{Access, Admission, Verdict as Admitted};
@@ -215,12 +214,7 @@ impl Worker {
         match self.tickets.remove(&ticket) {
             Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
             Some(Ticket::Dirty) => self.dirty_done(found, outbox),
-            Some(Ticket::Own) => {
-                if let Catchup::Asking(a) = &mut self.catchup {
-                    a.own = Some(found.into_iter().collect());
-                    self.wake = true;
-                }
-            }
+            Some(Ticket::Own) => self.own_done(found),
             _ => {}
         }
     }

@@ -33,14 +33,16 @@ impl Worker {
         if self.map.is_asleep(volume) {
             return None;
         }
-        let counting = self.map.voters(volume, txn.extent, ts);
-        let others = txn.participants.iter().filter(|p| p.1 != self.node);
-        Some(others.filter(|p| counting.contains(p.0)).map(|p| p.1).collect())
+        let mut voters = self.map.voters(volume, txn.extent, &txn.participants, ts);
+        voters.retain(|n| *n != self.node);
+        Some(voters)
     }
 
     /// Whether this disk itself has a say.
     pub(super) fn has_say(&self, ts: Timestamp) -> bool {
-        self.map.has_say(self.txns[&ts].volume, self.node, ts)
+        let txn = &self.txns[&ts];
+        let volume = self.map.volumes.get(&txn.volume);
+        volume.is_some_and(|v| self.map.has_say(v, txn.extent, self.node, ts))
     }
 
     /// Asks the others about a write.

@@ -258,6 +258,11 @@ impl Store {
         self.superblock.data
     }
 
+    /// Told apart from every other formatting of a disk.
+    pub fn incarnation(&self) -> u64 {
+        self.superblock.incarnation
+    }
+
     /// The latest timestamp of any write ever prepared here.
     pub fn latest(&self) -> Timestamp {
         self.superblock.latest

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::cluster::{Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::{ParityAt, Policy, Range, Strategy, chunks};
@@ -130,6 +130,10 @@ enum Fault {
     Spoil(NodeId),
     /// A page of the checksum table rots, or cannot be read.
     Page(NodeId, bool),
+    /// An empty disk takes the place of a dead node's.
+    Replace(NodeId),
+    /// A dead node is not expected back.
+    GiveUp(NodeId),
 }
 
 struct Client {
@@ -238,11 +242,16 @@ impl Run {
             config.max_chunk = SECTOR << r.u64(1..=4);
         }
         let max_chunk = config.max_chunk.min(journal * SECTOR / 4);
+        let column_bytes = match wide_rng.as_mut() {
+            Some(r) => unit * r.u64(2..=8),
+            None => EXTENT_COLUMN_BYTES,
+        };
         let mut volume = None;
         let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
             let disks = vec![data; nodes];
             let (extent_stripes, extents) =
-                place_volume(&geometry, size, &disks, &[]).expect("a volume that fits");
+                place_volume(&geometry, size, &disks, &[], column_bytes)
+                    .expect("a volume that fits");
             let made = Volume {
                 id: VOLUME,
                 name: "v".into(),
@@ -323,6 +332,20 @@ impl Run {
                         plan.push((at, Fault::Kill(victim, power)));
                         plan.push((at + stays, Fault::Return(victim)));
                     }
+                }
+                if f.crashes
+                    && let Some(rng) = self.wide_rng.as_mut()
+                    && rng.bool()
+                {
+                    let (at, stays) = (rng.u64(0..span), rng.u64(20 * MILLIS..60 * MILLIS));
+                    plan.push((at, Fault::Kill(victim, rng.bool())));
+                    let found = at + rng.u64(MILLIS..20 * MILLIS);
+                    if rng.bool() {
+                        plan.push((found, Fault::Replace(victim)));
+                    } else {
+                        plan.push((found, Fault::GiveUp(victim)));
+                    }
+                    plan.push((at + stays, Fault::Return(victim)));
                 }
             } else {
                 for _ in 0..self.rng.usize(0..=6) {
@@ -446,13 +469,15 @@ impl Run {
                 self.abandon(|_| true);
                 self.world.start_everything();
             }
+            Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
+            Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
                 let page = self.rng.u64(first..end);
                 self.hurt(node, page, unreadable);
             }
-            Fault::Kill(..) | Fault::Return(_) => {}
+            Fault::Kill(..) | Fault::Return(_) | Fault::Replace(_) | Fault::GiveUp(_) => {}
         }
     }
 

@@ -1,0 +1,146 @@
+use super::*;
+use crate::cluster::place_volume;
+use crate::layout::{Geometry, LayoutSpec};
+use crate::plan::Policy;
+
+const UNIT: u64 = 4096;
+const DISK: u64 = 1000;
+
+/// An authority over nodes that all run, with one volume of extents of two stripes.
+fn started(layout: &str, nodes: u16, stripes: u64) -> Authority {
+    let spec: LayoutSpec = layout.parse().unwrap();
+    let geometry = Geometry::new(spec.over(usize::from(nodes)).unwrap(), UNIT);
+    let size = stripes * geometry.stripe_bytes();
+    let disks = vec![DISK; usize::from(nodes)];
+    let (extent_stripes, extents) = place_volume(&geometry, size, &disks, &[], 2 * UNIT).unwrap();
+    let volume = Volume {
+        id: VolumeId(1),
+        name: "v".into(),
+        size,
+        layout: layout.into(),
+        geometry,
+        policy: Policy::default(),
+        extent_stripes,
+        extents,
+    };
+    let map = ClusterMap {
+        nodes: vec![NodeInfo::unseen(); usize::from(nodes)],
+        volumes: [(volume.id, Arc::new(volume))].into(),
+        ..ClusterMap::default()
+    };
+    let mut authority = Authority::new(map);
+    let all = (0..nodes).map(|n| arrival(n, 1)).collect();
+    change(&mut authority, AuthorityInput::Start(all), 10);
+    authority
+}
+
+fn arrival(node: u16, disk: u64) -> Arrival {
+    Arrival { node: NodeId(node), disk, sectors: DISK }
+}
+
+fn at(time: u64) -> Timestamp {
+    Timestamp::new(time, NodeId(0))
+}
+
+/// Has a change made, with every node saying that its oldest unsettled write is at `time - 1`
+/// and its clock at `time`. Returns the map that the nodes enter, if there is a change.
+fn change(a: &mut Authority, input: AuthorityInput, time: u64) -> Option<Arc<ClusterMap>> {
+    let mut inputs = vec![input];
+    let mut entered = None;
+    while let Some(input) = inputs.pop() {
+        let mut out = Vec::new();
+        a.handle(input, &mut out);
+        for output in out {
+            match output {
+                AuthorityOutput::Store(map) => inputs.push(AuthorityInput::Stored(map.epoch)),
+                AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
+                    let report =
+                        MemberReport::Frozen { epoch, oldest: at(time - 1), clock: at(time) };
+                    inputs.push(AuthorityInput::Report(node, report));
+                }
+                AuthorityOutput::Tell(_, MapMessage::Enter { map, floor }) => {
+                    assert_eq!(floor, at(time));
+                    entered = Some(map);
+                }
+            }
+        }
+    }
+    entered
+}
+
+fn caught_up(a: &mut Authority, node: u16, time: u64) -> Option<Arc<ClusterMap>> {
+    let report = MemberReport::CaughtUp { epoch: a.map().epoch };
+    change(a, AuthorityInput::Report(NodeId(node), report), time)
+}
+
+fn volume(map: &ClusterMap) -> &Volume {
+    &map.volumes[&VolumeId(1)]
+}
+
+#[test]
+fn a_node_that_was_away_is_stale_until_it_has_caught_up() {
+    let mut a = started("raid5", 4, 2);
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 20).unwrap();
+    assert!(!map.is_up(NodeId(2)) && map.lost(volume(&map), 0).contains(2));
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 30).unwrap();
+    assert_eq!(map.behind_since(volume(&map), 0, NodeId(2)), Some(at(19)));
+    assert!(!map.has_say(volume(&map), 0, NodeId(2), at(25)), "it was not there then");
+    assert!(map.has_say(volume(&map), 0, NodeId(2), at(31)));
+    let map = caught_up(&mut a, 2, 40).unwrap();
+    assert!(!map.is_stale(NodeId(2)));
+    assert!(caught_up(&mut a, 2, 50).is_none(), "nothing to change");
+}
+
+#[test]
+fn a_volume_that_lost_too_many_sleeps_and_wakes_where_it_stopped() {
+    let mut a = started("raid5", 4, 2);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 20);
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 30).unwrap();
+    assert!(map.is_asleep(volume(&map)));
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 40).unwrap();
+    assert!(!map.is_asleep(volume(&map)));
+    assert!(!map.is_stale(NodeId(2)), "nothing was written without it");
+    assert!(map.lost(volume(&map), 0).contains(1));
+}
+
+#[test]
+fn an_empty_disk_is_filled_from_the_start() {
+    let mut a = started("raid5", 4, 2);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 20);
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 2)), 30).unwrap();
+    let v = volume(&map);
+    assert_eq!(map.behind_since(v, 0, NodeId(3)), Some(Timestamp::ZERO));
+    assert_eq!(v.extents[0].filling_on(NodeId(3)), Some(at(30)));
+    assert!(!map.has_say(v, 0, NodeId(3), at(29)) && map.has_say(v, 0, NodeId(3), at(30)));
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(0)), 40).unwrap();
+    assert!(map.is_asleep(volume(&map)), "the column being filled is one lost");
+    change(&mut a, AuthorityInput::NodeUp(arrival(0, 1)), 50);
+    let map = caught_up(&mut a, 3, 60).unwrap();
+    assert!(!map.is_stale(NodeId(3)));
+}
+
+#[test]
+fn what_was_on_a_node_given_up_moves_a_few_extents_at_a_time() {
+    let mut a = started("raid1", 6, 60);
+    let gone = NodeId(0);
+    let on_it =
+        |m: &ClusterMap| volume(m).extents.iter().filter(|e| e.column_of(gone).is_some()).count();
+    let before = on_it(a.map());
+    assert!(before >= 10);
+    change(&mut a, AuthorityInput::NodeDown(gone), 20);
+    assert!(change(&mut a, AuthorityInput::GiveUp(NodeId(1)), 25).is_none(), "it runs");
+    let map = change(&mut a, AuthorityInput::GiveUp(gone), 30).unwrap();
+    let filling = |m: &ClusterMap, n: u16| {
+        volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
+    };
+    assert!((1..6).all(|n| filling(&map, n) <= 4) && on_it(&map) < before);
+    for round in 0..20 {
+        for n in 1..6 {
+            caught_up(&mut a, n, 40 + round * 10 + u64::from(n));
+        }
+    }
+    assert_eq!(on_it(a.map()), 0);
+    assert!(a.map().attendance.is_empty(), "{:?}", a.map().attendance);
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(0, 1)), 400).unwrap();
+    assert!(!map.is_stale(gone) && !map.nodes[0].given_up, "it holds nothing that it missed");
+}

@@ -1,0 +1,106 @@
+//! Extents that get a column anew: on the empty disk that replaced another, or on other disks
+//! when a node is given up.
+//!
+//! A column that has come to a disk is *filling*: it takes part in every write at once, and what
+//! was written before is rebuilt by catching up, as for a node that was away. When the
+//! disk has reported that it is whole, the column is like any other. Only a few extents move to
+//! a disk at a time, so that the lists of what is missing stay short; the report of the one
+//! makes room for the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::map::{ClusterMap, Volume, free_runs};
+use crate::units::{NodeId, Timestamp, VolumeId};
+
+/// Extents that are filled on one disk at a time.
+const FILLED_AT_ONCE: usize = 4;
+
+/// A node's columns are whole.
+pub(super) fn filled(volume: &mut Arc<Volume>, node: NodeId) {
+    if volume.extents.iter().all(|e| e.filling_on(node).is_none()) {
+        return;
+    }
+    for extent in &mut Arc::make_mut(volume).extents {
+        if let Some(column) = extent.column_of(node) {
+            extent.filling.remove(&column);
+        }
+    }
+}
+
+/// A node's disk is empty: all its columns are filled, with what was written before `from`.
+pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
+    if volume.extents.iter().all(|e| e.column_of(node).is_none()) {
+        return;
+    }
+    for extent in &mut Arc::make_mut(volume).extents {
+        if let Some(column) = extent.column_of(node) {
+            extent.filling.insert(column, from);
+        }
+    }
+}
+
+/// Gives columns of nodes that are given up to disks that have room, where the volume goes on
+/// without those nodes.
+pub(super) fn replace_given_up(map: &mut ClusterMap, from: Timestamp) {
+    let mut targets = targets(map);
+    let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
+    let ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
+    for id in ids {
+        for n in 0..map.volumes[&id].extents.len() {
+            if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
+                return;
+            }
+            let Some(column) = given_up_column(map, id, n) else { continue };
+            let Some(place) = choose(map, &map.volumes[&id], n, &targets) else { continue };
+            *targets.get_mut(&place.0).expect("a target") += 1;
+            let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
+            volume.extents[n].columns[column] = place;
+            volume.extents[n].filling.insert(column, from);
+        }
+    }
+}
+
+/// The disks that can take something, and how many extents are being filled on each.
+fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
+    let filling = |node: NodeId| {
+        let extents = map.volumes.values().flat_map(|v| &v.extents);
+        extents.filter(|e| e.filling_on(node).is_some()).count()
+    };
+    map.up().map(|node| (node, filling(node))).collect()
+}
+
+/// The column of an extent that is on a node that is given up, and that its volume goes on
+/// without.
+fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
+    let away = &map.attendance.get(&id)?.away;
+    let gone = |node: NodeId| {
+        away.contains(&node) && map.nodes.get(usize::from(node.0)).is_some_and(|i| i.given_up)
+    };
+    map.volumes[&id].extents[n].columns.iter().position(|c| gone(c.0))
+}
+
+/// The disk, and the place on it, for a column of extent `n`: of the disks that hold no other
+/// column of it and are not being filled with much else, the one with the most room.
+fn choose(
+    map: &ClusterMap,
+    volume: &Volume,
+    n: usize,
+    targets: &BTreeMap<NodeId, usize>,
+) -> Option<(NodeId, u64)> {
+    let need = volume.extent_sectors(n);
+    let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
+    let free = |node: NodeId| {
+        let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &others);
+        let place = runs.iter().find(|r| r.1 >= need)?.0;
+        Some((runs.iter().map(|r| r.1).sum::<u64>(), node, place))
+    };
+    targets
+        .iter()
+        .filter(|(_, filling)| **filling < FILLED_AT_ONCE)
+        .map(|(node, _)| *node)
+        .filter(|node| volume.extents[n].column_of(*node).is_none())
+        .filter_map(free)
+        .max_by_key(|(room, node, _)| (*room, std::cmp::Reverse(*node)))
+        .map(|(_, node, place)| (node, place))
+}
