@@ -59,7 +59,7 @@ busier_than() { [ "$(requests)" -gt "$1" ]; }
 mend() {
     alive "$(server)" || start || return 1
     local node
-    for node in $(status 'print(*(n["node"] for n in s["nodes"] if n["state"] == "down"))'); do
+    for node in $(status 'print(*(n["node"] for n in s["nodes"] if n["state"] in ("down", "lost")))'); do
         weft node start "$node"
     done
     wait_until whole || { status 'print(json.dumps(s))'; kill -9 "$(server)"; return 1; }
@@ -312,6 +312,40 @@ fio_node_down() {
     wait_until whole
     scrub
 }
+mode_is() { status 'sys.exit(not any(v["name"] == sys.argv[1] and v["mode"] == sys.argv[2] for v in s["volumes"]))' "$1" "$2"; }
+# An empty disk takes the place of one, while hosts write.
+disk_replaced() {
+    local before job
+    before=$(requests)
+    verifying --bsrange=4k-128k --size=128m --iodepth=16 --rate=,24m >"$T/fio" 2>&1 & job=$!
+    wait_until busier_than $((before + 200))
+    refused 'stop it before' weft disk replace 3
+    weft node kill 3
+    weft disk replace 3
+    alive $job || { echo "fio ended too early:"; cat "$T/fio"; return 1; }
+    wait $job || { cat "$T/fio"; return 1; }
+    wait_until whole
+    scrub
+}
+# What was on a disk that is lost is rebuilt on others, where there are others.
+disk_lost() {
+    weft volume create extra 64M --layout raid1
+    local uri="nbd+unix:///extra?socket=$S"
+    head -c 64M /dev/urandom >"$T/a"
+    nbdcopy "$T/a" "$uri"
+    weft disk fail 1
+    wait_until mode_is extra fault-free
+    mode_is vol0 degraded
+    refused 'cannot do without' weft disk fail 2
+    nbdcopy "$uri" - | cmp - "$T/a"
+    scrub extra
+    weft disk replace 1
+    wait_until whole
+    nbdcopy "$uri" - | cmp - "$T/a"
+    scrub extra
+    scrub
+    wait_until weft volume delete extra
+}
 server_killed() {
     local acked i commands=()
     # Answered before: a copy that was finished.
@@ -494,6 +528,8 @@ t layouts volumes
 t fio-verify fio_verify
 t fio-node-killed fio_node_killed
 t fio-node-stopped fio_node_down
+t disk-replaced disk_replaced
+t disk-lost disk_lost
 t server-killed server_killed
 t ext4-node-killed filesystem ext4
 t xfs-node-killed filesystem xfs
