@@ -160,8 +160,10 @@ pub struct NodeConfig {
     pub timestamp_window: Nanos,
     /// How long committed changes wait before they are put in place.
     pub place_after: Nanos,
-    /// Rebuilds of stripes in work at once while catching up or scrubbing.
+    /// Stripe units being rebuilt at once by a disk that catches up while no host uses it.
     pub rebuilds: usize,
+    /// Those while hosts use it, and stripes being verified at once by a scrub.
+    pub rebuilds_busy: usize,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
 }
@@ -176,7 +178,8 @@ impl Default for NodeConfig {
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
-            rebuilds: 8,
+            rebuilds: 64,
+            rebuilds_busy: 8,
             bug: None,
         }
     }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Commit, Range, Span, chunks};
+use crate::plan::{Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use reading::Reading;
@@ -519,7 +519,7 @@ impl Originator {
     fn feed_scrubs(&mut self) {
         for (id, request) in &mut self.requests {
             let Answer::Scrub { next, progress } = &mut request.answer else { continue };
-            while *next < progress.stripes && request.left < self.config.rebuilds {
+            while *next < progress.stripes && request.left < self.config.rebuilds_busy {
                 self.ready.push_back(Job {
                     purpose: Purpose::Host(*id),
                     volume: request.volume,
@@ -550,7 +550,7 @@ impl Originator {
 
     /// With the journal, what was acknowledged is safe already.
     fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
-        if volume.policy.journal && volume.policy.commit == Commit::Late {
+        if volume.policy.is_journaled() {
             outbox.reply(id, Ok(HostData::Done));
             return;
         }
@@ -672,7 +672,7 @@ impl Originator {
         let left = participants.iter().copied().collect();
         let policy = txn.volume.policy;
         let mut settling = Settling { participants, left, job: None, since: outbox.now };
-        if policy.journal && policy.commit == Commit::Late {
+        if policy.is_journaled() || txn.job.purpose == Purpose::Rebuild {
             self.finish(txn.job, Ok(HostData::Done), outbox);
         } else {
             settling.job = Some(txn.job);

@@ -10,9 +10,7 @@ use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, Header, HostData, HostError, Item, Notice, Refusal, Slot, Task};
-use crate::plan::{
-    Commit, PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose,
-};
+use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose};
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
 /// A write in work.
@@ -142,7 +140,7 @@ impl Originator {
         if w.votes_missing.is_empty() {
             // Without journal the host waits until all have heard and said that it is in place.
             let policy = txn.volume.policy;
-            let journaled = policy.journal && policy.commit == Commit::Late;
+            let journaled = policy.is_journaled();
             let hops = w.hops + if journaled { 0 } else { 2 };
             let participants = w.participants.iter().map(|p| p.1).collect();
             let answered = w.answered;

@@ -35,7 +35,7 @@ use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Standi
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Access, Admission, Verdict as Admitted};
-use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
+use crate::plan::{Range as VolumeRange, Span, WritePlan};
 use crate::store::{Event, Recovered, Store};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -142,6 +142,9 @@ pub(crate) struct Worker {
     commits: u64,
     commits_at_tick: u64,
     ticks_busy: u32,
+    /// Parts of hosts' requests since the last tick, and whether there were any before it.
+    host_parts: u64,
+    hosts_busy: bool,
     deltas_sent: u64,
     pub rebuilt_sectors: u64,
 }
@@ -171,6 +174,8 @@ impl Worker {
             commits: 0,
             commits_at_tick: 0,
             ticks_busy: 0,
+            host_parts: 0,
+            hosts_busy: false,
             deltas_sent: 0,
             rebuilt_sectors: 0,
         }
@@ -289,7 +294,9 @@ impl Worker {
             volume: header.volume,
             extent: volume.extent_of(stripe),
             column,
-            journal: volume.policy.journal && volume.policy.commit == Commit::Late,
+            // What is put back can be put back again: until it is in place the map, or the table,
+            // says that it is missing.
+            journal: volume.policy.is_journaled() && matches!(header.task, Task::Write(_)),
             collector,
             originator: header.ts.originator(),
             participants,
@@ -308,6 +315,7 @@ impl Worker {
             heard: false,
             since: outbox.now,
         };
+        self.host_parts += u64::from(matches!(header.task, Task::Write(_)));
         let verdict = self.admission.admit(header.ts, &accesses);
         self.txns.insert(header.ts, txn);
         if let Admitted::Rejected(latest) = verdict {

@@ -7,6 +7,9 @@ use crate::node::catchup::{Behind, Place};
 use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 
+/// Bytes that wait to be put in place above which no more is rebuilt.
+const MOST_HELD: u64 = 8 << 20;
+
 /// Looking for what a node that is behind missed.
 pub(super) struct DirtyScan {
     to: NodeId,
@@ -193,7 +196,10 @@ impl Worker {
         });
         let mut from = 0;
         let mut homeless = Vec::new();
-        while self.rebuilding.len() < self.config.rebuilds {
+        // Hosts come first; and what has been rebuilt must come into place some time.
+        let most = if self.hosts_busy { self.config.rebuilds_busy } else { self.config.rebuilds };
+        let most = if self.store.held_bytes() < MOST_HELD { most } else { 0 };
+        while self.rebuilding.len() < most {
             let Some(&sector) = stale.range(from..).next() else { break };
             let home = map
                 .volumes

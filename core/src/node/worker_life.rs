@@ -28,6 +28,7 @@ impl Worker {
         self.admission.raise_floor(horizon);
         self.fenced = self.fenced.split_off(&horizon);
         self.rebuilding.clear();
+        self.hosts_busy = std::mem::take(&mut self.host_parts) > 0;
         self.ask_dirty(outbox);
         self.place();
         if !self.txns.is_empty() {

@@ -89,6 +89,7 @@ impl Worker {
             self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
             return;
         }
+        self.host_parts += u64::from(wanted == Wanted::Data);
         self.reads.insert(ts, job);
         self.step_read(ts, outbox);
     }

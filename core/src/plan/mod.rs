@@ -101,6 +101,13 @@ pub struct Policy {
     pub journal: bool,
 }
 
+impl Policy {
+    /// Whether a write is durable when it is answered.
+    pub fn is_journaled(&self) -> bool {
+        self.journal && self.commit == Commit::Late
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Policy { strategy: None, parity_at: None, commit: Commit::Late, journal: true }

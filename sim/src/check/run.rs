@@ -232,6 +232,7 @@ impl Run {
             timestamp_window: 2000 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
+            rebuilds_busy: 1,
             bug: options.bug,
         };
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
