@@ -128,7 +128,7 @@ impl World {
             .map(|n| {
                 let mut sb =
                     Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
-                sb.journal = journal;
+                sb.journal = sb.journal.min(journal);
                 data = (sb.data_start(), sb.data);
                 table = (sb.table_start(), sb.table_pages());
                 let mut disk = SimDisk::new(sectors);
