@@ -672,7 +672,8 @@ impl Originator {
         let left = participants.iter().copied().collect();
         let policy = txn.volume.policy;
         let mut settling = Settling { participants, left, job: None, since: outbox.now };
-        if policy.is_journaled() || txn.job.purpose == Purpose::Rebuild {
+        // What is put back is not journalled: it is done when it is in place.
+        if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
             self.finish(txn.job, Ok(HostData::Done), outbox);
         } else {
             settling.job = Some(txn.job);
