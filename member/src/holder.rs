@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use weft_core::node::{MapMessage, MemberReport};
-use weft_core::units::{Nanos, NodeId};
+use weft_core::units::{Epoch, Nanos, NodeId};
 
 use crate::decision::Life;
 use crate::message::{Alive, NodeState, Word};
@@ -68,9 +68,12 @@ impl Holder {
 
     pub fn report(&mut self, node: NodeId, report: MemberReport) {
         let Some(state) = self.nodes.get_mut(&node).and_then(|l| l.state.as_mut()) else { return };
-        match report {
-            MemberReport::Frozen { .. } => state.frozen = Some(report),
-            MemberReport::CaughtUp { .. } => state.caught_up = Some(report),
+        let kept = match report {
+            MemberReport::Frozen { .. } => &mut state.frozen,
+            MemberReport::CaughtUp { .. } => &mut state.caught_up,
+        };
+        if kept.is_none_or(|k| epoch_of(&k) <= epoch_of(&report)) {
+            *kept = Some(report);
         }
     }
 
@@ -132,6 +135,12 @@ impl Holder {
             self.suspended = !serve;
             serve
         })
+    }
+}
+
+fn epoch_of(report: &MemberReport) -> Epoch {
+    match report {
+        MemberReport::Frozen { epoch, .. } | MemberReport::CaughtUp { epoch } => *epoch,
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Leader {
     /// The last word to each node.
     words: BTreeMap<NodeId, Word>,
     number: u64,
+    /// Of each process that was declared dead and came back: the number of the last word before.
+    returned: BTreeMap<MemberId, u64>,
     /// Changes asked for: those that the authority has, and those that it is yet to be given.
     given: Vec<u64>,
     asked: Vec<(u64, AuthorityInput)>,
@@ -82,6 +84,7 @@ impl Leader {
             told: BTreeMap::new(),
             words: BTreeMap::new(),
             number: 0,
+            returned: BTreeMap::new(),
             given: Vec::new(),
             asked: Vec::new(),
             group: Vec::new(),
@@ -97,6 +100,7 @@ impl Leader {
         let nodes = alive.nodes.clone();
         let Some(was_dead) = self.liveness.heard(desk.now, from, alive) else { return };
         if was_dead {
+            self.returned.insert(from, self.number);
             desk.acts.push(Act::Log(format!("{from} answers again")));
         }
         self.recount(desk);
@@ -173,6 +177,20 @@ impl Leader {
         Ok(())
     }
 
+    /// Whether no node of a process can serve in an epoch that others have left without it, so
+    /// that the process may have a lease. A node is safe if it has never been told anything; if
+    /// it takes part in the map agreed on, and its process was never declared dead since; or if
+    /// it has obeyed this leader since its process came back, which it does by freezing.
+    fn trusts(&self, process: MemberId, alive: &Alive, agreed: &Decision) -> bool {
+        let returned = self.returned.get(&process);
+        alive.nodes.iter().all(|s| {
+            let fresh = s.heard == (0, 0);
+            let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
+            let takes_part = agreed.map.is_up(s.node) && agreed.lives.get(&s.node) == Some(&s.life);
+            fresh || obeyed || (takes_part && returned.is_none())
+        })
+    }
+
     /// Looks after everything; called after each input.
     pub fn work(&mut self, desk: &mut Desk) {
         let (voters, learners) = desk.consensus.group();
@@ -187,8 +205,14 @@ impl Leader {
                 self.tell(change, desk);
             }
         }
+        let trusted: Vec<MemberId> = if desk.begun {
+            let alive = self.liveness.alive();
+            alive.filter(|(m, a)| self.trusts(*m, a, desk.agreed)).map(|(m, _)| m).collect()
+        } else {
+            Vec::new()
+        };
         let mut sends = Vec::new();
-        self.liveness.confirm(&voters, &mut sends);
+        self.liveness.confirm(desk.now, &voters, &trusted, &mut sends);
         desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
     }
 

@@ -50,6 +50,9 @@ pub(crate) struct Liveness {
     /// The current round is the second of its pair.
     second: bool,
     next_probe: Nanos,
+    asked_at: Nanos,
+    /// When the last round began that a majority answered.
+    stood: Option<Nanos>,
 }
 
 impl Liveness {
@@ -61,6 +64,8 @@ impl Liveness {
             confirmed: true,
             second: true,
             next_probe: now,
+            asked_at: now,
+            stood: None,
         }
     }
 
@@ -85,7 +90,8 @@ impl Liveness {
         Some(std::mem::take(&mut process.dead))
     }
 
-    /// Sends probes when it is time, and returns those that are dead from now on.
+    /// Sends probes when it is time, and returns those that are dead from now on. Nobody is while
+    /// no majority stands behind this leader: it may be deposed and not know.
     pub fn tick(
         &mut self,
         now: Nanos,
@@ -93,11 +99,12 @@ impl Liveness {
         out: &mut Vec<(MemberId, Message)>,
     ) -> Vec<MemberId> {
         let hasty = config.bug == Some(Bug::NoLeaseWait);
+        let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
         let mut died = Vec::new();
         for (id, p) in &mut self.processes {
             let silent = now.saturating_sub(p.heard) >= config.dead_after;
             let gone = p.missed >= config.missed_probes && silent;
-            if !p.dead && (gone || (hasty && p.missed > 1)) {
+            if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
                 p.dead = true;
                 died.push(*id);
             }
@@ -106,14 +113,15 @@ impl Liveness {
             self.next_probe = now + config.probe_every;
             self.processes.values_mut().for_each(|p| p.missed = p.missed.saturating_add(1));
             self.second = false;
-            self.ask(out);
+            self.ask(now, out);
         }
         died
     }
 
     /// Begins a round.
-    fn ask(&mut self, out: &mut Vec<(MemberId, Message)>) {
+    fn ask(&mut self, now: Nanos, out: &mut Vec<(MemberId, Message)>) {
         self.round += 1;
+        self.asked_at = now;
         self.confirmed = false;
         for (id, p) in &mut self.processes {
             p.asked_after = p.alive.as_ref().map_or((0, 0), |a| (a.start, a.stamp));
@@ -121,8 +129,15 @@ impl Liveness {
         }
     }
 
-    /// Grants what the current round confirms, once a majority has answered it.
-    pub fn confirm(&mut self, voters: &[MemberId], out: &mut Vec<(MemberId, Message)>) {
+    /// Grants what the current round confirms, once a majority has answered it, to those that may
+    /// have a lease.
+    pub fn confirm(
+        &mut self,
+        now: Nanos,
+        voters: &[MemberId],
+        trusted: &[MemberId],
+        out: &mut Vec<(MemberId, Message)>,
+    ) {
         let (term, round) = (self.term, self.round);
         let answered = |m: &&MemberId| {
             let alive = self.processes.get(m).and_then(|p| p.alive.as_ref());
@@ -132,8 +147,9 @@ impl Liveness {
             return;
         }
         self.confirmed = true;
+        self.stood = Some(self.asked_at);
         for (id, p) in &mut self.processes {
-            if p.asked_after > p.granted {
+            if p.asked_after > p.granted && trusted.contains(id) {
                 p.granted = p.asked_after;
                 let (start, stamp) = p.granted;
                 out.push((*id, Message::Grant { start, stamp }));
@@ -141,7 +157,7 @@ impl Liveness {
         }
         if !self.second {
             self.second = true;
-            self.ask(out);
+            self.ask(now, out);
         }
     }
 

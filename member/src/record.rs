@@ -160,10 +160,6 @@ fn checksum(header: &[u8], body: &[u8]) -> u32 {
 pub(crate) struct Frame(Writer);
 
 impl Frame {
-    pub fn is_empty(&self) -> bool {
-        self.0.0.is_empty()
-    }
-
     pub fn started(&mut self, member: MemberId, starts: u64) {
         self.0.u8(STARTED);
         self.0.u64(member.0);

@@ -61,8 +61,9 @@ pub(crate) struct Consensus {
     latest: Vec<u8>,
     /// The number of the last frame written.
     frame: u64,
-    /// What the next write will hold.
+    /// The entries that the next write will hold, and whether one is due at all.
     gathered: Frame,
+    gathers: bool,
     /// The next write holds everything, instead of the log so far.
     replace: bool,
     /// While a write is outstanding: what it covers.
@@ -105,6 +106,7 @@ impl Consensus {
             latest,
             frame,
             gathered: Frame::default(),
+            gathers: false,
             replace: true,
             writing: None,
             restoring: None,
@@ -255,7 +257,7 @@ impl Consensus {
         if self.writing.is_some() {
             return;
         }
-        if self.replace || !self.gathered.is_empty() {
+        if self.replace || self.gathers {
             self.write(effects);
         } else if let Some((last, _)) = self.held.back() {
             // They waited for the write before them only.
@@ -276,11 +278,10 @@ impl Consensus {
         }
         self.raft.mut_store().append(ready.entries());
         self.gathered.entries(ready.entries());
+        self.gathers |= !ready.entries().is_empty();
         if let Some(hard) = ready.hs() {
             self.raft.mut_store().set_hard(hard.clone());
-            if ready.must_sync() {
-                self.gathered.hard_state(hard);
-            }
+            self.gathers |= ready.must_sync();
         }
         let at_once = ready.take_messages();
         self.send(at_once, effects);
@@ -292,7 +293,7 @@ impl Consensus {
         if self.restoring.is_none() {
             self.raft.advance_apply();
         }
-        let nothing_to_write = self.writing.is_none() && !self.replace && self.gathered.is_empty();
+        let nothing_to_write = self.writing.is_none() && !self.replace && !self.gathers;
         if nothing_to_write || self.bug == Some(Bug::ActBeforePersisted) {
             self.durable(number, effects);
         }
@@ -323,18 +324,24 @@ impl Consensus {
         self.replace = true;
     }
 
+    /// Every frame says how far is committed. A change of the group takes effect when it is known
+    /// to be committed, so a member that forgot that would come back with an old group; were it
+    /// two changes old, it might elect itself beside the true leader. The leader proposes a change
+    /// only when the one before is committed. So whoever has a change in its log has the one
+    /// before in force, and groups one change apart have no two majorities that do not meet.
     fn write(&mut self, effects: &mut Effects) {
         self.frame += 1;
+        self.gathers = false;
         let mut frame = std::mem::take(&mut self.gathered);
         let replace = std::mem::take(&mut self.replace);
+        let log = self.raft.store();
         if replace {
-            let log = self.raft.store();
             frame = Frame::default();
             frame.started(self.id, self.starts);
             frame.snapshot(log.snapshot_ref());
-            frame.hard_state(log.hard());
             frame.entries(log.all_entries());
         }
+        frame.hard_state(log.hard());
         let bytes = frame.finish(self.frame);
         effects.persist =
             Some(if replace { Persist::Replace(bytes) } else { Persist::Append(bytes) });

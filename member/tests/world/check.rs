@@ -103,6 +103,10 @@ pub fn after(world: &mut World, id: MemberId) {
     world.checks.terms = world.checks.terms.max(status.term);
     let first = *world.checks.leaders.entry(status.term).or_insert(id);
     assert_eq!(first, id, "two leaders in term {}", status.term);
+    if status.term < world.checks.terms {
+        // Deposed and does not know: nothing that it decides can be agreed on.
+        return;
+    }
     let before = world.checks.dead.insert(id, status.dead.clone()).unwrap_or_default();
     for dead in status.dead.iter().filter(|m| !before.contains(m)) {
         world.checks.deaths += 1;

@@ -470,6 +470,7 @@ impl World {
             (Asked::Add(member), Ok(())) => self.to_add.retain(|m| *m != member),
             (Asked::Volume(id), Ok(())) => drop(self.checks.volumes.insert(id)),
             (Asked::Drop(_), Ok(())) => {}
+            (_, Err(Refusal::NotLeader { .. })) => {}
             (asked, Err(why)) => self.tell(format!("refused: {asked:?}: {why}")),
         }
     }
