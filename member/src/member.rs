@@ -314,7 +314,6 @@ impl Member {
     fn committed(&mut self, now: Nanos, committed: Committed, out: &mut Vec<Output>) {
         match committed {
             Committed::Begun(term) => self.begun = self.begun.max(term),
-            Committed::Group => {}
             Committed::Decision(bytes) => {
                 let Some(decision) = Decision::decode(&bytes, &*self.codec) else {
                     let text = "a map was agreed on that this version cannot read; upgrade it";

@@ -35,8 +35,6 @@ pub(crate) enum Committed {
     Begun(u64),
     /// What a leader proposed.
     Decision(Vec<u8>),
-    /// The group has changed.
-    Group,
 }
 
 /// A step of one member in or out.
@@ -71,6 +69,8 @@ pub(crate) struct Consensus {
     /// The leader's snapshot that is not durable yet came with this `Ready`; until it is, the
     /// library must not be told that it is applied.
     restoring: Option<u64>,
+    /// The group has changed since the last snapshot.
+    regrouped: bool,
     /// Messages that wait until what came with them is durable.
     held: VecDeque<(u64, Vec<Message>)>,
 }
@@ -110,6 +110,7 @@ impl Consensus {
             replace: true,
             writing: None,
             restoring: None,
+            regrouped: false,
             held: VecDeque::new(),
         };
         consensus.draw_timeout();
@@ -251,7 +252,10 @@ impl Consensus {
             self.ready(effects);
             self.draw_timeout();
         }
-        if self.raft.raft.raft_log.applied >= self.raft.store().base() + self.snapshot_every {
+        let full = self.raft.store().base() + self.snapshot_every;
+        // A member takes up no snapshot of a group that it is not in.
+        if self.regrouped || self.raft.raft.raft_log.applied >= full {
+            self.regrouped = false;
             self.compact();
         }
         if self.writing.is_some() {
@@ -271,7 +275,6 @@ impl Consensus {
         if !ready.snapshot().is_empty() {
             self.latest = ready.snapshot().data.to_vec();
             effects.committed.push(Committed::Decision(self.latest.clone()));
-            effects.committed.push(Committed::Group);
             self.raft.mut_store().restore(ready.snapshot().clone());
             self.replace = true;
             self.restoring = Some(number);
@@ -305,7 +308,7 @@ impl Consensus {
                 Some(Ok(_)) => {}
                 other => effects.log.push(format!("a change of the group was refused: {other:?}")),
             }
-            effects.committed.push(Committed::Group);
+            self.regrouped = true;
         } else if entry.data.is_empty() {
             effects.committed.push(Committed::Begun(entry.term));
         } else {

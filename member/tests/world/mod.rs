@@ -70,6 +70,7 @@ pub enum Event {
     Written(MemberId, u64),
     Ready(MemberId, u64, NodeId),
     Report(MemberId, u64, NodeId, u64, MemberReport),
+    Crash(MemberId, u64),
     Restart(MemberId, u64),
     Operator,
     Fault,
@@ -291,7 +292,7 @@ impl World {
             Event::Deliver(_, to, _) => Some(*to),
             Event::Wake(id, _) | Event::Written(id, _) => Some(*id),
             Event::Ready(id, ..) | Event::Report(id, ..) => Some(*id),
-            Event::Restart(..) | Event::Operator | Event::Fault => None,
+            Event::Crash(..) | Event::Restart(..) | Event::Operator | Event::Fault => None,
         };
         if let Some(paused_until) = target.map(|t| self.processes[&t].paused_until)
             && paused_until > self.now
@@ -331,6 +332,13 @@ impl World {
                     self.input(id, Input::Report(node, report));
                 }
             }
+            Event::Crash(id, life) => {
+                if self.processes[&id].life == life {
+                    self.crash(id);
+                    let down = self.rng.u64(1..500) * MILLIS;
+                    self.push(down, Event::Restart(id, life + 1));
+                }
+            }
             Event::Restart(id, life) => {
                 if self.processes[&id].life == life {
                     self.restart(id);
@@ -364,6 +372,9 @@ impl World {
                 let slow = if self.faults && self.rng.u32(0..50) == 0 { 20 } else { 1 };
                 let delay = self.rng.u64(STEP..5 * MILLIS) * slow;
                 self.push(delay, Event::Written(id, life));
+                if self.faults && self.rng.u32(0..100) == 0 {
+                    self.push(delay - STEP / 2, Event::Crash(id, life));
+                }
             }
             Output::Tell(node, message) => self.word(id, node, message),
             Output::Wake(at) => {
