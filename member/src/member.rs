@@ -155,7 +155,7 @@ impl Member {
                 let change = GroupChange::Remove(member);
                 self.as_leader(now, id, out, |l, desk| l.change_group(id, change, desk));
             }
-            Input::Connected(_) => {}
+            Input::Connected(_) => self.show(now),
             Input::Disconnected(member) => self.consensus.unreachable(member),
         }
         self.tick(now, out);

@@ -71,10 +71,18 @@ pub fn agreed(world: &mut World, id: MemberId, map: &Arc<ClusterMap>) -> String 
 
 /// A node is told only what is agreed on, and nobody serves in an older epoch then.
 pub fn word(world: &mut World, id: MemberId, node: NodeId, message: &MapMessage) {
-    let n = &world.processes[&id].nodes[&node];
+    let epoch = match message {
+        MapMessage::Freeze { epoch } => *epoch,
+        MapMessage::Enter { map, .. } => map.epoch,
+    };
+    let n = world.processes.get_mut(&id).unwrap().nodes.get_mut(&node).unwrap();
+    let term = epoch_parts(epoch).0;
+    assert!(term >= n.term, "{node} is told of term {term} after {}", n.term);
+    n.term = term;
+    let own = n.epoch;
     let MapMessage::Enter { map, .. } = message else { return };
     assert_eq!(world.checks.agreed.get(&map.epoch), Some(map), "told a map not agreed on");
-    if map.epoch <= n.epoch {
+    if map.epoch <= own {
         return;
     }
     for (other, p) in &world.processes {

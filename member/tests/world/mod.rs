@@ -4,41 +4,21 @@
 
 pub mod check;
 pub mod faults;
+mod operator;
+mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fastrand::Rng;
-use weft_core::cluster::{AuthorityInput, ClusterMap, NodeInfo, Volume, place_volume};
-use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::cluster::Volume;
 use weft_core::node::{MapMessage, MemberReport};
-use weft_core::plan::Policy;
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
-use weft_member::{
-    Bug, Config, Input, MapCodec, Member, MemberId, Output, Persist, Refusal, Stored,
-};
+use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
 
 use check::Checks;
-
-/// Maps by number, in place of an encoding.
-#[derive(Default)]
-struct Table(Mutex<Vec<ClusterMap>>);
-
-impl MapCodec for Table {
-    fn encode(&self, map: &ClusterMap) -> Vec<u8> {
-        let mut maps = self.0.lock().unwrap();
-        let n = maps.iter().position(|m| m == map).unwrap_or(maps.len());
-        if n == maps.len() {
-            maps.push(map.clone());
-        }
-        (n as u32).to_le_bytes().to_vec()
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Option<ClusterMap> {
-        let n = u32::from_le_bytes(bytes.try_into().ok()?);
-        self.0.lock().unwrap().get(n as usize).cloned()
-    }
-}
+use operator::Asked;
+use setup::{Table, first_map};
 
 /// A node as far as the authority can see it.
 #[derive(Default)]
@@ -48,6 +28,8 @@ pub struct ModelNode {
     pub serving: bool,
     pub epoch: Epoch,
     coming: Epoch,
+    /// The term of the last word.
+    pub term: u64,
 }
 
 pub struct Process {
@@ -99,34 +81,7 @@ pub struct World {
     pub story: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
-enum Asked {
-    Add(MemberId),
-    Volume(VolumeId),
-    Drop(VolumeId),
-}
-
 pub const STEP: Nanos = MILLIS / 10;
-
-/// Nodes that take part and one volume over all of them.
-fn first_map(nodes: usize) -> ClusterMap {
-    let spec: LayoutSpec = "raid5".parse().unwrap();
-    let geometry = Geometry::new(spec.over(nodes).unwrap(), 65536);
-    let sectors = vec![20_000; nodes];
-    let (extent_stripes, extents) = place_volume(&geometry, 1 << 20, &sectors, &[]).unwrap();
-    let volume = Volume {
-        id: VolumeId(0),
-        name: "v".into(),
-        size: 1 << 20,
-        layout: "raid5".into(),
-        geometry,
-        policy: Policy::default(),
-        extent_stripes,
-        extents,
-    };
-    let volumes = BTreeMap::from([(VolumeId(0), Arc::new(volume))]);
-    ClusterMap { nodes: vec![NodeInfo { up: true }; nodes], volumes, ..ClusterMap::default() }
-}
 
 impl World {
     /// A cluster of so many processes with one node each; the first founds it, the operator
@@ -430,59 +385,6 @@ impl World {
             let long = matches!(report, MemberReport::CaughtUp { .. });
             let delay = self.rng.u64(STEP..if long { 300 * MILLIS } else { MILLIS });
             self.push(delay, Event::Report(id, life, node, node_life, report));
-        }
-    }
-
-    /// The operator asks whoever it is pointed to.
-    fn operate(&mut self) {
-        self.push(100 * MILLIS, Event::Operator);
-        let running = self.processes.iter().filter(|p| p.1.member.is_some()).map(|p| *p.0);
-        let running: Vec<MemberId> = running.collect();
-        let Some(whom) = self.rng.choice(&running).copied() else { return };
-        if self.processes[&whom].paused_until > self.now || !self.asked.is_empty() {
-            // An answer that never comes is not waited for.
-            if self.rng.u32(0..20) == 0 {
-                self.asked.clear();
-            }
-            return;
-        }
-        let (asked, input): (Asked, Box<dyn Fn(u64) -> Input>) =
-            if let Some(member) = self.to_add.first().copied() {
-                (Asked::Add(member), Box::new(move |id| Input::AddMember(id, member)))
-            } else if self.volumes {
-                let have: Vec<VolumeId> = self.checks.volumes.iter().copied().collect();
-                if have.len() > 2 {
-                    let id = have[0];
-                    let drop = AuthorityInput::RemoveVolume(id);
-                    (Asked::Drop(id), Box::new(move |n| Input::Change(n, drop.clone())))
-                } else {
-                    let id = VolumeId(self.next_volume);
-                    self.next_volume += 1;
-                    let volume = Arc::new(Volume { id, ..self.volume.clone() });
-                    let add = AuthorityInput::AddVolume(volume);
-                    (Asked::Volume(id), Box::new(move |n| Input::Change(n, add.clone())))
-                }
-            } else {
-                return;
-            };
-        self.requests += 1;
-        if let Asked::Drop(id) = &asked {
-            // From now on it may be gone.
-            self.checks.volumes.remove(id);
-        }
-        self.asked.insert(self.requests, asked);
-        let input = input(self.requests);
-        self.input(whom, input);
-    }
-
-    fn answered(&mut self, request: u64, result: Result<(), Refusal>) {
-        let Some(asked) = self.asked.remove(&request) else { return };
-        match (asked, result) {
-            (Asked::Add(member), Ok(())) => self.to_add.retain(|m| *m != member),
-            (Asked::Volume(id), Ok(())) => drop(self.checks.volumes.insert(id)),
-            (Asked::Drop(_), Ok(())) => {}
-            (_, Err(Refusal::NotLeader { .. })) => {}
-            (asked, Err(why)) => self.tell(format!("refused: {asked:?}: {why}")),
         }
     }
 
