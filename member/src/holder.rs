@@ -82,9 +82,11 @@ impl Holder {
         self.probe = self.probe.max((term, round));
     }
 
-    /// What there is to say now, in this term.
+    /// What there is to say now, in this term or that of a later leader who has asked. Whoever
+    /// has said something in a term obeys no word of an earlier one.
     pub fn alive(&mut self, now: Nanos, term: u64) -> Alive {
         self.number += 1;
+        let term = term.max(self.probe.0);
         let nodes = self.nodes.values();
         Alive {
             term,
@@ -107,7 +109,7 @@ impl Holder {
     /// Takes a word of the authority, if it is for a node that lives and the first of its kind.
     /// `term` is the highest that this member has seen.
     pub fn word(&mut self, word: Word, term: u64) -> Option<(NodeId, MapMessage)> {
-        if word.term < term.max(self.obeyed) {
+        if word.term < term.max(self.obeyed).max(self.probe.0) {
             return None;
         }
         let state = self.nodes.get_mut(&word.node)?.state.as_mut()?;
@@ -168,7 +170,11 @@ mod tests {
         h.died(NodeId(4));
         h.ready(NodeId(4));
         assert!(h.word(word(3, 3, first), 3).is_none(), "for an earlier life");
-        assert!(h.word(word(3, 3, Life { start: 7, number: 2 }), 3).is_some());
+        let second = Life { start: 7, number: 2 };
+        assert!(h.word(word(3, 3, second), 3).is_some());
+        h.probed(5, 1);
+        assert_eq!(h.alive(0, 3).term, 5);
+        assert!(h.word(word(4, 1, second), 3).is_none(), "a later leader has asked");
     }
 
     #[test]

@@ -107,6 +107,9 @@ pub enum Refusal {
     /// The process is the last one.
     #[error("{0} is the only voter; add another process first")]
     LastVoter(MemberId),
+    /// The leader is new and does not know yet who lives.
+    #[error("the leader has just been elected and is finding out which processes live; ask again")]
+    Gathering,
     /// The process still has nodes that take part.
     #[error("{0} still runs nodes that take part; drain them and stop it first")]
     HasNodes(MemberId),

@@ -162,6 +162,10 @@ impl Leader {
         if voters == [member] {
             return Err(Refusal::LastVoter(member));
         }
+        // One that nobody has heard of yet may hold a lease of the leader before.
+        if self.reign == Reign::Gathering && member != desk.id {
+            return Err(Refusal::Gathering);
+        }
         let has_nodes = |(m, a): (MemberId, &Alive)| m == member && !a.nodes.is_empty();
         if self.liveness.alive().any(has_nodes) {
             return Err(Refusal::HasNodes(member));

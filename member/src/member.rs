@@ -210,7 +210,8 @@ impl Member {
                 }
             }
             Message::Alive(alive) => {
-                if alive.term <= term {
+                // One that has not seen this term might still obey the leader before.
+                if alive.term == term {
                     self.lead(now, out, |l, desk| l.alive(from, alive, desk));
                 }
             }
