@@ -1,0 +1,192 @@
+//! A process's own side: its nodes, what they last heard and said, and the lease that they serve
+//! by.
+//!
+//! Everything that the leader should know of the process is in one message, [`Alive`], which is
+//! sent whole each time: a lost or repeated one does no harm.
+
+use std::collections::BTreeMap;
+
+use weft_core::node::{MapMessage, MemberReport};
+use weft_core::units::{Epoch, Nanos, NodeId};
+
+use crate::decision::Life;
+use crate::message::{Alive, NodeState, Word};
+
+/// A node of this process.
+#[derive(Default)]
+struct Local {
+    /// How often it has become ready.
+    number: u64,
+    /// While it is ready.
+    state: Option<NodeState>,
+    /// It has been neither ready nor dead yet.
+    opening: bool,
+}
+
+pub(crate) struct Holder {
+    /// Which start of the process this is.
+    start: u64,
+    /// Messages sent.
+    number: u64,
+    nodes: BTreeMap<NodeId, Local>,
+    /// The last probe seen: term and round.
+    probe: (u64, u64),
+    /// The highest term of which a word was obeyed.
+    obeyed: u64,
+    lease_until: Option<Nanos>,
+    suspended: bool,
+}
+
+impl Holder {
+    pub fn new(start: u64, nodes: &[NodeId]) -> Holder {
+        let opening = || Local { opening: true, ..Local::default() };
+        Holder {
+            start,
+            number: 0,
+            nodes: nodes.iter().map(|n| (*n, opening())).collect(),
+            probe: (0, 0),
+            obeyed: 0,
+            lease_until: None,
+            suspended: true,
+        }
+    }
+
+    /// A node is ready: a new life of it.
+    pub fn ready(&mut self, node: NodeId) {
+        let local = self.nodes.entry(node).or_default();
+        local.number += 1;
+        local.opening = false;
+        let life = Life { start: self.start, number: local.number };
+        local.state = Some(NodeState { node, life, heard: (0, 0), frozen: None, caught_up: None });
+    }
+
+    pub fn died(&mut self, node: NodeId) {
+        let local = self.nodes.entry(node).or_default();
+        local.opening = false;
+        local.state = None;
+    }
+
+    pub fn report(&mut self, node: NodeId, report: MemberReport) {
+        let Some(state) = self.nodes.get_mut(&node).and_then(|l| l.state.as_mut()) else { return };
+        let kept = match report {
+            MemberReport::Frozen { .. } => &mut state.frozen,
+            MemberReport::CaughtUp { .. } => &mut state.caught_up,
+        };
+        if kept.is_none_or(|k| epoch_of(&k) <= epoch_of(&report)) {
+            *kept = Some(report);
+        }
+    }
+
+    /// A probe has come.
+    pub fn probed(&mut self, term: u64, round: u64) {
+        self.probe = self.probe.max((term, round));
+    }
+
+    /// What there is to say now, in this term or that of a later leader who has asked. Whoever
+    /// has said something in a term obeys no word of an earlier one.
+    pub fn alive(&mut self, now: Nanos, term: u64) -> Alive {
+        self.number += 1;
+        let term = term.max(self.probe.0);
+        let nodes = self.nodes.values();
+        Alive {
+            term,
+            round: if self.probe.0 == term { self.probe.1 } else { 0 },
+            start: self.start,
+            number: self.number,
+            stamp: now,
+            opening: nodes.clone().any(|l| l.opening),
+            nodes: nodes.filter_map(|l| l.state).collect(),
+        }
+    }
+
+    /// A majority stood behind the leader after this process had sent `stamp`.
+    pub fn granted(&mut self, start: u64, stamp: Nanos, lease: Nanos) {
+        if start == self.start {
+            self.lease_until = self.lease_until.max(Some(stamp.saturating_add(lease)));
+        }
+    }
+
+    /// Takes a word of the authority, if it is for a node that lives and the first of its kind.
+    /// `term` is the highest that this member has seen.
+    pub fn word(&mut self, word: Word, term: u64) -> Option<(NodeId, MapMessage)> {
+        if word.term < term.max(self.obeyed).max(self.probe.0) {
+            return None;
+        }
+        let state = self.nodes.get_mut(&word.node)?.state.as_mut()?;
+        if state.life != word.life || state.heard >= (word.term, word.number) {
+            return None;
+        }
+        self.obeyed = word.term;
+        state.heard = (word.term, word.number);
+        Some((word.node, word.message))
+    }
+
+    /// Whether local nodes may serve at this moment.
+    pub fn may_serve(&self, now: Nanos) -> bool {
+        self.lease_until.is_some_and(|until| now < until)
+    }
+
+    pub fn lease_until(&self) -> Option<Nanos> {
+        self.lease_until
+    }
+
+    /// Whether the lease has begun (`true`) or run out since the last call.
+    pub fn change(&mut self, now: Nanos) -> Option<bool> {
+        let serve = self.may_serve(now);
+        (serve == self.suspended).then(|| {
+            self.suspended = !serve;
+            serve
+        })
+    }
+}
+
+fn epoch_of(report: &MemberReport) -> Epoch {
+    match report {
+        MemberReport::Frozen { epoch, .. } | MemberReport::CaughtUp { epoch } => *epoch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(term: u64, number: u64, life: Life) -> Word {
+        let message = MapMessage::Freeze { epoch: number };
+        Word { term, number, node: NodeId(4), life, message }
+    }
+
+    #[test]
+    fn only_the_newest_word_of_the_highest_term_reaches_the_life_it_is_for() {
+        let mut h = Holder::new(7, &[NodeId(4)]);
+        let first = Life { start: 7, number: 1 };
+        assert!(h.word(word(2, 1, first), 2).is_none(), "not ready");
+        h.ready(NodeId(4));
+        assert!(h.word(word(2, 5, first), 2).is_some());
+        assert!(h.word(word(2, 5, first), 2).is_none(), "repeated");
+        assert!(h.word(word(2, 4, first), 2).is_none(), "overtaken");
+        assert!(h.word(word(3, 1, first), 2).is_some(), "a later leader counts afresh");
+        assert!(h.word(word(2, 9, first), 2).is_none(), "of a deposed leader");
+        assert!(h.word(word(3, 2, first), 4).is_none(), "of one that an election deposed");
+        h.died(NodeId(4));
+        h.ready(NodeId(4));
+        assert!(h.word(word(3, 3, first), 3).is_none(), "for an earlier life");
+        let second = Life { start: 7, number: 2 };
+        assert!(h.word(word(3, 3, second), 3).is_some());
+        h.probed(5, 1);
+        assert_eq!(h.alive(0, 3).term, 5);
+        assert!(h.word(word(4, 1, second), 3).is_none(), "a later leader has asked");
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_stamp_and_not_from_its_arrival() {
+        let mut h = Holder::new(7, &[]);
+        assert_eq!(h.change(10), None, "suspended from the start");
+        h.granted(7, 100, 50);
+        assert_eq!((h.change(149), h.change(149)), (Some(true), None));
+        h.granted(7, 90, 50);
+        h.granted(6, 500, 50);
+        assert_eq!(h.change(150), Some(false), "neither an older stamp nor an older start helps");
+        h.granted(7, 100, 50);
+        assert_eq!(h.change(160), None, "a grant that comes too late");
+    }
+}

@@ -1,0 +1,138 @@
+//! What goes into a member and what comes out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use weft_core::cluster::{AuthorityInput, ClusterMap};
+use weft_core::node::{MapMessage, MemberReport};
+use weft_core::units::{Nanos, NodeId};
+
+/// A member of the group: a process. Never 0, and never used again for another disk: a member
+/// whose log is lost must come back under a new number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "member {}", self.0)
+    }
+}
+
+/// How a cluster map is written as bytes, in messages and in the log.
+pub trait MapCodec: Send + Sync {
+    /// The map as bytes.
+    fn encode(&self, map: &ClusterMap) -> Vec<u8>;
+    /// The map that the bytes stand for. They may come from outside: it must not panic.
+    fn decode(&self, bytes: &[u8]) -> Option<ClusterMap>;
+}
+
+/// What a member is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Time has passed: at or after what [`Output::Wake`] said. More often does no harm.
+    Tick,
+    /// Bytes that another member sent. The transport vouches for who it was.
+    Message(MemberId, Vec<u8>),
+    /// What [`Output::Persist`] asked for with this number is durable.
+    Persisted(u64),
+    /// A node of this process has opened its disk and can take part. After its death: again.
+    NodeReady(NodeId),
+    /// A node of this process has died, or its disk was refused.
+    NodeDied(NodeId),
+    /// A node of this process reports to the authority.
+    Report(NodeId, MemberReport),
+    /// A change of the map is asked for, with a number of the caller's choice for the answer.
+    /// Any input of the authority that an operator gives; not those that tell of nodes' lives.
+    Change(u64, AuthorityInput),
+    /// A process joins the group.
+    AddMember(u64, MemberId),
+    /// A process leaves the group for good.
+    RemoveMember(u64, MemberId),
+    /// There is a connection to this process. Only a hint.
+    Connected(MemberId),
+    /// The connection to this process is gone. Only a hint: silence is what counts.
+    Disconnected(MemberId),
+}
+
+/// What a member wants done, in order.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Send these bytes to another member. They may be lost, repeated or overtaken.
+    Send(MemberId, Vec<u8>),
+    /// Make this durable, then say [`Input::Persisted`] with the number. There is one at a time.
+    Persist(u64, Persist),
+    /// Hand a local node this word of the authority.
+    Tell(NodeId, MapMessage),
+    /// The lease has run out: local nodes must not answer hosts, nor read for anyone.
+    Suspend,
+    /// The lease holds (again): local nodes go on where they stopped.
+    Resume,
+    /// Say [`Input::Tick`] at this time by the clock given to `handle`. Replaces the last.
+    Wake(Nanos),
+    /// The answer to a request.
+    Answer(u64, Result<(), Refusal>),
+    /// This map is agreed on. Nodes enter it when they are told, not now.
+    Agreed(Arc<ClusterMap>),
+    /// Something an operator should know.
+    Log(String),
+}
+
+/// A write to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// At its end.
+    Append(Vec<u8>),
+    /// Instead of the whole log, at once or not at all (a new file, flushed and renamed).
+    Replace(Vec<u8>),
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Only the leader changes anything.
+    #[error("this process does not lead the cluster; {}", match leader {
+        Some(m) => format!("ask {m}"),
+        None => "no process leads now: try again, and see that a majority of them runs".into(),
+    })]
+    NotLeader {
+        /// Who leads, if that is known.
+        leader: Option<MemberId>,
+    },
+    /// The leader that had taken it up leads no more.
+    #[error("the leader changed meanwhile: it may or may not have been done; look, and ask again")]
+    LostLead,
+    /// It is the authority's own business.
+    #[error("nodes are declared up or down by their processes, not by request")]
+    NotForOperators,
+    /// The process is the last one.
+    #[error("{0} is the only voter; add another process first")]
+    LastVoter(MemberId),
+    /// The leader is new and does not know yet who lives.
+    #[error("the leader has just been elected and is finding out which processes live; ask again")]
+    Gathering,
+    /// The process still has nodes that take part.
+    #[error("{0} still runs nodes that take part; drain them and stop it first")]
+    HasNodes(MemberId),
+    /// The process is the leader, which has now asked another to lead.
+    #[error("{0} leads the cluster and is handing over; ask the new leader")]
+    HandsOver(MemberId),
+}
+
+/// A member at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The term that it is in.
+    pub term: u64,
+    /// Who leads, if it knows.
+    pub leader: Option<MemberId>,
+    /// The group's voters.
+    pub voters: Vec<MemberId>,
+    /// Those that get everything and do not vote.
+    pub learners: Vec<MemberId>,
+    /// The map last agreed on, as far as it knows.
+    pub map: Arc<ClusterMap>,
+    /// The end of its lease, if it has one.
+    pub lease_until: Option<Nanos>,
+    /// If it leads: the processes that it has declared dead.
+    pub dead: Vec<MemberId>,
+}

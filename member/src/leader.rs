@@ -1,0 +1,371 @@
+//! What only the leader does: it runs the authority, on facts that it recounts from what the
+//! processes say of themselves.
+//!
+//! A new leader *gathers* first: every process has shown itself or is declared dead, and the nodes
+//! are open. Then it begins an authority with the last map agreed on. Nodes that have run on since
+//! that map are told of first, and when they stand in a new epoch, those that have died and
+//! started again meanwhile: as if their deaths had been noticed at the time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput};
+use weft_core::units::{Nanos, NodeId};
+
+use crate::consensus::{Consensus, GroupChange};
+use crate::decision::{Decision, Life, epoch_floor};
+use crate::group;
+use crate::liveness::Liveness;
+use crate::message::{Alive, Message, NodeState, Word};
+use crate::{Config, MapCodec, MemberId, Refusal};
+
+/// What the leader wants done.
+pub(crate) enum Act {
+    Send(MemberId, Message),
+    Propose(Vec<u8>),
+    Change(GroupChange),
+    HandOver(MemberId),
+    Answer(u64, Result<(), Refusal>),
+    Log(String),
+}
+
+/// How far the reign has come.
+#[derive(PartialEq)]
+enum Reign {
+    /// Its first entry is not committed, or not every process is known.
+    Gathering,
+    /// The nodes that ran on are being taken over.
+    TakingOver,
+    /// It goes by what happens.
+    Settled,
+}
+
+pub(crate) struct Leader {
+    pub term: u64,
+    since: Nanos,
+    reign: Reign,
+    liveness: Liveness,
+    authority: Authority,
+    /// The nodes that the authority believes to run.
+    told: BTreeMap<NodeId, Life>,
+    /// The last word to each node.
+    words: BTreeMap<NodeId, Word>,
+    number: u64,
+    /// Of each process that was declared dead and came back: the number of the last word before.
+    returned: BTreeMap<MemberId, u64>,
+    /// Changes asked for: those that the authority has, and those that it is yet to be given.
+    given: Vec<u64>,
+    asked: Vec<(u64, AuthorityInput)>,
+    group: Vec<(u64, GroupChange)>,
+}
+
+/// What a leader works with.
+pub(crate) struct Desk<'a> {
+    pub now: Nanos,
+    pub id: MemberId,
+    pub config: &'a Config,
+    pub codec: &'a dyn MapCodec,
+    pub consensus: &'a Consensus,
+    /// What is agreed on, as far as this member knows.
+    pub agreed: &'a Decision,
+    /// The leader's first entry is committed, so it knows all that is agreed on.
+    pub begun: bool,
+    pub acts: &'a mut Vec<Act>,
+}
+
+impl Leader {
+    pub fn new(now: Nanos, term: u64) -> Leader {
+        Leader {
+            term,
+            since: now,
+            reign: Reign::Gathering,
+            liveness: Liveness::new(term, now),
+            authority: Authority::new(Default::default()),
+            told: BTreeMap::new(),
+            words: BTreeMap::new(),
+            number: 0,
+            returned: BTreeMap::new(),
+            given: Vec::new(),
+            asked: Vec::new(),
+            group: Vec::new(),
+        }
+    }
+
+    pub fn dead(&self) -> Vec<MemberId> {
+        self.liveness.dead()
+    }
+
+    /// A process shows itself.
+    pub fn alive(&mut self, from: MemberId, alive: Alive, desk: &mut Desk) {
+        let nodes = alive.nodes.clone();
+        let Some(was_dead) = self.liveness.heard(desk.now, from, alive) else { return };
+        if was_dead {
+            self.returned.insert(from, self.number);
+            desk.acts.push(Act::Log(format!("{from} answers again")));
+        }
+        self.recount(desk);
+        for state in nodes {
+            let NodeState { node, life, heard, frozen, caught_up } = state;
+            if self.told.get(&node) != Some(&life) {
+                continue;
+            }
+            if self.words.get(&node).is_some_and(|w| heard >= (w.term, w.number)) {
+                self.words.remove(&node);
+            }
+            for report in [frozen, caught_up].into_iter().flatten() {
+                self.tell(AuthorityInput::Report(node, report), desk);
+            }
+        }
+    }
+
+    /// A decision is committed.
+    pub fn decided(&mut self, decision: &Decision, desk: &mut Desk) {
+        let epoch = decision.map.epoch;
+        if self.reign == Reign::Gathering || epoch <= epoch_floor(self.term) {
+            return;
+        }
+        self.tell(AuthorityInput::Stored(epoch), desk);
+        if self.authority.map().epoch == epoch {
+            let done = std::mem::take(&mut self.given);
+            desk.acts.extend(done.into_iter().map(|id| Act::Answer(id, Ok(()))));
+            self.reign = Reign::Settled;
+        }
+    }
+
+    /// A change of the map is asked for.
+    pub fn change(&mut self, id: u64, change: AuthorityInput, desk: &mut Desk) {
+        match change {
+            AuthorityInput::Start(_)
+            | AuthorityInput::NodeUp(_)
+            | AuthorityInput::NodeDown(_)
+            | AuthorityInput::Report(..)
+            | AuthorityInput::Stored(_) => {
+                desk.acts.push(Act::Answer(id, Err(Refusal::NotForOperators)));
+            }
+            change => self.asked.push((id, change)),
+        }
+    }
+
+    /// A change of the group is asked for.
+    pub fn change_group(&mut self, id: u64, change: GroupChange, desk: &mut Desk) {
+        if let GroupChange::Remove(member) = change
+            && let Err(refusal) = self.may_remove(member, desk)
+        {
+            desk.acts.push(Act::Answer(id, Err(refusal)));
+            return;
+        }
+        self.group.push((id, change));
+    }
+
+    fn may_remove(&self, member: MemberId, desk: &mut Desk) -> Result<(), Refusal> {
+        let (voters, _) = desk.consensus.group();
+        if voters == [member] {
+            return Err(Refusal::LastVoter(member));
+        }
+        // One that nobody has heard of yet may hold a lease of the leader before.
+        if self.reign == Reign::Gathering && member != desk.id {
+            return Err(Refusal::Gathering);
+        }
+        let has_nodes = |(m, a): (MemberId, &Alive)| m == member && !a.nodes.is_empty();
+        if self.liveness.alive().any(has_nodes) {
+            return Err(Refusal::HasNodes(member));
+        }
+        if member == desk.id {
+            let heirs = self.liveness.alive().map(|(m, _)| m);
+            let heir = heirs.filter(|m| *m != desk.id && voters.contains(m));
+            if let Some(heir) = heir.max_by_key(|m| desk.consensus.has_all(*m)) {
+                desk.acts.push(Act::HandOver(heir));
+            }
+            return Err(Refusal::HandsOver(member));
+        }
+        Ok(())
+    }
+
+    /// Whether no node of a process can serve in an epoch that others have left without it, so
+    /// that the process may have a lease. A node is safe if it has never been told anything; if
+    /// it takes part in the map agreed on, and its process was never declared dead since; or if
+    /// it has obeyed this leader since its process came back, which it does by freezing.
+    fn trusts(&self, process: MemberId, alive: &Alive, agreed: &Decision) -> bool {
+        let returned = self.returned.get(&process);
+        alive.nodes.iter().all(|s| {
+            let fresh = s.heard == (0, 0);
+            let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
+            let takes_part = agreed.map.is_up(s.node) && agreed.lives.get(&s.node) == Some(&s.life);
+            fresh || obeyed || (takes_part && returned.is_none())
+        })
+    }
+
+    /// Looks after everything; called after each input.
+    pub fn work(&mut self, desk: &mut Desk) {
+        let (voters, learners) = desk.consensus.group();
+        let all: Vec<MemberId> = voters.iter().chain(&learners).copied().collect();
+        self.liveness.set_group(desk.now, &all);
+        self.look_after_group(&voters, &learners, desk);
+        self.begin_if_gathered(desk);
+        self.recount(desk);
+        if self.reign == Reign::Settled {
+            for (id, change) in std::mem::take(&mut self.asked) {
+                self.given.push(id);
+                self.tell(change, desk);
+            }
+        }
+        let trusted: Vec<MemberId> = if desk.begun {
+            let alive = self.liveness.alive();
+            alive.filter(|(m, a)| self.trusts(*m, a, desk.agreed)).map(|(m, _)| m).collect()
+        } else {
+            Vec::new()
+        };
+        let mut sends = Vec::new();
+        self.liveness.confirm(desk.now, &voters, &trusted, &mut sends);
+        desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, desk: &mut Desk) {
+        let mut sends = Vec::new();
+        for dead in self.liveness.tick(desk.now, desk.config, &mut sends) {
+            desk.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
+        }
+        let probes = !sends.is_empty();
+        desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
+        if probes {
+            // What was not acknowledged may have been lost.
+            let unheard: Vec<NodeId> = self.words.keys().copied().collect();
+            unheard.into_iter().for_each(|n| self.send_word(n, desk));
+        }
+    }
+
+    fn look_after_group(&mut self, voters: &[MemberId], learners: &[MemberId], desk: &mut Desk) {
+        if !desk.begun {
+            return;
+        }
+        let present = |m: &MemberId| voters.contains(m) || learners.contains(m);
+        self.group.retain(|(id, change)| {
+            let done = match change {
+                GroupChange::AddLearner(m) => present(m),
+                GroupChange::Promote(m) => voters.contains(m),
+                GroupChange::Remove(m) => !present(m),
+            };
+            if done {
+                desk.acts.push(Act::Answer(*id, Ok(())));
+            }
+            !done
+        });
+        let alive: Vec<MemberId> = self.liveness.alive().map(|(m, _)| m).collect();
+        let ready = |m: &&MemberId| alive.contains(m) && desk.consensus.has_all(**m);
+        let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();
+        let promotion = group::next_step(voters, &ready, desk.config.voters);
+        if let Some(step) = self.group.first().map(|g| g.1).or(promotion) {
+            desk.acts.push(Act::Change(step));
+        }
+    }
+
+    /// The nodes that are ready, of processes that are alive. Of two processes that claim one
+    /// node, the first counts.
+    fn ready(&self) -> BTreeMap<NodeId, Life> {
+        let mut nodes = BTreeMap::new();
+        for (_, alive) in self.liveness.alive() {
+            for state in &alive.nodes {
+                nodes.entry(state.node).or_insert(state.life);
+            }
+        }
+        nodes
+    }
+
+    fn begin_if_gathered(&mut self, desk: &mut Desk) {
+        if self.reign != Reign::Gathering || !desk.begun || !self.liveness.all_known() {
+            return;
+        }
+        let (ready, agreed) = (self.ready(), desk.agreed);
+        let opening = self.liveness.alive().any(|(_, a)| a.opening);
+        let all_there = agreed.map.up().all(|n| ready.contains_key(&n));
+        let patient = desk.now.saturating_sub(self.since) < desk.config.open_patience;
+        if ready.is_empty() || (!all_there && opening && patient) {
+            return;
+        }
+        let mut map = (*agreed.map).clone();
+        map.epoch = map.epoch.max(epoch_floor(self.term));
+        self.authority = Authority::new(map);
+        let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
+        self.told = ready.into_iter().filter(|(n, l)| ran_on(n, l)).collect();
+        desk.acts.push(Act::Log(format!("leads from now on; {} nodes ran on", self.told.len())));
+        if self.told.is_empty() {
+            // All have started anew: nobody went on without anybody.
+            self.reign = Reign::Settled;
+        } else {
+            self.reign = Reign::TakingOver;
+            let nodes = self.told.keys().copied().collect();
+            self.tell(AuthorityInput::Start(nodes), desk);
+        }
+    }
+
+    /// Tells the authority who is up and who is not, as far as it does not know.
+    fn recount(&mut self, desk: &mut Desk) {
+        if self.reign == Reign::Gathering {
+            return;
+        }
+        let ready = self.ready();
+        // While nodes are taken over, one that starts anew is dead first, and up after.
+        let taking_over = self.reign == Reign::TakingOver;
+        let lives = |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r == l || !taking_over);
+        let gone = self.told.iter().filter(|(n, l)| !lives(n, l)).map(|(n, _)| *n);
+        for node in gone.collect::<Vec<_>>() {
+            self.told.remove(&node);
+            self.words.remove(&node);
+            self.tell(AuthorityInput::NodeDown(node), desk);
+        }
+        if self.reign == Reign::TakingOver && self.told.is_empty() {
+            self.reign = Reign::Settled;
+        }
+        if self.reign == Reign::Settled {
+            for (node, life) in ready {
+                if self.told.insert(node, life) != Some(life) {
+                    self.words.remove(&node);
+                    self.tell(AuthorityInput::NodeUp(node), desk);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, input: AuthorityInput, desk: &mut Desk) {
+        if self.reign == Reign::Gathering {
+            return;
+        }
+        let mut out = Vec::new();
+        self.authority.handle(input, &mut out);
+        for output in out {
+            match output {
+                AuthorityOutput::Tell(node, message) => {
+                    let Some(life) = self.told.get(&node).copied() else { continue };
+                    self.number += 1;
+                    let (term, number) = (self.term, self.number);
+                    self.words.insert(node, Word { term, number, node, life, message });
+                    self.send_word(node, desk);
+                }
+                AuthorityOutput::Store(map) => {
+                    let decision = Decision { map: Arc::clone(&map), lives: self.told.clone() };
+                    desk.acts.push(Act::Propose(decision.encode(desk.codec)));
+                }
+            }
+        }
+    }
+
+    /// Sends a node the last word to it, by its process.
+    fn send_word(&mut self, node: NodeId, desk: &mut Desk) {
+        let Some(word) = self.words.get(&node) else { return };
+        let lives = |s: &NodeState| s.node == node && s.life == word.life;
+        let home = self.liveness.alive().find(|(_, a)| a.nodes.iter().any(lives));
+        if let Some((home, _)) = home {
+            desk.acts.push(Act::Send(home, Message::Word(word.clone())));
+        }
+    }
+
+    /// The reign is over: what was asked for has no answer.
+    pub fn end(self) -> Vec<(u64, Refusal)> {
+        let given = self.given.into_iter();
+        let group = self.group.into_iter().map(|g| g.0);
+        let asked = self.asked.into_iter().map(|a| a.0);
+        let lost = given.chain(group).map(|id| (id, Refusal::LostLead));
+        lost.chain(asked.map(|id| (id, Refusal::NotLeader { leader: None }))).collect()
+    }
+}

@@ -1,0 +1,41 @@
+//! The replicated authority: who takes part in the cluster, agreed on by several processes.
+//!
+//! [`weft_core::cluster::Authority`] decides how the cluster map changes, but it lives in one
+//! process. Here each process has a [`Member`]; the members replicate the map with Raft; the one
+//! that leads runs the authority, asks every process whether it is alive (TickerTAIP 3.3.2), and
+//! carries the authority's words to the nodes. A process that is cut off stops serving by itself:
+//! its lease runs out before anyone can declare it dead.
+//!
+//! ```text
+//!    local nodes        Member (one a process)                      other members
+//!   ready, died,   ->  ┌─────────────────────────────┐  <- bytes ->
+//!   reports            │ leader::Leader (if it leads)│
+//!                  <-  │   Authority, probes, words  │  -> persist, then written
+//!   words, suspend,    │ consensus::Consensus (Raft) │
+//!   resume             │ holder::Holder (its lease)  │  -> wake at, then tick
+//!                      └─────────────────────────────┘
+//! ```
+//!
+//! Like everything that decides, it is a state machine: [`Member::handle`] takes the time and an
+//! [`Input`] and answers with [`Output`]s. The two types that matter are [`Member`] and
+//! [`Stored`], what its log says when it starts. The sequences, the argument for the lease and the
+//! format of the log are in docs/membership.md.
+
+mod bytes;
+mod config;
+mod consensus;
+mod decision;
+mod group;
+mod holder;
+mod io;
+mod leader;
+mod liveness;
+mod member;
+mod message;
+mod record;
+
+pub use config::{Bug, Config, ConfigError};
+pub use decision::epoch_parts;
+pub use io::{Input, MapCodec, MemberId, Output, Persist, Refusal, Status};
+pub use member::{Member, StartError};
+pub use record::{LogError, Stored};

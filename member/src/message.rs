@@ -1,0 +1,226 @@
+//! What members send one another, and its bytes.
+
+use std::sync::Arc;
+
+use weft_core::node::{MapMessage, MemberReport};
+use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
+
+use crate::MapCodec;
+use crate::bytes::{Reader, Writer};
+use crate::decision::Life;
+
+const VERSION: u8 = 1;
+
+/// A message between members.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// Raft's own.
+    Raft(Vec<u8>),
+    /// The leader: are you alive?
+    Probe { term: u64, round: u64 },
+    /// The answer, and the news of a process's nodes. Each tells everything.
+    Alive(Alive),
+    /// The leader: a majority stood behind me after you sent this stamp.
+    Grant { start: u64, stamp: Nanos },
+    /// The leader's word to a node.
+    Word(Word),
+}
+
+/// A process shows itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alive {
+    /// Its member's term.
+    pub term: u64,
+    /// The last probe that it has seen in this term.
+    pub round: u64,
+    /// Which of the process's starts this is, and which of its messages; later is higher.
+    pub start: u64,
+    pub number: u64,
+    /// Its clock.
+    pub stamp: Nanos,
+    /// Nodes of it are still opening their disks.
+    pub opening: bool,
+    pub nodes: Vec<NodeState>,
+}
+
+/// A node that is ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NodeState {
+    pub node: NodeId,
+    pub life: Life,
+    /// The last word that it was given: term and number.
+    pub heard: (u64, u64),
+    pub frozen: Option<MemberReport>,
+    pub caught_up: Option<MemberReport>,
+}
+
+/// A word of the authority on its way to a life of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    pub term: u64,
+    pub number: u64,
+    pub node: NodeId,
+    pub life: Life,
+    pub message: MapMessage,
+}
+
+const RAFT: u8 = 1;
+const PROBE: u8 = 2;
+const ALIVE: u8 = 3;
+const GRANT: u8 = 4;
+const WORD: u8 = 5;
+
+const FREEZE: u8 = 1;
+const ENTER: u8 = 2;
+
+const FROZEN: u8 = 1;
+const CAUGHT_UP: u8 = 2;
+
+impl Message {
+    pub fn encode(&self, codec: &dyn MapCodec) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(VERSION);
+        match self {
+            Message::Raft(bytes) => {
+                w.u8(RAFT);
+                w.bytes(bytes);
+            }
+            Message::Probe { term, round } => {
+                w.u8(PROBE);
+                w.u64(*term);
+                w.u64(*round);
+            }
+            Message::Alive(alive) => {
+                w.u8(ALIVE);
+                alive.write(&mut w);
+            }
+            Message::Grant { start, stamp } => {
+                w.u8(GRANT);
+                w.u64(*start);
+                w.u64(*stamp);
+            }
+            Message::Word(word) => {
+                w.u8(WORD);
+                word.write(&mut w, codec);
+            }
+        }
+        w.0
+    }
+
+    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Option<Message> {
+        let mut r = Reader(bytes);
+        if r.u8()? != VERSION {
+            return None;
+        }
+        let message = match r.u8()? {
+            RAFT => Message::Raft(r.bytes()?.to_vec()),
+            PROBE => Message::Probe { term: r.u64()?, round: r.u64()? },
+            ALIVE => Message::Alive(Alive::read(&mut r)?),
+            GRANT => Message::Grant { start: r.u64()?, stamp: r.u64()? },
+            WORD => Message::Word(Word::read(&mut r, codec)?),
+            _ => return None,
+        };
+        r.end()?;
+        Some(message)
+    }
+}
+
+impl Alive {
+    fn write(&self, w: &mut Writer) {
+        for n in [self.term, self.round, self.start, self.number, self.stamp] {
+            w.u64(n);
+        }
+        w.u8(u8::from(self.opening));
+        w.u32(self.nodes.len() as u32);
+        for node in &self.nodes {
+            w.u16(node.node.0);
+            node.life.write(w);
+            w.u64(node.heard.0);
+            w.u64(node.heard.1);
+            w.option(node.frozen.as_ref(), write_report);
+            w.option(node.caught_up.as_ref(), write_report);
+        }
+    }
+
+    fn read(r: &mut Reader) -> Option<Alive> {
+        Some(Alive {
+            term: r.u64()?,
+            round: r.u64()?,
+            start: r.u64()?,
+            number: r.u64()?,
+            stamp: r.u64()?,
+            opening: r.bool()?,
+            nodes: r.list(36, |r| {
+                Some(NodeState {
+                    node: NodeId(r.u16()?),
+                    life: Life::read(r)?,
+                    heard: (r.u64()?, r.u64()?),
+                    frozen: r.option(read_report)?,
+                    caught_up: r.option(read_report)?,
+                })
+            })?,
+        })
+    }
+}
+
+fn write_report(w: &mut Writer, report: &MemberReport) {
+    match report {
+        MemberReport::Frozen { epoch, oldest, clock } => {
+            w.u8(FROZEN);
+            w.u64(*epoch);
+            w.u64(oldest.0);
+            w.u64(clock.0);
+        }
+        MemberReport::CaughtUp { epoch } => {
+            w.u8(CAUGHT_UP);
+            w.u64(*epoch);
+        }
+    }
+}
+
+fn read_report(r: &mut Reader) -> Option<MemberReport> {
+    let kind = r.u8()?;
+    let epoch: Epoch = r.u64()?;
+    match kind {
+        FROZEN => {
+            let (oldest, clock) = (Timestamp(r.u64()?), Timestamp(r.u64()?));
+            Some(MemberReport::Frozen { epoch, oldest, clock })
+        }
+        CAUGHT_UP => Some(MemberReport::CaughtUp { epoch }),
+        _ => None,
+    }
+}
+
+impl Word {
+    fn write(&self, w: &mut Writer, codec: &dyn MapCodec) {
+        w.u64(self.term);
+        w.u64(self.number);
+        w.u16(self.node.0);
+        self.life.write(w);
+        match &self.message {
+            MapMessage::Freeze { epoch } => {
+                w.u8(FREEZE);
+                w.u64(*epoch);
+            }
+            MapMessage::Enter { map, floor } => {
+                w.u8(ENTER);
+                w.u64(floor.0);
+                w.bytes(&codec.encode(map));
+            }
+        }
+    }
+
+    fn read(r: &mut Reader, codec: &dyn MapCodec) -> Option<Word> {
+        let (term, number) = (r.u64()?, r.u64()?);
+        let (node, life) = (NodeId(r.u16()?), Life::read(r)?);
+        let message = match r.u8()? {
+            FREEZE => MapMessage::Freeze { epoch: r.u64()? },
+            ENTER => {
+                let floor = Timestamp(r.u64()?);
+                MapMessage::Enter { map: Arc::new(codec.decode(r.bytes()?)?), floor }
+            }
+            _ => return None,
+        };
+        Some(Word { term, number, node, life, message })
+    }
+}

@@ -1,0 +1,287 @@
+//! The log as it is kept on a disk: pure functions between bytes and state.
+//!
+//! A log is frames, one after the other; what the member asks to be made durable at once is one
+//! frame. docs/membership.md has the format with offsets and widths. Replaying stops at the
+//! first frame that is not whole: a torn tail, which nobody was promised. A whole frame *after*
+//! one that is not is another matter: then something that was durable is gone, and the log is
+//! refused.
+
+use raft::eraftpb::{Entry, HardState, Snapshot};
+
+use crate::bytes::{Reader, Writer};
+use crate::consensus::wire;
+use crate::decision::Decision;
+use crate::{MapCodec, MemberId};
+use weft_core::cluster::ClusterMap;
+
+const MAGIC: [u8; 3] = *b"WMb";
+const VERSION: u8 = 1;
+const HEADER: usize = 20;
+
+const STARTED: u8 = 1;
+const HARD_STATE: u8 = 2;
+const ENTRIES: u8 = 3;
+const SNAPSHOT: u8 = 4;
+
+/// What a log says of its member.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Whose log it is, unless it is empty.
+    pub(crate) member: Option<MemberId>,
+    /// How often the member has started.
+    pub(crate) starts: u64,
+    pub(crate) hard: HardState,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) entries: Vec<Entry>,
+    /// The number of the last frame.
+    pub(crate) frame: u64,
+}
+
+/// Why a log cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// It is not one, or of another version.
+    #[error(
+        "this is not a member's log that this version can read (it begins with {begins:02x?}); \
+         check the path, or start the version that wrote it"
+    )]
+    Foreign {
+        /// Its first bytes.
+        begins: Vec<u8>,
+    },
+    /// Something in its middle cannot be read.
+    #[error(
+        "the log is damaged at byte {at}, and more follows: what this member promised is lost. \
+         Remove the member from the group, delete its log, and let it join under a new number"
+    )]
+    Damaged {
+        /// Where.
+        at: usize,
+    },
+    /// It belongs to another member.
+    #[error("the log belongs to member {found}, and this is member {wanted}; check the directory")]
+    OtherMember {
+        /// Whose it is.
+        found: u64,
+        /// Who asked.
+        wanted: u64,
+    },
+}
+
+impl Stored {
+    /// Of a member that will join a cluster: nothing yet.
+    pub fn empty() -> Stored {
+        Stored::default()
+    }
+
+    /// Of the one that founds a cluster: a group of this member, and the first map.
+    pub fn founded(founder: MemberId, map: &ClusterMap, codec: &dyn MapCodec) -> Stored {
+        let mut stored = Stored::default();
+        let decision = Decision { map: map.clone().into(), ..Decision::default() };
+        stored.snapshot.data = decision.encode(codec).into();
+        let metadata = stored.snapshot.mut_metadata();
+        (metadata.index, metadata.term) = (1, 1);
+        metadata.mut_conf_state().voters = vec![founder.0];
+        (stored.hard.term, stored.hard.commit) = (1, 1);
+        stored
+    }
+
+    /// Whether there is nothing: the member must found a cluster or join one.
+    pub fn is_empty(&self) -> bool {
+        self.snapshot.get_metadata().index == 0 && self.entries.is_empty()
+    }
+
+    /// Reads a log. What follows the last whole frame is ignored if it may be a torn frame.
+    pub fn replay(log: &[u8]) -> Result<Stored, LogError> {
+        let mut stored = Stored::default();
+        let mut at = 0;
+        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
+            stored.frame = u64::from_le_bytes(log[at + 8..at + 16].try_into().expect("8 bytes"));
+            stored.apply(body).ok_or(LogError::Damaged { at })?;
+            at += HEADER + body.len();
+        }
+        let begin = &log[..log.len().min(4)];
+        let known = [MAGIC[0], MAGIC[1], MAGIC[2], VERSION];
+        if at == 0 && begin.iter().zip(known).any(|(b, k)| *b != k && *b != 0) {
+            return Err(LogError::Foreign { begins: begin.to_vec() });
+        }
+        let later = (at + 1..log.len()).any(|b| frame_at(log, b, |n| n > stored.frame).is_some());
+        if later { Err(LogError::Damaged { at }) } else { Ok(stored) }
+    }
+
+    fn apply(&mut self, body: &[u8]) -> Option<()> {
+        let mut r = Reader(body);
+        while !r.0.is_empty() {
+            match r.u8()? {
+                STARTED => {
+                    self.member = Some(MemberId(r.u64()?));
+                    self.starts = r.u64()?;
+                }
+                HARD_STATE => self.hard = wire::read_hard_state(&mut r)?,
+                ENTRIES => {
+                    let entries = wire::read_entries(&mut r)?;
+                    let base = self.snapshot.get_metadata().index;
+                    let keep = entries.first()?.index.checked_sub(base + 1)? as usize;
+                    if keep > self.entries.len() {
+                        return None;
+                    }
+                    self.entries.truncate(keep);
+                    self.entries.extend(entries);
+                }
+                SNAPSHOT => {
+                    self.snapshot = wire::read_snapshot(&mut r)?;
+                    self.entries.clear();
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+/// The body of the frame that begins at `at`, if there is a whole one with a number that fits.
+fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<&[u8]> {
+    let header = log.get(at..at.checked_add(HEADER)?)?;
+    if header[..3] != MAGIC || header[3] != VERSION {
+        return None;
+    }
+    let mut r = Reader(&header[4..]);
+    let (len, frame, crc) = (r.u32()? as usize, r.u64()?, r.u32()?);
+    let body = log.get(at + HEADER..(at + HEADER).checked_add(len)?)?;
+    (fits(frame) && crc == checksum(&header[4..16], body)).then_some(body)
+}
+
+fn checksum(header: &[u8], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(header), body)
+}
+
+/// A frame in the making.
+#[derive(Default)]
+pub(crate) struct Frame(Writer);
+
+impl Frame {
+    pub fn started(&mut self, member: MemberId, starts: u64) {
+        self.0.u8(STARTED);
+        self.0.u64(member.0);
+        self.0.u64(starts);
+    }
+
+    pub fn hard_state(&mut self, hard: &HardState) {
+        self.0.u8(HARD_STATE);
+        wire::write_hard_state(&mut self.0, hard);
+    }
+
+    pub fn entries(&mut self, entries: &[Entry]) {
+        if !entries.is_empty() {
+            self.0.u8(ENTRIES);
+            wire::write_entries(&mut self.0, entries);
+        }
+    }
+
+    pub fn snapshot(&mut self, snapshot: &Snapshot) {
+        if snapshot.get_metadata().index > 0 {
+            self.0.u8(SNAPSHOT);
+            wire::write_snapshot(&mut self.0, snapshot);
+        }
+    }
+
+    /// The bytes of frame number `frame`.
+    pub fn finish(self, frame: u64) -> Vec<u8> {
+        let body = self.0.0;
+        let mut w = Writer::default();
+        w.0.extend_from_slice(&MAGIC);
+        w.u8(VERSION);
+        w.u32(u32::try_from(body.len()).expect("less than 4 GiB"));
+        w.u64(frame);
+        w.u32(checksum(&w.0[4..16], &body));
+        w.0.extend_from_slice(&body);
+        w.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        Entry { index, term, data: vec![index as u8; 5].into(), ..Entry::default() }
+    }
+
+    /// Three frames: a start with a snapshot, two entries, one entry in place of the second.
+    fn sample() -> (Vec<u8>, Vec<usize>) {
+        let mut first = Frame::default();
+        first.started(MemberId(3), 2);
+        let mut snapshot = Snapshot { data: vec![7; 4].into(), ..Snapshot::default() };
+        snapshot.mut_metadata().index = 10;
+        snapshot.mut_metadata().term = 1;
+        snapshot.mut_metadata().mut_conf_state().voters = vec![3];
+        first.snapshot(&snapshot);
+        let mut second = Frame::default();
+        second.hard_state(&HardState { term: 2, vote: 3, commit: 10, ..HardState::default() });
+        second.entries(&[entry(11, 2), entry(12, 2)]);
+        let mut third = Frame::default();
+        third.entries(&[entry(12, 3)]);
+        let (mut log, mut ends) = (Vec::new(), Vec::new());
+        for (n, frame) in [first, second, third].into_iter().enumerate() {
+            log.extend(frame.finish(5 + n as u64));
+            ends.push(log.len());
+        }
+        (log, ends)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let stored = Stored::replay(&sample().0).unwrap();
+        assert_eq!((stored.member, stored.starts, stored.frame), (Some(MemberId(3)), 2, 7));
+        assert_eq!(stored.entries, [entry(11, 2), entry(12, 3)]);
+        assert_eq!((stored.hard.term, stored.hard.vote), (2, 3));
+        assert_eq!(stored.snapshot.get_metadata().index, 10);
+    }
+
+    #[test]
+    fn a_tail_torn_at_any_byte_is_as_if_it_had_not_been_written() {
+        let (log, ends) = sample();
+        for cut in 0..log.len() {
+            let whole = ends.iter().filter(|e| **e <= cut).count() as u64;
+            let stored = Stored::replay(&log[..cut]).unwrap();
+            assert_eq!(stored.frame, if whole == 0 { 0 } else { 4 + whole }, "cut at {cut}");
+            // What a disk makes of the rest does not matter either.
+            let mut rubbish = log[..cut].to_vec();
+            rubbish.resize(log.len() + 9, 0);
+            assert_eq!(Stored::replay(&rubbish).unwrap().frame, stored.frame, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_hole_in_the_middle_is_refused() {
+        let (log, ends) = sample();
+        for at in 0..ends[1] {
+            let mut bad = log.clone();
+            bad[at] ^= 1;
+            assert!(Stored::replay(&bad).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn something_else_is_refused_and_nothing_is_empty() {
+        let text = Stored::replay(b"{\"version\": 1}").unwrap_err().to_string();
+        assert!(text.contains("not a member's log"), "{text}");
+        assert!(Stored::replay(b"WMb\x02....").is_err());
+        assert!(Stored::replay(b"").unwrap().is_empty());
+    }
+
+    /// Logs of this version must stay readable: these bytes are what it wrote.
+    #[test]
+    fn the_first_frame_of_version_1() {
+        let mut frame = Frame::default();
+        frame.started(MemberId(3), 2);
+        frame.hard_state(&HardState { term: 4, vote: 5, commit: 6, ..HardState::default() });
+        let written = frame.finish(9);
+        let mut expected = b"WMb\x01\x2a\0\0\0\x09\0\0\0\0\0\0\0".to_vec();
+        expected.extend(0xfa12_9ebb_u32.to_le_bytes());
+        expected.extend(b"\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
+        expected.extend(b"\x02\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0");
+        assert_eq!(written, expected);
+        assert_eq!(Stored::replay(&written).unwrap().starts, 2);
+    }
+}

@@ -1,0 +1,170 @@
+//! Members in a world where everything goes wrong, over many seeds.
+//!
+//! `WEFT_MEMBER_SEEDS=A..B` chooses the seeds; a failure names its seed and ends with the story
+//! of what happened.
+
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weft_core::units::{MILLIS, NodeId};
+use weft_member::{Bug, Input, MemberId};
+use world::{Event, World, check, faults};
+
+const SECOND: u64 = 1000 * MILLIS;
+
+/// One seed: a cluster grows, suffers, is mended and must be well again.
+fn run(seed: u64, bug: Option<Bug>) -> World {
+    let size = 3 + (seed % 5) as usize;
+    let mut world = World::new(seed, size, bug);
+    world.run_until(5 * SECOND);
+    world.faults = true;
+    world.volumes = true;
+    world.push(0, Event::Fault);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        world.run_until(35 * SECOND);
+        faults::heal(&mut world);
+        world.run_until(60 * SECOND);
+        check::converged(&world);
+    }));
+    if let Err(why) = result {
+        let from = world.story.len().saturating_sub(60);
+        let story = world.story[from..].join("\n");
+        let why = why.downcast_ref::<String>().cloned();
+        let why = why.unwrap_or_else(|| "something was assumed that is not so".into());
+        panic!("seed {seed}, {size} processes: {why}\n{story}");
+    }
+    world
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let chosen = std::env::var("WEFT_MEMBER_SEEDS").ok();
+    let (a, b) = chosen.as_deref().and_then(|s| s.split_once("..")).unwrap_or(("0", "300"));
+    a.parse().expect("A..B")..b.parse().expect("A..B")
+}
+
+#[test]
+fn nothing_goes_wrong_whatever_goes_wrong() {
+    let (mut outputs, mut deaths, mut maps, mut terms) = (0, 0, 0, 0);
+    for seed in seeds() {
+        let checks = run(seed, None).checks;
+        outputs += checks.outputs;
+        deaths += checks.deaths;
+        maps += checks.agreed.len();
+        terms += checks.terms;
+    }
+    println!("{outputs} outputs, {deaths} declared dead, {maps} maps, {terms} terms");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [1, 2, 3] {
+        let (a, b) = (run(seed, None), run(seed, None));
+        assert_eq!(a.checks.fingerprint, b.checks.fingerprint);
+        assert_eq!(a.story, b.story);
+    }
+    assert_ne!(run(1, None).checks.fingerprint, run(6, None).checks.fingerprint);
+}
+
+/// The seeds that find a bug, of the first so many.
+fn found(bug: Bug, seeds: u64) -> Vec<u64> {
+    (0..seeds).filter(|s| catch_unwind(|| run(*s, Some(bug))).is_err()).collect()
+}
+
+#[test]
+fn deliberate_bugs_are_found() {
+    let lease = found(Bug::NoLeaseWait, 20);
+    let early = found(Bug::ActBeforePersisted, 100);
+    println!("found: no lease wait by {lease:?}, acting before persisted by {early:?}");
+    assert!(!lease.is_empty() && !early.is_empty(), "{lease:?} {early:?}");
+}
+
+/// Cuts a side off from the rest, both ways.
+fn cut_off(world: &mut World, side: &[u64]) {
+    for a in 1..=world.processes.len() as u64 {
+        for b in 1..=world.processes.len() as u64 {
+            if side.contains(&a) != side.contains(&b) {
+                world.cut.insert((MemberId(a), MemberId(b)));
+            }
+        }
+    }
+}
+
+fn serves(world: &World, id: u64) -> bool {
+    world.processes[&MemberId(id)].member.as_ref().unwrap().may_serve(world.clock(MemberId(id)))
+}
+
+fn epoch(world: &World, id: u64) -> u64 {
+    world.processes[&MemberId(id)].member.as_ref().unwrap().map().epoch
+}
+
+#[test]
+fn a_minority_stops_and_the_majority_goes_on_without_it() {
+    let mut world = World::new(7, 5, None);
+    world.run_until(10 * SECOND);
+    check::converged(&world);
+    let leader = world.leader().unwrap().0;
+    let side = [leader, leader % 5 + 1];
+    let before = epoch(&world, leader);
+    cut_off(&mut world, &side);
+    world.run_until(20 * SECOND);
+    for id in 1..=5 {
+        let cut = side.contains(&id);
+        assert_eq!(serves(&world, id), !cut);
+        assert_eq!(epoch(&world, id) > before, !cut, "of {id}");
+    }
+    let map = world.checks.agreed.last_key_value().unwrap().1.clone();
+    for id in 1..=5 {
+        assert_eq!(map.is_up(NodeId(id as u16 - 1)), !side.contains(&id));
+    }
+    faults::heal(&mut world);
+    world.run_until(30 * SECOND);
+    check::converged(&world);
+}
+
+#[test]
+fn without_a_majority_nothing_changes_and_nobody_serves() {
+    let mut world = World::new(8, 5, None);
+    world.run_until(10 * SECOND);
+    let before = *world.checks.agreed.last_key_value().unwrap().0;
+    [1, 2, 3].into_iter().for_each(|id| world.crash(MemberId(id)));
+    world.run_until(30 * SECOND);
+    assert!(!serves(&world, 4) && !serves(&world, 5));
+    assert_eq!(*world.checks.agreed.last_key_value().unwrap().0, before);
+    faults::heal(&mut world);
+    world.run_until(45 * SECOND);
+    check::converged(&world);
+}
+
+#[test]
+fn a_dead_process_is_out_within_the_time_that_the_settings_say() {
+    let mut world = World::new(9, 5, None);
+    world.run_until(10 * SECOND);
+    let leader = world.leader().unwrap().0;
+    let victim = leader % 5 + 1;
+    world.crash(MemberId(victim));
+    world.run_until(world.now + world.config.dead_after + 100 * MILLIS);
+    let map = world.checks.agreed.last_key_value().unwrap().1.clone();
+    assert!(!map.is_up(NodeId(victim as u16 - 1)));
+    assert_eq!(map.up().count(), 4);
+}
+
+#[test]
+fn a_voter_leaves_for_good_and_learners_take_its_place() {
+    let mut world = World::new(10, 7, None);
+    world.run_until(10 * SECOND);
+    let leader = world.leader().unwrap();
+    let status = world.processes[&leader].member.as_ref().unwrap().status();
+    assert_eq!((status.voters.len(), status.learners.len()), (5, 2));
+    let leaves = *status.voters.iter().find(|m| **m != leader).unwrap();
+    world.input(leader, Input::RemoveMember(1 << 40, leaves));
+    world.crash(leaves);
+    world.processes.get_mut(&leaves).unwrap().removed = true;
+    // Its nodes took part when it was asked for the first time; now they do not.
+    world.run_until(13 * SECOND);
+    world.input(leader, Input::RemoveMember(1 << 41, leaves));
+    world.run_until(16 * SECOND);
+    let status = world.processes[&leader].member.as_ref().unwrap().status();
+    assert_eq!((status.voters.len(), status.learners.len()), (5, 1), "{status:?}");
+    assert!(!status.voters.contains(&leaves));
+}

@@ -1,0 +1,402 @@
+//! A small world of members: virtual time, one seed, and everything that may go wrong. Each
+//! process has a member, nodes that do as they are told, a disk that tears what was not flushed,
+//! and a clock that is off.
+
+pub mod check;
+pub mod faults;
+mod operator;
+mod setup;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use weft_core::cluster::Volume;
+use weft_core::node::{MapMessage, MemberReport};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
+
+use check::Checks;
+use operator::Asked;
+use setup::{Table, first_map};
+
+/// A node as far as the authority can see it.
+#[derive(Default)]
+pub struct ModelNode {
+    pub life: u64,
+    pub ready: bool,
+    pub serving: bool,
+    pub epoch: Epoch,
+    coming: Epoch,
+    /// The term of the last word.
+    pub term: u64,
+}
+
+pub struct Process {
+    pub member: Option<Member>,
+    pub nodes: BTreeMap<NodeId, ModelNode>,
+    pub removed: bool,
+    log: Vec<u8>,
+    writing: Option<(u64, Persist)>,
+    pub life: u64,
+    drift_ppm: i64,
+    offset: Nanos,
+    pub paused_until: Nanos,
+    wakes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Deliver(MemberId, MemberId, Vec<u8>),
+    Wake(MemberId, u64),
+    Written(MemberId, u64),
+    Ready(MemberId, u64, NodeId),
+    Report(MemberId, u64, NodeId, u64, MemberReport),
+    Crash(MemberId, u64),
+    Restart(MemberId, u64),
+    Operator,
+    Fault,
+}
+
+pub struct World {
+    pub rng: Rng,
+    pub now: Nanos,
+    queue: BTreeMap<(Nanos, u64), Event>,
+    order: u64,
+    pub config: Config,
+    pub processes: BTreeMap<MemberId, Process>,
+    codec: Arc<Table>,
+    /// Links that carry nothing, by sender and receiver.
+    pub cut: BTreeSet<(MemberId, MemberId)>,
+    pub loss_ppm: u32,
+    pub faults: bool,
+    /// The operator has work: processes to add, and whether volumes come and go.
+    pub to_add: Vec<MemberId>,
+    pub volumes: bool,
+    volume: Volume,
+    next_volume: u32,
+    asked: BTreeMap<u64, Asked>,
+    requests: u64,
+    pub checks: Checks,
+    pub story: Vec<String>,
+}
+
+pub const STEP: Nanos = MILLIS / 10;
+
+impl World {
+    /// A cluster of so many processes with one node each; the first founds it, the operator
+    /// adds the others.
+    pub fn new(seed: u64, size: usize, bug: Option<Bug>) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let codec = Arc::new(Table::default());
+        let map = first_map(size);
+        let volume = (*map.volumes[&VolumeId(0)]).clone();
+        let config = Config { seed, bug, snapshot_every: 8, ..Config::default() };
+        let processes = (1..=size as u64).map(|n| {
+            let nodes = BTreeMap::from([(NodeId(n as u16 - 1), ModelNode::default())]);
+            let drift = i64::from(config.drift_ppm);
+            let process = Process {
+                member: None,
+                nodes,
+                removed: false,
+                log: Vec::new(),
+                writing: None,
+                life: 0,
+                drift_ppm: [-drift, 0, drift][rng.usize(0..3)],
+                offset: rng.u64(0..1_000_000 * MILLIS),
+                paused_until: 0,
+                wakes: 0,
+            };
+            (MemberId(n), process)
+        });
+        let processes: BTreeMap<MemberId, Process> = processes.collect();
+        let mut world = World {
+            rng,
+            now: 0,
+            queue: BTreeMap::new(),
+            order: 0,
+            config,
+            to_add: processes.keys().skip(1).copied().collect(),
+            processes,
+            codec,
+            cut: BTreeSet::new(),
+            loss_ppm: 0,
+            faults: false,
+            volumes: false,
+            volume,
+            next_volume: 1,
+            asked: BTreeMap::new(),
+            requests: 0,
+            checks: Checks::default(),
+            story: Vec::new(),
+        };
+        let stored = Stored::founded(MemberId(1), &map, &*world.codec);
+        world.start(MemberId(1), stored);
+        for n in 2..=size as u64 {
+            world.start(MemberId(n), Stored::empty());
+        }
+        world.push(10 * MILLIS, Event::Operator);
+        world
+    }
+
+    pub fn push(&mut self, after: Nanos, event: Event) {
+        self.order += 1;
+        self.queue.insert((self.now + after, self.order), event);
+    }
+
+    pub fn tell(&mut self, line: String) {
+        self.story.push(format!("{:>10.3} ms  {line}", self.now as f64 / MILLIS as f64));
+    }
+
+    /// The clock of a process, now.
+    pub fn clock(&self, id: MemberId) -> Nanos {
+        let p = &self.processes[&id];
+        let drift = (self.now as i128 * i128::from(p.drift_ppm) / 1_000_000) as i64;
+        (p.offset + self.now).saturating_add_signed(drift)
+    }
+
+    /// How long until a process's clock shows `at`.
+    fn until(&self, id: MemberId, at: Nanos) -> Nanos {
+        let wait = at.saturating_sub(self.clock(id));
+        (u128::from(wait) * 1_000_000 / (1_000_000 + self.processes[&id].drift_ppm) as u128) as u64
+            + 1
+    }
+
+    fn start(&mut self, id: MemberId, stored: Stored) {
+        let p = self.processes.get_mut(&id).unwrap();
+        let nodes: Vec<NodeId> = p.nodes.keys().copied().collect();
+        let member = Member::new(id, &nodes, stored, self.config, self.codec.clone()).unwrap();
+        p.member = Some(member);
+        p.life += 1;
+        let life = p.life;
+        self.tell(format!("{id} starts"));
+        for node in nodes {
+            let delay = self.rng.u64(MILLIS..800 * MILLIS);
+            self.push(delay, Event::Ready(id, life, node));
+        }
+        self.input(id, Input::Tick);
+    }
+
+    /// The process dies; of what its disk had not finished, anything may remain.
+    pub fn crash(&mut self, id: MemberId) {
+        let p = self.processes.get_mut(&id).unwrap();
+        if p.member.take().is_none() {
+            return;
+        }
+        p.life += 1;
+        p.paused_until = 0;
+        p.nodes.values_mut().for_each(|n| {
+            *n = ModelNode { life: n.life + 1, ..ModelNode::default() };
+        });
+        if let Some((_, write)) = p.writing.take() {
+            match write {
+                Persist::Append(bytes) => {
+                    let kept = self.rng.usize(0..=bytes.len());
+                    p.log.extend_from_slice(&bytes[..kept]);
+                }
+                Persist::Replace(bytes) if self.rng.bool() => p.log = bytes,
+                Persist::Replace(_) => {}
+            }
+        }
+        self.checks.crashed(id);
+        self.tell(format!("{id} crashes"));
+    }
+
+    pub fn restart(&mut self, id: MemberId) {
+        let p = &self.processes[&id];
+        if p.member.is_none() && !p.removed {
+            let stored = Stored::replay(&p.log).unwrap();
+            // A founder that lost its first write founds again; nobody knew of it.
+            self.start(id, stored);
+        }
+    }
+
+    pub fn pause(&mut self, id: MemberId, time: Nanos) {
+        self.tell(format!("{id} is stopped for {} ms", time / MILLIS));
+        self.processes.get_mut(&id).unwrap().paused_until = self.now + time;
+    }
+
+    pub fn kill_node(&mut self, id: MemberId, node: NodeId) {
+        let p = self.processes.get_mut(&id).unwrap();
+        let n = p.nodes.get_mut(&node).unwrap();
+        if p.member.is_none() || !n.ready || p.paused_until > self.now {
+            return;
+        }
+        *n = ModelNode { life: n.life + 1, ..ModelNode::default() };
+        let life = p.life;
+        self.tell(format!("{node} dies"));
+        self.input(id, Input::NodeDied(node));
+        let delay = self.rng.u64(MILLIS..3000 * MILLIS);
+        self.push(delay, Event::Ready(id, life, node));
+    }
+
+    pub fn run_until(&mut self, time: Nanos) {
+        while let Some(entry) = self.queue.first_entry() {
+            if entry.key().0 > time {
+                break;
+            }
+            self.now = entry.key().0;
+            let event = entry.remove();
+            self.step(event);
+        }
+        self.now = time;
+    }
+
+    fn step(&mut self, event: Event) {
+        let target = match &event {
+            Event::Deliver(_, to, _) => Some(*to),
+            Event::Wake(id, _) | Event::Written(id, _) => Some(*id),
+            Event::Ready(id, ..) | Event::Report(id, ..) => Some(*id),
+            Event::Crash(..) | Event::Restart(..) | Event::Operator | Event::Fault => None,
+        };
+        if let Some(paused_until) = target.map(|t| self.processes[&t].paused_until)
+            && paused_until > self.now
+        {
+            self.push(paused_until - self.now, event);
+            return;
+        }
+        match event {
+            Event::Deliver(from, to, bytes) => self.input(to, Input::Message(from, bytes)),
+            Event::Wake(id, wakes) => {
+                if self.processes[&id].wakes == wakes {
+                    self.input(id, Input::Tick);
+                }
+            }
+            Event::Written(id, life) => {
+                let p = self.processes.get_mut(&id).unwrap();
+                if p.life != life {
+                    return;
+                }
+                let (number, write) = p.writing.take().unwrap();
+                match write {
+                    Persist::Append(bytes) => p.log.extend(bytes),
+                    Persist::Replace(bytes) => p.log = bytes,
+                }
+                self.input(id, Input::Persisted(number));
+            }
+            Event::Ready(id, life, node) => {
+                let p = self.processes.get_mut(&id).unwrap();
+                if p.life == life && !p.removed {
+                    p.nodes.get_mut(&node).unwrap().ready = true;
+                    self.input(id, Input::NodeReady(node));
+                }
+            }
+            Event::Report(id, life, node, node_life, report) => {
+                let p = &self.processes[&id];
+                if p.life == life && p.nodes[&node].life == node_life {
+                    self.input(id, Input::Report(node, report));
+                }
+            }
+            Event::Crash(id, life) => {
+                if self.processes[&id].life == life {
+                    self.crash(id);
+                    let down = self.rng.u64(1..500) * MILLIS;
+                    self.push(down, Event::Restart(id, life + 1));
+                }
+            }
+            Event::Restart(id, life) => {
+                if self.processes[&id].life == life {
+                    self.restart(id);
+                }
+            }
+            Event::Operator => self.operate(),
+            Event::Fault => faults::fault(self),
+        }
+    }
+
+    pub fn input(&mut self, id: MemberId, input: Input) {
+        let clock = self.clock(id);
+        let Some(member) = &mut self.processes.get_mut(&id).unwrap().member else { return };
+        let mut out = Vec::new();
+        member.handle(clock, input, &mut out);
+        for output in out {
+            self.checks.count(&output);
+            self.output(id, output);
+        }
+        check::after(self, id);
+    }
+
+    fn output(&mut self, id: MemberId, output: Output) {
+        let life = self.processes[&id].life;
+        match output {
+            Output::Send(to, bytes) => self.send(id, to, bytes),
+            Output::Persist(number, write) => {
+                let p = self.processes.get_mut(&id).unwrap();
+                assert!(p.writing.is_none(), "two writes at once");
+                p.writing = Some((number, write));
+                let slow = if self.faults && self.rng.u32(0..50) == 0 { 20 } else { 1 };
+                let delay = self.rng.u64(STEP..5 * MILLIS) * slow;
+                self.push(delay, Event::Written(id, life));
+                if self.faults && self.rng.u32(0..100) == 0 {
+                    self.push(delay - STEP / 2, Event::Crash(id, life));
+                }
+            }
+            Output::Tell(node, message) => self.word(id, node, message),
+            Output::Wake(at) => {
+                let delay = self.until(id, at);
+                let p = self.processes.get_mut(&id).unwrap();
+                p.wakes += 1;
+                let wakes = p.wakes;
+                self.push(delay, Event::Wake(id, wakes));
+            }
+            Output::Answer(request, result) => self.answered(request, result),
+            Output::Agreed(map) => {
+                let line = check::agreed(self, id, &map);
+                self.tell(line);
+            }
+            Output::Suspend => self.tell(format!("{id} suspends")),
+            Output::Resume => self.tell(format!("{id} resumes")),
+            Output::Log(line) => self.tell(format!("{id}: {line}")),
+        }
+    }
+
+    fn send(&mut self, from: MemberId, to: MemberId, bytes: Vec<u8>) {
+        let lost = self.rng.u32(0..1_000_000) < self.loss_ppm;
+        if self.cut.contains(&(from, to)) || lost || !self.processes.contains_key(&to) {
+            return;
+        }
+        let copies = if self.loss_ppm > 0 && self.rng.u32(0..50) == 0 { 2 } else { 1 };
+        for _ in 0..copies {
+            let straggles = self.loss_ppm > 0 && self.rng.u32(0..40) == 0;
+            let delay = self.rng.u64(STEP..3 * MILLIS) * if straggles { 300 } else { 1 };
+            self.push(delay, Event::Deliver(from, to, bytes.clone()));
+        }
+    }
+
+    /// A node obeys as a real one does.
+    fn word(&mut self, id: MemberId, node: NodeId, message: MapMessage) {
+        check::word(self, id, node, &message);
+        let (clock, p) = (self.clock(id), self.processes.get_mut(&id).unwrap());
+        let (life, n) = (p.life, p.nodes.get_mut(&node).unwrap());
+        let report = match message {
+            MapMessage::Freeze { epoch } if epoch > n.epoch && epoch >= n.coming => {
+                (n.serving, n.coming) = (false, epoch);
+                let clock = Timestamp::new(clock / 1000, node);
+                Some(MemberReport::Frozen { epoch, oldest: clock, clock })
+            }
+            MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {
+                (n.serving, n.epoch) = (true, map.epoch);
+                map.is_stale(node).then_some(MemberReport::CaughtUp { epoch: map.epoch })
+            }
+            _ => None,
+        };
+        let node_life = n.life;
+        if let Some(report) = report {
+            let long = matches!(report, MemberReport::CaughtUp { .. });
+            let delay = self.rng.u64(STEP..if long { 300 * MILLIS } else { MILLIS });
+            self.push(delay, Event::Report(id, life, node, node_life, report));
+        }
+    }
+
+    /// Who leads, as far as the one with the highest term knows.
+    pub fn leader(&self) -> Option<MemberId> {
+        let mut best = (0, None);
+        for (id, p) in &self.processes {
+            let Some(status) = p.member.as_ref().map(Member::status) else { continue };
+            if status.leader == Some(*id) && status.term > best.0 {
+                best = (status.term, Some(*id));
+            }
+        }
+        best.1
+    }
+}
