@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_core::cluster::Arrival;
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, Nanos, NodeId};
 
@@ -52,12 +53,13 @@ impl Holder {
     }
 
     /// A node is ready: a new life of it.
-    pub fn ready(&mut self, node: NodeId) {
-        let local = self.nodes.entry(node).or_default();
+    pub fn ready(&mut self, arrival: Arrival) {
+        let local = self.nodes.entry(arrival.node).or_default();
         local.number += 1;
         local.opening = false;
         let life = Life { start: self.start, number: local.number };
-        local.state = Some(NodeState { node, life, heard: (0, 0), frozen: None, caught_up: None });
+        let heard = (0, 0);
+        local.state = Some(NodeState { arrival, life, heard, frozen: None, caught_up: None });
     }
 
     pub fn died(&mut self, node: NodeId) {
@@ -160,7 +162,7 @@ mod tests {
         let mut h = Holder::new(7, &[NodeId(4)]);
         let first = Life { start: 7, number: 1 };
         assert!(h.word(word(2, 1, first), 2).is_none(), "not ready");
-        h.ready(NodeId(4));
+        h.ready(Arrival { node: NodeId(4), disk: 1, sectors: 9 });
         assert!(h.word(word(2, 5, first), 2).is_some());
         assert!(h.word(word(2, 5, first), 2).is_none(), "repeated");
         assert!(h.word(word(2, 4, first), 2).is_none(), "overtaken");
@@ -168,7 +170,7 @@ mod tests {
         assert!(h.word(word(2, 9, first), 2).is_none(), "of a deposed leader");
         assert!(h.word(word(3, 2, first), 4).is_none(), "of one that an election deposed");
         h.died(NodeId(4));
-        h.ready(NodeId(4));
+        h.ready(Arrival { node: NodeId(4), disk: 1, sectors: 9 });
         assert!(h.word(word(3, 3, first), 3).is_none(), "for an earlier life");
         let second = Life { start: 7, number: 2 };
         assert!(h.word(word(3, 3, second), 3).is_some());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weft_core::cluster::{AuthorityInput, ClusterMap};
+use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Nanos, NodeId};
 
@@ -36,7 +36,7 @@ pub enum Input {
     /// What [`Output::Persist`] asked for with this number is durable.
     Persisted(u64),
     /// A node of this process has opened its disk and can take part. After its death: again.
-    NodeReady(NodeId),
+    NodeReady(Arrival),
     /// A node of this process has died, or its disk was refused.
     NodeDied(NodeId),
     /// A node of this process reports to the authority.

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput};
+use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -105,7 +105,7 @@ impl Leader {
         }
         self.recount(desk);
         for state in nodes {
-            let NodeState { node, life, heard, frozen, caught_up } = state;
+            let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
             if self.told.get(&node) != Some(&life) {
                 continue;
             }
@@ -190,7 +190,8 @@ impl Leader {
         alive.nodes.iter().all(|s| {
             let fresh = s.heard == (0, 0);
             let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
-            let takes_part = agreed.map.is_up(s.node) && agreed.lives.get(&s.node) == Some(&s.life);
+            let takes_part = agreed.map.is_up(s.arrival.node)
+                && agreed.lives.get(&s.arrival.node) == Some(&s.life);
             fresh || obeyed || (takes_part && returned.is_none())
         })
     }
@@ -262,11 +263,11 @@ impl Leader {
 
     /// The nodes that are ready, of processes that are alive. Of two processes that claim one
     /// node, the first counts.
-    fn ready(&self) -> BTreeMap<NodeId, Life> {
+    fn ready(&self) -> BTreeMap<NodeId, (Life, Arrival)> {
         let mut nodes = BTreeMap::new();
         for (_, alive) in self.liveness.alive() {
             for state in &alive.nodes {
-                nodes.entry(state.node).or_insert(state.life);
+                nodes.entry(state.arrival.node).or_insert((state.life, state.arrival));
             }
         }
         nodes
@@ -287,15 +288,21 @@ impl Leader {
         map.epoch = map.epoch.max(epoch_floor(self.term));
         self.authority = Authority::new(map);
         let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
-        self.told = ready.into_iter().filter(|(n, l)| ran_on(n, l)).collect();
+        let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
+        for (node, (life, arrival)) in ready {
+            if ran_on(&node, &life) {
+                told.insert(node, life);
+                arrivals.push(arrival);
+            }
+        }
+        self.told = told;
         desk.acts.push(Act::Log(format!("leads from now on; {} nodes ran on", self.told.len())));
         if self.told.is_empty() {
             // All have started anew: nobody went on without anybody.
             self.reign = Reign::Settled;
         } else {
             self.reign = Reign::TakingOver;
-            let nodes = self.told.keys().copied().collect();
-            self.tell(AuthorityInput::Start(nodes), desk);
+            self.tell(AuthorityInput::Start(arrivals), desk);
         }
     }
 
@@ -307,7 +314,7 @@ impl Leader {
         let ready = self.ready();
         // While nodes are taken over, one that starts anew is dead first, and up after.
         let taking_over = self.reign == Reign::TakingOver;
-        let lives = |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r == l || !taking_over);
+        let lives = |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r.0 == *l || !taking_over);
         let gone = self.told.iter().filter(|(n, l)| !lives(n, l)).map(|(n, _)| *n);
         for node in gone.collect::<Vec<_>>() {
             self.told.remove(&node);
@@ -318,10 +325,10 @@ impl Leader {
             self.reign = Reign::Settled;
         }
         if self.reign == Reign::Settled {
-            for (node, life) in ready {
+            for (node, (life, arrival)) in ready {
                 if self.told.insert(node, life) != Some(life) {
                     self.words.remove(&node);
-                    self.tell(AuthorityInput::NodeUp(node), desk);
+                    self.tell(AuthorityInput::NodeUp(arrival), desk);
                 }
             }
         }
@@ -353,7 +360,7 @@ impl Leader {
     /// Sends a node the last word to it, by its process.
     fn send_word(&mut self, node: NodeId, desk: &mut Desk) {
         let Some(word) = self.words.get(&node) else { return };
-        let lives = |s: &NodeState| s.node == node && s.life == word.life;
+        let lives = |s: &NodeState| s.arrival.node == node && s.life == word.life;
         let home = self.liveness.alive().find(|(_, a)| a.nodes.iter().any(lives));
         if let Some((home, _)) = home {
             desk.acts.push(Act::Send(home, Message::Word(word.clone())));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weft_core::cluster::Arrival;
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 
@@ -46,7 +47,8 @@ pub(crate) struct Alive {
 /// A node that is ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NodeState {
-    pub node: NodeId,
+    /// The node, and its disk.
+    pub arrival: Arrival,
     pub life: Life,
     /// The last word that it was given: term and number.
     pub heard: (u64, u64),
@@ -133,7 +135,9 @@ impl Alive {
         w.u8(u8::from(self.opening));
         w.u32(self.nodes.len() as u32);
         for node in &self.nodes {
-            w.u16(node.node.0);
+            w.u16(node.arrival.node.0);
+            w.u64(node.arrival.disk);
+            w.u64(node.arrival.sectors);
             node.life.write(w);
             w.u64(node.heard.0);
             w.u64(node.heard.1);
@@ -150,9 +154,11 @@ impl Alive {
             number: r.u64()?,
             stamp: r.u64()?,
             opening: r.bool()?,
-            nodes: r.list(36, |r| {
+            nodes: r.list(52, |r| {
+                let node = NodeId(r.u16()?);
+                let (disk, sectors) = (r.u64()?, r.u64()?);
                 Some(NodeState {
-                    node: NodeId(r.u16()?),
+                    arrival: Arrival { node, disk, sectors },
                     life: Life::read(r)?,
                     heard: (r.u64()?, r.u64()?),
                     frozen: r.option(read_report)?,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Arrival, Volume};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
@@ -278,7 +278,8 @@ impl World {
                 let p = self.processes.get_mut(&id).unwrap();
                 if p.life == life && !p.removed {
                     p.nodes.get_mut(&node).unwrap().ready = true;
-                    self.input(id, Input::NodeReady(node));
+                    let arrival = Arrival { node, disk: 1, sectors: 1 << 20 };
+                    self.input(id, Input::NodeReady(arrival));
                 }
             }
             Event::Report(id, life, node, node_life, report) => {

@@ -41,7 +41,11 @@ impl World {
                 } else {
                     let id = VolumeId(self.next_volume);
                     self.next_volume += 1;
-                    let volume = Arc::new(Volume { id, ..self.volume.clone() });
+                    let mut volume = Volume { id, ..self.volume.clone() };
+                    // Each has room of its own.
+                    let len = volume.extent_sectors(0);
+                    volume.extents[0].columns.iter_mut().for_each(|c| c.1 = u64::from(id.0) * len);
+                    let volume = Arc::new(volume);
                     let add = AuthorityInput::AddVolume(volume);
                     (Asked::Volume(id), Box::new(move |n| Input::Change(n, add.clone())))
                 }

@@ -34,7 +34,8 @@ pub fn first_map(nodes: usize) -> ClusterMap {
     let spec: LayoutSpec = "raid5".parse().unwrap();
     let geometry = Geometry::new(spec.over(nodes).unwrap(), 65536);
     let sectors = vec![20_000; nodes];
-    let (extent_stripes, extents) = place_volume(&geometry, 1 << 20, &sectors, &[]).unwrap();
+    let (extent_stripes, extents) =
+        place_volume(&geometry, 1 << 20, &sectors, &[], 16 << 20).unwrap();
     let volume = Volume {
         id: VolumeId(0),
         name: "v".into(),
@@ -46,5 +47,5 @@ pub fn first_map(nodes: usize) -> ClusterMap {
         extents,
     };
     let volumes = BTreeMap::from([(VolumeId(0), Arc::new(volume))]);
-    ClusterMap { nodes: vec![NodeInfo { up: true }; nodes], volumes, ..ClusterMap::default() }
+    ClusterMap { nodes: vec![NodeInfo::unseen(); nodes], volumes, ..ClusterMap::default() }
 }
