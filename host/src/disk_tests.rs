@@ -114,3 +114,26 @@ fn errors_name_the_disk() {
     let err = Disk::open(&path, 2 * SIZE, None).unwrap_err();
     assert!(err.0.contains("1048576") && err.0.contains("2MiB"), "{err}");
 }
+
+#[test]
+fn more_operations_than_the_ring_has_room_for_all_end() {
+    for_each_backend(|mut worker| {
+        let Some(mut ring) = worker.ring.take() else { return };
+        const MANY: u64 = 2500;
+        for id in 0..MANY {
+            let op = DiskOp::Read { offset: id % 256 * 4096, len: 4096 };
+            ring.start(Tag { node: 0, life: 0, id }, &worker.disk, DiskRequest { id, op });
+        }
+        let mut ended = Vec::new();
+        while (ended.len() as u64) < MANY {
+            ring.submit().unwrap();
+            ring.ring.submit_and_wait(1).unwrap();
+            let before = ended.len();
+            ring.collect(&mut ended);
+            assert!(ended.len() > before, "what has ended is told of");
+        }
+        let mut ids: Vec<u64> = ended.iter().map(|(tag, _)| tag.id).collect();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..MANY));
+    });
+}

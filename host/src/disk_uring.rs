@@ -4,6 +4,7 @@
 //! and one write is cheaper than several; a read lands in an aligned buffer that becomes
 //! the bytes handed on, without a copy.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 use crate::aligned::{AlignedBuf, Pool};
 use crate::disk::{Disk, PUNCH};
 
+/// Most operations that the kernel has at a time. Were there more than it has room to tell the
+/// ends of, it would keep the rest back, and nothing would say so.
 const ENTRIES: u32 = 256;
 const RWF_DSYNC: i32 = 2;
 
@@ -68,8 +71,10 @@ pub(crate) struct Ring {
     in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,
     unsubmitted: bool,
-    /// What the ring had no room for.
-    waiting: Vec<usize>,
+    /// Operations that the kernel has, or gets with the next submission.
+    given: u32,
+    /// What there was no room for, in order.
+    waiting: VecDeque<usize>,
 }
 
 impl Ring {
@@ -81,7 +86,8 @@ impl Ring {
             in_flight: Vec::new(),
             free: Vec::new(),
             unsubmitted: false,
-            waiting: Vec::new(),
+            given: 0,
+            waiting: VecDeque::new(),
         })
     }
 
@@ -109,7 +115,18 @@ impl Ring {
             self.in_flight.len() - 1
         });
         self.in_flight[slot] = Some(op);
-        self.push(slot);
+        self.waiting.push_back(slot);
+        self.give();
+    }
+
+    /// Gives the kernel of what waits as much as there is room for.
+    fn give(&mut self) {
+        while self.given < ENTRIES
+            && let Some(slot) = self.waiting.pop_front()
+        {
+            self.given += 1;
+            self.push(slot);
+        }
     }
 
     fn gather(&self, data: &[Buffer]) -> AlignedBuf {
@@ -130,9 +147,8 @@ impl Ring {
         self.unsubmitted = true;
         // SAFETY: the entry's memory and file belong to `in_flight[slot]`, which is kept
         // until the operation has ended (`Drop` waits for all).
-        if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.waiting.push(slot);
-        }
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "there is room for as many as are given");
     }
 
     /// Starts what is queued.
@@ -146,9 +162,6 @@ impl Ring {
                     return Ok(());
                 }
                 Err(e) => return Err(e),
-            }
-            for slot in std::mem::take(&mut self.waiting) {
-                self.push(slot);
             }
         }
         Ok(())
@@ -164,10 +177,12 @@ impl Ring {
                 ended.push((op.tag, result));
                 self.in_flight[slot] = None;
                 self.free.push(slot);
+                self.given -= 1;
             } else {
                 self.push(slot);
             }
         }
+        self.give();
     }
 }
 

@@ -432,7 +432,11 @@ impl Store {
         let journal = if self.journal.is_idle() { "idle" } else { "busy" };
         let used = self.journal.used();
         format!(
-            "{} sectors to place, {checkpoint}, journal {journal} with {used} of {} sectors used",
+            "{} disk operations, {} reads, {} scans, {} sectors to place, {checkpoint}, journal \
+             {journal} with {used} of {} sectors used",
+            self.ios.len(),
+            self.reads.len(),
+            self.scans.len(),
             self.overlay.len(),
             self.journal.size(),
         )
