@@ -187,8 +187,7 @@ fn what_is_sent_before_the_new_life_is_known_does_not_go_to_it() {
 #[test]
 fn a_peer_that_stops_reading_stalls_nobody_and_loses_nothing() {
     let mut cluster = Cluster::new(true, 3);
-    cluster.limits =
-        Limits { queue_bytes: 1 << 20, undelivered_bytes: 1 << 20, ..cluster.limits };
+    cluster.limits = Limits { queue_bytes: 1 << 20, undelivered_bytes: 1 << 20, ..cluster.limits };
     let (mut nodes, _) = cluster.start();
     let frame = |n: u32| -> Bytes {
         let mut bytes = n.to_le_bytes().to_vec();

@@ -382,16 +382,15 @@ impl Driver {
             return self.lose(token, why, now);
         }
         let Some(link) = self.links.get_mut(&token) else { return };
-        match link.write() {
+        let wrote = match link.write() {
+            Ok(wrote) => wrote,
             Err(why) => return self.lose(token, why, now),
-            Ok(true) => {
-                if let State::Up { peer, .. } = link.state {
-                    self.shared.deliver(Event::Room { peer }, None);
-                }
-            }
-            Ok(false) => {}
+        };
+        if let (true, State::Up { peer, .. }) = (wrote.room, &link.state) {
+            self.shared.deliver(Event::Room { peer: *peer }, None);
         }
-        if link.readable && !(link.is_up() && self.shared.is_paused()) {
+        let reads = link.readable && !(link.is_up() && self.shared.is_paused());
+        if reads || wrote.more {
             self.work.insert(token);
         }
     }

@@ -17,7 +17,7 @@ use crate::frame::{self, Frame, FrameReader};
 /// As much is taken from the outbox before it is written.
 const AHEAD: usize = 256 << 10;
 
-/// As much is read from one connection before the others have their turn.
+/// As much is read from one connection, or written to it, before the others have their turn.
 const TURN: usize = 1 << 20;
 
 /// Where a connection stands.
@@ -31,6 +31,14 @@ pub(super) enum State {
     /// Refused; it is read until its end, so that the reason arrives and is not overtaken by
     /// a reset.
     Leaving,
+}
+
+/// How a turn of writing ended.
+pub(super) struct Wrote {
+    /// The owner was told that the queue is full, and there is room now.
+    pub room: bool,
+    /// The turn was over before everything was written.
+    pub more: bool,
 }
 
 pub(super) struct Link {
@@ -102,10 +110,9 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what the socket takes. Returns whether the owner, who was told that the queue
-    /// is full, is to be told of the room.
-    pub fn write(&mut self) -> Result<bool, Lost> {
-        let mut room = false;
+    /// Writes what the socket takes, for a turn.
+    pub fn write(&mut self) -> Result<Wrote, Lost> {
+        let (mut room, mut written) = (false, 0);
         while self.writable {
             if let State::Up { outbox, .. } = &self.state {
                 let outbox = outbox.clone();
@@ -121,11 +128,12 @@ impl Link {
             if let State::Up { outbox, .. } = &self.state {
                 room |= outbox.written(progress.bytes);
             }
-            if progress.bytes == 0 {
-                break;
+            written += progress.bytes;
+            if progress.bytes == 0 || written >= TURN {
+                return Ok(Wrote { room, more: progress.bytes > 0 });
             }
         }
-        Ok(room)
+        Ok(Wrote { room, more: false })
     }
 
     /// Tells the other side why it is refused, and waits for it to go.

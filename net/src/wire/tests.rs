@@ -325,7 +325,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
         "0100",
-        "47000000", // version, head of 71 bytes
+        "3b000000", // version, head of 59 bytes
         "01",
         "0100",
         "0200",
