@@ -6,9 +6,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use common::{Cluster, KIND, Node, PATIENCE};
-use weft_core::units::NodeId;
+use weft_core::Buffer;
+use weft_core::node::{Body, Envelope, Notice};
+use weft_core::units::{NodeId, Timestamp};
 use weft_net::frame::MAX_PAYLOAD;
 use weft_net::transport::{Event, Limits, SendError};
+use weft_net::wire::Message;
 
 fn three_talk(tls: bool) {
     let (mut nodes, _) = Cluster::new(tls, 3).start();
@@ -91,6 +94,20 @@ fn large_frames_arrive_intact_with_tls() {
 #[test]
 fn large_frames_arrive_intact_without_tls() {
     large_frames(false);
+}
+
+#[test]
+fn messages_of_nodes_go_through() {
+    let (mut nodes, _) = Cluster::new(true, 2).start();
+    let data = Buffer::from(vec![0xa5; 4 << 20]);
+    let items = vec![(3, data.clone()), (4, Buffer::Zero(65536))];
+    let body = Body::ReadReply { ts: Timestamp(9), column: 2, result: Ok(items) };
+    let (from, to, notices) = (NodeId(1), NodeId(0), vec![Notice::Heard(Timestamp(8))]);
+    let envelope = Envelope { from, to, epoch: 5, hops: 2, notices, body: Some(body) };
+    let message = Message::Envelope(envelope);
+    nodes[1].transport.send(to, weft_net::MESSAGE, message.encode()).unwrap();
+    let decoded = Message::decode(&nodes[0].frame().1).unwrap();
+    assert_eq!(format!("{decoded:?}"), format!("{message:?}"));
 }
 
 #[test]

@@ -8,27 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
-use rustix::net::sockopt;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ServerConfig};
 use weft_core::units::NodeId;
 
+use super::connect::{connected, set_options};
 use super::hello::Hello;
 use super::link::{Link, State};
 use super::notes::Notes;
 use super::pause::Pause;
 use super::queues::{PeerOrder, Shared};
-use super::stream::Stream;
 use super::{Config, Event, Lost, Note, Peer, Security, StartError};
-use crate::identity::{random, server_name};
+use crate::identity::random;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_LINK: usize = 2;
-
-/// How long after accepting failed (for want of descriptors, say) it is tried again.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long one that is refused may take to hear why.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -42,26 +38,26 @@ pub(super) struct Known {
     /// Its connection, dialling or up.
     pub link: Option<Token>,
     /// When to dial it.
-    dial_at: Option<Instant>,
-    pause: Pause,
+    pub dial_at: Option<Instant>,
+    pub pause: Pause,
 }
 
 /// The working end of a transport.
 pub struct Driver {
-    poll: Poll,
+    pub(super) poll: Poll,
     events: Events,
     pub(super) shared: Arc<Shared>,
     pub(super) config: Config,
-    tls: Option<(Arc<ClientConfig>, Arc<ServerConfig>)>,
+    pub(super) tls: Option<(Arc<ClientConfig>, Arc<ServerConfig>)>,
     pub(super) us: Hello,
-    listener: Option<TcpListener>,
-    accept_at: Option<Instant>,
+    pub(super) listener: Option<TcpListener>,
+    pub(super) accept_at: Option<Instant>,
     pub(super) peers: BTreeMap<NodeId, Known>,
     /// By token; tokens are not used again.
     pub(super) links: BTreeMap<Token, Link>,
     /// Those that have something to do now.
     work: BTreeSet<Token>,
-    next_token: usize,
+    pub(super) next_token: usize,
     pub(super) notes: Notes,
     scratch: Vec<u8>,
 }
@@ -251,94 +247,6 @@ impl Driver {
         self.peers.insert(known.peer.node, known);
     }
 
-    fn accept(&mut self, now: Instant) {
-        self.accept_at = None;
-        while let Some(listener) = &self.listener {
-            match listener.accept() {
-                Ok((socket, address)) => self.admit(socket, address, now),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-                    ) => {}
-                Err(_) => {
-                    self.accept_at = Some(now + ACCEPT_PAUSE);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn admit(&mut self, socket: TcpStream, address: SocketAddr, now: Instant) {
-        let mut strange = self.links.iter().filter(|(_, l)| l.is_strange()).map(|(t, _)| *t);
-        let oldest = strange.next();
-        if strange.count() + 1 >= self.config.limits.strangers.max(1)
-            && let Some(oldest) = oldest
-        {
-            self.lose(oldest, Lost::TooMany, now);
-        }
-        let tls = match &self.tls {
-            None => None,
-            Some((_, config)) => match ServerConnection::new(config.clone()) {
-                Ok(tls) => Some(Connection::from(tls)),
-                Err(e) => return self.notes.note(now, address, None, Lost::Tls(e.to_string())),
-            },
-        };
-        let deadline = now + self.config.limits.handshake;
-        self.add_link(Link::new(Stream::new(socket, tls), address, None, deadline), now);
-    }
-
-    fn dial(&mut self, node: NodeId, now: Instant) {
-        let Some(known) = self.peers.get_mut(&node) else { return };
-        known.dial_at = None;
-        let Some(address) = known.peer.address else { return };
-        let tls = match &self.tls {
-            None => Ok(None),
-            Some((config, _)) => {
-                let name = server_name(self.us.cluster, &known.peer.name);
-                ClientConnection::new(config.clone(), name).map(|tls| Some(tls.into()))
-            }
-        };
-        let stream = tls.map_err(|e| Lost::Tls(e.to_string())).and_then(|tls| {
-            match TcpStream::connect(address) {
-                Ok(socket) => Ok(Stream::new(socket, tls)),
-                Err(e) => Err(Lost::Io(e.to_string())),
-            }
-        });
-        match stream {
-            Ok(stream) => {
-                let deadline = now + self.config.limits.handshake;
-                let token = self.add_link(Link::new(stream, address, Some(node), deadline), now);
-                if let Some(known) = self.peers.get_mut(&node) {
-                    known.link = token;
-                }
-            }
-            Err(why) => {
-                known.dial_at = Some(now + known.pause.take());
-                self.notes.note(now, address, Some(node), why);
-            }
-        }
-    }
-
-    fn add_link(&mut self, mut link: Link, now: Instant) -> Option<Token> {
-        let token = Token(self.next_token);
-        self.next_token += 1;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(e) = self.poll.registry().register(&mut link.stream.socket, token, interest) {
-            self.notes.note(now, link.address, link.dialled, Lost::Io(e.to_string()));
-            if let Some(known) = link.dialled.and_then(|node| self.peers.get_mut(&node)) {
-                known.dial_at = Some(now + known.pause.take());
-            }
-            return None;
-        }
-        if link.dialled.is_none() {
-            set_options(&link.stream.socket, self.config.limits.silence);
-        }
-        self.links.insert(token, link);
-        Some(token)
-    }
-
     fn note_readiness(&mut self, token: Token, event: &Readiness, now: Instant) {
         let Some(link) = self.links.get_mut(&token) else { return };
         link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
@@ -446,28 +354,4 @@ impl AsRawFd for Driver {
     fn as_raw_fd(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
-}
-
-/// Whether a socket that was being connected is; an error if that failed.
-fn connected(socket: &TcpStream) -> io::Result<bool> {
-    if let Some(error) = socket.take_error()? {
-        return Err(error);
-    }
-    match socket.peer_addr() {
-        Ok(_) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::NotConnected => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-/// Messages go at once, and a machine that is gone is noticed. A socket without these options
-/// works too.
-fn set_options(socket: &TcpStream, silence: Duration) {
-    let _ = socket.set_nodelay(true);
-    let _ = sockopt::set_socket_keepalive(socket, true);
-    let _ = sockopt::set_tcp_keepidle(socket, (silence / 3).max(Duration::from_secs(1)));
-    let _ = sockopt::set_tcp_keepintvl(socket, (silence / 6).max(Duration::from_secs(1)));
-    let _ = sockopt::set_tcp_keepcnt(socket, 4);
-    let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
-    let _ = sockopt::set_tcp_user_timeout(socket, millis);
 }

@@ -20,10 +20,11 @@
 //! If one node runs twice, its two processes take the connection from one another: the latest
 //! to dial has it.
 //!
-//! Of the files here, `driver` is the loop, `greet` the handshake, `link` and `stream` one
+//! Of the files here, `driver` is the loop, `connect` and `greet` how a connection begins, `link` and `stream` one
 //! connection, `queues` what is between the owner and the driver.
 
 mod config;
+mod connect;
 mod driver;
 mod greet;
 mod hello;
