@@ -64,7 +64,7 @@ def lines(path):
                 skip = False
 
 bad = []
-for crate in ("code", "core", "front", "member", "sim", "host", "cli"):
+for crate in ("code", "core", "net", "front", "member", "sim", "host", "cli"):
     for path in sorted(pathlib.Path(crate).rglob("*.rs")):
         a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
         for number, line, code, skip in lines(path):

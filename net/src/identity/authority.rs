@@ -1,0 +1,187 @@
+//! The certificate authority of a cluster, and the keys of its nodes.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
+    date_time_ymd,
+};
+use ring::digest::{SHA256, digest};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{CA_FILE, CA_KEY_FILE, ClusterId, IdentityError, NodeName, files};
+
+/// Bytes of an uncompressed point on P-256.
+const POINT: usize = 65;
+
+/// A node's key, made where it is used. The private half never leaves the node.
+#[derive(Debug)]
+pub struct NodeKey(KeyPair);
+
+impl NodeKey {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random numbers.
+    pub fn generate() -> Result<NodeKey, IdentityError> {
+        Ok(NodeKey(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?))
+    }
+
+    /// The half that is sent to whoever keeps the authority.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.public_key_raw().to_vec())
+    }
+
+    pub(super) fn to_pem(&self) -> String {
+        self.0.serialize_pem()
+    }
+}
+
+/// The public half of a node's key: a point on P-256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey(Vec<u8>);
+
+impl PublicKey {
+    /// A key as it was sent.
+    ///
+    /// # Errors
+    ///
+    /// If it has not the form of one.
+    pub fn from_bytes(bytes: &[u8]) -> Result<PublicKey, IdentityError> {
+        if bytes.len() != POINT || bytes[0] != 4 {
+            return Err(IdentityError::PublicKey(bytes.len()));
+        }
+        Ok(PublicKey(bytes.to_vec()))
+    }
+
+    /// For sending it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl PublicKeyData for PublicKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// Who says which nodes belong to a cluster.
+#[derive(Debug)]
+pub struct CertificateAuthority {
+    cluster: ClusterId,
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl CertificateAuthority {
+    /// The authority of a new cluster.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random numbers.
+    pub fn create(cluster: ClusterId) -> Result<CertificateAuthority, IdentityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let params = authority_params(cluster)?;
+        let pem = params.self_signed(&key)?.pem();
+        Ok(CertificateAuthority { cluster, issuer: Issuer::new(params, key), pem })
+    }
+
+    /// Loads what [`CertificateAuthority::save`] has written to `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing or not what it should be, or others can read the key.
+    pub fn load(dir: &Path) -> Result<CertificateAuthority, IdentityError> {
+        let content = |file, what| IdentityError::Content { path: dir.join(file), what };
+        let pem = files::read(&dir.join(CA_FILE))?;
+        let key = files::read_private(&dir.join(CA_KEY_FILE))?;
+        let key = KeyPair::from_pem(&key)
+            .map_err(|e| content(CA_KEY_FILE, format!("no private key in PEM: {e}")))?;
+        let cluster = CertificateDer::from_pem_slice(pem.as_bytes())
+            .map_err(|e| content(CA_FILE, format!("no certificate in PEM: {e}")))
+            .and_then(|c| {
+                super::tls::cluster_of_authority(&c).map_err(|e| content(CA_FILE, e.to_string()))
+            })?;
+        // The subject follows from the cluster's id, and with it what it issues.
+        let issuer = Issuer::new(authority_params(cluster)?, key);
+        Ok(CertificateAuthority { cluster, issuer, pem })
+    }
+
+    /// Writes the authority's certificate and key to `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If there is a key already, or the files cannot be written.
+    pub fn save(&self, dir: &Path) -> Result<(), IdentityError> {
+        files::create_private(&dir.join(CA_KEY_FILE), &self.issuer.key().serialize_pem())?;
+        files::replace(&dir.join(CA_FILE), &self.pem)
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Its own certificate, which every node gets.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// SHA-256 of its certificate.
+    ///
+    /// # Errors
+    ///
+    /// If the certificate is not in PEM.
+    pub fn fingerprint(&self) -> Result<[u8; 32], IdentityError> {
+        let der = CertificateDer::from_pem_slice(self.pem.as_bytes())
+            .map_err(|e| IdentityError::Tls(e.to_string()))?;
+        Ok(fingerprint(&der))
+    }
+
+    /// The certificate of a node, in PEM.
+    ///
+    /// # Errors
+    ///
+    /// If signing fails.
+    pub fn admit(&self, name: &NodeName, key: &PublicKey) -> Result<String, IdentityError> {
+        let mut params = CertificateParams::new(vec![format!("{name}.{}.weft", self.cluster)])?;
+        params.distinguished_name = common_name(format!("weft node {name}"));
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2220, 1, 1);
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(params.signed_by(key, &self.issuer)?.pem())
+    }
+}
+
+pub(super) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    out
+}
+
+fn common_name(name: String) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn authority_params(cluster: ClusterId) -> Result<CertificateParams, IdentityError> {
+    let mut params = CertificateParams::new(vec![format!("{cluster}.weft")])?;
+    params.distinguished_name = common_name(format!("weft cluster {cluster}"));
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2220, 1, 1);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    Ok(params)
+}

@@ -1,0 +1,196 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, ServerConnection};
+
+use super::*;
+
+fn name(text: &str) -> NodeName {
+    text.parse().unwrap()
+}
+
+fn node(ca: &CertificateAuthority, who: &str) -> Identity {
+    let key = NodeKey::generate().unwrap();
+    let public = PublicKey::from_bytes(key.public().as_bytes()).unwrap();
+    Identity::new(ca.pem(), &ca.admit(&name(who), &public).unwrap(), &key).unwrap()
+}
+
+fn authority(cluster: u128) -> CertificateAuthority {
+    CertificateAuthority::create(ClusterId(cluster)).unwrap()
+}
+
+/// Runs a handshake in memory. Returns what each side says, client first.
+fn handshake(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    dialled: ServerName<'static>,
+) -> (Result<NodeName, String>, Result<Option<NodeName>, String>) {
+    let mut client = ClientConnection::new(client, dialled).unwrap();
+    let mut server = ServerConnection::new(server).unwrap();
+    let (mut said_client, mut said_server) = (Ok(()), Ok(()));
+    for _ in 0..10 {
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        if said_server.is_ok() && !bytes.is_empty() {
+            server.read_tls(&mut bytes.as_slice()).unwrap();
+            said_server = server.process_new_packets().map(drop).map_err(|e| describe(&e));
+        }
+        bytes.clear();
+        server.write_tls(&mut bytes).unwrap();
+        if said_client.is_ok() && !bytes.is_empty() {
+            client.read_tls(&mut bytes.as_slice()).unwrap();
+            said_client = client.process_new_packets().map(drop).map_err(|e| describe(&e));
+        }
+    }
+    let who = |c: Option<&[CertificateDer<'_>]>| c.map(|c| peer_of(&c[0]).unwrap().1);
+    (
+        said_client.map(|()| who(client.peer_certificates()).unwrap()),
+        said_server.map(|()| who(server.peer_certificates())),
+    )
+}
+
+fn meet(
+    a: &Identity,
+    b: &Identity,
+    dialled: &str,
+) -> (Result<NodeName, String>, Result<Option<NodeName>, String>) {
+    let to = server_name(a.cluster(), &name(dialled));
+    handshake(a.client_config().unwrap(), b.server_config().unwrap(), to)
+}
+
+#[test]
+fn nodes_of_a_cluster_learn_each_others_names() {
+    let ca = authority(7);
+    let (a, b) = (node(&ca, "a"), node(&ca, "box-2"));
+    assert_eq!(meet(&a, &b, "box-2"), (Ok(name("box-2")), Ok(Some(name("a")))));
+}
+
+#[test]
+fn strangers_are_refused_with_the_reason() {
+    let ours = authority(7);
+    let (a, b) = (node(&ours, "a"), node(&ours, "b"));
+    let other = node(&authority(9), "b");
+    let forged = node(&authority(7), "b");
+
+    let (said, _) = meet(&a, &other, "b");
+    let said = said.unwrap_err();
+    assert!(said.contains(&ClusterId(9).to_string()), "{said}");
+    let (said, _) = meet(&a, &forged, "b");
+    assert!(said.unwrap_err().contains("authority did not sign it"));
+    // One that trusts us all the same.
+    let forged = Identity { ca: a.ca.clone(), ..forged };
+    let (_, said) = meet(&forged, &b, "b");
+    assert!(said.unwrap_err().contains("authority did not sign it"));
+    let (said, _) = meet(&a, &b, "c");
+    assert!(said.unwrap_err().contains("node b answers at the address of another"));
+}
+
+#[test]
+fn a_server_of_another_cluster_refuses_the_client_by_name() {
+    let (ours, other) = (authority(7), authority(9));
+    // The client trusts us, and shows a certificate of another cluster.
+    let mixed = Identity { ca: node(&ours, "x").ca, ..node(&other, "x") };
+    let mixed = Identity { cluster: ClusterId(7), ..mixed };
+    let (_, said) = meet(&mixed, &node(&ours, "b"), "b");
+    let said = said.unwrap_err();
+    assert!(said.contains("node x of cluster") && said.contains("this is cluster"), "{said}");
+}
+
+#[test]
+fn who_joins_trusts_the_authority_of_its_token_alone() {
+    let (ours, other) = (authority(7), authority(9));
+    let mut book = TokenBook::default();
+    let token = book.issue(ours.fingerprint().unwrap(), 1000, 60).unwrap();
+    let token: JoinToken = token.to_string().parse().unwrap();
+    let meet = |server: &Identity| {
+        let to = ServerName::try_from("any.weft").unwrap();
+        let config = joining_config(token.fingerprint).unwrap();
+        handshake(config, server.admitting_config().unwrap(), to)
+    };
+    assert_eq!(meet(&node(&ours, "b")), (Ok(name("b")), Ok(None)));
+    let said = meet(&node(&other, "b")).0.unwrap_err();
+    assert!(said.contains("not the one of the token"), "{said}");
+}
+
+#[test]
+fn files_come_back_and_private_ones_are_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = authority(7);
+    ca.save(dir.path()).unwrap();
+    assert!(matches!(ca.save(dir.path()), Err(IdentityError::File { .. })), "overwrites a key");
+    let loaded = CertificateAuthority::load(dir.path()).unwrap();
+    assert_eq!(loaded.cluster(), ClusterId(7));
+    assert_eq!(loaded.fingerprint().unwrap(), ca.fingerprint().unwrap());
+
+    let key = NodeKey::generate().unwrap();
+    let certificate = loaded.admit(&name("n1"), &key.public()).unwrap();
+    Identity::save(dir.path(), loaded.pem(), &certificate, &key).unwrap();
+    let n1 = Identity::load(dir.path()).unwrap();
+    assert_eq!((n1.name().as_str(), n1.cluster()), ("n1", ClusterId(7)));
+    assert_eq!(meet(&n1, &node(&ca, "n2"), "n2").1, Ok(Some(name("n1"))));
+
+    let mode = |file: &str| fs::metadata(dir.path().join(file)).unwrap().permissions().mode();
+    assert_eq!(mode("ca-key.pem") & 0o777, 0o600);
+    assert_eq!(mode("node-key.pem") & 0o777, 0o600);
+    let open = fs::Permissions::from_mode(0o640);
+    fs::set_permissions(dir.path().join("node-key.pem"), open).unwrap();
+    let said = Identity::load(dir.path()).unwrap_err();
+    assert!(matches!(said, IdentityError::Exposed(_)), "{said}");
+}
+
+#[test]
+fn files_of_two_clusters_do_not_mix() {
+    let key = NodeKey::generate().unwrap();
+    let certificate = authority(9).admit(&name("a"), &key.public()).unwrap();
+    let said = Identity::new(authority(7).pem(), &certificate, &key).unwrap_err().to_string();
+    assert!(said.contains("a certificate of cluster"), "{said}");
+    assert!(Identity::new("nothing", &certificate, &key).is_err());
+    let missing = Identity::load(Path::new("/nonexistent")).unwrap_err().to_string();
+    assert!(missing.contains("/nonexistent/ca.pem"), "{missing}");
+}
+
+#[test]
+fn tokens_are_good_once_and_for_a_while() {
+    let mut book = TokenBook::default();
+    let token = book.issue([5; 32], 1000, 60).unwrap();
+    let late = book.issue([5; 32], 1000, 60).unwrap();
+    let (a, b) = (name("a"), name("b"));
+    assert_eq!(book.redeem(token.id, &[0; 16], &a, 1001), Err(TokenError::Unknown));
+    assert_eq!(book.redeem(token.id ^ 1, &token.secret, &a, 1001), Err(TokenError::Unknown));
+    book.redeem(token.id, &token.secret, &a, 1001).unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokens");
+    assert_eq!(TokenBook::load(&path).unwrap(), TokenBook::default());
+    book.save(&path).unwrap();
+    let mut book = TokenBook::load(&path).unwrap();
+    assert_eq!(book.redeem(token.id, &token.secret, &b, 1002), Err(TokenError::Used { by: a }));
+    assert_eq!(book.redeem(late.id, &late.secret, &b, 1065), Err(TokenError::Expired { ago: 5 }));
+    book.issue([5; 32], 100_000_000, 1).unwrap();
+    assert_eq!(book.redeem(late.id, &late.secret, &b, 1001), Err(TokenError::Unknown));
+}
+
+#[test]
+fn tokens_tell_typing_errors() {
+    let token = TokenBook::default().issue([5; 32], 1000, 60).unwrap();
+    let text = token.to_string();
+    assert_eq!(format!(" {} ", text.to_uppercase()).parse(), Ok(token.clone()));
+    let typo = text.replacen("05", "50", 1);
+    assert_eq!(typo.parse::<JoinToken>(), Err(TokenError::Typing));
+    assert_eq!("weft1-12".parse::<JoinToken>(), Err(TokenError::Form));
+    assert!(!format!("{token:?}").contains(&text[30..40]), "the secret is shown");
+}
+
+#[test]
+fn names_and_ids_are_checked() {
+    for bad in ["", "-a", "a-", "A", "a.b", "a_b", &"a".repeat(33), "é"] {
+        assert!(bad.parse::<NodeName>().is_err(), "{bad}");
+    }
+    assert!("node-17".parse::<NodeName>().is_ok());
+    let id = ClusterId::generate().unwrap();
+    assert_eq!(id.to_string().parse::<ClusterId>().unwrap(), id);
+    assert!("+0000000000000000000000000000007".parse::<ClusterId>().is_err());
+}

@@ -1,0 +1,357 @@
+//! The loop that moves bytes: it listens, dials, reads, writes and watches the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::event::Event as Readiness;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustls::{ClientConfig, ServerConfig};
+use weft_core::units::NodeId;
+
+use super::connect::{connected, set_options};
+use super::hello::Hello;
+use super::link::{Link, State};
+use super::notes::Notes;
+use super::pause::Pause;
+use super::queues::{PeerOrder, Shared};
+use super::{Config, Event, Lost, Note, Peer, Security, StartError};
+use crate::identity::random;
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST_LINK: usize = 2;
+
+/// How long one that is refused may take to hear why.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// What is read at once.
+const SCRATCH: usize = 256 << 10;
+
+/// What we know of a peer.
+pub(super) struct Known {
+    pub peer: Peer,
+    /// Its connection, dialling or up.
+    pub link: Option<Token>,
+    /// When to dial it.
+    pub dial_at: Option<Instant>,
+    pub pause: Pause,
+}
+
+/// The working end of a transport.
+pub struct Driver {
+    pub(super) poll: Poll,
+    events: Events,
+    pub(super) shared: Arc<Shared>,
+    pub(super) config: Config,
+    pub(super) tls: Option<(Arc<ClientConfig>, Arc<ServerConfig>)>,
+    pub(super) us: Hello,
+    pub(super) listener: Option<TcpListener>,
+    pub(super) accept_at: Option<Instant>,
+    pub(super) peers: BTreeMap<NodeId, Known>,
+    /// By token; tokens are not used again.
+    pub(super) links: BTreeMap<Token, Link>,
+    /// Those that have something to do now.
+    work: BTreeSet<Token>,
+    pub(super) next_token: usize,
+    pub(super) notes: Notes,
+    scratch: Vec<u8>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        config: Config,
+        notify: Box<dyn Fn() + Send + Sync>,
+        log: Box<dyn Fn(&Note) + Send>,
+    ) -> Result<Driver, StartError> {
+        let tls = match &config.security {
+            Security::Plain => None,
+            Security::Tls(id) => {
+                if (id.cluster(), id.name()) != (config.cluster, &config.name) {
+                    return Err(StartError::OtherIdentity {
+                        shown: format!("{} of cluster {}", id.name(), id.cluster()),
+                        configured: format!("{} of cluster {}", config.name, config.cluster),
+                    });
+                }
+                Some((id.client_config()?, id.server_config()?))
+            }
+        };
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let listener = match config.listen {
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .and_then(|mut l| {
+                        poll.registry().register(&mut l, LISTENER, Interest::READABLE)?;
+                        Ok(l)
+                    })
+                    .map_err(|error| StartError::Listen { address, error })?,
+            ),
+            None => None,
+        };
+        let life = u64::from_le_bytes(random()?);
+        let us =
+            Hello { cluster: config.cluster, life, node: config.node, name: config.name.clone() };
+        let mut driver = Driver {
+            poll,
+            events: Events::with_capacity(256),
+            shared: Arc::new(Shared::new(waker, config.limits.undelivered_bytes, notify)),
+            notes: Notes::new(log, config.limits.log_pause),
+            tls,
+            us,
+            listener,
+            accept_at: None,
+            peers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            work: BTreeSet::new(),
+            next_token: FIRST_LINK,
+            scratch: vec![0; SCRATCH],
+            config,
+        };
+        for peer in std::mem::take(&mut driver.config.peers) {
+            driver.add_peer(peer, Instant::now());
+        }
+        Ok(driver)
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().and_then(|l| l.local_addr().ok())
+    }
+
+    pub(super) fn life(&self) -> u64 {
+        self.us.life
+    }
+
+    /// Turns until the transport is dropped.
+    pub fn run(mut self) {
+        loop {
+            match self.turn(None) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    self.shared.deliver(Event::Stopped { why: error.to_string() }, None);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until there is something to do, at most for `patience`, and does it. Returns
+    /// false when the transport has been dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the system's polling fails; the transport cannot go on then.
+    pub fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        let wait = match (self.wait(Instant::now()), patience) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        match self.poll.poll(&mut self.events, wait) {
+            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(e),
+            _ => {}
+        }
+        let now = Instant::now();
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                LISTENER => self.accept(now),
+                WAKER => {}
+                token => self.note_readiness(token, event, now),
+            }
+        }
+        self.events = events;
+        if !self.obey(now) {
+            return Ok(false);
+        }
+        for token in std::mem::take(&mut self.work) {
+            self.serve(token, now);
+        }
+        self.keep_time(now);
+        Ok(true)
+    }
+
+    /// How long nothing is to be done if nothing happens.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        if !self.work.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let links = self.links.values().filter(|l| !l.is_up()).map(|l| l.deadline);
+        let dials = self.peers.values().filter_map(|k| k.dial_at);
+        let first = links.chain(dials).chain(self.accept_at).min()?;
+        // Polling counts in milliseconds and may come early by the fraction of one.
+        Some(first.saturating_duration_since(now) + Duration::from_millis(1))
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept(now);
+        }
+        let late = |l: &Link| !l.is_up() && l.deadline <= now;
+        let late: Vec<Token> =
+            self.links.iter().filter(|(_, l)| late(l)).map(|(token, _)| *token).collect();
+        for token in late {
+            self.lose(token, Lost::Silent, now);
+        }
+        let due = |k: &Known| k.dial_at.is_some_and(|at| at <= now);
+        let due: Vec<NodeId> =
+            self.peers.iter().filter(|(_, k)| due(k)).map(|(node, _)| *node).collect();
+        for node in due {
+            self.dial(node, now);
+        }
+    }
+
+    /// Does what the owner has ordered. Returns false if that is to stop.
+    fn obey(&mut self, now: Instant) -> bool {
+        let orders = self.shared.take_orders();
+        self.work.extend(orders.told);
+        if orders.resume {
+            self.work.extend(self.links.iter().filter(|(_, l)| l.readable).map(|(t, _)| *t));
+        }
+        for order in orders.peers {
+            match order {
+                PeerOrder::Add(peer) => self.add_peer(peer, now),
+                PeerOrder::Remove(node) => {
+                    if let Some(token) = self.peers.remove(&node).and_then(|known| known.link) {
+                        self.lose(token, Lost::Removed, now);
+                    }
+                }
+            }
+        }
+        !orders.stop
+    }
+
+    fn add_peer(&mut self, peer: Peer, now: Instant) {
+        let we_dial = self.us.node > peer.node && peer.address.is_some();
+        if let Some(known) = self.peers.get_mut(&peer.node) {
+            known.dial_at = (we_dial && known.link.is_none()).then_some(now);
+            known.peer = peer;
+            return;
+        }
+        let limits = &self.config.limits;
+        let seed = self.us.life ^ u64::from(peer.node.0) << 32;
+        let known = Known {
+            link: None,
+            dial_at: we_dial.then_some(now),
+            pause: Pause::new(limits.shortest_pause, limits.longest_pause, seed),
+            peer,
+        };
+        self.peers.insert(known.peer.node, known);
+    }
+
+    fn note_readiness(&mut self, token: Token, event: &Readiness, now: Instant) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        link.ending |= event.is_read_closed();
+        link.writable |= event.is_writable();
+        if matches!(link.state, State::Connecting) {
+            match connected(&link.stream.socket) {
+                Ok(false) => return,
+                Ok(true) => {
+                    set_options(&link.stream.socket, self.config.limits.silence);
+                    self.greet(token);
+                }
+                Err(e) => return self.lose(token, Lost::Io(e.to_string()), now),
+            }
+        }
+        self.work.insert(token);
+    }
+
+    /// Reads and writes one connection for a turn.
+    fn serve(&mut self, token: Token, now: Instant) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        match link.state {
+            State::Connecting => return,
+            State::Leaving => {
+                if !link.stream.drain(&mut self.scratch) {
+                    self.forget(token);
+                }
+                return;
+            }
+            State::Greeting | State::Up { .. } => {}
+        }
+        let mut frames = Vec::new();
+        let paused = link.is_up() && self.shared.is_paused();
+        let read = if paused { Ok(()) } else { link.read(&mut self.scratch, &mut frames) };
+        for frame in frames {
+            if let Err(why) = self.handle(token, frame, now) {
+                return self.lose(token, why, now);
+            }
+        }
+        if let Err(why) = read {
+            return self.lose(token, why, now);
+        }
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let wrote = match link.write() {
+            Ok(wrote) => wrote,
+            Err(why) => return self.lose(token, why, now),
+        };
+        if let (true, State::Up { peer, .. }) = (wrote.room, &link.state) {
+            self.shared.deliver(Event::Room { peer: *peer }, None);
+        }
+        let reads = link.readable && !(link.is_up() && self.shared.is_paused());
+        if reads || wrote.more {
+            self.work.insert(token);
+        }
+    }
+
+    /// A connection is over, or does not come about.
+    pub(super) fn lose(&mut self, token: Token, why: Lost, now: Instant) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let (address, dialled) = (link.address, link.dialled);
+        let mut keep = false;
+        let mut lived = None;
+        match &link.state {
+            State::Up { peer, outbox, since } => {
+                outbox.close();
+                lived = Some(now.saturating_duration_since(*since));
+                let peer = *peer;
+                self.shared.deliver(Event::Down { peer, why }, None);
+            }
+            State::Connecting => self.notes.note(now, address, dialled, why),
+            State::Greeting => {
+                keep = why.can_be_told();
+                if keep {
+                    link.refuse(&why, now + LEAVING);
+                    self.work.insert(token);
+                }
+                self.notes.note(now, address, dialled, why);
+            }
+            State::Leaving => {}
+        }
+        for known in self.peers.values_mut().filter(|k| k.link == Some(token)) {
+            known.link = None;
+            if dialled.is_some() {
+                if lived.is_some_and(|l| l >= self.config.limits.longest_pause) {
+                    known.pause.reset();
+                }
+                known.dial_at = Some(now + known.pause.take());
+            }
+        }
+        if !keep {
+            self.forget(token);
+        }
+    }
+
+    fn forget(&mut self, token: Token) {
+        if let Some(mut link) = self.links.remove(&token) {
+            // Closing the socket takes it out of the poll anyway.
+            let _ = self.poll.registry().deregister(&mut link.stream.socket);
+        }
+    }
+}
+
+impl AsRawFd for Driver {
+    /// Readable when [`Driver::turn`] has something to do for a socket.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+}

@@ -1,0 +1,201 @@
+//! The handshake: what both sides say before anything else.
+//!
+//! ```text
+//! offset  width
+//!      0     16  cluster id
+//!     16      8  life: a random number of this run of the process
+//!     24      2  node number
+//!     26      1  length of the name, L
+//!     27      L  name
+//! ```
+//!
+//! The protocol's version stands in the header of the frame around it.
+
+use bytes::Bytes;
+use weft_core::units::NodeId;
+
+use crate::identity::{ClusterId, NodeName};
+
+/// The kind of a frame with a [`Hello`].
+pub(super) const HELLO: u8 = 1;
+
+/// The kind of a frame that says why the other side is refused, in UTF-8.
+pub(super) const REFUSED: u8 = 2;
+
+/// The longest payload of either.
+pub(super) const MAX_GREETING: usize = 1024;
+
+/// Who somebody says to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub cluster: ClusterId,
+    pub life: u64,
+    pub node: NodeId,
+    pub name: NodeName,
+}
+
+/// Why one that said hello is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// Not a hello.
+    #[error("its hello is malformed")]
+    Malformed,
+    /// Of another cluster.
+    #[error("it is of cluster {theirs}, and this is cluster {ours}")]
+    OtherCluster {
+        /// The cluster that it names.
+        theirs: ClusterId,
+        /// Ours.
+        ours: ClusterId,
+    },
+    /// Not who its certificate says.
+    #[error("it says to be {said} and its certificate is of {shown}")]
+    OtherName {
+        /// The name that it says.
+        said: NodeName,
+        /// The name in its certificate.
+        shown: NodeName,
+    },
+    /// Our own number.
+    #[error("it says to be node {0}, as we are; two nodes must not have one number")]
+    Ourselves(u16),
+    /// A number that is not on our list.
+    #[error("it says to be node {number} ({name}), which is no node of this cluster")]
+    NotListed {
+        /// The number.
+        number: u16,
+        /// The name.
+        name: NodeName,
+    },
+    /// Number and name do not belong together.
+    #[error("it says to be node {number} with the name {said}, and node {number} is {listed}")]
+    WrongName {
+        /// The number.
+        number: u16,
+        /// The name that it says.
+        said: NodeName,
+        /// The name on our list.
+        listed: NodeName,
+    },
+    /// The node with the higher number dials.
+    #[error("node {0} has dialled us, but we dial it: the node with the higher number dials")]
+    WrongWay(u16),
+    /// Another than the one that was dialled.
+    #[error("node {found} answers at the address of node {dialled}; correct the addresses")]
+    OtherNode {
+        /// Who answers.
+        found: u16,
+        /// Who was dialled.
+        dialled: u16,
+    },
+}
+
+impl Hello {
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        out.extend(self.cluster.0.to_le_bytes());
+        out.extend(self.life.to_le_bytes());
+        out.extend(self.node.0.to_le_bytes());
+        out.push(self.name.as_str().len() as u8);
+        out.extend(self.name.as_str().as_bytes());
+        out.into()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Hello, HelloError> {
+        Hello::parse(bytes).ok_or(HelloError::Malformed)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Hello> {
+        let (cluster, rest) = bytes.split_first_chunk()?;
+        let (life, rest) = rest.split_first_chunk()?;
+        let (node, rest) = rest.split_first_chunk()?;
+        let (len, name) = rest.split_first()?;
+        if name.len() != usize::from(*len) {
+            return None;
+        }
+        Some(Hello {
+            cluster: ClusterId(u128::from_le_bytes(*cluster)),
+            life: u64::from_le_bytes(*life),
+            node: NodeId(u16::from_le_bytes(*node)),
+            name: std::str::from_utf8(name).ok()?.parse().ok()?,
+        })
+    }
+
+    /// Checks what somebody said. `shown` is the name in its certificate, `dialled` whom we
+    /// called, `listed` the name that we know for its number.
+    pub fn check(
+        &self,
+        us: &Hello,
+        shown: Option<&NodeName>,
+        dialled: Option<NodeId>,
+        listed: Option<&NodeName>,
+    ) -> Result<(), HelloError> {
+        let number = self.node.0;
+        if self.cluster != us.cluster {
+            return Err(HelloError::OtherCluster { theirs: self.cluster, ours: us.cluster });
+        }
+        if let Some(shown) = shown.filter(|s| **s != self.name) {
+            return Err(HelloError::OtherName { said: self.name.clone(), shown: shown.clone() });
+        }
+        if self.node == us.node {
+            return Err(HelloError::Ourselves(number));
+        }
+        if let Some(dialled) = dialled.filter(|d| *d != self.node) {
+            return Err(HelloError::OtherNode { found: number, dialled: dialled.0 });
+        }
+        let Some(listed) = listed else {
+            return Err(HelloError::NotListed { number, name: self.name.clone() });
+        };
+        if *listed != self.name {
+            let (said, listed) = (self.name.clone(), listed.clone());
+            return Err(HelloError::WrongName { number, said, listed });
+        }
+        if dialled.is_none() && self.node < us.node {
+            return Err(HelloError::WrongWay(number));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(node: u16, name: &str) -> Hello {
+        let name = name.parse().unwrap();
+        Hello { cluster: ClusterId(3), life: 9, node: NodeId(node), name }
+    }
+
+    #[test]
+    fn encoding_comes_back_and_parts_of_it_are_refused() {
+        let bytes = hello(300, "box-1").encode();
+        assert_eq!(bytes.len(), 27 + 5);
+        assert_eq!(Hello::decode(&bytes).unwrap(), hello(300, "box-1"));
+        for len in 0..bytes.len() {
+            assert_eq!(Hello::decode(&bytes[..len]), Err(HelloError::Malformed));
+        }
+        assert_eq!(Hello::decode(&[&bytes[..], b"x"].concat()), Err(HelloError::Malformed));
+    }
+
+    #[test]
+    fn everything_has_to_fit() {
+        use HelloError as E;
+        let us = hello(2, "us");
+        let a: NodeName = "a".parse().unwrap();
+        let check = |h: &Hello, shown, dialled: Option<u16>, listed| {
+            h.check(&us, shown, dialled.map(NodeId), listed)
+        };
+        let three = hello(3, "a");
+        assert_eq!(check(&three, Some(&a), None, Some(&a)), Ok(()));
+        assert_eq!(check(&hello(1, "a"), Some(&a), Some(1), Some(&a)), Ok(()));
+        let other = Hello { cluster: ClusterId(4), ..three.clone() };
+        assert!(matches!(check(&other, None, None, Some(&a)), Err(E::OtherCluster { .. })));
+        let liar = hello(3, "b");
+        assert!(matches!(check(&liar, Some(&a), None, Some(&a)), Err(E::OtherName { .. })));
+        assert!(matches!(check(&liar, None, None, Some(&a)), Err(E::WrongName { .. })));
+        assert_eq!(check(&hello(2, "a"), None, None, Some(&a)), Err(E::Ourselves(2)));
+        assert!(matches!(check(&three, None, None, None), Err(E::NotListed { .. })));
+        assert!(matches!(check(&three, None, Some(1), Some(&a)), Err(E::OtherNode { .. })));
+        assert_eq!(check(&hello(1, "a"), None, None, Some(&a)), Err(E::WrongWay(1)));
+    }
+}

@@ -1,0 +1,110 @@
+//! What is told to the log: who was refused and who cannot be reached, not too often.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use weft_core::units::NodeId;
+
+use super::Lost;
+
+/// A connection that did not come about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The address of the other side.
+    pub address: SocketAddr,
+    /// The node that we dialled; none if the other side did.
+    pub dialled: Option<NodeId>,
+    /// Why.
+    pub why: Lost,
+    /// How many more there were from there since the last note.
+    pub more: u64,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dialled {
+            Some(node) => write!(f, "no connection to {node} at {}: {}", self.address, self.why)?,
+            None => write!(f, "refused a connection from {}: {}", self.address, self.why)?,
+        }
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " (and {more} more like it)"),
+        }
+    }
+}
+
+/// Addresses that are told apart; beyond that they share one entry.
+const ADDRESSES: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Dialled(NodeId),
+    From(IpAddr),
+    Others,
+}
+
+/// Lets one note pass for each source and pause.
+pub(super) struct Notes {
+    log: Box<dyn Fn(&Note) + Send>,
+    pause: Duration,
+    seen: BTreeMap<Source, (Instant, u64)>,
+}
+
+impl Notes {
+    pub fn new(log: Box<dyn Fn(&Note) + Send>, pause: Duration) -> Notes {
+        Notes { log, pause, seen: BTreeMap::new() }
+    }
+
+    pub fn note(&mut self, now: Instant, address: SocketAddr, dialled: Option<NodeId>, why: Lost) {
+        let pause = self.pause;
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= pause;
+        let mut source = dialled.map_or(Source::From(address.ip()), Source::Dialled);
+        if !self.seen.contains_key(&source) && self.seen.len() >= ADDRESSES {
+            self.seen.retain(|_, (since, _)| !is_over(*since));
+            if self.seen.len() >= ADDRESSES {
+                source = Source::Others;
+            }
+        }
+        let more = match self.seen.get_mut(&source) {
+            Some((since, count)) if !is_over(*since) => {
+                *count += 1;
+                return;
+            }
+            Some((_, count)) => *count,
+            None => 0,
+        };
+        self.seen.insert(source, (now, 0));
+        (self.log)(&Note { address, dialled, why, more });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn one_note_for_each_address_and_pause() {
+        let (log, logged) = channel();
+        let sender = Box::new(move |n: &Note| log.send(n.clone()).unwrap());
+        let mut notes = Notes::new(sender, Duration::from_secs(10));
+        let start = Instant::now();
+        let at = |s: u64| start + Duration::from_secs(s);
+        let from = |a: u8, port: u16| SocketAddr::from(([10, 0, 0, a], port));
+        for (second, address) in [(0, from(1, 1)), (1, from(1, 2)), (2, from(2, 1))] {
+            notes.note(at(second), address, None, Lost::Closed);
+        }
+        notes.note(at(10), from(1, 3), None, Lost::Closed);
+        let said: Vec<_> = logged.try_iter().map(|n| (n.address, n.more)).collect();
+        assert_eq!(said, [(from(1, 1), 0), (from(2, 1), 0), (from(1, 3), 1)]);
+        for n in 0..2000u32 {
+            let address = SocketAddr::from((n.to_be_bytes(), 9));
+            notes.note(at(11), address, None, Lost::Closed);
+        }
+        assert!(logged.try_iter().count() <= ADDRESSES + 1);
+        assert!(notes.seen.len() <= ADDRESSES + 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! The encoding of what nodes say to one another.
+
+use weft_core::node::{
+    Body, Envelope, Header, Item, Notice, Refusal, Slot, Standing, Task, Wanted,
+};
+
+use super::code::{wire_enum, wire_struct};
+
+wire_struct!(Envelope { from, to, epoch, hops, notices, body });
+
+wire_struct!(Header { ts, volume, avoid, task });
+
+wire_struct!(Item { stripe, slot, data });
+
+wire_enum!(Notice, "notice" {
+    1 = Commit(ts),
+    2 = Abort(ts),
+    3 = Ack(ts),
+    4 = Release(ts),
+    5 = Heard(ts),
+});
+
+wire_enum!(Task, "task" {
+    1 = Write(range),
+    2 = Rebuild { stripe, column, part },
+});
+
+wire_enum!(Slot, "slot" {
+    1 = New,
+    2 = Column(column),
+    3 = Gathered(column),
+    4 = Originator(column),
+    5 = Result,
+});
+
+wire_enum!(Wanted, "wish of a read" {
+    1 = Data,
+    2 = Stripes,
+    3 = Holes,
+});
+
+wire_enum!(Refusal, "refusal" {
+    1 = Late(ts),
+    2 = Erased { column, parts },
+    3 = Aborted,
+});
+
+wire_enum!(Standing, "standing" {
+    1 = Unknown,
+    2 = Busy,
+    3 = Prepared,
+    4 = Committed { safe },
+});
+
+wire_enum!(Body, "body" {
+    1 = Read { ts, volume, range, avoid, wanted },
+    2 = ReadReply { ts, column, result },
+    3 = Write { header, items },
+    4 = Part { header, items },
+    5 = Vote { ts, column, vote },
+    6 = Done { ts, result },
+    7 = Ask { ts },
+    8 = Answer { ts, standing },
+    9 = Query { ts },
+    10 = QueryReply { ts, waiting },
+    11 = Flush { id },
+    12 = Flushed { id },
+    13 = Dirty { extents },
+    14 = DirtyReply { found },
+});

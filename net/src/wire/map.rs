@@ -1,0 +1,115 @@
+//! The encoding of the cluster map, and of what the authority and its members say. A new
+//! field of the map is added to its list here and to the generator in `tests`.
+
+use weft_code::Code;
+use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::layout::{Geometry, Layout, Placement};
+use weft_core::node::{MapMessage, MemberReport};
+use weft_core::plan::{Commit, ParityAt, Policy, Strategy};
+use weft_core::units::{MAX_NODES, SECTOR};
+
+use super::WireError;
+use super::code::{Reader, Wire, Writer, at_most, wire_enum, wire_struct};
+
+/// The largest stripe unit and volume that are believed, so that sums of them do not overflow.
+const MAX_UNIT: u64 = 1 << 32;
+const MAX_VOLUME: u64 = 1 << 60;
+
+wire_struct!(ClusterMap { epoch, nodes, volumes, attendance } check |map: &ClusterMap| {
+    at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
+});
+
+wire_struct!(NodeInfo { up, given_up, disk, sectors });
+
+wire_struct!(Attendance { away, stale_since, counts_from });
+
+wire_struct!(Extent { columns, filling });
+
+wire_struct!(Volume {
+    id, name, size, layout, geometry, policy, extent_stripes, extents
+} check check_volume);
+
+/// What the core relies on when it looks something up in a stripe map.
+fn check_volume(volume: &Volume) -> Result<(), WireError> {
+    let bounds = |what, value| Err(WireError::Bounds { what, value });
+    at_most("a volume's size", volume.size, MAX_VOLUME)?;
+    if volume.extent_stripes == 0 {
+        return bounds("the number of stripes in an extent", 0);
+    }
+    if volume.extents.len() as u64 != volume.stripes().div_ceil(volume.extent_stripes) {
+        return bounds("the number of extents", volume.extents.len() as u64);
+    }
+    let width = volume.geometry.layout.width();
+    for extent in &volume.extents {
+        if extent.columns.len() != width {
+            return bounds("the number of columns of an extent", extent.columns.len() as u64);
+        }
+        if let Some(column) = extent.filling.keys().find(|c| **c >= width) {
+            return bounds("a column that is being filled", *column as u64);
+        }
+    }
+    Ok(())
+}
+
+/// Layout and stripe unit; the code follows from them.
+impl Wire for Geometry {
+    fn put(&self, w: &mut Writer) {
+        self.layout.put(w);
+        self.unit.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let layout = Layout::take(r)?;
+        let unit = u64::take(r)?;
+        if unit == 0 || unit > MAX_UNIT || !unit.is_multiple_of(SECTOR) {
+            return Err(WireError::Bounds { what: "a stripe unit", value: unit });
+        }
+        Ok(Geometry::new(layout, unit))
+    }
+}
+
+wire_struct!(Layout { data, parity, placement } check |layout: &Layout| {
+    let max = Code::MAX_COLUMNS as u64;
+    at_most("the number of parity columns", layout.parity as u64, max)?;
+    match layout.data as u64 {
+        0 => Err(WireError::Bounds { what: "the number of data columns", value: 0 }),
+        data => at_most("the number of data columns", data, max - layout.parity as u64),
+    }
+});
+
+wire_enum!(Placement, "placement" {
+    1 = Fixed,
+    2 = LeftSymmetric,
+    3 = LeftAsymmetric,
+    4 = RightSymmetric,
+    5 = RightAsymmetric,
+});
+
+wire_struct!(Policy { strategy, parity_at, commit, journal });
+
+wire_enum!(Strategy, "strategy" {
+    1 = Full,
+    2 = Small,
+    3 = Large,
+    4 = Rebuild,
+});
+
+wire_enum!(ParityAt, "place of parity" {
+    1 = Originator,
+    2 = Solely,
+    3 = Parity,
+});
+
+wire_enum!(Commit, "kind of commit" {
+    1 = Late,
+    2 = None,
+});
+
+wire_enum!(MapMessage, "message of the authority" {
+    1 = Freeze { epoch },
+    2 = Enter { map, floor },
+});
+
+wire_enum!(MemberReport, "report of a member" {
+    1 = Frozen { epoch, oldest, clock },
+    2 = CaughtUp { epoch },
+});

@@ -1,0 +1,137 @@
+//! The encoding of everything that processes say to one another.
+//!
+//! A [`Message`] becomes the payload of a frame ([`crate::frame`]): a head with everything but
+//! bulk data, then the bulk data of its buffers, one after the other.
+//!
+//! ```text
+//! offset  width
+//!      0      1  version of the encoding, 1
+//!      1      1  zero
+//!      2      4  length of the head, H, counted from offset 6
+//!      6      H  the head: what kind of message, then its fields
+//!    6+H         bulk data
+//! ```
+//!
+//! Numbers are little-endian. A list is a count of four bytes and its elements; an `Option` is
+//! a byte, 0 or 1, and the value; an enum is a byte for the variant and the variant's fields;
+//! a text is its length in two bytes and UTF-8. A run of zeros ([`weft_core::Buffer::Zero`])
+//! travels as its length alone.
+//!
+//! Encoding copies no bulk data: the buffers become chunks of the result. Decoding copies none
+//! either: buffers are slices of the frame. It believes nothing: every length and every number
+//! that the core would use as an index is bounded, and bytes left over are refused.
+//!
+//! Of the files here, `code` has the machinery, `words` the small types, `body` the messages of
+//! nodes, `map` the cluster map and what the authority says.
+
+mod body;
+mod code;
+mod map;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use bytes::Bytes;
+use weft_core::node::{Envelope, MapMessage, MemberReport};
+
+use code::{Reader, Wire, Writer, wire_enum};
+
+/// The version of the encoding.
+pub const VERSION: u8 = 1;
+
+/// The most bulk data, real bytes and runs of zeros together, in one message.
+pub const MAX_BULK: usize = 16 << 20;
+
+const PREFIX: usize = 6;
+
+/// Anything that one process says to another.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Node to node.
+    Envelope(Envelope),
+    /// The authority to a node.
+    Map(MapMessage),
+    /// A node to the authority.
+    Report(MemberReport),
+}
+
+wire_enum!(Message, "message" {
+    1 = Envelope(envelope),
+    2 = Map(message),
+    3 = Report(report),
+});
+
+/// Bytes that are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Another version of the encoding.
+    #[error(
+        "the message is encoded in version {theirs} and this program knows version {VERSION}; run the same version of weft on all nodes"
+    )]
+    Version {
+        /// The version that it has.
+        theirs: u8,
+    },
+    /// It ends too early.
+    #[error("the message ends in the middle of a field")]
+    Truncated,
+    /// More bytes than it says.
+    #[error("{0} bytes follow the end of the message")]
+    Trailing(usize),
+    /// A variant that there is none of.
+    #[error("there is no {what} with the number {value}")]
+    Unknown {
+        /// Of what.
+        what: &'static str,
+        /// The number.
+        value: u8,
+    },
+    /// A value that cannot be.
+    #[error("{what} is out of bounds: {value}")]
+    Bounds {
+        /// Which.
+        what: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// A text that is not UTF-8.
+    #[error("a text is not UTF-8")]
+    Text,
+}
+
+impl Message {
+    /// Encodes: a chunk for the head, then the bulk data, not copied.
+    pub fn encode(&self) -> Vec<Bytes> {
+        let mut w = Writer::new(vec![VERSION, 0, 0, 0, 0, 0]);
+        self.put(&mut w);
+        let (mut head, bulk) = w.finish();
+        let len = (head.len() - PREFIX) as u32;
+        head[2..PREFIX].copy_from_slice(&len.to_le_bytes());
+        let mut chunks = vec![Bytes::from(head)];
+        chunks.extend(bulk);
+        chunks
+    }
+
+    /// Decodes a frame's payload; the message's buffers are slices of it.
+    ///
+    /// # Errors
+    ///
+    /// If it is not exactly one good message.
+    pub fn decode(payload: &Bytes) -> Result<Message, WireError> {
+        let (&theirs, rest) = payload.split_first().ok_or(WireError::Truncated)?;
+        if theirs != VERSION {
+            return Err(WireError::Version { theirs });
+        }
+        let (&zero, rest) = rest.split_first().ok_or(WireError::Truncated)?;
+        if zero != 0 {
+            return Err(WireError::Bounds { what: "a reserved byte", value: zero.into() });
+        }
+        let (len, rest) = rest.split_first_chunk::<4>().ok_or(WireError::Truncated)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let head = rest.get(..len).ok_or(WireError::Truncated)?;
+        let mut r = Reader::new(head, payload.slice(PREFIX + len..));
+        let message = Message::take(&mut r)?;
+        r.finish()?;
+        Ok(message)
+    }
+}

@@ -1,0 +1,389 @@
+//! Round trips of arbitrary messages, and what bad bytes come to.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use weft_core::Buffer;
+use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::layout::{Geometry, Layout, Placement};
+use weft_core::node::{
+    Body, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot, Standing, Task,
+    Wanted,
+};
+use weft_core::plan::{Commit, ParityAt, Policy, Range, Span, Strategy as Way};
+use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+
+use super::{MAX_BULK, Message, VERSION, WireError};
+
+fn ts() -> impl Strategy<Value = Timestamp> {
+    any::<u64>().prop_map(Timestamp)
+}
+
+fn node() -> impl Strategy<Value = NodeId> {
+    (0..4096u16).prop_map(NodeId)
+}
+
+fn volume_id() -> impl Strategy<Value = VolumeId> {
+    any::<u32>().prop_map(VolumeId)
+}
+
+fn buffer() -> impl Strategy<Value = Buffer> {
+    prop_oneof![
+        vec(any::<u8>(), 0..200).prop_map(Buffer::from),
+        (0..100_000usize).prop_map(Buffer::Zero),
+    ]
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    (any::<u64>(), any::<u64>())
+        .prop_map(|(offset, len)| Range { offset, len: len.min(u64::MAX - offset) })
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Span { lo: a.min(b), hi: a.max(b) })
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    let task = prop_oneof![
+        range().prop_map(Task::Write),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
+            stripe,
+            column,
+            part
+        }),
+    ];
+    (ts(), volume_id(), any::<u32>(), task).prop_map(|(ts, volume, avoid, task)| Header {
+        ts,
+        volume,
+        avoid: ColumnSet(avoid),
+        task,
+    })
+}
+
+fn items() -> impl Strategy<Value = Vec<Item>> {
+    let slot = prop_oneof![
+        Just(Slot::New),
+        (0..32usize).prop_map(Slot::Column),
+        (0..32usize).prop_map(Slot::Gathered),
+        (0..32usize).prop_map(Slot::Originator),
+        Just(Slot::Result),
+    ];
+    let item = (any::<u64>(), slot, buffer());
+    vec(item.prop_map(|(stripe, slot, data)| Item { stripe, slot, data }), 0..4)
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    prop_oneof![
+        ts().prop_map(Refusal::Late),
+        (0..32usize, vec((any::<u64>(), span()), 0..4))
+            .prop_map(|(column, parts)| Refusal::Erased { column, parts }),
+        Just(Refusal::Aborted),
+    ]
+}
+
+fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
+    prop_oneof![Just(Ok(())), refusal().prop_map(Err)]
+}
+
+fn body() -> BoxedStrategy<Body> {
+    let wanted = prop_oneof![Just(Wanted::Data), Just(Wanted::Stripes), Just(Wanted::Holes)];
+    let pieces = vec((any::<u64>(), buffer()), 0..4);
+    let result = prop_oneof![pieces.prop_map(Ok), refusal().prop_map(Err)];
+    let standing = prop_oneof![
+        Just(Standing::Unknown),
+        Just(Standing::Busy),
+        Just(Standing::Prepared),
+        any::<bool>().prop_map(|safe| Standing::Committed { safe }),
+    ];
+    let found = vec((volume_id(), vec((any::<u64>(), any::<u64>(), ts()), 0..4)), 0..3);
+    prop_oneof![
+        (ts(), volume_id(), range(), any::<u32>(), wanted).prop_map(
+            |(ts, volume, range, avoid, wanted)| Body::Read {
+                ts,
+                volume,
+                range,
+                avoid: ColumnSet(avoid),
+                wanted
+            }
+        ),
+        (ts(), 0..32usize, result).prop_map(|(ts, column, result)| Body::ReadReply {
+            ts,
+            column,
+            result
+        }),
+        (header(), items()).prop_map(|(header, items)| Body::Write { header, items }),
+        (header(), items()).prop_map(|(header, items)| Body::Part { header, items }),
+        (ts(), 0..32usize, vote()).prop_map(|(ts, column, vote)| Body::Vote { ts, column, vote }),
+        (ts(), vote()).prop_map(|(ts, result)| Body::Done { ts, result }),
+        ts().prop_map(|ts| Body::Ask { ts }),
+        (ts(), standing).prop_map(|(ts, standing)| Body::Answer { ts, standing }),
+        ts().prop_map(|ts| Body::Query { ts }),
+        (ts(), any::<bool>()).prop_map(|(ts, waiting)| Body::QueryReply { ts, waiting }),
+        any::<u64>().prop_map(|id| Body::Flush { id }),
+        any::<u64>().prop_map(|id| Body::Flushed { id }),
+        vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
+        found.prop_map(|found| Body::DirtyReply { found }),
+    ]
+    .boxed()
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    let notice = (0..5, ts()).prop_map(|(n, ts)| match n {
+        0 => Notice::Commit(ts),
+        1 => Notice::Abort(ts),
+        2 => Notice::Ack(ts),
+        3 => Notice::Release(ts),
+        _ => Notice::Heard(ts),
+    });
+    (node(), node(), any::<u64>(), any::<u8>(), vec(notice, 0..5), option::of(body())).prop_map(
+        |(from, to, epoch, hops, notices, body)| Envelope { from, to, epoch, hops, notices, body },
+    )
+}
+
+fn geometry() -> impl Strategy<Value = Geometry> {
+    let placement = prop_oneof![
+        Just(Placement::Fixed),
+        Just(Placement::LeftSymmetric),
+        Just(Placement::LeftAsymmetric),
+        Just(Placement::RightSymmetric),
+        Just(Placement::RightAsymmetric),
+    ];
+    (1..8usize, 0..4usize, placement, 1..256u64).prop_map(|(data, parity, placement, sectors)| {
+        Geometry::new(Layout { data, parity, placement }, sectors * SECTOR)
+    })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let way = prop_oneof![Just(Way::Full), Just(Way::Small), Just(Way::Large), Just(Way::Rebuild)];
+    let place =
+        prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
+    let commit = prop_oneof![Just(Commit::Late), Just(Commit::None)];
+    (option::of(way), option::of(place), commit, any::<bool>()).prop_map(
+        |(strategy, parity_at, commit, journal)| Policy { strategy, parity_at, commit, journal },
+    )
+}
+
+/// An extent; there are always enough columns for any geometry above.
+fn extent() -> impl Strategy<Value = Extent> {
+    let columns = vec((node(), any::<u64>()), 12);
+    let filling = btree_map(0..12usize, ts(), 0..3);
+    (columns, filling).prop_map(|(columns, filling)| Extent { columns, filling })
+}
+
+/// Cuts an extent to so many columns.
+fn cut(mut extent: Extent, width: usize) -> Extent {
+    extent.columns.truncate(width);
+    extent.filling.retain(|column, _| *column < width);
+    extent
+}
+
+fn node_info() -> impl Strategy<Value = NodeInfo> {
+    (any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>())
+        .prop_map(|(up, given_up, disk, sectors)| NodeInfo { up, given_up, disk, sectors })
+}
+
+fn volume() -> impl Strategy<Value = Volume> {
+    let sizes = (1..100u64, 0..6usize);
+    (volume_id(), "[a-zé]{0,20}", geometry(), policy(), sizes, vec(extent(), 6)).prop_map(
+        |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
+            id,
+            name,
+            size: geometry.stripe_bytes() * extent_stripes * count as u64,
+            layout: "raid5".into(),
+            policy,
+            extent_stripes,
+            extents: extents
+                .into_iter()
+                .take(count)
+                .map(|e| cut(e, geometry.layout.width()))
+                .collect(),
+            geometry,
+        },
+    )
+}
+
+fn map() -> impl Strategy<Value = ClusterMap> {
+    let attendance =
+        (btree_set(node(), 0..4), btree_map(node(), ts(), 0..4), btree_map(node(), ts(), 0..4))
+            .prop_map(|(away, stale_since, counts_from)| Attendance {
+                away,
+                stale_since,
+                counts_from,
+            });
+    (
+        any::<u64>(),
+        vec(node_info(), 0..6),
+        btree_map(volume_id(), volume().prop_map(Arc::new), 0..4),
+        btree_map(volume_id(), attendance, 0..4),
+    )
+        .prop_map(|(epoch, nodes, volumes, attendance)| ClusterMap {
+            epoch,
+            nodes,
+            volumes,
+            attendance,
+        })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let enter =
+        (map(), ts()).prop_map(|(map, floor)| MapMessage::Enter { map: Arc::new(map), floor });
+    prop_oneof![
+        6 => envelope().prop_map(Message::Envelope),
+        1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
+        2 => enter.prop_map(Message::Map),
+        1 => (any::<u64>(), ts(), ts()).prop_map(|(epoch, oldest, clock)| {
+            Message::Report(MemberReport::Frozen { epoch, oldest, clock })
+        }),
+        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
+    ]
+}
+
+/// The payload in one piece, as it arrives.
+fn frame(message: &Message) -> Bytes {
+    let mut all = BytesMut::new();
+    message.encode().into_iter().for_each(|chunk| all.put(chunk));
+    all.freeze()
+}
+
+/// `Debug` shows everything there is, and tells runs of zeros from zero bytes.
+fn assert_same(a: &Message, b: &Message) {
+    assert_eq!(format!("{a:?}"), format!("{b:?}"));
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(message in message()) {
+        assert_same(&Message::decode(&frame(&message)).unwrap(), &message);
+    }
+
+    #[test]
+    fn every_part_of_a_message_is_refused(message in message()) {
+        let good = frame(&message);
+        for len in 0..good.len() {
+            prop_assert!(Message::decode(&good.slice(..len)).is_err(), "the first {len} bytes");
+        }
+        let mut longer = good.to_vec();
+        longer.push(0);
+        prop_assert!(Message::decode(&longer.into()).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..300), kind in 0..4u8) {
+        let _ = Message::decode(&bytes.clone().into());
+        // As a head of the right length, so that more of it is looked at.
+        let mut framed = vec![VERSION, 0];
+        framed.extend((bytes.len() as u32 + 1).to_le_bytes());
+        framed.push(kind);
+        framed.extend(bytes);
+        let _ = Message::decode(&framed.into());
+    }
+
+    #[test]
+    fn spoiled_messages_do_no_harm(
+        message in message(), at in any::<prop::sample::Index>(), to in any::<u8>(),
+    ) {
+        let mut bytes = frame(&message).to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = Message::decode(&bytes.into());
+    }
+}
+
+fn reply(data: Buffer) -> Message {
+    let body = Body::ReadReply { ts: Timestamp(7), column: 1, result: Ok(vec![(5, data)]) };
+    Message::Envelope(Envelope {
+        from: NodeId(1),
+        to: NodeId(2),
+        epoch: 3,
+        hops: 1,
+        notices: vec![Notice::Ack(Timestamp(9))],
+        body: Some(body),
+    })
+}
+
+fn data_of(message: &Message) -> &Bytes {
+    let Message::Envelope(Envelope { body: Some(Body::ReadReply { result: Ok(p), .. }), .. }) =
+        message
+    else {
+        panic!("a reply")
+    };
+    let Buffer::Bytes(bytes) = &p[0].1 else { panic!("bytes") };
+    bytes
+}
+
+#[test]
+fn bulk_data_is_not_copied() {
+    let data = Bytes::from(vec![7; 4096]);
+    let message = reply(data.clone().into());
+    let chunks = message.encode();
+    assert_eq!(chunks.len(), 2);
+    assert_eq!(chunks[1].as_ptr(), data.as_ptr());
+
+    let arrived = frame(&message);
+    let decoded = Message::decode(&arrived).unwrap();
+    assert!(arrived.as_ptr_range().contains(&data_of(&decoded).as_ptr()));
+}
+
+#[test]
+fn zeros_travel_as_a_length_up_to_a_bound() {
+    let message = reply(Buffer::Zero(MAX_BULK));
+    assert!(frame(&message).len() < 100);
+    assert_same(&Message::decode(&frame(&message)).unwrap(), &message);
+    let too_long = Message::decode(&frame(&reply(Buffer::Zero(MAX_BULK + 1))));
+    assert!(matches!(too_long, Err(WireError::Bounds { .. })), "{too_long:?}");
+}
+
+#[test]
+fn the_encoding_of_this_version_stays() {
+    let expected = concat!(
+        "0100",
+        "3b000000", // version, head of 59 bytes
+        "01",
+        "0100",
+        "0200",
+        "0300000000000000",
+        "01", // an envelope from 1 to 2, epoch 3, 1 hop
+        "01000000",
+        "03",
+        "0900000000000000", // a notice
+        "01",
+        "02",
+        "0700000000000000",
+        "01000000",
+        "01", // a read reply at 7, column 1
+        "01000000",
+        "0500000000000000",
+        "00",
+        "02000000", // stripe 5, two bytes
+        "abcd",
+    );
+    let bytes: String =
+        frame(&reply(vec![0xab, 0xcd].into())).iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(bytes, expected);
+}
+
+#[test]
+fn a_later_version_is_named() {
+    let mut bytes = frame(&reply(Buffer::Zero(0))).to_vec();
+    bytes[0] = 9;
+    let error = Message::decode(&bytes.into()).unwrap_err();
+    assert_eq!(error, WireError::Version { theirs: 9 });
+    let text = error.to_string();
+    assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+}
+
+#[test]
+fn columns_and_nodes_out_of_bounds_are_refused() {
+    let vote = |column| {
+        let body = Body::Vote { ts: Timestamp(1), column, vote: Ok(()) };
+        let (from, to) = (NodeId(0), NodeId(1));
+        let envelope =
+            Envelope { from, to, epoch: 1, hops: 0, notices: Vec::new(), body: Some(body) };
+        Message::decode(&frame(&Message::Envelope(envelope)))
+    };
+    assert!(vote(31).is_ok());
+    assert_eq!(vote(32).unwrap_err(), WireError::Bounds { what: "a column", value: 32 });
+}
