@@ -94,3 +94,13 @@ fn seeds_that_failed_later() {
         assert!(run_seed(seed, options).is_ok(), "seed {seed}");
     }
 }
+
+#[test]
+fn seeds_that_failed_wide() {
+    let seeds = [
+        751, // a scrub called a sector put back that a power cut could still take away
+    ];
+    for seed in seeds {
+        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+    }
+}
