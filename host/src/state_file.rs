@@ -61,12 +61,10 @@ struct Node {
     sectors: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 fn is_false(b: &bool) -> bool {
     !*b
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
