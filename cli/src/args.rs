@@ -21,6 +21,17 @@ impl Target {
     }
 }
 
+/// Which running array is meant, and how to answer.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The array.
+    #[command(flatten)]
+    pub target: Target,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Something that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {

@@ -7,28 +7,18 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weft_host::{DiskAction, Request};
 
-use crate::args::Target;
+use crate::args::Common;
 use crate::output::{align_right, bytes, say, say_json, table};
 
 /// What to do about disks.
 #[derive(Debug, Subcommand)]
 pub enum Disk {
     /// All disks
-    List(List),
+    List(Common),
     /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
     Fail(Which),
     /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; the old one is deleted
     Replace(Which),
-}
-
-/// Which array, and how to answer.
-#[derive(Debug, Args)]
-pub struct List {
-    #[command(flatten)]
-    target: Target,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Which disk.
@@ -37,14 +27,14 @@ pub struct Which {
     /// Number of the node that has the disk, from 0
     node: usize,
     #[command(flatten)]
-    common: List,
+    common: Common,
 }
 
 impl Disk {
     /// Does it, and returns when it has begun.
     pub fn run(&self) -> Result<ExitCode> {
         let (action, which) = match self {
-            Disk::List(list) => return list.run(),
+            Disk::List(common) => return list(common),
             Disk::Fail(which) => (DiskAction::Fail, which),
             Disk::Replace(which) => (DiskAction::Replace, which),
         };
@@ -66,32 +56,25 @@ impl Disk {
     }
 }
 
-impl List {
-    fn run(&self) -> Result<ExitCode> {
-        let status = self.target.connect()?.request(&Request::Status)?;
-        let disks: Vec<Value> =
-            status["nodes"].as_array().into_iter().flatten().map(described).collect();
-        if self.json {
-            say_json(json!({ "disks": disks }))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut table = table(["node", "disk", "size", "state", "behind"]);
-        for disk in &disks {
-            let text = |key: &str| disk[key].as_str().unwrap_or("-").to_string();
-            let amount = |key: &str| disk[key].as_u64().map_or("-".to_string(), bytes);
-            let node = disk["node"].to_string();
-            table.add_row([
-                node,
-                text("disk"),
-                amount("bytes"),
-                text("state"),
-                amount("behind_bytes"),
-            ]);
-        }
-        align_right(&mut table, [0, 2, 4]);
-        say(table)?;
-        Ok(ExitCode::SUCCESS)
+/// Shows all disks.
+fn list(common: &Common) -> Result<ExitCode> {
+    let status = common.target.connect()?.request(&Request::Status)?;
+    let disks: Vec<Value> =
+        status["nodes"].as_array().into_iter().flatten().map(described).collect();
+    if common.json {
+        say_json(json!({ "disks": disks }))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut table = table(["node", "disk", "size", "state", "behind"]);
+    for disk in &disks {
+        let text = |key: &str| disk[key].as_str().unwrap_or("-").to_string();
+        let amount = |key: &str| disk[key].as_u64().map_or("-".to_string(), bytes);
+        let node = disk["node"].to_string();
+        table.add_row([node, text("disk"), amount("bytes"), text("state"), amount("behind_bytes")]);
+    }
+    align_right(&mut table, [0, 2, 4]);
+    say(table)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is said of a disk, out of what the status says of its node.

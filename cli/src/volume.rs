@@ -8,7 +8,7 @@ use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Request, Size};
 
-use crate::args::{self, Switch, Target};
+use crate::args::{self, Common, Switch};
 use crate::output::{align_right, say, say_json, table, uri};
 
 /// What to do about volumes.
@@ -17,7 +17,7 @@ pub enum Volume {
     /// Add a volume
     Create(Create),
     /// All volumes
-    List(List),
+    List(Common),
     /// One volume, and how hosts reach it
     Show(Named),
     /// Remove a volume that no host uses, with all that is on it
@@ -42,7 +42,7 @@ pub struct Create {
     #[arg(long)]
     journal: Option<Switch>,
     #[command(flatten)]
-    common: List,
+    common: Common,
 }
 
 /// A volume by its name.
@@ -51,17 +51,7 @@ pub struct Named {
     /// Name of the volume
     name: String,
     #[command(flatten)]
-    common: List,
-}
-
-/// Which array, and how to answer.
-#[derive(Debug, Args)]
-pub struct List {
-    #[command(flatten)]
-    target: Target,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 impl Volume {
@@ -91,7 +81,7 @@ impl Volume {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn request(&self) -> (&List, Request) {
+    fn request(&self) -> (&Common, Request) {
         match self {
             Volume::Create(c) => {
                 let request = Request::VolumeCreate {

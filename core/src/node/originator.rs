@@ -130,7 +130,7 @@ const MOST_ATTEMPTS: u32 = 1000;
 /// time up to a limit, so that those that hinder one another fall out of step.
 const AT_ONCE: u32 = 4;
 const FIRST_PAUSE: Nanos = 50_000;
-const LONGEST_PAUSE: Nanos = FIRST_PAUSE << 8;
+const MOST_DOUBLINGS: u32 = 8;
 
 /// A node's originator.
 pub(crate) struct Originator {
@@ -796,8 +796,7 @@ impl What {
 
 /// A time between half of the doubled first pause and the whole of it; which, depends on `name`.
 fn pause(doublings: u32, name: Timestamp) -> Nanos {
-    let whole = FIRST_PAUSE.checked_shl(doublings.min(16)).unwrap_or(LONGEST_PAUSE);
-    let half = whole.min(LONGEST_PAUSE) / 2;
+    let half = (FIRST_PAUSE << doublings.min(MOST_DOUBLINGS)) / 2;
     // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
     half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
 }
