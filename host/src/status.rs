@@ -109,7 +109,7 @@ pub(crate) fn volumes(engine: &Engine, clients: Clients<'_>) -> Vec<Value> {
 pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value {
     let parity = volume.geometry.layout.parity;
     let (lost, stale) = losses(engine, volume);
-    let filling = volume.extents.iter().filter(|e| !e.filling.is_empty()).count();
+    let reconstructing = volume.extents.iter().filter(|e| !e.filling.is_empty()).count();
     let mode = if lost > parity || engine.map().is_asleep(volume) {
         "failed"
     } else if lost > 0 {
@@ -128,7 +128,7 @@ pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value 
         "journal": volume.policy.journal,
         "mode": mode,
         "extents": volume.extents.len(),
-        "extents_filling": filling,
+        "extents_reconstructing": reconstructing,
         "survives": parity.saturating_sub(stale),
         "clients": clients,
     })
