@@ -1,24 +1,56 @@
 //! What several commands take: sizes, layouts, switches, addresses, the directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weft_core::layout::LayoutSpec;
-use weft_host::{Control, Listen, parse_size};
+use weft_host::{Control, parse_size};
 
 /// Which running array is meant.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
-    /// Directory of the array
+    /// Directory of the array, or of a node of a cluster
     #[arg(long, default_value = "./weft-data")]
     pub dir: PathBuf,
 }
 
 impl Target {
-    /// Connects to the array.
+    /// Connects to the array, or to the first of the nodes below the directory that runs.
     pub fn connect(&self) -> anyhow::Result<Control> {
-        Ok(Control::connect(&self.dir)?)
+        connect(&self.dir)
     }
+}
+
+/// Connects to the array on `dir`, or to the first of the nodes below it that runs.
+pub fn connect(dir: &Path) -> anyhow::Result<Control> {
+    let own = Control::connect(dir);
+    let below = || (0..).map(|n| node_dir(dir, n)).take_while(|d| d.is_dir());
+    match own {
+        Err(e) => below().find_map(|d| Control::connect(&d).ok()).ok_or_else(|| e.into()),
+        connected => Ok(connected?),
+    }
+}
+
+/// The directory of a node of `weft up --processes`.
+pub fn node_dir(dir: &Path, node: usize) -> PathBuf {
+    dir.join(format!("node-{node}"))
+}
+
+/// Reads a length of time such as 30s, 15m, 12h or 7d, in seconds.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[split..] {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        _ => None,
+    };
+    let number = text[..split].parse::<u64>().ok();
+    number
+        .zip(unit)
+        .and_then(|(n, unit)| n.checked_mul(unit))
+        .ok_or_else(|| format!("'{text}' is no length of time; write it like 30s, 15m, 12h or 7d"))
 }
 
 /// Which running array is meant, and how to answer.
@@ -77,33 +109,15 @@ pub fn layout(text: &str) -> Result<LayoutSpec, String> {
     text.parse().map_err(|e: weft_core::layout::LayoutError| e.to_string())
 }
 
-/// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`.
-pub fn listen(text: &str) -> Result<Listen, String> {
-    if text.contains('/') || text.ends_with(".sock") {
-        return Ok(Listen::Unix(PathBuf::from(text)));
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(Listen::Tcp(text.to_string()))
-        }
-        _ => Err(format!(
-            "'{text}' is neither HOST:PORT (such as 127.0.0.1:10809) nor the path of a socket \
-             (with a slash, or ending in .sock)"
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_paths_or_ports() {
-        assert_eq!(listen("x.sock"), Ok(Listen::Unix("x.sock".into())));
-        assert_eq!(listen("/run/weft"), Ok(Listen::Unix("/run/weft".into())));
-        assert_eq!(listen("[::1]:9"), Ok(Listen::Tcp("[::1]:9".into())));
-        for bad in ["", "host", "host:", ":9", "host:99999"] {
-            assert!(listen(bad).is_err(), "{bad}");
+    fn lengths_of_time_have_units() {
+        assert_eq!((seconds("90s"), seconds("2h"), seconds("7d")), (Ok(90), Ok(7200), Ok(604_800)));
+        for bad in ["", "1", "h", "1w", "-1s", "99999999999999999d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets;
 use serde_json::{Value, json};
 use weft_core::SECTOR;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, place_volume};
+use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
@@ -162,12 +162,7 @@ impl Common {
     fn extent_stripes(&self, geometry: &Geometry) -> Option<u64> {
         let nodes = self.nodes();
         let spread = geometry.layout.width() < nodes;
-        // One stripe on roomy, empty disks is placed as every other volume is.
-        let room = vec![2 * LONGEST / SECTOR; nodes];
-        let placed = || {
-            place_volume(geometry, geometry.stripe_bytes(), &room, &[], EXTENT_COLUMN_BYTES).ok()
-        };
-        spread.then(placed).flatten().map(|(stripes, _)| stripes)
+        spread.then(|| (EXTENT_COLUMN_BYTES / geometry.unit).max(1))
     }
 
     fn range(&self) -> Result<Range> {

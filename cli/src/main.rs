@@ -5,12 +5,14 @@
 mod args;
 mod bench;
 mod check;
+mod cluster;
 mod demo;
 mod disk;
 mod explain;
 mod load;
 mod node;
 mod output;
+mod processes;
 mod scratch;
 mod scrub;
 mod status;
@@ -37,8 +39,10 @@ enum Command {
     Up(up::Up),
     /// How a running array is
     Status(status::Status),
-    /// Stop, kill or start a node of a running array
+    /// Found a cluster of nodes in processes of their own, and let nodes in
     #[command(subcommand)]
+    Cluster(cluster::Cluster),
+    /// Run a node of a cluster; list, stop, kill, start or remove one
     Node(node::Node),
     /// List disks of a running array, declare one lost, or replace one by an empty one
     #[command(subcommand)]
@@ -64,6 +68,7 @@ impl Command {
         match self {
             Command::Up(up) => up.run(),
             Command::Status(status) => status.run(),
+            Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),

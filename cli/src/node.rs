@@ -1,23 +1,45 @@
-//! `weft node`: stops, kills and starts nodes.
+//! `weft node`: runs a node of a cluster, and lists, stops, kills, starts and removes nodes.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use weft_host::{NodeAction, Request};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::Value;
+use weft_host::{Array, Configuration, Home, NodeAction, Request, to_stderr};
 
-use crate::args::Target;
-use crate::output::{say, say_json};
+use crate::args::Common;
+use crate::output::{align_right, say, say_json, table};
+use crate::up::farewell;
+
+/// Run a node of a cluster, or say what to do to one.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub struct Node {
+    /// Run the node of this configuration until stopped
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Stop when the process that started this one ends
+    #[arg(long, hide = true, requires = "config")]
+    with_parent: bool,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
 
 /// What to do to a node.
 #[derive(Debug, Subcommand)]
-pub enum Node {
+pub enum Action {
+    /// All nodes, and where they are
+    List(Common),
     /// Stop a node in good order: it finishes what it has begun, for 5 s at most, while others take new requests
     Stop(Which),
     /// Kill a node at once, as if its process had died
     Kill(Which),
     /// Start a node on the disk that it had; it catches up by itself
     Start(Which),
+    /// Take a node that is lost, and holds nothing any more, out of the cluster for good
+    Remove(Which),
 }
 
 /// Which node.
@@ -26,27 +48,72 @@ pub struct Which {
     /// Number of the node, from 0
     node: usize,
     #[command(flatten)]
-    target: Target,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    common: Common,
 }
 
 impl Node {
     /// Does it, and returns when it is done.
     pub fn run(&self) -> Result<ExitCode> {
-        let (action, which, done) = match self {
-            Node::Stop(which) => (NodeAction::Stop, which, "has stopped"),
-            Node::Kill(which) => (NodeAction::Kill, which, "was killed"),
-            Node::Start(which) => (NodeAction::Start, which, "takes part again"),
-        };
-        let answer =
-            which.target.connect()?.request(&Request::Node { action, node: which.node })?;
-        if which.json {
-            say_json(answer)?;
-        } else {
-            say(format!("node {} {done} (map {})", which.node, answer["epoch"]))?;
+        match (&self.config, &self.action) {
+            (Some(config), _) => self.serve(config)?,
+            (None, Some(Action::List(common))) => list(common)?,
+            (None, Some(action)) => action.run()?,
+            (None, None) => {
+                bail!("say what to do: --config FILE runs a node; see `weft node --help`")
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    fn serve(&self, config: &Path) -> Result<()> {
+        if self.with_parent {
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+        }
+        let home = Home::open(Configuration::load(config)?)?;
+        say(farewell(&Array::node(home, to_stderr())?.run()?))
+    }
+}
+
+impl Action {
+    fn run(&self) -> Result<()> {
+        let (which, request, done) = match self {
+            Action::List(common) => return list(common),
+            Action::Stop(w) => (w, w.act(NodeAction::Stop), "has stopped"),
+            Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
+            Action::Start(w) => (w, w.act(NodeAction::Start), "takes part again"),
+            Action::Remove(w) => (w, Request::NodeRemove { node: w.node }, "has left the cluster"),
+        };
+        let answer = which.common.target.connect()?.request(&request)?;
+        if which.common.json {
+            return say_json(answer);
+        }
+        say(format!("node {} {done} (map {})", which.node, answer["epoch"]))
+    }
+}
+
+impl Which {
+    fn act(&self, action: NodeAction) -> Request {
+        Request::Node { action, node: self.node }
+    }
+}
+
+/// Shows all nodes.
+fn list(common: &Common) -> Result<()> {
+    let answer = common.target.connect()?.request(&Request::NodeList)?;
+    if common.json {
+        return say_json(answer);
+    }
+    let mut table = table(["node", "name", "address", "labels", "state", "disk"]);
+    for node in answer["nodes"].as_array().into_iter().flatten() {
+        let text = |key: &str| node[key].as_str().unwrap_or("-").to_string();
+        let label = |(key, value): (&String, &Value)| {
+            format!("{key}={}", value.as_str().unwrap_or_default())
+        };
+        let labels = node["labels"].as_object().into_iter().flatten().map(label);
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let number = node["node"].to_string();
+        table.add_row([number, text("name"), text("address"), labels, text("state"), text("disk")]);
+    }
+    align_right(&mut table, [0]);
+    say(table)
 }

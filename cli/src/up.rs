@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, Control, Listen, Request, Size, Spec, Stopped, to_stderr};
+use weft_host::{Array, Listen, Request, Size, Spec, Stopped, to_stderr};
 
 use crate::args::{self, Switch};
 use crate::output::{say, uri};
+use crate::processes;
 use crate::volume::survives;
 
 /// How long to wait between looks whether the nodes agree on a map.
@@ -44,8 +45,11 @@ pub struct Up {
     #[arg(long)]
     journal: Option<Switch>,
     /// Where to serve NBD; may be repeated [default: DIR/nbd.sock and 127.0.0.1:10809]
-    #[arg(long, value_name = "PATH.sock|HOST:PORT", value_parser = args::listen)]
+    #[arg(long, value_name = "PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
+    /// Run each node in a process of its own, on loopback
+    #[arg(long)]
+    processes: bool,
 }
 
 impl Up {
@@ -58,7 +62,18 @@ impl Up {
             layout: self.layout,
             stripe_unit: self.stripe_unit,
             journal: self.journal.map(Switch::is_on),
+            ..Spec::default()
         };
+        if self.processes {
+            return processes::run(&self.dir, &spec, &self.listen);
+        }
+        if args::node_dir(&self.dir, 0).is_dir() {
+            bail!(
+                "{} holds nodes that run in processes of their own; add --processes, or choose \
+                 another directory",
+                self.dir.display()
+            );
+        }
         let array = Array::start(&self.dir, &spec, &self.listens(), to_stderr())?;
         let dir = self.dir.clone();
         thread::spawn(move || {
@@ -82,7 +97,7 @@ impl Up {
 }
 
 /// What is to be said at the end.
-fn farewell(stopped: &Stopped) -> String {
+pub fn farewell(stopped: &Stopped) -> String {
     let down: Vec<String> = stopped.down.iter().map(usize::to_string).collect();
     if down.len() == stopped.nodes {
         return "stopped; no node ran any more. What was answered as written is on the disks"
@@ -116,7 +131,7 @@ const LONGEST_PATH: usize = 107;
 
 /// A socket's whole path, so that it can be told to whoever asks from another directory. One
 /// that is too long then is better used as it was given.
-fn absolute(listen: Listen) -> Listen {
+pub fn absolute(listen: Listen) -> Listen {
     match &listen {
         Listen::Unix(path) => match std::path::absolute(path) {
             Ok(whole) if whole.as_os_str().len() <= LONGEST_PATH => Listen::Unix(whole),
@@ -127,8 +142,8 @@ fn absolute(listen: Listen) -> Listen {
 }
 
 /// Waits until the array serves, then says how to use it.
-fn greet(dir: &Path) -> Result<()> {
-    let mut control = Control::connect(dir)?;
+pub fn greet(dir: &Path) -> Result<()> {
+    let mut control = args::connect(dir)?;
     loop {
         let status = control.request(&Request::Status)?;
         if status["settled"] == true {

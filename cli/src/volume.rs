@@ -41,6 +41,9 @@ pub struct Create {
     /// Whether writes go to a journal before they are voted on [default: on]
     #[arg(long)]
     journal: Option<Switch>,
+    /// Label of the failure domains: no two columns of an extent go to nodes with the same value; 'node' means any nodes [default: box]
+    #[arg(long, value_name = "LABEL")]
+    apart: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -90,6 +93,7 @@ impl Volume {
                     layout: c.layout.map(|l| l.to_string()),
                     stripe_unit: c.stripe_unit,
                     journal: c.journal.map(Switch::is_on),
+                    apart: c.apart.clone(),
                 };
                 (&c.common, request)
             }

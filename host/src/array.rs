@@ -1,4 +1,4 @@
-//! Running an array: in this thread until it is stopped, or in the background.
+//! Running an array, or a node of a cluster: in this thread until it is stopped, or in the background.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -7,6 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::cluster::{Home, Together};
+use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::listen::Listen;
 use crate::log::Log;
@@ -30,7 +32,15 @@ impl Array {
     /// An array of a state directory that is open.
     pub fn of(state: State, listens: &[Listen], log: Log) -> Result<Array> {
         let dir = state.dir().to_path_buf();
-        Ok(Array { reactor: Reactor::new(state, listens, log)?, dir })
+        Ok(Array { reactor: Reactor::new(Rule::alone(state), listens, log)?, dir })
+    }
+
+    /// The node of a cluster, in a process of its own.
+    pub fn node(home: Home, log: Log) -> Result<Array> {
+        let (dir, listens) = (home.dir().to_path_buf(), home.config().nbd.clone());
+        let together = Together::start(home, log.clone())?;
+        let rule = Rule::Together(Box::new(together));
+        Ok(Array { reactor: Reactor::new(rule, &listens, log)?, dir })
     }
 
     /// Where hosts can connect, as NBD URIs without the export's name.

@@ -8,7 +8,11 @@ use serde_json::Value;
 
 use crate::control::Request;
 use crate::error::{Error, Result, at, fail};
-use crate::state::State;
+
+/// The path of the control socket of the array, or the node, that runs on `dir`.
+pub(crate) fn control_path(dir: &Path) -> PathBuf {
+    dir.join("control.sock")
+}
 
 /// A connection to the control socket of a running array. Calls block until answered.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub struct Control {
 impl Control {
     /// Connects to the array that runs on the directory `dir`.
     pub fn connect(dir: &Path) -> Result<Control> {
-        let path = State::control_path(dir);
+        let path = control_path(dir);
         let stream = UnixStream::connect(&path).map_err(|e| {
             Error(format!(
                 "no array runs on {} ({}: {e}); start one there first",

@@ -1,5 +1,8 @@
 //! The control socket's language: one JSON object a line, each way.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -23,6 +26,25 @@ pub enum Request {
         /// Of which node.
         node: usize,
     },
+    /// The nodes, and where they live.
+    NodeList,
+    /// Admit a node; its number and the others are the answer.
+    NodeAdd {
+        /// Its name.
+        name: String,
+        /// Where it lives.
+        home: NewHome,
+    },
+    /// Take a node out of the cluster for good.
+    NodeRemove {
+        /// Which.
+        node: usize,
+    },
+    /// Issue a token to join with.
+    Token {
+        /// How long it is good.
+        seconds: u64,
+    },
     /// Add a volume.
     VolumeCreate {
         /// Its name.
@@ -38,6 +60,9 @@ pub enum Request {
         /// Whether it is journalled; it is if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         journal: Option<bool>,
+        /// The label of failure domains to keep its columns apart by; `box` if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        apart: Option<String>,
     },
     /// All volumes.
     VolumeList,
@@ -84,6 +109,16 @@ pub enum DiskAction {
     Replace,
 }
 
+/// Where a new node lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewHome {
+    /// Where other nodes reach it.
+    pub address: SocketAddr,
+    /// The failure domains that it is in.
+    pub labels: BTreeMap<String, String>,
+}
+
 /// The answer that it is done, with what there is to say.
 pub(crate) fn ok(mut more: Value) -> Value {
     more["ok"] = json!(true);
@@ -115,6 +150,7 @@ mod tests {
                     layout: None,
                     stripe_unit: None,
                     journal: Some(false),
+                    apart: None,
                 },
             ),
             (r#"{"cmd":"scrub","volume":"v"}"#, Request::Scrub { volume: "v".into() }),

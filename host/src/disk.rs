@@ -109,9 +109,16 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-fn is_block(path: &Path) -> Result<bool> {
+pub(crate) fn is_block(path: &Path) -> Result<bool> {
     let metadata = path.metadata().map_err(at("open", path))?;
     Ok(metadata.file_type().is_block_device())
+}
+
+/// The bytes of a disk that is there.
+pub(crate) fn size(path: &Path) -> Result<u64> {
+    let file = File::open(path).map_err(at("open", path))?;
+    // The end's position is the size of files and of block devices alike.
+    rustix::fs::seek(file, SeekFrom::End(0)).map_err(at("measure", path))
 }
 
 fn check_size(file: &File, path: &Path, size: u64, block: bool) -> Result<()> {

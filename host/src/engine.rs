@@ -1,18 +1,20 @@
-//! The nodes of this process, their disks, the authority, and the messages between them:
-//! everything except sockets.
+//! The nodes of this process, their disks, who rules them, and the messages between them:
+//! everything except the sockets of hosts.
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit). How nodes start and stop is in [`lives`].
+//! frame (group commit). How nodes start and stop is in [`lives`], how the map comes about in
+//! [`rule`].
 
 #[path = "engine_lives.rs"]
 mod lives;
+#[path = "engine_rule.rs"]
+mod rule;
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 
-use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume};
+use weft_core::cluster::{ClusterMap, Volume};
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, NodeStatus, Output, Timer,
 };
@@ -25,8 +27,9 @@ use crate::disk_uring::{Ring, Tag};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::slot::{Phase, Slot};
-use crate::state::State;
-use crate::volumes::{Exports, NewVolume};
+use crate::volumes::{self, Exports, NewVolume};
+
+pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
@@ -36,16 +39,14 @@ const MOST_MESSAGES: usize = 20_000;
 
 /// The nodes and what joins them.
 pub(crate) struct Engine {
-    pub(crate) state: State,
+    pub(crate) rule: Rule,
+    /// By node number; also those of nodes in other processes.
     pub(crate) slots: Vec<Slot>,
-    pub(crate) authority: Authority,
     pub(crate) log: Log,
     /// Answers to hosts, for the caller to take.
     pub(crate) answers: Vec<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
-    /// Why the map could not be stored.
-    unstored: Option<Error>,
     /// What makes going on impossible.
     pub(crate) fatal: Option<Error>,
     clock: Clock,
@@ -54,32 +55,33 @@ pub(crate) struct Engine {
     starting: bool,
     words: VecDeque<(NodeId, MapMessage)>,
     letters: VecDeque<Envelope>,
+    /// Messages for nodes in other processes.
+    outgoing: VecDeque<Envelope>,
     disk_queue: VecDeque<(Tag, DiskRequest)>,
     ended: Vec<(Tag, DiskResult)>,
 }
 
 impl Engine {
-    /// The nodes of the array in `state`, none of them started.
-    pub(crate) fn new(state: State, log: Log) -> Engine {
-        let slots = (0..state.nodes()).map(|n| Slot::new(state.disk_path(n))).collect();
+    /// Nodes under this rule, none of them started.
+    pub(crate) fn new(rule: Rule, log: Log) -> Engine {
+        let slots = rule.slots();
         let ring = Ring::new();
         if let Err(e) = &ring {
             log(&format!("disks are worked without io_uring: {e}"));
         }
         Engine {
-            authority: Authority::new(state.content.map.clone()),
-            state,
+            rule,
             slots,
             log,
             answers: Vec::new(),
             stopped: Vec::new(),
-            unstored: None,
             fatal: None,
             clock: Clock::default(),
             ring: ring.ok(),
             starting: true,
             words: VecDeque::new(),
             letters: VecDeque::new(),
+            outgoing: VecDeque::new(),
             disk_queue: VecDeque::new(),
             ended: Vec::new(),
         }
@@ -87,12 +89,12 @@ impl Engine {
 
     /// The map in force.
     pub(crate) fn map(&self) -> &ClusterMap {
-        self.authority.map()
+        self.rule.map()
     }
 
     /// The volumes that hosts can use.
     pub(crate) fn exports(&self) -> Exports<'_> {
-        Exports { map: self.map(), clearing: &self.state.content.clearing }
+        Exports(self.map())
     }
 
     /// The first node from `from` on, in a circle, that takes requests.
@@ -108,29 +110,18 @@ impl Engine {
         self.input(n, Input::Host(number, volume, op));
     }
 
-    /// Adds a volume, or replaces it by one of the same number.
-    pub(crate) fn add_volume(&mut self, volume: Volume) {
-        self.tell_authority(AuthorityInput::AddVolume(Arc::new(volume)));
-    }
-
     /// Finds room for a new volume.
-    pub(crate) fn place_volume(&mut self, new: &NewVolume) -> Result<Volume> {
-        let map = self.authority.map().clone();
-        self.state.place(new, &map)
+    pub(crate) fn place_volume(&self, new: &NewVolume) -> Result<Volume> {
+        volumes::place(new, self.map())
     }
 
-    /// Removes a volume.
-    pub(crate) fn remove_volume(&mut self, id: VolumeId) {
-        self.tell_authority(AuthorityInput::RemoveVolume(id));
-    }
-
-    /// Whether the nodes have been started and agree on a map, or there are none.
-    pub(crate) fn is_settled(&self) -> bool {
-        !self.starting && (self.authority.is_settled() || self.nobody_runs())
-    }
-
-    fn nobody_runs(&self) -> bool {
-        self.slots.iter().all(|s| s.phase == Phase::Down && !s.wanted)
+    /// Whether a node runs, in this process or, as far as the map knows, in another.
+    pub(crate) fn runs(&self, node: NodeId) -> bool {
+        match self.slots.get(usize::from(node.0)) {
+            Some(slot) if slot.phase == Phase::Elsewhere => self.map().is_up(node),
+            Some(slot) => slot.runs(),
+            None => false,
+        }
     }
 
     /// Whether nothing is in work anywhere and everything is in place.
@@ -138,6 +129,7 @@ impl Engine {
         let quiet = |s: &Slot| match s.phase {
             Phase::Down => !s.wanted,
             Phase::Opening => false,
+            Phase::Elsewhere => true,
             Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
         };
         self.is_settled() && self.disk_queue.is_empty() && self.slots.iter().all(quiet)
@@ -171,10 +163,12 @@ impl Engine {
     pub(crate) fn run(&mut self) -> bool {
         let mut left = MOST_MESSAGES;
         loop {
+            self.receive_mail();
             while left > 0 && self.deliver() {
                 left -= 1;
             }
             self.start_disk_operations();
+            self.send_mail();
             if left == 0 {
                 self.feed_ended();
                 self.follow_lives();
@@ -184,6 +178,7 @@ impl Engine {
                 continue;
             }
             self.follow_lives();
+            self.follow_rule();
             if !self.has_work() {
                 return true;
             }
@@ -192,13 +187,31 @@ impl Engine {
 
     /// Whether there is something that [`Engine::run`] would do.
     pub(crate) fn has_work(&self) -> bool {
-        !(self.words.is_empty() && self.letters.is_empty() && self.disk_queue.is_empty())
+        let letters = !(self.letters.is_empty() && self.outgoing.is_empty());
+        !(self.words.is_empty() && self.disk_queue.is_empty())
+            || (letters && self.rule.may_serve())
+            || self.rule.has_work()
+    }
+
+    /// Answers that hosts may be given now.
+    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+        if self.answers.is_empty() || !self.rule.may_serve() {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Whether there are answers that hosts may be given now.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty() && self.rule.may_serve()
     }
 
     /// Delivers the next word of the authority or message.
     fn deliver(&mut self) -> bool {
         if let Some((node, message)) = self.words.pop_front() {
             self.input(usize::from(node.0), Input::Map(message));
+        } else if self.letters.is_empty() || !self.rule.may_serve() {
+            return false;
         } else if let Some(letter) = self.letters.pop_front() {
             self.input(usize::from(letter.to.0), Input::Message(letter));
         } else {
@@ -247,7 +260,7 @@ impl Engine {
     fn apply(&mut self, n: usize, outputs: Vec<Output>) {
         for output in outputs {
             match output {
-                Output::Send(envelope) => self.letters.push_back(envelope),
+                Output::Send(envelope) => self.post(envelope),
                 Output::Disk(request) => {
                     let tag = Tag { node: n, life: self.slots[n].life, id: request.id };
                     self.disk_queue.push_back((tag, request));
@@ -257,9 +270,7 @@ impl Engine {
                     self.slots[n].set_timer(timer, deadline);
                 }
                 Output::Reply(number, result) => self.answers.push((number, result)),
-                Output::Report(report) => {
-                    self.tell_authority(AuthorityInput::Report(NodeId(n as u16), report));
-                }
+                Output::Report(report) => self.report(n, report),
                 Output::Ready => self.ready(n),
                 Output::Refused(error) => {
                     let _ = self.kill_node(n, &format!("its disk was refused: {error}"));
@@ -274,20 +285,10 @@ impl Engine {
         }
     }
 
-    fn tell_authority(&mut self, input: AuthorityInput) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let mut outputs = Vec::new();
-            self.authority.handle(input, &mut outputs);
-            for output in outputs {
-                match output {
-                    AuthorityOutput::Tell(node, message) => self.words.push_back((node, message)),
-                    AuthorityOutput::Store(map) => match self.state.store(&map) {
-                        Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
-                        Err(e) => self.unstored = Some(e),
-                    },
-                }
-            }
+    fn post(&mut self, envelope: Envelope) {
+        match self.slots.get(usize::from(envelope.to.0)) {
+            Some(slot) if slot.phase == Phase::Elsewhere => self.outgoing.push_back(envelope),
+            _ => self.letters.push_back(envelope),
         }
     }
 
@@ -319,8 +320,9 @@ impl Engine {
 
     /// Nanoseconds until the next timer is due.
     pub(crate) fn next_due(&mut self) -> Option<u64> {
-        let deadline = self.slots.iter().filter_map(Slot::deadline).min()?;
-        Some(deadline.saturating_sub(self.clock.now()))
+        let now = self.clock.now();
+        let slots = self.slots.iter().filter_map(Slot::deadline).map(|d| d.saturating_sub(now));
+        slots.chain(self.rule.next_due()).min()
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{Arrival, Authority, AuthorityInput, Volume};
+use weft_core::cluster::{Arrival, AuthorityInput, Volume};
 use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
-use super::Engine;
+use super::{Engine, Ticket};
 use crate::disk::{Backend, Disk};
 use crate::error::{Error, Result, fail};
 use crate::slot::{Phase, Slot};
@@ -19,11 +19,13 @@ const PATIENCE: Nanos = 5_000 * MILLIS;
 impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
     pub(crate) fn start_all(&mut self) {
-        for name in std::mem::take(&mut self.state.given_up) {
+        for name in self.rule.take_given_up() {
             (self.log)(&format!("volume '{name}' was never finished and is given up"));
         }
         for n in 0..self.slots.len() {
-            self.try_to_open(n);
+            if self.slots[n].phase == Phase::Down {
+                self.try_to_open(n);
+            }
         }
     }
 
@@ -31,6 +33,7 @@ impl Engine {
         if let Err(e) = self.open_node(n) {
             (self.log)(&format!("node {n} stays down: {e}"));
             self.slots[n].why = e.to_string();
+            self.died(n, false);
         }
     }
 
@@ -39,25 +42,14 @@ impl Engine {
         if self.slot(n)?.phase != Phase::Down {
             return fail(format!("node {n} runs already"));
         }
-        if !self.starting && self.nobody_runs() {
-            self.start_over(n);
-        }
-        self.open_node(n)
-    }
-
-    /// When no node runs any more, those that ran last start together, as they do when the
-    /// process starts: nobody has gone on without anybody, and only together do they know
-    /// which writes have happened.
-    fn start_over(&mut self, asked: usize) {
-        self.authority = Authority::new(self.map().clone());
-        self.words.clear();
-        self.letters.clear();
-        self.starting = true;
-        for n in (0..self.slots.len()).filter(|n| *n != asked) {
-            if self.map().is_up(NodeId(n as u16)) {
-                self.try_to_open(n);
+        if !self.starting && self.nobody_runs() && self.start_over() {
+            for other in (0..self.slots.len()).filter(|other| *other != n) {
+                if self.map().is_up(NodeId(other as u16)) {
+                    self.try_to_open(other);
+                }
             }
         }
+        self.open_node(n)
     }
 
     fn open_node(&mut self, n: usize) -> Result<()> {
@@ -66,13 +58,13 @@ impl Engine {
             return Ok(());
         }
         let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
-        let size = self.state.content.disk_size;
+        let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let slot = &mut self.slots[n];
         slot.wanted = false;
-        slot.disk = Some(Arc::new(Disk::open(&slot.path, size, backend)?));
+        slot.disk = Some(Arc::new(Disk::open(&slot.path, slot.size, backend)?));
         slot.phase = Phase::Opening;
-        let (id, cluster) = (NodeId(n as u16), self.state.content.cluster);
-        let mut node = Box::new(Node::new(id, cluster, size / SECTOR, NodeConfig::default()));
+        let sectors = slot.size / SECTOR;
+        let mut node = Box::new(Node::new(id, cluster, sectors, NodeConfig::default()));
         let mut outputs = Vec::new();
         node.start(&mut outputs);
         slot.node = Some(node);
@@ -90,8 +82,8 @@ impl Engine {
         (self.log)(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {
             self.stopped.push(n);
-            self.tell_authority(AuthorityInput::NodeDown(NodeId(n as u16)));
         }
+        self.died(n, was != Phase::Opening);
         Ok(())
     }
 
@@ -108,6 +100,7 @@ impl Engine {
             Phase::Draining => {}
             Phase::Down => return fail(format!("node {n} is down already")),
             Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
+            Phase::Elsewhere => return fail(format!("node {n} is another process's")),
         }
         Ok(())
     }
@@ -119,7 +112,7 @@ impl Engine {
 
     /// Starts and stops nodes that had to wait for something.
     pub(super) fn follow_lives(&mut self) {
-        if let Some(e) = self.unstored.take() {
+        if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
         for n in 0..self.slots.len() {
@@ -134,7 +127,7 @@ impl Engine {
         }
         if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
             self.starting = false;
-            self.begin();
+            self.all_are_open();
         }
     }
 
@@ -142,7 +135,7 @@ impl Engine {
     /// errors instead of waiting, and nodes can be started again when the map has room.
     fn stop_without_map(&mut self, why: &str) {
         for n in 0..self.slots.len() {
-            if self.slots[n].phase != Phase::Down {
+            if !matches!(self.slots[n].phase, Phase::Down | Phase::Elsewhere) {
                 // That it runs has been seen.
                 let _ = self.kill_node(n, &format!("the map cannot be stored: {why}"));
             }
@@ -162,57 +155,42 @@ impl Engine {
         let _ = self.kill_node(n, why);
     }
 
-    /// Every node is open or refused: the cluster begins.
-    fn begin(&mut self) {
-        let arrived: Vec<Arrival> = (0..self.slots.len()).filter_map(|n| self.arrival(n)).collect();
-        let runs: Vec<NodeId> = arrived.iter().map(|a| a.node).collect();
-        let missing = self.slots.len() - runs.len();
-        if missing > 0 {
-            let total = self.slots.len();
-            (self.log)(&format!("{missing} of {total} nodes are down"));
-        }
-        let lost = |v: &Volume| {
-            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
-            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
-            most.unwrap_or(0) > v.geometry.layout.parity
-        };
-        for volume in self.map().volumes.values().filter(|v| lost(v)) {
-            (self.log)(&format!(
-                "volume '{}': too few nodes run; requests fail until more are started",
-                volume.name
-            ));
-        }
-        self.tell_authority(AuthorityInput::Start(arrived));
-    }
-
     pub(super) fn ready(&mut self, n: usize) {
         self.slots[n].phase = Phase::Running;
         if !self.starting {
             (self.log)(&format!("node {n} is up"));
-            if let Some(arrival) = self.arrival(n) {
-                self.tell_authority(AuthorityInput::NodeUp(arrival));
-            }
+        }
+        if let Some(arrival) = self.arrival(n) {
+            self.arrived(arrival);
         }
     }
 
     /// A node that runs, and its disk.
-    fn arrival(&self, n: usize) -> Option<Arrival> {
+    pub(super) fn arrival(&self, n: usize) -> Option<Arrival> {
         let slot = &self.slots[n];
         let node = slot.node.as_ref().filter(|_| slot.runs())?;
         let (disk, sectors) = (node.disk(), node.data_sectors());
         Some(Arrival { node: NodeId(n as u16), disk, sectors })
     }
 
-    /// Declares a node's disk lost: the node is killed if it runs, and what was on the disk is
-    /// rebuilt on others that have room.
-    pub(crate) fn fail_disk(&mut self, n: usize) -> Result<()> {
-        let down = self.slot(n)?.phase == Phase::Down;
+    /// Declares a node's disk lost: the node is killed if it runs here, and what was on the
+    /// disk is rebuilt on others that have room.
+    pub(crate) fn fail_disk(&mut self, n: usize) -> Result<Ticket> {
+        self.lose_disk(n)?;
+        Ok(self.change(AuthorityInput::GiveUp(NodeId(n as u16))))
+    }
+
+    /// Has a node be down because its disk is lost, if no volume needs it.
+    pub(crate) fn lose_disk(&mut self, n: usize) -> Result<()> {
+        let phase = self.slot(n)?.phase;
         self.can_do_without(n)?;
-        if !down {
-            self.kill_node(n, "its disk was declared lost")?;
+        match phase {
+            Phase::Elsewhere if self.runs(NodeId(n as u16)) => fail(format!(
+                "node {n} runs, in another process; stop it first (`weft node stop {n}`)"
+            )),
+            Phase::Down | Phase::Elsewhere => Ok(()),
+            _ => self.kill_node(n, "its disk was declared lost"),
         }
-        self.tell_authority(AuthorityInput::GiveUp(NodeId(n as u16)));
-        Ok(())
     }
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
@@ -221,7 +199,7 @@ impl Engine {
             return fail(format!("node {n} runs; stop it before its disk is replaced"));
         }
         self.can_do_without(n)?;
-        self.state.replace_disk(n)?;
+        self.rule.make_empty_disk(n)?;
         (self.log)(&format!("node {n} has got an empty disk"));
         self.start_node(n)
     }
@@ -231,7 +209,7 @@ impl Engine {
         let map = self.map();
         let unsound = |v: &Volume, node: NodeId| {
             let behind = (0..v.extents.len()).any(|e| map.behind_since(v, e, node).is_some());
-            usize::from(node.0) == n || !self.slots[usize::from(node.0)].runs() || behind
+            usize::from(node.0) == n || !self.runs(node) || behind
         };
         let needs = |v: &&Arc<Volume>| {
             v.nodes().contains(&NodeId(n as u16)) && v.too_many(|node| unsound(v, node))

@@ -1,6 +1,7 @@
 //! Real nodes on real disks, without sockets.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use weft_core::plan::Range;
 
 use super::*;
 use crate::spec::Spec;
+use crate::state::State;
 
 fn engine(dir: &Path, spec: &Spec) -> Engine {
-    let mut engine = Engine::new(State::open(dir, spec).unwrap(), Arc::new(|_| {}));
+    let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Arc::new(|_| {}));
     engine.start_all();
     until(&mut engine, Engine::is_settled);
     engine

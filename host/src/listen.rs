@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -29,6 +30,26 @@ impl fmt::Display for Listen {
         match self {
             Listen::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
             Listen::Tcp(address) => write!(f, "nbd://{address}"),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = Error;
+
+    /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`.
+    fn from_str(text: &str) -> Result<Listen> {
+        if text.contains('/') || text.ends_with(".sock") {
+            return Ok(Listen::Unix(PathBuf::from(text)));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Listen::Tcp(text.to_string()))
+            }
+            _ => fail(format!(
+                "'{text}' is neither HOST:PORT (such as 127.0.0.1:10809) nor the path of a socket \
+                 (with a slash, or ending in .sock)"
+            )),
         }
     }
 }
@@ -144,6 +165,16 @@ mod tests {
         fs::write(&path, "x").unwrap();
         let err = Listener::bind(&Listen::Unix(path)).unwrap_err();
         assert!(err.0.contains("not a socket"), "{err}");
+    }
+
+    #[test]
+    fn addresses_are_paths_or_ports() {
+        assert_eq!("x.sock".parse(), Ok(Listen::Unix("x.sock".into())));
+        assert_eq!("/run/weft".parse(), Ok(Listen::Unix("/run/weft".into())));
+        assert_eq!("[::1]:9".parse(), Ok(Listen::Tcp("[::1]:9".into())));
+        for bad in ["", "host", "host:", ":9", "host:99999"] {
+            assert!(bad.parse::<Listen>().is_err(), "{bad}");
+        }
     }
 
     #[test]

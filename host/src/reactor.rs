@@ -29,29 +29,35 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weft_front::nbd::server::{Command, Reply};
 
-use crate::control_server::ControlConnection;
-use crate::engine::Engine;
+use crate::client::control_path;
+use crate::cluster::Admission;
+use crate::control_connection::ControlConnection;
+use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
 use crate::listen::{Listen, Listener};
 use crate::log::Log;
 use crate::nbd::{Connection, End};
+use crate::news::News;
 use crate::requests::{Finished, Owner, Requests};
-use crate::state::State;
 use crate::translate;
 
 pub use stop::Stopped;
 pub(crate) use stop::Stopper;
 
+/// How long hosts wait for a cluster whose nodes have not all come.
+const GATHERING: Duration = Duration::from_secs(30);
+
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
 const SIGNALS: Token = Token(2);
-const CONTROL: usize = 3;
+const PEERS: Token = Token(3);
+const CONTROL: usize = 4;
 const CONNECTIONS: usize = 1 << 16;
 
 /// Everything that runs.
@@ -60,6 +66,8 @@ pub(crate) struct Reactor {
     events: Events,
     engine: Engine,
     requests: Requests,
+    news: News,
+    admission: Option<Admission>,
     /// The control socket's first, then those for NBD.
     listeners: Vec<Listener>,
     listens: Vec<String>,
@@ -81,9 +89,9 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor for the array in `state`, that listens but does not run yet.
-    pub(crate) fn new(state: State, listens: &[Listen], log: Log) -> Result<Reactor> {
-        let control = Listen::Unix(State::control_path(state.dir()));
+    /// A reactor for nodes under this rule, that listens but does not run yet.
+    pub(crate) fn new(rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
+        let control = Listen::Unix(control_path(rule.dir()));
         let listeners = std::iter::once(&control)
             .chain(listens)
             .map(Listener::bind)
@@ -91,11 +99,17 @@ impl Reactor {
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let poll = Poll::new().map_err(cannot)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
+        let admission = match rule.together() {
+            Some(together) => Admission::start(together.home(), waker.clone(), log.clone())?,
+            None => None,
+        };
         let mut reactor = Reactor {
             poll,
             events: Events::with_capacity(256),
-            engine: Engine::new(state, log.clone()),
+            engine: Engine::new(rule, log.clone()),
             requests: Requests::default(),
+            news: News::default(),
+            admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
             open: false,
@@ -113,6 +127,9 @@ impl Reactor {
         };
         if let Some(fd) = reactor.engine.ring_fd() {
             reactor.watch(fd, RING).map_err(cannot)?;
+        }
+        if let Some(fd) = reactor.engine.rule.together().map(|t| t.fd()) {
+            reactor.watch(fd, PEERS).map_err(cannot)?;
         }
         reactor.listen(0).map_err(cannot)?;
         Ok(reactor)
@@ -162,15 +179,17 @@ impl Reactor {
         // would make us look again.
         loop {
             let finished = self.turn();
+            self.take_mail();
             let progress = self.step_controls();
             if !finished {
                 break;
             }
-            if !progress && !self.engine.has_work() && self.engine.answers.is_empty() {
+            if !progress && !self.engine.has_work() && !self.engine.has_answers() {
                 break;
             }
         }
         self.send();
+        self.tell_news();
         self.open_doors()?;
         match self.engine.fatal.take() {
             Some(e) => Err(e),
@@ -218,9 +237,9 @@ impl Reactor {
         loop {
             let finished = self.engine.run();
             for node in std::mem::take(&mut self.engine.stopped) {
-                self.requests.move_from(&mut self.engine, node);
+                self.node_stopped(node);
             }
-            let answers = std::mem::take(&mut self.engine.answers);
+            let answers = self.engine.take_answers();
             if answers.is_empty() && !self.engine.has_work() {
                 return true;
             }
@@ -233,6 +252,19 @@ impl Reactor {
                 return false;
             }
         }
+    }
+
+    /// What a node had in work goes to another of this process. If there is none, hosts must
+    /// look for another process: their connections end, so that nothing is refused that
+    /// another node would do.
+    fn node_stopped(&mut self, node: usize) {
+        if self.engine.rule.together().is_none() {
+            return self.requests.move_from(&mut self.engine, node);
+        }
+        for id in self.hosts.keys().copied().collect::<Vec<usize>>() {
+            self.hang_up(id, End::Closed);
+        }
+        self.requests.move_from(&mut self.engine, node);
     }
 
     fn hand_out(&mut self, finished: Finished) {
@@ -275,9 +307,16 @@ impl Reactor {
         self.requests.forget(&mut self.engine, id);
     }
 
-    /// Lets hosts in once the nodes agree.
+    /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
+    /// shall not be refused what there is for want of some patience.
     fn open_doors(&mut self) -> Result<()> {
         if self.open || !self.engine.is_settled() {
+            return Ok(());
+        }
+        let map = self.engine.map();
+        let awake = map.volumes.values().all(|v| !map.is_asleep(v));
+        let patient = self.started.elapsed() < GATHERING;
+        if self.engine.rule.together().is_some() && !awake && patient {
             return Ok(());
         }
         self.open = true;

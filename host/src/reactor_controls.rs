@@ -1,9 +1,13 @@
 //! Control connections: handing the desk what they ask, and them what it answers.
 
-use weft_core::units::VolumeId;
+use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
-use crate::control_server::{Desk, Outcome, Wait};
+use crate::cluster::Mail;
+use crate::control::error;
+use crate::control_connection::{ControlConnection, Line};
+use crate::desk::{Desk, Outcome, Wait};
+use crate::status;
 
 impl Reactor {
     pub(super) fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
@@ -13,9 +17,75 @@ impl Reactor {
             engine: &mut self.engine,
             requests: &mut self.requests,
             clients: &clients,
+            news: &self.news,
+            admission: self.admission.as_ref(),
             listens: &self.listens,
             uptime: self.started.elapsed().as_secs_f64(),
         })
+    }
+
+    /// Takes what other processes ask, answer and tell, and what those ask who want to join.
+    pub(super) fn take_mail(&mut self) {
+        while let Some((question, sender)) = self.admission.as_ref().and_then(|a| a.next()) {
+            self.ask(Line::Thread(sender), question);
+        }
+        while let Some((peer, mail)) = self.engine.rule.together_mut().and_then(|t| t.take_mail()) {
+            match mail {
+                Mail::Ask(number, question) => self.ask(Line::Process(peer, number), question),
+                Mail::Answer(number, answer) => {
+                    if let Some(control) = self.controls.get_mut(&(number as usize))
+                        && matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer)
+                    {
+                        control.wait = None;
+                        control.answer(&answer);
+                    }
+                }
+                Mail::News(news) => self.news.take(peer, &news),
+                Mail::Down => self.lose_process(peer),
+                Mail::Up | Mail::Letter(_) | Mail::Member(_) => {}
+            }
+        }
+    }
+
+    fn ask(&mut self, line: Line, question: Vec<u8>) {
+        let id = self.next_connection;
+        self.next_connection += 1;
+        self.controls.insert(id, ControlConnection::asking(line, question));
+    }
+
+    /// A process is gone: it answers nothing any more, and waits for nothing.
+    fn lose_process(&mut self, peer: NodeId) {
+        let mut gone = Vec::new();
+        for (id, control) in &mut self.controls {
+            if matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer) {
+                let why = format!(
+                    "the connection to node {}, which was asked, broke: it may or may not have been \
+                     done; look, and ask again",
+                    peer.0
+                );
+                control.wait = None;
+                control.settle(Outcome::Answer(error(why)));
+            } else if matches!(control.line, Line::Process(node, _) if node == peer) {
+                gone.push(*id);
+            }
+        }
+        for id in gone {
+            self.controls.remove(&id);
+            self.requests.forget(&mut self.engine, id);
+        }
+    }
+
+    /// Tells other processes how the node of this one is, if it is time.
+    pub(super) fn tell_news(&mut self) {
+        let hosts = &self.hosts;
+        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume == Some(v)).count();
+        if !self.engine.rule.together().is_some_and(|t| t.wants_news()) {
+            return;
+        }
+        let news = status::news(&self.engine, &clients);
+        if let (Some(news), Some(together)) = (news, self.engine.rule.together_mut()) {
+            together.tell_news(news.to_string().into_bytes());
+        }
     }
 
     /// Goes on with what control connections ask. Says whether there was any progress.
@@ -24,7 +94,7 @@ impl Reactor {
         let mut progress = false;
         for id in ids {
             progress |= self.step_control(id);
-            if self.controls.get_mut(&id).is_some_and(|c| !c.send()) {
+            if self.controls.get_mut(&id).is_some_and(|c| !c.send(self.engine.rule.together())) {
                 self.controls.remove(&id);
                 self.requests.forget(&mut self.engine, id);
             }
@@ -38,12 +108,15 @@ impl Reactor {
             let Some(control) = self.controls.get_mut(&id) else { return progress };
             let outcome = if let Some(wait) = control.wait.take() {
                 self.at_desk(|desk| desk.check(id, wait))
-            } else if let Some(line) = control.next_line() {
+            } else if control.next_question() {
                 progress = true;
-                self.at_desk(|desk| desk.handle(id, &line))
+                let question = control.question.clone();
+                let handed_on = matches!(control.line, Line::Process(..));
+                self.at_desk(|desk| desk.handle(id, &question, handed_on))
             } else {
                 return progress;
             };
+            let outcome = self.hand_on(id, outcome);
             if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
                 self.stopper.stop();
             }
@@ -55,6 +128,18 @@ impl Reactor {
                 return progress;
             }
             progress = true;
+        }
+    }
+
+    /// Hands a question to the process that must answer it.
+    fn hand_on(&mut self, id: usize, outcome: Outcome) -> Outcome {
+        let (Outcome::HandOn(node), Some(control)) = (&outcome, self.controls.get(&id)) else {
+            return outcome;
+        };
+        let asked = self.engine.rule.together().map(|t| t.ask(*node, id as u64, &control.question));
+        match asked {
+            Some(Err(e)) => Outcome::Answer(error(e)),
+            _ => Outcome::Wait(Wait::Elsewhere(*node)),
         }
     }
 }

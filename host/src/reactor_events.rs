@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::{Interest, Token};
 
 use super::{CONNECTIONS, CONTROL, Reactor};
-use crate::control_server::ControlConnection;
+use crate::control_connection::ControlConnection;
 use crate::nbd::Connection;
 use crate::socket::Stream;
 
@@ -14,7 +14,7 @@ impl Reactor {
     /// Waits until something happens. What nodes have put off comes before idling.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         let busy = self.engine.has_work()
-            || !self.engine.answers.is_empty()
+            || self.engine.has_answers()
             || !(self.to_receive.is_empty() || self.stopping.is_some());
         let soon = !busy && self.engine.has_soon();
         let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
@@ -48,7 +48,8 @@ impl Reactor {
             } else if token >= CONTROL {
                 self.accept(token - CONTROL)?;
             }
-            // The others only had to wake us: the ring and the flag are looked at always.
+            // The others only had to wake us: the ring, the peers and the flag are looked at
+            // always.
         }
         Ok(())
     }
@@ -94,7 +95,12 @@ impl Reactor {
 
     /// A host's connection is served by the next node that takes requests.
     fn welcome(&mut self, id: usize, stream: Stream, peer: String) {
-        let node = self.engine.originator(self.next_node).unwrap_or(0);
+        let originator = self.engine.originator(self.next_node);
+        if originator.is_none() && self.engine.rule.together().is_some() {
+            // Another process can serve the host; this one closes the connection.
+            return;
+        }
+        let node = originator.unwrap_or(0);
         self.next_node = (node + 1) % self.engine.slots.len();
         self.hosts.insert(id, Connection::new(stream, peer, node));
         self.to_receive.insert(id);

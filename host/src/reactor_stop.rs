@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::Reactor;
 use crate::control::ok;
-use crate::control_server::{Outcome, Wait};
+use crate::desk::{Outcome, Wait};
+use weft_core::units::NodeId;
+
 use crate::slot::Phase;
 
 /// How long a clean stop waits for requests, and then again for everything to be in place.
@@ -67,7 +69,17 @@ impl Reactor {
         if self.requests.of_hosts() > 0 && waited < PATIENCE {
             return false;
         }
-        self.engine.is_quiet() || waited >= 2 * PATIENCE
+        let Some(us) = self.engine.rule.together().map(|t| usize::from(t.us().0)) else {
+            return self.engine.is_quiet() || waited >= 2 * PATIENCE;
+        };
+        // The others are to go on without this node at once, not only when they miss it.
+        if self.engine.slots[us].phase == Phase::Running {
+            // That it runs has been seen.
+            let _ = self.engine.drain_node(us);
+        }
+        let gone = self.engine.slots[us].phase == Phase::Down
+            && !self.engine.map().is_up(NodeId(us as u16));
+        gone || waited >= 2 * PATIENCE
     }
 
     /// Says the last words.
@@ -79,7 +91,7 @@ impl Reactor {
                 let answer = json!({ "unfinished": stopped.unfinished });
                 control.settle(Outcome::Answer(ok(answer)));
             }
-            control.send();
+            control.send(self.engine.rule.together());
         }
         stopped.unfinished.iter().for_each(|line| (self.log)(&format!("unfinished: {line}")));
         (self.log)("stopped");

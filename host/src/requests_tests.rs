@@ -9,6 +9,7 @@ use weft_core::Buffer;
 use weft_core::plan::Range;
 
 use super::*;
+use crate::engine::Rule;
 use crate::spec::Spec;
 use crate::state::State;
 
@@ -28,7 +29,8 @@ struct World {
 fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec { disk_size: Some(32 << 20), ..Spec::default() };
-    let mut engine = Engine::new(State::open(dir.path(), &spec).unwrap(), Arc::new(|_| {}));
+    let mut engine =
+        Engine::new(Rule::alone(State::open(dir.path(), &spec).unwrap()), Arc::new(|_| {}));
     engine.start_all();
     let requests = Requests::default();
     let mut world = World { engine, requests, answered: Vec::new(), read: Vec::new(), _dir: dir };

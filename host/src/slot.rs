@@ -19,6 +19,8 @@ pub(crate) enum Phase {
     Running,
     /// It takes part, and stops when what it has begun is finished.
     Draining,
+    /// It is another process's.
+    Elsewhere,
 }
 
 /// A node's place.
@@ -26,6 +28,8 @@ pub(crate) struct Slot {
     pub(crate) node: Option<Box<Node>>,
     pub(crate) disk: Option<Arc<Disk>>,
     pub(crate) path: PathBuf,
+    /// Bytes of the disk.
+    pub(crate) size: u64,
     pub(crate) phase: Phase,
     /// Counts its lives, so that what was meant for an earlier one is not taken for this.
     pub(crate) life: u64,
@@ -44,11 +48,12 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// A place whose node does not run.
-    pub(crate) fn new(path: PathBuf) -> Slot {
+    pub(crate) fn new(path: PathBuf, size: u64) -> Slot {
         Slot {
             node: None,
             disk: None,
             path,
+            size,
             phase: Phase::Down,
             life: 0,
             disk_ops: 0,
@@ -59,6 +64,11 @@ impl Slot {
             retry: None,
             tick: None,
         }
+    }
+
+    /// The place of a node of another process.
+    pub(crate) fn elsewhere() -> Slot {
+        Slot { phase: Phase::Elsewhere, ..Slot::new(PathBuf::new(), 0) }
     }
 
     /// Drops the node with all it knew, as if its process had died.

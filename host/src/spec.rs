@@ -1,5 +1,6 @@
 //! What an array is asked to be.
 
+use weft_core::cluster::APART;
 use weft_core::layout::{LayoutSpec, Placement};
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -23,6 +24,9 @@ pub struct Spec {
     pub stripe_unit: Option<u64>,
     /// Whether the volumes are journalled; they are if open.
     pub journal: Option<bool>,
+    /// The label of the failure domains that a volume's columns are kept apart by; `box` if
+    /// open.
+    pub apart: Option<String>,
 }
 
 impl Spec {
@@ -49,6 +53,11 @@ impl Spec {
     /// Whether volumes are journalled, or the default.
     pub fn journal(&self) -> bool {
         self.journal.unwrap_or(true)
+    }
+
+    /// The label of failure domains, or the default.
+    pub fn apart(&self) -> &str {
+        self.apart.as_deref().unwrap_or(APART)
     }
 
     /// The volumes, or the default one.

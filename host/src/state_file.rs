@@ -14,19 +14,13 @@ use crate::size::require_multiple;
 use crate::volumes::Volumes;
 
 /// The version of the file (and of the directory) that this program writes and reads.
-pub(crate) const FORMAT: i64 = 1;
+pub(crate) const FORMAT: i64 = 2;
 
 /// The file's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
-    /// Numbers are not given twice, so that what a disk remembers of a deleted volume is
-    /// never taken for a new one's.
-    pub(crate) next_volume: u32,
-    /// New volumes that still hold what a deleted one left there; with its size, one that
-    /// has been cleared and is there for hosts as soon as a map with that size is stored.
-    pub(crate) clearing: BTreeMap<VolumeId, Option<u64>>,
     pub(crate) map: ClusterMap,
 }
 
@@ -39,8 +33,6 @@ struct File {
     disk_size: u64,
     next_volume: u32,
     epoch: u64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    clearing: Vec<u32>,
     #[serde(default)]
     node: Vec<Node>,
     #[serde(default)]
@@ -96,11 +88,12 @@ struct VolumeEntry {
     layout: String,
     stripe_unit: u64,
     journal: bool,
-    extent_stripes: u64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    clearing: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     attendance: Option<AttendanceEntry>,
-    /// For each extent, for each column: node and first data sector.
-    extents: Vec<Vec<(u16, u64)>>,
+    /// For each extent its first stripe, and for each column node and first data sector.
+    extents: Vec<(u64, Vec<(u16, u64)>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filling: Vec<Filling>,
 }
@@ -113,9 +106,8 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         cluster: format!("{:032x}", content.cluster),
         nodes: map.nodes.len(),
         disk_size: content.disk_size,
-        next_volume: content.next_volume,
+        next_volume: map.next_volume,
         epoch: map.epoch,
-        clearing: content.clearing.keys().map(|id| id.0).collect(),
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
@@ -137,7 +129,7 @@ fn node_info(entry: &Node) -> Result<NodeInfo> {
     let disk = u64::from_str_radix(text, 16)
         .map_err(|_| Error(format!("disk '{text}' is not a hexadecimal number")))?;
     let Node { up, given_up, sectors, .. } = *entry;
-    Ok(NodeInfo { up, given_up, disk, sectors })
+    Ok(NodeInfo { up, given_up, ..NodeInfo::new(disk, sectors) })
 }
 
 fn filling_entries(v: &Volume) -> Vec<Filling> {
@@ -164,7 +156,7 @@ fn attendance_entry(a: &Attendance) -> AttendanceEntry {
 }
 
 fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
-    let columns = |e: &Extent| e.columns.iter().map(|c| (c.0.0, c.1)).collect();
+    let extent = |e: &Extent| (e.first, e.columns.iter().map(|c| (c.0.0, c.1)).collect());
     VolumeEntry {
         id: v.id.0,
         name: v.name.clone(),
@@ -172,9 +164,9 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         layout: v.layout.clone(),
         stripe_unit: v.geometry.unit,
         journal: v.policy.journal,
-        extent_stripes: v.extent_stripes,
+        clearing: v.clearing,
         attendance: map.attendance.get(&v.id).map(attendance_entry),
-        extents: v.extents.iter().map(columns).collect(),
+        extents: v.extents.iter().map(extent).collect(),
         filling: filling_entries(v),
     }
 }
@@ -212,9 +204,13 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     Ok(Content {
         cluster,
         disk_size: file.disk_size,
-        next_volume: file.next_volume,
-        clearing: file.clearing.into_iter().map(|id| (VolumeId(id), None)).collect(),
-        map: ClusterMap { epoch: file.epoch, nodes, volumes, attendance: attendances },
+        map: ClusterMap {
+            epoch: file.epoch,
+            nodes,
+            volumes,
+            next_volume: file.next_volume,
+            attendance: attendances,
+        },
     })
 }
 
@@ -246,23 +242,26 @@ fn timestamp(text: &str) -> Result<Timestamp> {
 
 fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     let spec: LayoutSpec = entry.layout.parse().map_err(|e| Error(format!("{e}")))?;
-    let layout = spec.over(nodes).map_err(|e| Error(e.to_string()))?;
+    // RAID 0, 4, 5 and 6 are as wide as there were nodes when they were made.
+    let width = entry.extents.first().map_or(nodes, |e| e.1.len());
+    let layout = spec.over(width).map_err(|e| Error(e.to_string()))?;
     require_multiple("a stripe unit", entry.stripe_unit, weft_core::SECTOR)?;
     let geometry = Geometry::new(layout, entry.stripe_unit);
-    let fits = |e: &Vec<(u16, u64)>| {
-        e.len() == layout.width() && e.iter().all(|c| usize::from(c.0) < nodes)
+    let fits = |(_, columns): &(u64, Vec<(u16, u64)>)| {
+        columns.len() == layout.width() && columns.iter().all(|c| usize::from(c.0) < nodes)
     };
     let stripes = entry.size.div_ceil(geometry.stripe_bytes());
-    let extents_fit = entry.extent_stripes > 0
-        && entry.extents.len() as u64 == stripes.div_ceil(entry.extent_stripes);
+    let ends = entry.extents.iter().skip(1).map(|e| e.0).chain([stripes]);
+    let extents_fit = entry.extents.first().is_some_and(|e| e.0 == 0)
+        && entry.extents.iter().zip(ends).all(|(e, end)| e.0 < end);
     if !extents_fit || !entry.extents.iter().all(fits) {
         return fail(format!(
             "the extents of volume '{}' do not fit its size and layout",
             entry.name
         ));
     }
-    let extent = |columns: Vec<(u16, u64)>| {
-        Extent::new(columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect())
+    let extent = |(first, columns): (u64, Vec<(u16, u64)>)| {
+        Extent::new(first, columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect())
     };
     let mut extents: Vec<Extent> = entry.extents.into_iter().map(extent).collect();
     for Filling { extent, column, from } in entry.filling {
@@ -272,13 +271,8 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         extent.filling.insert(column, timestamp(&from)?);
     }
     Ok(Volume {
-        id: VolumeId(entry.id),
-        name: entry.name,
-        size: entry.size,
-        layout: spec.to_string(),
-        geometry,
         policy: Policy { journal: entry.journal, ..Policy::default() },
-        extent_stripes: entry.extent_stripes,
-        extents,
+        clearing: entry.clearing,
+        ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })
 }

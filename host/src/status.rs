@@ -5,6 +5,7 @@ use weft_core::cluster::Volume;
 use weft_core::node::{NodeConfig, NodeCounters};
 use weft_core::units::{NodeId, VolumeId};
 
+use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::slot::{Phase, Slot};
 
@@ -12,46 +13,99 @@ use crate::slot::{Phase, Slot};
 pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 
 /// How everything is.
-pub(crate) fn status(
-    engine: &Engine,
-    clients: Clients<'_>,
-    listens: &[String],
-    uptime: f64,
-) -> Value {
-    let map = engine.map();
-    let nodes: Vec<Value> =
-        engine.slots.iter().enumerate().map(|(n, slot)| node(engine, n, slot)).collect();
-    let counters = || engine.slots.iter().filter_map(Slot::status).map(|s| s.counters);
-    let sum = |f: fn(&NodeCounters) -> u64| counters().map(|c| f(&c)).sum::<u64>();
+pub(crate) fn status(desk: &Desk<'_>) -> Value {
+    let engine = &*desk.engine;
+    let nodes = nodes(desk);
+    let sum = |f: &str| nodes.iter().filter_map(|n| n["counters"][f].as_u64()).sum::<u64>();
     let config = NodeConfig::default();
-    json!({
-        "epoch": map.epoch,
+    let mut value = json!({
+        "epoch": engine.map().epoch,
         "settled": engine.is_settled(),
-        "uptime_seconds": uptime,
-        "directory": engine.state.dir(),
-        "listens": listens,
+        "uptime_seconds": desk.uptime,
+        "directory": engine.rule.dir(),
+        "listens": desk.listens,
         "limits": {
             "max_request_bytes": config.max_chunk,
             "max_in_flight_bytes": config.max_in_flight,
         },
-        "nodes": nodes,
-        "volumes": volumes(engine, clients),
+        "volumes": volumes(desk),
         "totals": {
-            "requests": sum(|c| c.requests),
-            "messages": sum(|c| c.totals.messages),
-            "wire_bytes": sum(|c| c.totals.wire_bytes),
-            "round_trips": sum(|c| c.totals.round_trips),
-            "disk_reads": sum(|c| c.totals.disk_reads),
-            "disk_writes": sum(|c| c.totals.disk_writes),
-            "journal_writes": sum(|c| c.totals.journal_writes),
-            "notices": sum(|c| c.notices),
-            "retries": sum(|c| c.retries),
+            "requests": sum("requests"),
+            "messages": sum("messages"),
+            "wire_bytes": sum("wire_bytes"),
+            "round_trips": sum("round_trips"),
+            "disk_reads": sum("disk_reads"),
+            "disk_writes": sum("disk_writes"),
+            "journal_writes": sum("journal_writes"),
+            "notices": sum("notices"),
+            "retries": sum("retries"),
         },
-    })
+    });
+    value["nodes"] = Value::from(nodes);
+    if let Some(together) = engine.rule.together() {
+        let status = together.status();
+        value["cluster"] = json!({
+            "node": together.us().0,
+            "leader": together.leader().map(|n| n.0),
+            "term": status.term,
+            "serving": together.may_serve(),
+            "voters": status.voters.iter().map(|m| m.0 - 1).collect::<Vec<u64>>(),
+            "connected": together.connected().map(|n| n.0).collect::<Vec<u16>>(),
+        });
+    }
+    value
+}
+
+/// All nodes that have not left.
+pub(crate) fn nodes(desk: &Desk<'_>) -> Vec<Value> {
+    let engine = &*desk.engine;
+    let there = |(n, _): &(usize, &Slot)| engine.map().nodes.get(*n).is_some_and(|i| !i.removed);
+    let shown = |(n, slot): (usize, &Slot)| match slot.phase {
+        Phase::Elsewhere => elsewhere(desk, n),
+        _ => node(engine, n, slot),
+    };
+    engine.slots.iter().enumerate().filter(there).map(shown).collect()
+}
+
+/// What the others are told of the node of this process.
+pub(crate) fn news(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
+    let us = usize::from(engine.rule.together()?.us().0);
+    engine.map().nodes.get(us)?;
+    let mut value = node(engine, us, &engine.slots[us]);
+    let ids = engine.map().volumes.keys();
+    let clients = ids.map(|v| (v.0.to_string(), json!(clients(*v)))).collect();
+    value["clients"] = Value::Object(clients);
+    value["quiet"] = json!(engine.is_quiet());
+    value["epoch"] = json!(engine.map().epoch);
+    Some(value)
+}
+
+/// A node of another process: what the map says, and what it has said itself.
+fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
+    let (engine, id) = (&*desk.engine, NodeId(n as u16));
+    let mut value = desk.news.of(id).cloned().unwrap_or_else(|| json!({ "node": n }));
+    // Its word about itself may be old, and it may be the only one to believe it.
+    let info = &engine.map().nodes[n];
+    value["state"] = json!(match (info.up, info.given_up, info.disk) {
+        (false, true, _) => "lost",
+        (false, _, 0) => "expected",
+        (false, ..) => "down",
+        _ if engine.map().is_stale(id) => "catching-up",
+        _ => "up",
+    });
+    tell_home(&mut value, engine, n);
+    value
+}
+
+fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
+    let Some(home) = engine.map().nodes.get(n).and_then(|i| i.home.as_ref()) else { return };
+    value["name"] = json!(home.name);
+    value["address"] = json!(home.address);
+    value["labels"] = json!(home.labels);
 }
 
 fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
-    let info = engine.map().nodes[n];
+    let info = &engine.map().nodes[n];
     let status = slot.status();
     let state = match slot.phase {
         Phase::Opening => "opening",
@@ -66,7 +120,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         "node": n,
         "state": state,
         "disk": slot.path,
-        "disk_bytes": engine.state.content.disk_size,
+        "disk_bytes": slot.size,
         "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
         "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
     });
@@ -79,6 +133,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         value["waiting"] = json!(status.waiting);
         value["counters"] = counters(&status.counters);
     }
+    tell_home(&mut value, engine, n);
     value
 }
 
@@ -101,12 +156,13 @@ fn counters(c: &NodeCounters) -> Value {
 }
 
 /// All volumes that hosts can use.
-pub(crate) fn volumes(engine: &Engine, clients: Clients<'_>) -> Vec<Value> {
-    engine.exports().all().map(|v| volume(engine, v, clients(v.id))).collect()
+pub(crate) fn volumes(desk: &Desk<'_>) -> Vec<Value> {
+    desk.engine.exports().all().map(|v| volume(desk, v)).collect()
 }
 
 /// One volume.
-pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value {
+pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
+    let engine = &*desk.engine;
     let parity = volume.geometry.layout.parity;
     let (lost, stale) = losses(engine, volume);
     let reconstructing = volume.extents.iter().filter(|e| !e.filling.is_empty()).count();
@@ -130,7 +186,8 @@ pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value 
         "extents": volume.extents.len(),
         "extents_reconstructing": reconstructing,
         "survives": parity.saturating_sub(stale),
-        "clients": clients,
+        "apart": volume.apart,
+        "clients": desk.clients_of(volume.id),
     })
 }
 
@@ -139,7 +196,7 @@ pub(crate) fn volume(engine: &Engine, volume: &Volume, clients: usize) -> Value 
 fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
     let map = engine.map();
     // When the last node goes nobody is left to agree on a map that says so.
-    let runs = |n: NodeId| map.is_up(n) && engine.slots[usize::from(n.0)].runs();
+    let runs = |n: NodeId| map.is_up(n) && engine.runs(n);
     let of = |n: usize| {
         let columns = &volume.extents[n].columns;
         let is_stale = |node: NodeId| map.behind_since(volume, n, node).is_some();

@@ -1,31 +1,31 @@
 //! Which volumes hosts can use; making a new one: checking what is asked, and finding room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{ClusterMap, EXTENT_COLUMN_BYTES, PlacementError, Volume, place_volume};
+use weft_core::cluster::{
+    ClusterMap, EXTENT_COLUMN_BYTES, Place, PlacementError, Volume, place_volume,
+};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};
 use crate::size::{Size, require_multiple};
+use crate::spec::Spec;
 
 /// The volumes of a map.
 pub(crate) type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
 
 /// The volumes that hosts can use: those of the map whose room is clear.
 #[derive(Clone, Copy)]
-pub(crate) struct Exports<'a> {
-    pub(crate) map: &'a ClusterMap,
-    pub(crate) clearing: &'a BTreeMap<VolumeId, Option<u64>>,
-}
+pub(crate) struct Exports<'a>(pub(crate) &'a ClusterMap);
 
 impl<'a> Exports<'a> {
     /// All of them, by number.
     pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
-        self.map.volumes.values().filter(move |v| !self.clearing.contains_key(&v.id))
+        self.0.volumes.values().filter(|v| !v.clearing)
     }
 
     /// One by its name; the empty name means the first.
@@ -43,66 +43,110 @@ pub(crate) struct NewVolume {
     pub(crate) layout: LayoutSpec,
     pub(crate) stripe_unit: u64,
     pub(crate) journal: bool,
+    /// The label of the failure domains that its columns are kept apart by.
+    pub(crate) apart: String,
+}
+
+impl NewVolume {
+    /// A volume of a name and a size, the rest as `spec` says.
+    pub(crate) fn of(spec: &Spec, name: String, size: u64) -> NewVolume {
+        NewVolume {
+            name,
+            size,
+            layout: spec.layout(),
+            stripe_unit: spec.stripe_unit(),
+            journal: spec.journal(),
+            apart: spec.apart().to_string(),
+        }
+    }
 }
 
 /// A volume's sizes are multiples of this.
 const GRAIN: u64 = 512;
 
-/// Finds room for a volume on disks with so many data sectors each.
-pub(crate) fn place(
-    new: &NewVolume,
-    id: VolumeId,
-    disks: &[u64],
-    there: &Volumes,
-) -> Result<Volume> {
+/// Finds room for a volume on the disks of a map.
+pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
+    let (id, there) = (VolumeId(map.next_volume), &map.volumes);
+    let disks = map.places(&new.apart);
     check_name(&new.name, there)?;
     require_multiple("a stripe unit", new.stripe_unit, SECTOR)?;
     if new.size != 0 {
         require_multiple("a volume size", new.size, GRAIN)?;
     }
-    let layout = new.layout.over(disks.len()).map_err(|e| Error(e.to_string()))?;
+    let (domains, usable) = (domains(&disks), disks.iter().filter(|d| d.sectors > 0).count());
+    let layout = new.layout.over(domains).map_err(|e| match new.layout.over(usable) {
+        // There are nodes enough, and not apart.
+        Ok(layout) => {
+            cannot_place(new, &PlacementError::Domains { columns: layout.width(), domains })
+        }
+        Err(_) => Error(e.to_string()),
+    })?;
     let geometry = Geometry::new(layout, new.stripe_unit);
     let others: Vec<&Volume> = there.values().map(|v| &**v).collect();
     let size = match new.size {
-        0 => largest(&new.name, &geometry, disks, &others)?,
+        0 => largest(new, &geometry, &disks, &others)?,
         size => size,
     };
-    let (extent_stripes, extents) =
-        place_volume(&geometry, size, disks, &others, EXTENT_COLUMN_BYTES)
-            .map_err(|e| no_room(&new.name, &e))?;
+    let extents = place_volume(&geometry, size, &disks, &others, EXTENT_COLUMN_BYTES)
+        .map_err(|e| cannot_place(new, &e))?;
     Ok(Volume {
-        id,
-        name: new.name.clone(),
-        size,
-        layout: new.layout.to_string(),
-        geometry,
         policy: Policy { journal: new.journal, ..Policy::default() },
-        extent_stripes,
-        extents,
+        apart: new.apart.clone(),
+        ..Volume::new(id, &new.name, size, &new.layout, geometry, extents)
     })
 }
 
-fn no_room(name: &str, error: &PlacementError) -> Error {
-    let PlacementError::NoRoom { asked, free } = error;
-    Error(format!(
-        "volume '{name}' of {asked} bytes does not fit: with this layout {free} bytes ({}) are \
-         free; make it smaller or delete another",
-        Size(*free)
-    ))
+/// Places the volumes that a new array is to have.
+pub(crate) fn place_first(spec: &Spec, map: &mut ClusterMap) -> Result<()> {
+    for (name, size) in spec.volumes() {
+        let volume = place(&NewVolume::of(spec, name, size), map)?;
+        map.next_volume += 1;
+        map.volumes.insert(volume.id, Arc::new(volume));
+    }
+    Ok(())
+}
+
+/// In how many failure domains there are disks: the most columns that a layout can have.
+fn domains(disks: &[Place]) -> usize {
+    disks.iter().filter(|d| d.sectors > 0).map(|d| d.domain).collect::<BTreeSet<_>>().len()
+}
+
+fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
+    let name = &new.name;
+    Error(match error {
+        PlacementError::NoRoom { asked, free } => format!(
+            "volume '{name}' of {asked} bytes does not fit: with this layout {free} bytes ({}) \
+             are free; make it smaller or delete another",
+            Size(*free)
+        ),
+        PlacementError::Domains { columns, domains } => format!(
+            "volume '{name}' with layout {} needs {columns} disks with different values of the \
+             label '{}', and there are {domains}; choose another layout, or another label with \
+             --apart (`--apart node` allows any {columns} nodes)",
+            new.layout, new.apart
+        ),
+    })
 }
 
 /// The largest size that fits, in whole stripes.
-fn largest(name: &str, geometry: &Geometry, disks: &[u64], others: &[&Volume]) -> Result<u64> {
+fn largest(
+    new: &NewVolume,
+    geometry: &Geometry,
+    disks: &[Place],
+    others: &[&Volume],
+) -> Result<u64> {
     let stripe = geometry.stripe_bytes();
-    let all: u64 = disks.iter().sum::<u64>() * SECTOR;
+    let all: u64 = disks.iter().map(|d| d.sectors).sum::<u64>() * SECTOR;
     let free = match place_volume(geometry, all.max(stripe), disks, others, EXTENT_COLUMN_BYTES) {
         Ok(_) => all,
         Err(PlacementError::NoRoom { free, .. }) => free,
+        Err(e @ PlacementError::Domains { .. }) => return Err(cannot_place(new, &e)),
     };
     match free / stripe {
         0 => fail(format!(
-            "there is no room for volume '{name}', not even for one stripe of {}; delete another \
+            "there is no room for volume '{}', not even for one stripe of {}; delete another \
              volume or choose larger disks",
+            new.name,
             Size(stripe)
         )),
         stripes => Ok(stripes * stripe),
@@ -125,30 +169,45 @@ fn check_name(name: &str, there: &Volumes) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use weft_core::cluster::{APART, Home, NodeInfo};
+
     use super::*;
 
     fn new(name: &str, size: u64, layout: &str) -> NewVolume {
         let layout = layout.parse().unwrap();
-        NewVolume { name: name.into(), size, layout, stripe_unit: 65536, journal: true }
+        NewVolume {
+            name: name.into(),
+            size,
+            layout,
+            stripe_unit: 65536,
+            journal: true,
+            apart: APART.into(),
+        }
+    }
+
+    /// Five disks, and these volumes.
+    fn map(volumes: &[Volume]) -> ClusterMap {
+        ClusterMap {
+            nodes: vec![NodeInfo::new(0, 10_000); 5],
+            volumes: volumes.iter().map(|v| (v.id, Arc::new(v.clone()))).collect(),
+            next_volume: volumes.len() as u32,
+            ..ClusterMap::default()
+        }
     }
 
     #[test]
     fn a_volume_of_no_size_takes_the_room() {
         for layout in ["raid0", "raid1", "raid5", "raid6", "rs:2+1"] {
-            let v =
-                place(&new("a", 0, layout), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
+            let v = place(&new("a", 0, layout), &map(&[])).unwrap();
             assert!(v.size > 0 && v.size.is_multiple_of(v.geometry.stripe_bytes()), "{layout}");
-            let there = Volumes::from([(v.id, Arc::new(v))]);
-            let next = place(&new("b", 256 << 20, "raid0"), VolumeId(1), &[10_000; 5], &there);
+            let next = place(&new("b", 256 << 20, "raid0"), &map(&[v]));
             assert!(next.unwrap_err().0.contains("does not fit"));
         }
     }
 
     #[test]
     fn bad_names_and_sizes_are_refused() {
-        let one =
-            place(&new("a", 4096, "raid5"), VolumeId(0), &[10_000; 5], &Volumes::new()).unwrap();
-        let there = Volumes::from([(one.id, Arc::new(one))]);
+        let one = place(&new("a", 4096, "raid5"), &map(&[])).unwrap();
         for (name, size, layout, why) in [
             ("a", 4096, "raid5", "already"),
             ("", 4096, "raid5", "letters"),
@@ -156,9 +215,23 @@ mod tests {
             ("b", 1000, "raid5", "nearest are 512 and 1KiB"),
             ("b", 4096, "rs:4+2", "at least 6 nodes"),
         ] {
-            let err =
-                place(&new(name, size, layout), VolumeId(1), &[10_000; 5], &there).unwrap_err();
+            let err = place(&new(name, size, layout), &map(&[one.clone()])).unwrap_err();
             assert!(err.0.contains(why), "{err}");
         }
+    }
+
+    #[test]
+    fn columns_are_kept_apart_by_a_label() {
+        let mut six = ClusterMap { nodes: vec![NodeInfo::new(0, 10_000); 6], ..map(&[]) };
+        for (n, info) in six.nodes.iter_mut().enumerate() {
+            let labels = [("box".to_string(), format!("b{}", n / 2))].into();
+            info.home = Some(Arc::new(Home { labels, ..Home::default() }));
+        }
+        let volume = place(&new("a", 0, "raid5"), &six).unwrap();
+        assert_eq!(volume.geometry.layout.width(), 3, "a column for each box");
+        let err = place(&new("a", 4096, "rs:3+1"), &six).unwrap_err();
+        assert!(err.0.contains("'box'") && err.0.contains("there are 3"), "{err}");
+        let any = NewVolume { apart: "node".into(), ..new("a", 4096, "rs:3+1") };
+        assert!(place(&any, &six).is_ok());
     }
 }

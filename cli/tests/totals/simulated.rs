@@ -1,7 +1,7 @@
 //! What simulated nodes count.
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
 use weft_core::plan::{Policy, Range, Totals};
@@ -42,20 +42,10 @@ pub fn start(setup: Setup) -> Simulated {
 fn volume(setup: Setup, disk: u64) -> Volume {
     let layout: LayoutSpec = setup.layout.parse().unwrap();
     let geometry = Geometry::new(layout.over(setup.nodes).unwrap(), setup.unit);
-    let (extent_stripes, extents) =
-        place_volume(&geometry, VOLUME, &vec![disk; setup.nodes], &[], EXTENT_COLUMN_BYTES)
-            .unwrap();
+    let disks = Place::apart(&vec![disk; setup.nodes]);
+    let extents = place_volume(&geometry, VOLUME, &disks, &[], EXTENT_COLUMN_BYTES).unwrap();
     let policy = Policy { parity_at: setup.roles, journal: setup.journal, ..Policy::default() };
-    Volume {
-        id: ID,
-        name: "v".into(),
-        size: VOLUME,
-        layout: setup.layout.into(),
-        geometry,
-        policy,
-        extent_stripes,
-        extents,
-    }
+    Volume { policy, ..Volume::new(ID, "v", VOLUME, &layout, geometry, extents) }
 }
 
 impl Simulated {

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{Attendance, ClusterMap, NodeInfo, Volume};
+use super::map::{Attendance, ClusterMap, Home, NodeInfo, Volume};
 use super::moves;
 use crate::node::{MapMessage, MemberReport};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
@@ -43,10 +43,16 @@ pub enum AuthorityInput {
     NodeUp(Arrival),
     /// A node that is down is not expected back.
     GiveUp(NodeId),
-    /// An operator adds a volume.
+    /// An operator adds a volume, or replaces it by one of the same number. It is not done if
+    /// the map would not be sound: if its room has been taken meanwhile.
     AddVolume(Arc<Volume>),
     /// An operator removes one.
     RemoveVolume(VolumeId),
+    /// An operator admits a node under the next number.
+    AddNode(NodeId, Arc<Home>),
+    /// An operator takes a node out for good. It is not done unless the node is given up and
+    /// holds nothing.
+    RemoveNode(NodeId),
     /// A node reports.
     Report(NodeId, MemberReport),
     /// The map handed out for storing is safe.
@@ -86,7 +92,7 @@ pub struct Authority {
     /// Nodes that restarted since the map last saw them.
     restarted: Vec<NodeId>,
     caught_up: Vec<NodeId>,
-    volumes: Vec<VolumeChange>,
+    changes: Vec<Change>,
     phase: Phase,
     next: ClusterMap,
     /// The highest epoch ever proposed.
@@ -95,9 +101,46 @@ pub struct Authority {
 }
 
 #[derive(Clone, Debug)]
-enum VolumeChange {
-    Add(Arc<Volume>),
-    Remove(VolumeId),
+enum Change {
+    AddVolume(Arc<Volume>),
+    RemoveVolume(VolumeId),
+    AddNode(NodeId, Arc<Home>),
+    RemoveNode(NodeId),
+}
+
+impl Change {
+    /// Applies it, if what comes of it is sound.
+    fn apply(&self, map: &mut ClusterMap) {
+        match self {
+            Change::AddVolume(volume) => {
+                let before = map.volumes.insert(volume.id, volume.clone());
+                if map.check().is_err() {
+                    match before {
+                        Some(before) => map.volumes.insert(volume.id, before),
+                        None => map.volumes.remove(&volume.id),
+                    };
+                } else {
+                    map.next_volume = map.next_volume.max(volume.id.0 + 1);
+                }
+            }
+            Change::RemoveVolume(id) => {
+                map.volumes.remove(id);
+                map.attendance.remove(id);
+            }
+            Change::AddNode(node, home) => {
+                if map.nodes.len() == usize::from(node.0) {
+                    map.nodes.push(NodeInfo::expected(home.clone()));
+                }
+            }
+            Change::RemoveNode(node) => {
+                let holds = map.volumes.values().any(|v| v.nodes().contains(node));
+                let info = map.nodes.get_mut(usize::from(node.0));
+                if let Some(info) = info.filter(|i| !holds && !i.up && i.given_up) {
+                    info.removed = true;
+                }
+            }
+        }
+    }
 }
 
 impl Authority {
@@ -110,7 +153,7 @@ impl Authority {
             given_up: Vec::new(),
             restarted: Vec::new(),
             caught_up: Vec::new(),
-            volumes: Vec::new(),
+            changes: Vec::new(),
             phase: Phase::Settled,
             proposed: 0,
             settled_once: false,
@@ -154,17 +197,18 @@ impl Authority {
                     self.propose(out);
                 }
             }
-            AuthorityInput::AddVolume(volume) => {
-                self.volumes.push(VolumeChange::Add(volume));
-                self.propose(out);
-            }
-            AuthorityInput::RemoveVolume(id) => {
-                self.volumes.push(VolumeChange::Remove(id));
-                self.propose(out);
-            }
+            AuthorityInput::AddVolume(volume) => self.change(Change::AddVolume(volume), out),
+            AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
+            AuthorityInput::AddNode(node, home) => self.change(Change::AddNode(node, home), out),
+            AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),
             AuthorityInput::Stored(epoch) => self.stored(epoch, out),
         }
+    }
+
+    fn change(&mut self, change: Change, out: &mut Vec<AuthorityOutput>) {
+        self.changes.push(change);
+        self.propose(out);
     }
 
     fn runs(&self, node: NodeId) -> bool {
@@ -222,15 +266,7 @@ impl Authority {
     }
 
     fn make_map(&mut self, members: &[NodeId], oldest: Timestamp, floor: Timestamp) {
-        for change in &self.volumes {
-            match change {
-                VolumeChange::Add(v) => drop(self.next.volumes.insert(v.id, v.clone())),
-                VolumeChange::Remove(id) => {
-                    self.next.volumes.remove(id);
-                    self.next.attendance.remove(id);
-                }
-            }
-        }
+        self.changes.iter().for_each(|change| change.apply(&mut self.next));
         for node in self.caught_up.iter().filter(|n| members.contains(n)) {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }
@@ -267,13 +303,19 @@ impl Authority {
             let running = self.running.get(&node).filter(|_| members.contains(&node));
             let given_up = info.given_up || self.given_up.contains(&node);
             let Some(arrival) = running else {
-                *info = NodeInfo { up: false, given_up, ..*info };
+                (info.up, info.given_up) = (false, given_up);
                 continue;
             };
             if info.disk != 0 && arrival.disk != info.disk {
                 empty.push(node);
             }
-            *info = NodeInfo::new(arrival.disk, arrival.sectors);
+            *info = NodeInfo {
+                up: true,
+                given_up: false,
+                disk: arrival.disk,
+                sectors: arrival.sectors,
+                ..info.clone()
+            };
         }
         empty
     }
@@ -324,7 +366,7 @@ impl Authority {
         self.phase = Phase::Settled;
         self.restarted.clear();
         self.caught_up.clear();
-        self.volumes.clear();
+        self.changes.clear();
         self.given_up.clear();
         self.settled_once = true;
         let map = Arc::new(self.map.clone());

@@ -1,7 +1,6 @@
 use super::*;
-use crate::cluster::place_volume;
+use crate::cluster::{Place, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
-use crate::plan::Policy;
 
 const UNIT: u64 = 4096;
 const DISK: u64 = 1000;
@@ -11,18 +10,9 @@ fn started(layout: &str, nodes: u16, stripes: u64) -> Authority {
     let spec: LayoutSpec = layout.parse().unwrap();
     let geometry = Geometry::new(spec.over(usize::from(nodes)).unwrap(), UNIT);
     let size = stripes * geometry.stripe_bytes();
-    let disks = vec![DISK; usize::from(nodes)];
-    let (extent_stripes, extents) = place_volume(&geometry, size, &disks, &[], 2 * UNIT).unwrap();
-    let volume = Volume {
-        id: VolumeId(1),
-        name: "v".into(),
-        size,
-        layout: layout.into(),
-        geometry,
-        policy: Policy::default(),
-        extent_stripes,
-        extents,
-    };
+    let disks = Place::apart(&vec![DISK; usize::from(nodes)]);
+    let extents = place_volume(&geometry, size, &disks, &[], 2 * UNIT).unwrap();
+    let volume = Volume::new(VolumeId(1), "v", size, &spec, geometry, extents);
     let map = ClusterMap {
         nodes: vec![NodeInfo::unseen(); usize::from(nodes)],
         volumes: [(volume.id, Arc::new(volume))].into(),

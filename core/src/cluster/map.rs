@@ -1,14 +1,30 @@
 //! The cluster map: nodes, volumes, their stripe maps, and the epoch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::layout::Geometry;
+use super::placement::Place;
+use crate::layout::{Geometry, LayoutSpec};
 use crate::plan::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
+/// The label of failure domains that volumes go by unless another is chosen.
+pub const APART: &str = "box";
+
+/// Where a node lives, as its operator configured it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Home {
+    /// Its name; no two nodes of a cluster have the same.
+    pub name: String,
+    /// Where other nodes reach it, as `address:port`.
+    pub address: String,
+    /// The failure domains that it is in, such as `box` = `b1`.
+    pub labels: BTreeMap<String, String>,
+}
+
 /// What the cluster knows of a node and its disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Whether it takes part.
     pub up: bool,
@@ -19,17 +35,26 @@ pub struct NodeInfo {
     pub disk: u64,
     /// Data sectors of its disk.
     pub sectors: u64,
+    /// Whether it has left the cluster for good. Its number is not given to another.
+    pub removed: bool,
+    /// Where it lives, if the nodes are in several processes.
+    pub home: Option<Arc<Home>>,
 }
 
 impl NodeInfo {
     /// A node that takes part, with this disk.
     pub fn new(disk: u64, sectors: u64) -> NodeInfo {
-        NodeInfo { up: true, given_up: false, disk, sectors }
+        NodeInfo { up: true, given_up: false, disk, sectors, removed: false, home: None }
     }
 
     /// A node whose disk has not been seen.
     pub fn unseen() -> NodeInfo {
         NodeInfo::new(0, 0)
+    }
+
+    /// A node that has been admitted to the cluster and has not come yet.
+    pub fn expected(home: Arc<Home>) -> NodeInfo {
+        NodeInfo { up: false, home: Some(home), ..NodeInfo::unseen() }
     }
 }
 
@@ -52,6 +77,8 @@ pub struct Attendance {
 /// A run of stripes kept on one set of disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
+    /// Its first stripe; it ends where the next extent begins, or with the volume.
+    pub first: u64,
     /// For each column the disk, and the data sector where its units begin.
     pub columns: Vec<(NodeId, u64)>,
     /// Columns that have come to a disk which does not have their content yet. They take part in
@@ -61,8 +88,8 @@ pub struct Extent {
 
 impl Extent {
     /// An extent whose columns are all in place.
-    pub fn new(columns: Vec<(NodeId, u64)>) -> Extent {
-        Extent { columns, filling: BTreeMap::new() }
+    pub fn new(first: u64, columns: Vec<(NodeId, u64)>) -> Extent {
+        Extent { first, columns, filling: BTreeMap::new() }
     }
 
     /// Since when a node's disk is being filled with its column, if it is.
@@ -91,13 +118,38 @@ pub struct Volume {
     pub geometry: Geometry,
     /// How its writes are planned and decided.
     pub policy: Policy,
-    /// Stripes in each extent (the last may have fewer).
-    pub extent_stripes: u64,
-    /// The stripe map.
+    /// The stripe map, in the order of stripes; the first extent begins at stripe 0.
     pub extents: Vec<Extent>,
+    /// The label of failure domains, such as `box`: no two columns of an extent are on nodes
+    /// that have the same value for it.
+    pub apart: String,
+    /// Its room still holds what a deleted volume left there. Hosts do not see it yet.
+    pub clearing: bool,
 }
 
 impl Volume {
+    /// A volume with the usual policy, whose room is clear.
+    pub fn new(
+        id: VolumeId,
+        name: &str,
+        size: u64,
+        layout: &LayoutSpec,
+        geometry: Geometry,
+        extents: Vec<Extent>,
+    ) -> Volume {
+        Volume {
+            id,
+            name: name.to_string(),
+            size,
+            layout: layout.to_string(),
+            geometry,
+            policy: Policy::default(),
+            extents,
+            apart: APART.to_string(),
+            clearing: false,
+        }
+    }
+
     /// The nodes that hold parts of it.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.extents.iter().flat_map(|e| e.columns.iter().map(|c| c.0)).collect()
@@ -118,7 +170,7 @@ impl Volume {
 
     /// The number of the extent that holds `stripe`.
     pub fn extent_of(&self, stripe: u64) -> usize {
-        (stripe / self.extent_stripes) as usize
+        self.extents.partition_point(|e| e.first <= stripe) - 1
     }
 
     /// The extent that holds `stripe`.
@@ -133,14 +185,25 @@ impl Volume {
 
     /// The data sector, on the disk of `column`, where its unit of `stripe` begins.
     pub fn sector(&self, stripe: u64, column: usize) -> u64 {
-        let base = self.extent(stripe).columns[column].1;
-        base + stripe % self.extent_stripes * self.unit_sectors()
+        let extent = self.extent(stripe);
+        extent.columns[column].1 + (stripe - extent.first) * self.unit_sectors()
+    }
+
+    /// Where the extent that holds `stripe` ends: the first stripe that is not in it.
+    pub fn extent_end(&self, stripe: u64) -> u64 {
+        self.extent_stripes(self.extent_of(stripe)).end
+    }
+
+    /// The stripes of extent number `n`.
+    pub fn extent_stripes(&self, n: usize) -> Range<u64> {
+        let end = self.extents.get(n + 1).map_or_else(|| self.stripes(), |e| e.first);
+        self.extents[n].first..end
     }
 
     /// Sectors that one column of extent number `n` takes.
     pub fn extent_sectors(&self, n: usize) -> u64 {
-        let first = n as u64 * self.extent_stripes;
-        self.extent_stripes.min(self.stripes() - first) * self.unit_sectors()
+        let stripes = self.extent_stripes(n);
+        (stripes.end - stripes.start) * self.unit_sectors()
     }
 
     /// The stripe, and the sector in its unit, that stand at `sector` of a node's disk.
@@ -149,7 +212,7 @@ impl Volume {
             let column = extent.column_of(node)?;
             let within = sector.checked_sub(extent.columns[column].1)?;
             (within < self.extent_sectors(n)).then(|| {
-                let stripe = n as u64 * self.extent_stripes + within / self.unit_sectors();
+                let stripe = extent.first + within / self.unit_sectors();
                 (stripe, column, within % self.unit_sectors())
             })
         })
@@ -165,6 +228,9 @@ pub struct ClusterMap {
     pub nodes: Vec<NodeInfo>,
     /// By volume number.
     pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
+    /// The number of the next volume. Numbers are not given twice, so that what a disk remembers
+    /// of a deleted volume is never taken for a new one's.
+    pub next_volume: u32,
     /// By volume number, if any of its nodes has been away.
     pub attendance: BTreeMap<VolumeId, Attendance>,
 }
@@ -246,199 +312,63 @@ impl ClusterMap {
     ///
     /// If it does not.
     pub fn assert_sound(&self) {
+        if let Err(what) = self.check() {
+            panic!("{what}");
+        }
+    }
+
+    /// What is wrong with the map, if anything: see [`ClusterMap::assert_sound`].
+    pub fn check(&self) -> Result<(), String> {
         let mut taken: Vec<(NodeId, u64, u64)> = Vec::new();
         for volume in self.volumes.values() {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
                 let (id, width) = (volume.id, extent.columns.len());
-                assert_eq!(nodes.len(), width, "{id:?}, extent {n}: two columns on a node");
-                let known = nodes.iter().all(|node| usize::from(node.0) < self.nodes.len());
-                assert!(known, "{id:?}, extent {n}: a column on a node that does not exist");
-                let filled = extent.filling.keys().all(|c| *c < width);
-                assert!(filled, "{id:?}, extent {n}: no such column to be filled");
+                let exists = |node: &NodeId| self.nodes.get(usize::from(node.0)).is_some();
+                let wrong = if nodes.len() < width {
+                    "two columns on a node"
+                } else if !nodes.iter().all(exists) {
+                    "a column on a node that does not exist"
+                } else if extent.filling.keys().any(|c| *c >= width) {
+                    "no such column to be filled"
+                } else {
+                    ""
+                };
+                if !wrong.is_empty() {
+                    return Err(format!("{id:?}, extent {n}: {wrong}"));
+                }
                 let len = volume.extent_sectors(n);
                 taken.extend(extent.columns.iter().map(|c| (c.0, c.1, len)));
             }
         }
         taken.sort_unstable();
-        for pair in taken.windows(2) {
-            let apart = pair[0].0 != pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1;
-            assert!(apart, "two extents overlap on a disk: {pair:?}");
+        let overlap = |p: &&[(NodeId, u64, u64)]| p[0].0 == p[1].0 && p[0].1 + p[0].2 > p[1].1;
+        match taken.windows(2).find(overlap) {
+            Some(pair) => Err(format!("two extents overlap on a disk: {pair:?}")),
+            None => Ok(()),
         }
+    }
+
+    /// The failure domains of the nodes by a label: nodes with the same number are in the same
+    /// one. A node without the label is one by itself.
+    pub fn domains(&self, label: &str) -> Vec<usize> {
+        let value = |n: usize| self.nodes[n].home.as_ref()?.labels.get(label);
+        let first = |n: usize| (0..n).find(|m| value(n).is_some() && value(*m) == value(n));
+        (0..self.nodes.len()).map(|n| first(n).unwrap_or(n)).collect()
+    }
+
+    /// Where new extents can go: of each node the room on its disk, and its failure domain by a
+    /// label. There is no room on nodes that have left or are not expected back.
+    pub fn places(&self, label: &str) -> Vec<Place> {
+        let place = |(info, domain): (&NodeInfo, usize)| Place {
+            sectors: if info.given_up || info.removed { 0 } else { info.sectors },
+            domain,
+        };
+        self.nodes.iter().zip(self.domains(label)).map(place).collect()
     }
 
     /// A volume by name; the empty name means the first.
     pub fn volume_named(&self, name: &str) -> Option<&Arc<Volume>> {
         self.volumes.values().find(|v| name.is_empty() || v.name == name)
-    }
-}
-
-/// A volume that cannot be placed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlacementError {
-    /// Not enough room.
-    #[error(
-        "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free"
-    )]
-    NoRoom {
-        /// The size asked for.
-        asked: u64,
-        /// The largest size that would fit.
-        free: u64,
-    },
-}
-
-/// Bytes of an extent's column, for a volume that has fewer columns than there are disks.
-pub const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
-
-/// Chooses disks and places for a new volume's extents, given each disk's data sectors and
-/// the volumes already there. Extents go to the disks with the most room, so that a layout
-/// with fewer columns than disks spreads over all of them; each has `column_bytes` on a disk
-/// (see [`EXTENT_COLUMN_BYTES`]). Returns the stripes in an extent and the extents.
-pub fn place_volume(
-    geometry: &Geometry,
-    size: u64,
-    disks: &[u64],
-    others: &[&Volume],
-    column_bytes: u64,
-) -> Result<(u64, Vec<Extent>), PlacementError> {
-    let stripe = geometry.stripe_bytes();
-    let gaps: Vec<Vec<(u64, u64)>> =
-        (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d], others)).collect();
-    place(geometry, size.div_ceil(stripe), &gaps, column_bytes).ok_or_else(|| {
-        // The most stripes that fit, by bisection.
-        let (mut fit, mut too_many) = (0, size.div_ceil(stripe));
-        while fit + 1 < too_many {
-            let middle = fit.midpoint(too_many);
-            match place(geometry, middle, &gaps, column_bytes) {
-                Some(_) => fit = middle,
-                None => too_many = middle,
-            }
-        }
-        PlacementError::NoRoom { asked: size, free: fit * stripe }
-    })
-}
-
-/// Places so many stripes into the free runs of the disks, if they fit.
-fn place(
-    geometry: &Geometry,
-    stripes: u64,
-    free: &[Vec<(u64, u64)>],
-    column_bytes: u64,
-) -> Option<(u64, Vec<Extent>)> {
-    let width = geometry.layout.width();
-    let unit = geometry.unit / SECTOR;
-    let spread = width < free.len();
-    let extent_stripes =
-        if spread { (column_bytes / geometry.unit).max(1) } else { stripes.max(1) };
-    let mut gaps = free.to_vec();
-    let mut extents = Vec::new();
-    let mut placed = 0;
-    while placed < stripes {
-        let want = extent_stripes.min(stripes - placed) * unit;
-        let room = |runs: &Vec<(u64, u64)>| runs.iter().map(|r| r.1).sum::<u64>();
-        let fits = |d: &usize| gaps[*d].iter().any(|r| r.1 >= want);
-        let mut order: Vec<usize> = (0..free.len()).filter(fits).collect();
-        if order.len() < width {
-            return None;
-        }
-        if spread {
-            order.sort_by_key(|&d| (std::cmp::Reverse(room(&gaps[d])), d));
-            order.truncate(width);
-        }
-        let columns = order.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
-        extents.push(Extent::new(columns.collect()));
-        placed += extent_stripes;
-    }
-    Some((extent_stripes, extents))
-}
-
-fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
-    let run = runs.iter_mut().find(|r| r.1 >= want).expect("checked that it fits");
-    let at = run.0;
-    run.0 += want;
-    run.1 -= want;
-    at
-}
-
-/// The free runs of a disk, first sector and length.
-pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
-    let mut taken: Vec<(u64, u64)> = Vec::new();
-    for volume in volumes {
-        for (n, extent) in volume.extents.iter().enumerate() {
-            if let Some(column) = extent.column_of(node) {
-                taken.push((extent.columns[column].1, volume.extent_sectors(n)));
-            }
-        }
-    }
-    taken.sort_unstable();
-    let mut at = 0;
-    let mut free = Vec::new();
-    for (start, len) in taken {
-        if start > at {
-            free.push((at, start - at));
-        }
-        at = start + len;
-    }
-    if at < sectors {
-        free.push((at, sectors - at));
-    }
-    free
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::layout::LayoutSpec;
-
-    fn volume(
-        layout: &str,
-        size: u64,
-        disks: &[u64],
-        others: &[&Volume],
-    ) -> Result<Volume, PlacementError> {
-        let spec: LayoutSpec = layout.parse().unwrap();
-        let geometry = Geometry::new(spec.over(disks.len()).unwrap(), 65536);
-        let (extent_stripes, extents) =
-            place_volume(&geometry, size, disks, others, EXTENT_COLUMN_BYTES)?;
-        Ok(Volume {
-            id: VolumeId(0),
-            name: "v".into(),
-            size,
-            layout: layout.into(),
-            geometry,
-            policy: Policy::default(),
-            extent_stripes,
-            extents,
-        })
-    }
-
-    #[test]
-    fn volumes_share_disks_without_overlap_and_too_much_is_refused() {
-        let disks = [20_000; 5];
-        let a = volume("raid5", 64 << 20, &disks, &[]).unwrap();
-        let b = volume("raid1", 100 << 20, &disks, &[&a]).unwrap();
-        assert_eq!(b.extents.len(), 7);
-        assert_ne!(b.extents[0].columns[0].0, b.extents[1].columns[0].0, "spread over the disks");
-        for node in (0..5).map(NodeId) {
-            let mut owners = 0;
-            for sector in 0..20_000 {
-                let both = [&a, &b].iter().filter(|v| v.stripe_at(node, sector).is_some()).count();
-                assert!(both <= 1);
-                owners += both;
-            }
-            assert!(owners > 0);
-        }
-        let err = volume("raid5", 1 << 30, &disks, &[&a, &b]).unwrap_err();
-        let PlacementError::NoRoom { free, .. } = err;
-        assert!(volume("raid5", free, &disks, &[&a, &b]).is_ok(), "{free} bytes were said to fit");
-    }
-
-    #[test]
-    fn sectors_map_back_to_stripes() {
-        let v = volume("raid5", 10 << 20, &[20_000; 5], &[]).unwrap();
-        let sector = v.sector(7, 3) + 5;
-        assert_eq!(v.stripe_at(NodeId(3), sector), Some((7, 3, 5)));
-        assert_eq!(v.stripe_at(NodeId(3), 19_999), None);
     }
 }

@@ -3,9 +3,8 @@
 mod authority;
 mod map;
 mod moves;
+mod placement;
 
 pub use authority::{Arrival, Authority, AuthorityInput, AuthorityOutput};
-pub use map::{
-    Attendance, ClusterMap, EXTENT_COLUMN_BYTES, Extent, NodeInfo, PlacementError, Volume,
-    place_volume,
-};
+pub use map::{APART, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+pub use placement::{EXTENT_COLUMN_BYTES, Place, PlacementError, place_stripes, place_volume};

@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Volume, free_runs};
+use super::map::{ClusterMap, Volume};
+use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// Extents that are filled on one disk at a time.
@@ -52,7 +53,7 @@ pub(super) fn replace_given_up(map: &mut ClusterMap, from: Timestamp) {
                 return;
             }
             let Some(column) = given_up_column(map, id, n) else { continue };
-            let Some(place) = choose(map, &map.volumes[&id], n, &targets) else { continue };
+            let Some(place) = choose(map, &map.volumes[&id], n, column, &targets) else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
             let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
             volume.extents[n].columns[column] = place;
@@ -80,15 +81,21 @@ fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
     map.volumes[&id].extents[n].columns.iter().position(|c| gone(c.0))
 }
 
-/// The disk, and the place on it, for a column of extent `n`: of the disks that hold no other
-/// column of it and are not being filled with much else, the one with the most room.
+/// The disk, and the place on it, for `column` of extent `n`: of the disks in failure domains
+/// that hold no other column of it, and that are not being filled with much else, the one with
+/// the most room.
 fn choose(
     map: &ClusterMap,
     volume: &Volume,
     n: usize,
+    column: usize,
     targets: &BTreeMap<NodeId, usize>,
 ) -> Option<(NodeId, u64)> {
     let need = volume.extent_sectors(n);
+    let domains = map.domains(&volume.apart);
+    let domain = |node: NodeId| domains[usize::from(node.0)];
+    let others = (0..volume.extents[n].columns.len()).filter(|c| *c != column);
+    let taken: Vec<usize> = others.map(|c| domain(volume.extents[n].columns[c].0)).collect();
     let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let free = |node: NodeId| {
         let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &others);
@@ -100,6 +107,7 @@ fn choose(
         .filter(|(_, filling)| **filling < FILLED_AT_ONCE)
         .map(|(node, _)| *node)
         .filter(|node| volume.extents[n].column_of(*node).is_none())
+        .filter(|node| !taken.contains(&domain(*node)))
         .filter_map(free)
         .max_by_key(|(room, node, _)| (*room, std::cmp::Reverse(*node)))
         .map(|(_, node, place)| (node, place))

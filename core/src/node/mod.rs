@@ -466,6 +466,11 @@ impl Node {
         }
     }
 
+    /// Whether it serves in this epoch.
+    pub fn serves_in(&self, epoch: Epoch) -> bool {
+        self.serving && self.map.epoch == epoch
+    }
+
     /// Its state at a glance.
     pub fn status(&self) -> NodeStatus {
         let mut counters = self.outbox.counters;

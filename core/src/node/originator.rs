@@ -284,7 +284,7 @@ impl Originator {
         range: Range,
         what: impl Fn(Range) -> What,
     ) {
-        let cut = chunks(&volume.geometry, range, self.max_chunk, volume.extent_stripes);
+        let cut = chunks(&volume.geometry, range, self.max_chunk, |s| volume.extent_end(s));
         let mut left = 0;
         for chunk in cut {
             left += 1;

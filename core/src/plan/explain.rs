@@ -43,8 +43,8 @@ pub fn explain(
     extent_stripes: Option<u64>,
 ) -> Result<Explanation, PlanError> {
     let mut out = Explanation { rows: Vec::new(), totals: Totals::default(), chunks: 0 };
-    let extent_stripes = extent_stripes.unwrap_or(u64::MAX / g.stripe_bytes() - 1);
-    for chunk in chunks(g, range, max, extent_stripes) {
+    let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
+    for chunk in chunks(g, range, max, extent_end) {
         out.chunks += 1;
         if write {
             let plan = WritePlan::new(g, chunk, avoid, policy)?;

@@ -130,15 +130,20 @@ pub enum PlanError {
 /// Cuts `range` into pieces of at most `max` bytes that are atomic one by one; inner cuts
 /// fall between stripes where a stripe fits, and always at a multiple of `boundary` stripes
 /// (an extent's end).
-pub fn chunks(g: &Geometry, range: Range, max: u64, boundary: u64) -> impl Iterator<Item = Range> {
+pub fn chunks(
+    g: &Geometry,
+    range: Range,
+    max: u64,
+    extent_end: impl Fn(u64) -> u64,
+) -> impl Iterator<Item = Range> {
     let stripe = g.stripe_bytes();
     let step = if stripe <= max { max / stripe * stripe } else { max };
-    let extent = boundary * stripe;
     let mut at = range.offset;
     std::iter::from_fn(move || {
         (at < range.end()).then(|| {
             let cut = if stripe <= max { (at / stripe * stripe) + step } else { at + step };
-            let end = cut.min((at / extent + 1) * extent).min(range.end());
+            let extent = extent_end(at / stripe).saturating_mul(stripe);
+            let end = cut.min(extent).min(range.end());
             let chunk = Range { offset: at, len: end - at };
             at = end;
             chunk

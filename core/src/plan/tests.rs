@@ -184,7 +184,7 @@ fn too_many_lost_is_refused() {
 fn chunks_cut_between_stripes_and_at_extents() {
     let g = raid5(4);
     let cut = |offset, len, max, extent| {
-        chunks(&g, Range { offset, len }, max, extent)
+        chunks(&g, Range { offset, len }, max, |s| (s / extent + 1) * extent)
             .map(|c| (c.offset, c.len))
             .collect::<Vec<_>>()
     };

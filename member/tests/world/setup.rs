@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use weft_core::cluster::{ClusterMap, NodeInfo, Volume, place_volume};
+use weft_core::cluster::{ClusterMap, NodeInfo, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::Policy;
 use weft_core::units::VolumeId;
 use weft_member::MapCodec;
 
@@ -33,19 +32,9 @@ impl MapCodec for Table {
 pub fn first_map(nodes: usize) -> ClusterMap {
     let spec: LayoutSpec = "raid5".parse().unwrap();
     let geometry = Geometry::new(spec.over(nodes).unwrap(), 65536);
-    let sectors = vec![20_000; nodes];
-    let (extent_stripes, extents) =
-        place_volume(&geometry, 1 << 20, &sectors, &[], 16 << 20).unwrap();
-    let volume = Volume {
-        id: VolumeId(0),
-        name: "v".into(),
-        size: 1 << 20,
-        layout: "raid5".into(),
-        geometry,
-        policy: Policy::default(),
-        extent_stripes,
-        extents,
-    };
+    let disks = Place::apart(&vec![20_000; nodes]);
+    let extents = place_volume(&geometry, 1 << 20, &disks, &[], 16 << 20).unwrap();
+    let volume = Volume::new(VolumeId(0), "v", 1 << 20, &spec, geometry, extents);
     let volumes = BTreeMap::from([(VolumeId(0), Arc::new(volume))]);
     ClusterMap { nodes: vec![NodeInfo::unseen(); nodes], volumes, ..ClusterMap::default() }
 }

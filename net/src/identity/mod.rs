@@ -123,6 +123,17 @@ impl fmt::Display for ClusterId {
     }
 }
 
+/// The cluster and the node that a certificate in PEM is of.
+///
+/// # Errors
+///
+/// If it is not a node's certificate.
+pub fn cluster_of(certificate_pem: &str) -> Result<(ClusterId, NodeName), IdentityError> {
+    let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
+        .map_err(|e| IdentityError::Tls(e.to_string()))?;
+    peer_of(&certificate).map_err(|e| IdentityError::Tls(e.to_string()))
+}
+
 impl fmt::Debug for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -179,6 +179,11 @@ impl Driver {
         Ok(true)
     }
 
+    /// How long [`Driver::turn`] need not be called if its descriptor does not become readable.
+    pub fn patience(&self) -> Option<Duration> {
+        self.wait(Instant::now())
+    }
+
     /// How long nothing is to be done if nothing happens.
     fn wait(&self, now: Instant) -> Option<Duration> {
         if !self.work.is_empty() {

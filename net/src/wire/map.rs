@@ -2,7 +2,7 @@
 //! field of the map is added to its list here and to the generator in `tests`.
 
 use weft_code::Code;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::plan::{Commit, ParityAt, Policy, Strategy};
@@ -15,29 +15,36 @@ use super::code::{Reader, Wire, Writer, at_most, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-wire_struct!(ClusterMap { epoch, nodes, volumes, attendance } check |map: &ClusterMap| {
+wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, attendance } check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
-wire_struct!(NodeInfo { up, given_up, disk, sectors });
+wire_struct!(NodeInfo { up, given_up, disk, sectors, removed, home });
+
+wire_struct!(Home { name, address, labels });
 
 wire_struct!(Attendance { away, stale_since, counts_from });
 
-wire_struct!(Extent { columns, filling });
+wire_struct!(Extent { first, columns, filling });
 
 wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extent_stripes, extents
+    id, name, size, layout, geometry, policy, extents, apart, clearing
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.
 fn check_volume(volume: &Volume) -> Result<(), WireError> {
     let bounds = |what, value| Err(WireError::Bounds { what, value });
     at_most("a volume's size", volume.size, MAX_VOLUME)?;
-    if volume.extent_stripes == 0 {
-        return bounds("the number of stripes in an extent", 0);
+    let mut from = 0;
+    for (n, extent) in volume.extents.iter().enumerate() {
+        // The first begins at stripe 0, and each has at least one.
+        if extent.first >= volume.stripes() || (extent.first > from) != (n > 0) {
+            return bounds("the first stripe of an extent", extent.first);
+        }
+        from = extent.first;
     }
-    if volume.extents.len() as u64 != volume.stripes().div_ceil(volume.extent_stripes) {
-        return bounds("the number of extents", volume.extents.len() as u64);
+    if volume.extents.is_empty() && volume.size > 0 {
+        return bounds("the number of extents", 0);
     }
     let width = volume.geometry.layout.width();
     for extent in &volume.extents {

@@ -7,7 +7,7 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use weft_core::Buffer;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
     Body, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot, Standing, Task,
@@ -170,35 +170,50 @@ fn policy() -> impl Strategy<Value = Policy> {
 fn extent() -> impl Strategy<Value = Extent> {
     let columns = vec((node(), any::<u64>()), 12);
     let filling = btree_map(0..12usize, ts(), 0..3);
-    (columns, filling).prop_map(|(columns, filling)| Extent { columns, filling })
+    (columns, filling).prop_map(|(columns, filling)| Extent { first: 0, columns, filling })
 }
 
-/// Cuts an extent to so many columns.
-fn cut(mut extent: Extent, width: usize) -> Extent {
+/// Has an extent begin at a stripe and cuts it to so many columns.
+fn cut(mut extent: Extent, first: u64, width: usize) -> Extent {
+    extent.first = first;
     extent.columns.truncate(width);
     extent.filling.retain(|column, _| *column < width);
     extent
 }
 
 fn node_info() -> impl Strategy<Value = NodeInfo> {
-    (any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>())
-        .prop_map(|(up, given_up, disk, sectors)| NodeInfo { up, given_up, disk, sectors })
+    let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
+    let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
+        .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
+        |((up, given_up, removed), disk, sectors, home)| NodeInfo {
+            up,
+            given_up,
+            disk,
+            sectors,
+            removed,
+            home,
+        },
+    )
 }
 
 fn volume() -> impl Strategy<Value = Volume> {
     let sizes = (1..100u64, 0..6usize);
     (volume_id(), "[a-zé]{0,20}", geometry(), policy(), sizes, vec(extent(), 6)).prop_map(
         |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
+            apart: name.clone(),
+            clearing: count == 3,
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
             layout: "raid5".into(),
             policy,
-            extent_stripes,
             extents: extents
                 .into_iter()
                 .take(count)
-                .map(|e| cut(e, geometry.layout.width()))
+                .enumerate()
+                .map(|(n, e)| cut(e, n as u64 * extent_stripes, geometry.layout.width()))
                 .collect(),
             geometry,
         },
@@ -217,10 +232,12 @@ fn map() -> impl Strategy<Value = ClusterMap> {
         any::<u64>(),
         vec(node_info(), 0..6),
         btree_map(volume_id(), volume().prop_map(Arc::new), 0..4),
+        any::<u32>(),
         btree_map(volume_id(), attendance, 0..4),
     )
-        .prop_map(|(epoch, nodes, volumes, attendance)| ClusterMap {
+        .prop_map(|(epoch, nodes, volumes, next_volume, attendance)| ClusterMap {
             epoch,
+            next_volume,
             nodes,
             volumes,
             attendance,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::{ParityAt, Policy, Range, Strategy, chunks};
@@ -249,20 +249,11 @@ impl Run {
         };
         let mut volume = None;
         let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
-            let disks = vec![data; nodes];
-            let (extent_stripes, extents) =
-                place_volume(&geometry, size, &disks, &[], column_bytes)
-                    .expect("a volume that fits");
-            let made = Volume {
-                id: VOLUME,
-                name: "v".into(),
-                size,
-                layout: spec.to_string(),
-                geometry,
-                policy,
-                extent_stripes,
-                extents,
-            };
+            let disks = Place::apart(&vec![data; nodes]);
+            let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
+                .expect("a volume that fits");
+            let made =
+                Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) };
             volume = Some(made.clone());
             vec![made]
         });
@@ -556,7 +547,7 @@ impl Run {
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let v = &self.volume;
-        let cut = chunks(&v.geometry, range, self.max_chunk, v.extent_stripes);
+        let cut = chunks(&v.geometry, range, self.max_chunk, |s| v.extent_end(s));
         cut.map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
     }
 

@@ -1,0 +1,238 @@
+//! `weft up --processes`: every node in a process of its own, on loopback.
+//!
+//! Each node has a directory, `node-0` and so on, with its configuration, disk and log of
+//! messages; what runs is `weft node --config` on each, so that they can be killed and started
+//! again one by one.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::Timespec;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weft_host::{Configuration, Listen, Size, Spec, found};
+
+use crate::args::node_dir;
+use crate::output::say;
+use crate::up::{absolute, greet};
+
+/// How often one looks after the processes.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// How long a node may take to stop.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
+pub fn run(dir: &Path, spec: &Spec, listens: &[Listen]) -> Result<ExitCode> {
+    let paths = match node_dir(dir, 0).is_dir() {
+        true => existing(dir, spec)?,
+        false => make(dir, spec)?,
+    };
+    serve_hosts(dir, listens)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let mut nodes = Vec::new();
+    for path in &paths {
+        nodes.push(start(path)?);
+    }
+    let greeted = dir.to_path_buf();
+    thread::spawn(move || greet_when_up(&greeted));
+    watch(dir, &mut nodes, &ours)?;
+    stop(&mut nodes)?;
+    say("stopped")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config_path(dir: &Path, node: usize) -> PathBuf {
+    node_dir(dir, node).join("node.toml")
+}
+
+/// The configurations of the nodes that are there.
+fn existing(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
+    let count = (0..).take_while(|n| node_dir(dir, *n).is_dir()).count();
+    if let Some(nodes) = spec.nodes.filter(|n| *n != count) {
+        bail!(
+            "{} holds {count} nodes and {nodes} were asked for; leave the option out, or choose \
+             another directory",
+            dir.display()
+        );
+    }
+    let paths: Vec<PathBuf> = (0..count).map(|n| config_path(dir, n)).collect();
+    let size = Configuration::load(&paths[0])?.disk_size;
+    if let (Some(asked), Some(size)) = (spec.disk_size, size)
+        && asked != size
+    {
+        bail!(
+            "the disks in {} have {} and {} was asked for; leave the option out, or choose another \
+             directory",
+            dir.display(),
+            Size(size),
+            Size(asked)
+        );
+    }
+    let of_volumes = spec.layout.is_some() || spec.stripe_unit.is_some() || spec.journal.is_some();
+    if of_volumes || !spec.volumes.is_empty() {
+        bail!(
+            "there is a cluster in {} already; make volumes with `weft volume create` while it \
+             runs",
+            dir.display()
+        );
+    }
+    Ok(paths)
+}
+
+/// Makes the nodes, and the cluster of them.
+fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
+    if dir.join("weft.toml").exists() {
+        bail!("{} holds an array in one process; choose another directory", dir.display());
+    }
+    let dir = std::path::absolute(dir)?;
+    // All ports are held until each node has one, so that no two get the same.
+    let mut held = Vec::new();
+    let mut configs = Vec::new();
+    for n in 0..spec.nodes() {
+        let own = node_dir(&dir, n);
+        let [address, admit] = [free_port(&mut held)?, free_port(&mut held)?];
+        configs.push(Configuration {
+            name: format!("node-{n}").parse()?,
+            disk: own.join("disk.img"),
+            disk_size: Some(spec.disk_size()),
+            address,
+            admit: (n == 0).then_some(admit),
+            nbd: vec![absolute(Listen::Unix(own.join("nbd.sock")))],
+            labels: [("box".to_string(), format!("b{n}"))].into(),
+            dir: own,
+        });
+    }
+    if let Err(e) = found(&configs, Some(spec), false) {
+        // Nothing of this is anything yet.
+        configs.iter().for_each(|c| drop(fs::remove_dir_all(&c.dir)));
+        return Err(e.into());
+    }
+    let mut paths = Vec::new();
+    for (n, config) in configs.iter().enumerate() {
+        let path = config_path(&dir, n);
+        write_config(&path, config)?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+fn free_port(held: &mut Vec<TcpListener>) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    held.push(listener);
+    Ok(address)
+}
+
+fn write_config(path: &Path, config: &Configuration) -> Result<()> {
+    let text = config.to_toml()?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Where hosts reach the first node, besides its own socket.
+fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
+    let path = config_path(dir, 0);
+    let mut config = Configuration::load(&path)?;
+    config.nbd.truncate(1);
+    match listens {
+        [] => config.nbd.push(Listen::Tcp("127.0.0.1:10809".to_string())),
+        listens => config.nbd.extend(listens.iter().cloned().map(absolute)),
+    }
+    write_config(&path, &config)
+}
+
+fn start(config: &Path) -> Result<Child> {
+    let log = config.with_file_name("node.log");
+    let open = || {
+        let log = File::options().create(true).append(true).open(&log)?;
+        Command::new(std::env::current_exe()?)
+            .args(["node", "--with-parent", "--config"])
+            .arg(config)
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C is for this process, which then stops them in good order.
+            .process_group(0)
+            .spawn()
+    };
+    open().with_context(|| format!("cannot start the node of {}", config.display()))
+}
+
+fn greet_when_up(dir: &Path) {
+    let since = Instant::now();
+    while let Err(e) = greet(dir) {
+        if since.elapsed() > PATIENCE {
+            eprintln!(
+                "weft: the nodes do not answer: {e:#}; see {}/node-*/node.log",
+                dir.display()
+            );
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Says which nodes end, until a signal comes or none runs any more.
+fn watch(dir: &Path, nodes: &mut [Child], signals: &UnixStream) -> Result<()> {
+    let mut running: Vec<bool> = vec![true; nodes.len()];
+    while running.contains(&true) {
+        for (n, node) in
+            nodes.iter_mut().enumerate().filter(|(n, _)| running[*n]).collect::<Vec<_>>()
+        {
+            if let Some(status) = node.try_wait()? {
+                running[n] = false;
+                let config = config_path(dir, n);
+                eprintln!(
+                    "weft: the process of node {n} has ended ({status}); see {}; start it again with \
+                     weft node --config {}",
+                    config.with_file_name("node.log").display(),
+                    config.display()
+                );
+            }
+        }
+        let fd = signals.as_fd();
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&LOOK)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    bail!("no node runs any more")
+}
+
+fn stop(nodes: &mut [Child]) -> Result<()> {
+    let since = Instant::now();
+    for node in nodes.iter_mut() {
+        if node.try_wait()?.is_none()
+            && let Some(pid) = Pid::from_raw(node.id() as i32)
+        {
+            // One that has just ended is what is wanted.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+    for node in nodes {
+        while node.try_wait()?.is_none() {
+            if since.elapsed() > PATIENCE {
+                match node.kill() {
+                    Err(e) if e.kind() != ErrorKind::InvalidInput => return Err(e.into()),
+                    _ => {}
+                }
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    std::io::stdout().flush()?;
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Choosing disks, and places on them, for a volume's extents.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::layout::Geometry;
+use crate::units::{NodeId, SECTOR};
+
+use super::map::{Extent, Volume};
+
+/// A disk that extents can go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its data sectors.
+    pub sectors: u64,
+    /// Its failure domain: no two columns of an extent go to the same one.
+    pub domain: usize,
+}
+
+impl Place {
+    /// Disks with so many data sectors, each a failure domain by itself.
+    pub fn apart(sectors: &[u64]) -> Vec<Place> {
+        sectors.iter().enumerate().map(|(domain, &sectors)| Place { sectors, domain }).collect()
+    }
+}
+
+/// A volume that cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// Not enough failure domains.
+    #[error("{columns} columns need as many failure domains, and there are {domains}")]
+    Domains {
+        /// Columns of the layout.
+        columns: usize,
+        /// Failure domains with disks.
+        domains: usize,
+    },
+    /// Not enough room.
+    #[error(
+        "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free"
+    )]
+    NoRoom {
+        /// The size asked for.
+        asked: u64,
+        /// The largest size that would fit.
+        free: u64,
+    },
+}
+
+/// Bytes of an extent's column, for a volume that has fewer columns than there are disks.
+pub const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
+
+/// Chooses disks and places for a new volume's extents, given each disk's data sectors and
+/// the volumes already there. Extents go to the disks with the most room, so that a layout
+/// with fewer columns than disks spreads over all of them; each has `column_bytes` on a disk
+/// (see [`EXTENT_COLUMN_BYTES`]). No two columns of an extent go to one failure domain.
+pub fn place_volume(
+    geometry: &Geometry,
+    size: u64,
+    disks: &[Place],
+    others: &[&Volume],
+    column_bytes: u64,
+) -> Result<Vec<Extent>, PlacementError> {
+    let stripes = size.div_ceil(geometry.stripe_bytes());
+    place_stripes(geometry, 0..stripes, disks, others, column_bytes).map_err(|e| match e {
+        PlacementError::NoRoom { free, .. } => PlacementError::NoRoom { asked: size, free },
+        other => other,
+    })
+}
+
+/// Chooses disks and places for more stripes of a volume, as [`place_volume`] does; those that
+/// it has are among `others`. What it says to be free is for these stripes.
+pub fn place_stripes(
+    geometry: &Geometry,
+    stripes: Range<u64>,
+    disks: &[Place],
+    others: &[&Volume],
+    column_bytes: u64,
+) -> Result<Vec<Extent>, PlacementError> {
+    let columns = geometry.layout.width();
+    let usable = disks.iter().filter(|d| d.sectors > 0);
+    let domains = usable.map(|d| d.domain).collect::<BTreeSet<_>>().len();
+    if domains < columns {
+        return Err(PlacementError::Domains { columns, domains });
+    }
+    let gaps: Vec<Vec<(u64, u64)>> =
+        (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d].sectors, others)).collect();
+    let count = stripes.end - stripes.start;
+    let place = |count: u64| {
+        place(geometry, stripes.start..stripes.start + count, &gaps, disks, column_bytes)
+    };
+    place(count).ok_or_else(|| {
+        // The most stripes that fit, by bisection.
+        let (mut fit, mut too_many) = (0, count);
+        while fit + 1 < too_many {
+            let middle = fit.midpoint(too_many);
+            match place(middle) {
+                Some(_) => fit = middle,
+                None => too_many = middle,
+            }
+        }
+        let stripe = geometry.stripe_bytes();
+        PlacementError::NoRoom { asked: count * stripe, free: fit * stripe }
+    })
+}
+
+/// Places stripes into the free runs of the disks, if they fit.
+fn place(
+    geometry: &Geometry,
+    stripes: Range<u64>,
+    free: &[Vec<(u64, u64)>],
+    disks: &[Place],
+    column_bytes: u64,
+) -> Option<Vec<Extent>> {
+    let width = geometry.layout.width();
+    let unit = geometry.unit / SECTOR;
+    let spread = width < free.len();
+    let all = (stripes.end - stripes.start).max(1);
+    let most = if spread { (column_bytes / geometry.unit).max(1) } else { all };
+    let mut gaps = free.to_vec();
+    let mut extents = Vec::new();
+    let mut first = stripes.start;
+    while first < stripes.end {
+        let want = most.min(stripes.end - first) * unit;
+        let nodes = choose(&gaps, disks, width, want)?;
+        let columns = nodes.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
+        extents.push(Extent::new(first, columns.collect()));
+        first += most;
+    }
+    Some(extents)
+}
+
+/// Of the disks that have a run of `want` sectors the `width` with the most room, each in a
+/// failure domain of its own. If all are needed they come in their order.
+fn choose(
+    gaps: &[Vec<(u64, u64)>],
+    disks: &[Place],
+    width: usize,
+    want: u64,
+) -> Option<Vec<usize>> {
+    let room = |d: usize| gaps[d].iter().map(|r| r.1).sum::<u64>();
+    let mut order: Vec<usize> =
+        (0..gaps.len()).filter(|d| gaps[*d].iter().any(|r| r.1 >= want)).collect();
+    if width < gaps.len() {
+        order.sort_by_key(|&d| (std::cmp::Reverse(room(d)), d));
+    }
+    let mut taken = BTreeSet::new();
+    order.retain(|d| taken.len() < width && taken.insert(disks[*d].domain));
+    (order.len() == width).then_some(order)
+}
+
+fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
+    let run = runs.iter_mut().find(|r| r.1 >= want).expect("checked that it fits");
+    let at = run.0;
+    run.0 += want;
+    run.1 -= want;
+    at
+}
+
+/// The free runs of a disk, first sector and length.
+pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    for volume in volumes {
+        for (n, extent) in volume.extents.iter().enumerate() {
+            if let Some(column) = extent.column_of(node) {
+                taken.push((extent.columns[column].1, volume.extent_sectors(n)));
+            }
+        }
+    }
+    taken.sort_unstable();
+    let mut at = 0;
+    let mut free = Vec::new();
+    for (start, len) in taken {
+        if start > at {
+            free.push((at, start - at));
+        }
+        at = start + len;
+    }
+    if at < sectors {
+        free.push((at, sectors - at));
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::LayoutSpec;
+    use crate::units::VolumeId;
+
+    fn volume(
+        layout: &str,
+        size: u64,
+        disks: &[u64],
+        others: &[&Volume],
+    ) -> Result<Volume, PlacementError> {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(disks.len()).unwrap(), 65536);
+        let places = Place::apart(disks);
+        let extents = place_volume(&geometry, size, &places, others, EXTENT_COLUMN_BYTES)?;
+        Ok(Volume::new(VolumeId(0), "v", size, &spec, geometry, extents))
+    }
+
+    #[test]
+    fn volumes_share_disks_without_overlap_and_too_much_is_refused() {
+        let disks = [20_000; 5];
+        let a = volume("raid5", 64 << 20, &disks, &[]).unwrap();
+        let b = volume("raid1", 100 << 20, &disks, &[&a]).unwrap();
+        assert_eq!(b.extents.len(), 7);
+        assert_ne!(b.extents[0].columns[0].0, b.extents[1].columns[0].0, "spread over the disks");
+        for node in (0..5).map(NodeId) {
+            let mut owners = 0;
+            for sector in 0..20_000 {
+                let both = [&a, &b].iter().filter(|v| v.stripe_at(node, sector).is_some()).count();
+                assert!(both <= 1);
+                owners += both;
+            }
+            assert!(owners > 0);
+        }
+        let err = volume("raid5", 1 << 30, &disks, &[&a, &b]).unwrap_err();
+        let PlacementError::NoRoom { free, .. } = err else { panic!("{err}") };
+        assert!(volume("raid5", free, &disks, &[&a, &b]).is_ok(), "{free} bytes were said to fit");
+    }
+
+    #[test]
+    fn sectors_map_back_to_stripes() {
+        let v = volume("raid5", 10 << 20, &[20_000; 5], &[]).unwrap();
+        let sector = v.sector(7, 3) + 5;
+        assert_eq!(v.stripe_at(NodeId(3), sector), Some((7, 3, 5)));
+        assert_eq!(v.stripe_at(NodeId(3), 19_999), None);
+    }
+
+    /// Nine disks in five boxes: two in each of the first four, and a large one alone.
+    #[test]
+    fn columns_go_to_different_failure_domains() {
+        let geometry =
+            Geometry::new("rs:2+1".parse::<LayoutSpec>().unwrap().over(9).unwrap(), 4096);
+        let place = |n: usize| Place { sectors: 1000 + 3000 * (n as u64 / 8), domain: n / 2 };
+        let disks: Vec<Place> = (0..9).map(place).collect();
+        let extents = place_volume(&geometry, 16 << 20, &disks, &[], 64 << 10).unwrap();
+        assert!(extents.len() > 100);
+        let mut used = [0; 9];
+        for extent in &extents {
+            let domains: BTreeSet<u16> = extent.columns.iter().map(|c| c.0.0 / 2).collect();
+            assert_eq!(domains.len(), 3, "{extent:?}");
+            extent.columns.iter().for_each(|c| used[usize::from(c.0.0)] += 1);
+        }
+        assert!(used[8] > 2 * used[0] && used[..8].iter().all(|n| *n > 0), "{used:?}");
+        let four = &disks[..4];
+        let err = place_volume(&geometry, 4096, four, &[], 64 << 10).unwrap_err();
+        assert_eq!(err, PlacementError::Domains { columns: 3, domains: 2 });
+    }
+}

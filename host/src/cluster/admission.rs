@@ -1,0 +1,299 @@
+//! How a new node comes in with a token.
+//!
+//! A node that keeps the authority's key listens at its `admit` address, on a thread of its own:
+//! connections there are few, short, and from strangers. The new node dials, trusts the
+//! authority whose fingerprint the token bears, and sends one line: the token's secret, its
+//! name, its public key, its address and labels. If the token is good, the cluster is asked for a
+//! number like by any other request to the control socket ([`Request::NodeAdd`]), and the new
+//! node gets one line back: its certificate, its number, and where the others are.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mio::Waker;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use weft_member::Stored;
+use weft_net::identity::{
+    CertificateAuthority, JoinToken, NodeKey, NodeName, PublicKey, TokenBook, joining_config,
+};
+
+use super::config::Configuration;
+use super::found::{Invitation, check_new, settle_in};
+use super::home::{Home, Known};
+use crate::control::{NewHome, Request};
+use crate::error::{Error, Result, fail};
+use crate::log::Log;
+
+/// How long one side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the cluster may take to find a number.
+const DECIDING: Duration = Duration::from_secs(60);
+
+/// The longest line.
+const LONGEST: u64 = 64 << 10;
+
+/// Connections at a time.
+const MOST: usize = 8;
+
+const TOKENS: &str = "tokens";
+
+/// What a new node says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plea {
+    token: String,
+    name: String,
+    key: Vec<u8>,
+    home: NewHome,
+}
+
+/// A request to the control socket from the thread, and where the answer goes.
+pub(crate) type Application = (Vec<u8>, Sender<Vec<u8>>);
+
+/// Where new nodes are let in.
+pub(crate) struct Admission {
+    address: SocketAddr,
+    keeper: Arc<Keeper>,
+    applications: Receiver<Application>,
+}
+
+struct Keeper {
+    authority: CertificateAuthority,
+    tokens: Mutex<TokenBook>,
+    path: std::path::PathBuf,
+}
+
+impl Admission {
+    /// Lets nodes in at the address of the configuration, if there is one. `waker` is woken when
+    /// there is an application.
+    pub(crate) fn start(home: &Home, waker: Arc<Waker>, log: Log) -> Result<Option<Admission>> {
+        let Some(address) = home.config.admit else { return Ok(None) };
+        let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
+        let authority = CertificateAuthority::load(home.dir()).map_err(|e| {
+            Error(format!(
+                "cannot let nodes in at {address}: {e}; leave `admit` out where the authority's \
+                 key is not"
+            ))
+        })?;
+        let path = home.dir().join(TOKENS);
+        let tokens = Mutex::new(TokenBook::load(&path).map_err(wrong)?);
+        let keeper = Arc::new(Keeper { authority, tokens, path });
+        let config = home.identity.admitting_config().map_err(wrong)?;
+        let listener = TcpListener::bind(address).map_err(|e| {
+            Error(format!("cannot listen at {address}: {e}; choose another address for `admit`"))
+        })?;
+        let (sender, applications) = channel();
+        let door = Door { keeper: keeper.clone(), config, sender, waker, log };
+        thread::Builder::new()
+            .name("weft-admission".to_string())
+            .spawn(move || door.keep(&listener))
+            .map_err(|e| Error(format!("cannot start a thread: {e}")))?;
+        Ok(Some(Admission { address, keeper, applications }))
+    }
+
+    /// The next application.
+    pub(crate) fn next(&self) -> Option<Application> {
+        self.applications.try_recv().ok()
+    }
+
+    /// A token that is good for so many seconds, and where to go with it.
+    pub(crate) fn issue(&self, seconds: u64) -> Result<(JoinToken, SocketAddr)> {
+        let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
+        let fingerprint = self.keeper.authority.fingerprint().map_err(wrong)?;
+        let mut tokens = self.keeper.tokens();
+        let mut next = tokens.clone();
+        let token = next.issue(fingerprint, now(), seconds).map_err(wrong)?;
+        next.save(&self.keeper.path).map_err(wrong)?;
+        *tokens = next;
+        Ok((token, self.address))
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Keeper {
+    fn tokens(&self) -> MutexGuard<'_, TokenBook> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn redeem(&self, token: &JoinToken, name: &NodeName) -> Result<()> {
+        let mut tokens = self.tokens();
+        let mut next = tokens.clone();
+        next.redeem(token.id, &token.secret, name, now()).map_err(|e| Error(e.to_string()))?;
+        next.save(&self.path).map_err(|e| Error(e.to_string()))?;
+        *tokens = next;
+        Ok(())
+    }
+}
+
+/// The thread's side.
+struct Door {
+    keeper: Arc<Keeper>,
+    config: Arc<ServerConfig>,
+    sender: Sender<Application>,
+    waker: Arc<Waker>,
+    log: Log,
+}
+
+impl Door {
+    fn keep(self, listener: &TcpListener) {
+        let door = Arc::new(self);
+        let inside = Arc::new(AtomicUsize::new(0));
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                // Out of descriptors, perhaps: not for ever.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if inside.load(Ordering::Relaxed) >= MOST {
+                continue;
+            }
+            let (door, count) = (door.clone(), inside.clone());
+            inside.fetch_add(1, Ordering::Relaxed);
+            let spawned = thread::Builder::new().spawn(move || {
+                door.admit(socket);
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                inside.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn admit(&self, socket: TcpStream) {
+        let peer = socket.peer_addr().map_or("someone".to_string(), |a| a.to_string());
+        let serve = || {
+            set_patience(&socket)?;
+            let tls = ServerConnection::new(self.config.clone()).map_err(tls_failed)?;
+            let mut stream = BufReader::new(StreamOwned::new(tls, &socket));
+            let plea = read_line(&mut stream)?;
+            let decided = self.decide(&plea);
+            let answer = match &decided {
+                Ok(invitation) => json!({ "ok": true, "invitation": invitation }),
+                Err(e) => json!({ "ok": false, "error": e.to_string() }),
+            };
+            write_line(stream.get_mut(), &answer)?;
+            stream.get_mut().conn.send_close_notify();
+            // The answer has been given; that the other side is gone changes nothing.
+            let _ = stream.get_mut().flush();
+            decided
+        };
+        match serve() {
+            Ok(invitation) => {
+                (self.log)(&format!("node {} has joined, from {peer}", invitation.node));
+            }
+            Err(e) => (self.log)(&format!("{peer} wanted to join and was refused: {e}")),
+        }
+    }
+
+    fn decide(&self, plea: &[u8]) -> Result<Invitation> {
+        let plea: Plea = serde_json::from_slice(plea)
+            .map_err(|e| Error(format!("what it asks is not understood: {e}")))?;
+        let token: JoinToken = plea.token.parse().map_err(said)?;
+        let name: NodeName = plea.name.parse().map_err(said)?;
+        let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
+        self.keeper.redeem(&token, &name)?;
+        let request = Request::NodeAdd { name: name.to_string(), home: plea.home };
+        let (sender, answer) = channel();
+        let line = serde_json::to_vec(&request).map_err(said)?;
+        let gone = || Error("the node that was asked is stopping; ask again".to_string());
+        self.sender.send((line, sender)).map_err(|_| gone())?;
+        self.waker.wake().map_err(said)?;
+        let answer = answer.recv_timeout(DECIDING).map_err(|_| {
+            Error("the cluster has not decided in time; ask again with the same token".to_string())
+        })?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(said)?;
+        if answer["ok"] != true {
+            return fail(answer["error"].as_str().unwrap_or("it was refused, without a reason"));
+        }
+        let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
+        let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
+        Ok(Invitation {
+            ca: self.keeper.authority.pem().to_string(),
+            certificate: self.keeper.authority.admit(&name, &key).map_err(said)?,
+            node,
+            peers,
+        })
+    }
+}
+
+fn said(error: impl std::fmt::Display) -> Error {
+    Error(error.to_string())
+}
+
+fn tls_failed(error: rustls::Error) -> Error {
+    Error(format!("TLS: {error}"))
+}
+
+fn set_patience(socket: &TcpStream) -> Result<()> {
+    socket
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)))
+        .map_err(said)
+}
+
+fn read_line(stream: &mut impl BufRead) -> Result<Vec<u8>> {
+    let mut line = Vec::new();
+    stream.take(LONGEST).read_until(b'\n', &mut line).map_err(said)?;
+    if line.pop() == Some(b'\n') { Ok(line) } else { fail("it broke off before the end") }
+}
+
+fn write_line(stream: &mut impl Write, value: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_vec(value).map_err(said)?;
+    line.push(b'\n');
+    stream.write_all(&line).and_then(|()| stream.flush()).map_err(said)
+}
+
+/// Joins a cluster: asks at `address`, and makes the node's directory and disk. Returns the
+/// node's number.
+pub fn join(
+    config: &Configuration,
+    token: &JoinToken,
+    address: SocketAddr,
+    force: bool,
+) -> Result<u16> {
+    check_new(config, force)?;
+    let key = NodeKey::generate().map_err(said)?;
+    let plea = Plea {
+        token: token.to_string(),
+        name: config.name.to_string(),
+        key: key.public().as_bytes().to_vec(),
+        home: NewHome { address: config.address, labels: config.labels.clone() },
+    };
+    let invitation = ask(&plea, token, address)?;
+    let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
+    settle_in(config, &invitation, Stored::empty(), &key, cluster.0)?;
+    Ok(invitation.node)
+}
+
+fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> Result<Invitation> {
+    let cannot = |e: Error| Error(format!("cannot join at {address}: {e}"));
+    let socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| cannot(said(e)))?;
+    set_patience(&socket)?;
+    socket.set_read_timeout(Some(DECIDING)).map_err(said)?;
+    let name = ServerName::try_from("join.weft").map_err(said)?;
+    let config = joining_config(token.fingerprint).map_err(said)?;
+    let tls = ClientConnection::new(config, name).map_err(tls_failed)?;
+    let mut stream = BufReader::new(StreamOwned::new(tls, socket));
+    write_line(stream.get_mut(), plea).map_err(cannot)?;
+    let answer: Value = serde_json::from_slice(&read_line(&mut stream).map_err(cannot)?)
+        .map_err(|e| cannot(said(e)))?;
+    if answer["ok"] != true {
+        return fail(format!(
+            "{address} refuses: {}",
+            answer["error"].as_str().unwrap_or("it gives no reason")
+        ));
+    }
+    serde_json::from_value(answer["invitation"].clone()).map_err(|e| cannot(said(e)))
+}

@@ -1,0 +1,179 @@
+//! `node.toml`: a node as its operator wants it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weft_core::cluster;
+use weft_net::identity::NodeName;
+
+use crate::error::{Error, Result, at, fail};
+use crate::listen::Listen;
+use crate::size::parse_size;
+
+/// The longest value of a label.
+const LONGEST_LABEL: usize = 32;
+
+/// A node's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Its name; no two nodes of a cluster have the same.
+    pub name: NodeName,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Its disk: a block device, or a file.
+    pub disk: PathBuf,
+    /// How large to make the disk if it is a file that is not there yet.
+    pub disk_size: Option<u64>,
+    /// Where other nodes reach it.
+    pub address: SocketAddr,
+    /// Where it lets new nodes in, if it does.
+    pub admit: Option<SocketAddr>,
+    /// Where hosts reach it.
+    pub nbd: Vec<Listen>,
+    /// The failure domains that it is in.
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    dir: PathBuf,
+    disk: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk_size: Option<String>,
+    address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admit: Option<String>,
+    #[serde(default)]
+    nbd: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+impl Configuration {
+    /// Reads a configuration. Relative paths in it are taken from where the file is.
+    pub fn load(path: &Path) -> Result<Configuration> {
+        let text = fs::read_to_string(path).map_err(at("read", path))?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        Configuration::parse(&text, base).map_err(|e| Error(format!("{}: {e}", path.display())))
+    }
+
+    fn parse(text: &str, base: &Path) -> Result<Configuration> {
+        let file: File = toml::from_str(text).map_err(|e| Error(e.to_string()))?;
+        let size = |text: String| parse_size(&text).map_err(|e| Error(format!("disk_size: {e}")));
+        let nbd = |text: &String| {
+            text.parse().map_err(|e: Error| Error(format!("nbd: {e}"))).map(|listen| match listen {
+                Listen::Unix(path) => Listen::Unix(base.join(path)),
+                tcp @ Listen::Tcp(_) => tcp,
+            })
+        };
+        file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
+        Ok(Configuration {
+            name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
+            dir: base.join(file.dir),
+            disk: base.join(file.disk),
+            disk_size: file.disk_size.map(size).transpose()?,
+            address: address("address", &file.address)?,
+            admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
+            nbd: file.nbd.iter().map(nbd).collect::<Result<_>>()?,
+            labels: file.labels,
+        })
+    }
+
+    /// The configuration as a file, with paths as they are.
+    pub fn to_toml(&self) -> Result<String> {
+        let listen = |listen: &Listen| match listen {
+            Listen::Unix(path) => path.display().to_string(),
+            Listen::Tcp(address) => address.clone(),
+        };
+        let file = File {
+            name: self.name.to_string(),
+            dir: self.dir.clone(),
+            disk: self.disk.clone(),
+            disk_size: self.disk_size.map(|s| s.to_string()),
+            address: self.address.to_string(),
+            admit: self.admit.map(|a| a.to_string()),
+            nbd: self.nbd.iter().map(listen).collect(),
+            labels: self.labels.clone(),
+        };
+        toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
+    }
+
+    /// What the cluster is told of it.
+    pub(crate) fn home(&self) -> cluster::Home {
+        cluster::Home {
+            name: self.name.to_string(),
+            address: self.address.to_string(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+/// Not a host name: what it stands for may change, and may not be known when nodes start.
+fn address(key: &str, text: &str) -> Result<SocketAddr> {
+    let address: SocketAddr = text.parse().map_err(|_| {
+        Error(format!("{key}: '{text}' is no address; write it like 192.168.1.11:10810"))
+    })?;
+    if address.ip().is_unspecified() || address.port() == 0 {
+        return fail(format!(
+            "{key}: {text} is no address that others can reach; give the one of this machine and \
+             a port"
+        ));
+    }
+    Ok(address)
+}
+
+/// Labels are compared letter by letter, so that a typing error would make a failure domain of
+/// its own: what cannot be meant is refused.
+fn check_label(label: &str, value: &str) -> Result<()> {
+    let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
+    let good = |text: &str| (1..=LONGEST_LABEL).contains(&text.len()) && text.bytes().all(known);
+    if good(label) && good(value) {
+        return Ok(());
+    }
+    fail(format!(
+        "labels: '{label}' = '{value}' is no label; use 1 to {LONGEST_LABEL} of a-z, 0-9, '-', \
+         '_' and '.' for each"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = 'n1'\ndir = 'state'\ndisk = '/dev/vdb'\n\
+                        address = '10.0.0.1:10810'\nnbd = ['nbd.sock', '127.0.0.1:10809']\n\
+                        [labels]\nbox = 'b1'\n";
+
+    #[test]
+    fn a_configuration_is_read_and_written() {
+        let base = Path::new("/etc/weft");
+        let read = Configuration::parse(GOOD, base).unwrap();
+        assert_eq!(read.dir, Path::new("/etc/weft/state"));
+        assert_eq!(read.nbd[0], Listen::Unix("/etc/weft/nbd.sock".into()));
+        assert_eq!(read.home().labels["box"], "b1");
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, read);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (from, to, why) in [
+            ("name =", "nmae =", "unknown field `nmae`"),
+            ("'n1'", "'N 1'", "no name for a node"),
+            ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
+            ("10.0.0.1:10810", "0.0.0.0:10810", "others can reach"),
+            ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
+            ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
+            ("disk = '/dev/vdb'\n", "", "missing field `disk`"),
+            ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
+        ] {
+            let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();
+            assert!(err.0.contains(why), "{err}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Frames between this process and the others.
+//!
+//! A letter of a node that its peer's queue has no room for waits here until there is: nodes
+//! bound what they have in work themselves. What members say, and news, may be lost; they are
+//! said again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use bytes::Bytes;
+use weft_core::node::Envelope;
+use weft_core::units::NodeId;
+use weft_net::transport::{Config, Driver, Event, Peer, SendError, Transport};
+use weft_net::wire::Message;
+
+use crate::error::{Error, Result, fail};
+use crate::log::Log;
+
+const LETTER: u8 = weft_net::MESSAGE;
+const MEMBER: u8 = LETTER + 1;
+const ASK: u8 = LETTER + 2;
+const ANSWER: u8 = LETTER + 3;
+const NEWS: u8 = LETTER + 4;
+
+/// What has come from another process.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// There is a connection.
+    Up,
+    /// It is gone.
+    Down,
+    /// A node's message to ours.
+    Letter(Envelope),
+    /// From its member.
+    Member(Vec<u8>),
+    /// A request to the control socket, under a number of the sender's.
+    Ask(u64, Vec<u8>),
+    /// The answer to one.
+    Answer(u64, Vec<u8>),
+    /// How its node is.
+    News(Vec<u8>),
+}
+
+/// The connections to the other processes.
+pub(super) struct Post {
+    transport: Transport,
+    driver: Driver,
+    up: BTreeSet<NodeId>,
+    waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
+    log: Log,
+}
+
+impl Post {
+    /// Listens, and dials whom it must.
+    pub(super) fn start(config: Config, log: Log) -> Result<Post> {
+        let notes = log.clone();
+        let (transport, driver) =
+            Transport::with_driver(config, || {}, move |note| notes(&note.to_string()))
+                .map_err(|e| Error(e.to_string()))?;
+        Ok(Post { transport, driver, up: BTreeSet::new(), waiting: BTreeMap::new(), log })
+    }
+
+    /// What to poll.
+    pub(super) fn fd(&self) -> RawFd {
+        self.driver.as_raw_fd()
+    }
+
+    /// The processes that there is a connection to.
+    pub(super) fn up(&self) -> &BTreeSet<NodeId> {
+        &self.up
+    }
+
+    /// How long nothing is to be done if nothing comes.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.driver.patience()
+    }
+
+    /// Moves bytes as far as that goes without waiting.
+    pub(super) fn turn(&mut self) -> Result<()> {
+        match self.driver.turn(Some(Duration::ZERO)) {
+            Ok(true) => Ok(()),
+            Ok(false) => fail("the connections to other nodes have been closed"),
+            Err(e) => fail(format!("cannot talk to other nodes: {e}")),
+        }
+    }
+
+    /// The next thing that has come, and from whom.
+    pub(super) fn next(&mut self) -> Result<Option<(NodeId, Mail)>> {
+        while let Some(event) = self.transport.next_event() {
+            let (peer, mail) = match event {
+                Event::Up { peer, .. } => {
+                    self.up.insert(peer);
+                    (peer, Mail::Up)
+                }
+                Event::Down { peer, why } => {
+                    self.up.remove(&peer);
+                    self.waiting.remove(&peer);
+                    (self.log)(&format!("no connection to node {} any more: {why}", peer.0));
+                    (peer, Mail::Down)
+                }
+                Event::Room { peer } => {
+                    self.send_waiting(peer);
+                    continue;
+                }
+                Event::Stopped { why } => {
+                    return fail(format!("cannot talk to other nodes: {why}"));
+                }
+                Event::Received { peer, frame } => match read(peer, frame.kind, &frame.payload) {
+                    Ok(mail) => (peer, mail),
+                    Err(why) => {
+                        (self.log)(&format!("node {}: {why}; dropped", peer.0));
+                        continue;
+                    }
+                },
+            };
+            return Ok(Some((peer, mail)));
+        }
+        Ok(None)
+    }
+
+    /// Sends a node's message, now or when there is room. If there is no connection it is
+    /// lost, as messages may be.
+    pub(super) fn send(&mut self, letter: Envelope) {
+        let to = letter.to;
+        if !self.up.contains(&to) {
+            return;
+        }
+        self.waiting.entry(to).or_default().push_back(Message::Envelope(letter).encode());
+        self.send_waiting(to);
+    }
+
+    fn send_waiting(&mut self, to: NodeId) {
+        let Some(waiting) = self.waiting.get_mut(&to) else { return };
+        while let Some(payload) = waiting.pop_front() {
+            match self.transport.send(to, LETTER, payload.clone()) {
+                Ok(()) => {}
+                Err(SendError::Full { .. }) => {
+                    waiting.push_front(payload);
+                    return;
+                }
+                Err(SendError::Down { .. }) => waiting.clear(),
+                Err(e) => (self.log)(&format!("a message to node {} is dropped: {e}", to.0)),
+            }
+        }
+    }
+
+    /// Sends what a member says; it may be lost.
+    pub(super) fn send_member(&self, to: NodeId, bytes: Vec<u8>) {
+        let _ = self.transport.send(to, MEMBER, vec![bytes.into()]);
+    }
+
+    /// Hands a process a request to its control socket.
+    pub(super) fn ask(&self, to: NodeId, number: u64, request: &[u8]) -> Result<()> {
+        self.send_numbered(to, ASK, number, request)
+    }
+
+    /// Answers one.
+    pub(super) fn answer(&self, to: NodeId, number: u64, answer: &[u8]) {
+        // Who is gone waits for nothing.
+        let _ = self.send_numbered(to, ANSWER, number, answer);
+    }
+
+    fn send_numbered(&self, to: NodeId, kind: u8, number: u64, text: &[u8]) -> Result<()> {
+        let mut payload = number.to_le_bytes().to_vec();
+        payload.extend_from_slice(text);
+        self.transport.send(to, kind, vec![payload.into()]).map_err(|e| Error(e.to_string()))
+    }
+
+    /// Tells every process how things are here; it may be lost.
+    pub(super) fn tell_news(&self, news: &Bytes) {
+        for peer in &self.up {
+            let _ = self.transport.send(*peer, NEWS, vec![news.clone()]);
+        }
+    }
+
+    /// Adds a peer, or changes what is known of it.
+    pub(super) fn add_peer(&self, peer: Peer) {
+        self.transport.add_peer(peer);
+    }
+
+    /// Takes a peer off the list and ends its connection.
+    pub(super) fn remove_peer(&self, node: NodeId) {
+        self.transport.remove_peer(node);
+    }
+}
+
+fn read(peer: NodeId, kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
+    let numbered = || {
+        let (number, text) = payload.split_first_chunk::<8>().ok_or("a frame is too short")?;
+        Ok::<_, String>((u64::from_le_bytes(*number), text.to_vec()))
+    };
+    match kind {
+        LETTER => match Message::decode(payload).map_err(|e| e.to_string())? {
+            // Nobody speaks for another.
+            Message::Envelope(letter) if letter.from == peer => Ok(Mail::Letter(letter)),
+            _ => Err("a message that is not its own".to_string()),
+        },
+        MEMBER => Ok(Mail::Member(payload.to_vec())),
+        ASK => numbered().map(|(number, text)| Mail::Ask(number, text)),
+        ANSWER => numbered().map(|(number, text)| Mail::Answer(number, text)),
+        NEWS => Ok(Mail::News(payload.to_vec())),
+        kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),
+    }
+}

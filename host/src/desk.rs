@@ -1,0 +1,284 @@
+//! Answering questions to the control socket: what can be answered at once is, the rest waits
+//! for something to come about and is looked at again after every round of the reactor.
+//!
+//! In a cluster every process answers every question. It hands on what another must do: a
+//! node's own process what concerns the node, the leader's what changes the map.
+//!
+//! Nodes and disks are in [`nodes`], volumes in [`volumes`]; here is whose question it is, and
+//! what all have in common.
+
+#[path = "desk_nodes.rs"]
+mod nodes;
+#[path = "desk_volumes.rs"]
+mod volumes;
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use weft_core::cluster::Volume;
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::units::{NodeId, VolumeId};
+
+use crate::cluster::Admission;
+use crate::control::{DiskAction, Request, error, ok};
+use crate::engine::{Engine, Ticket};
+use crate::error::{Error, Result, fail};
+use crate::news::News;
+use crate::requests::{Owner, Requests};
+use crate::status::{self, Clients};
+
+/// What a question waits for.
+pub(crate) enum Wait {
+    /// The node takes part.
+    NodeUp(usize),
+    /// The node is down, and the map says so.
+    NodeDown(usize),
+    /// The node is down, so that the leader can give it up.
+    DownHere(usize),
+    /// The map says that the node is given up.
+    GivenUp(usize, Ticket),
+    /// The map holds the node, under this name.
+    NodeAdded(usize, String, Ticket),
+    /// The map says that the node has left.
+    NodeRemoved(usize, Ticket),
+    /// The map holds the volume, as it is here.
+    VolumeThere(Volume, Ticket),
+    /// The map holds the volume in whole stripes, so that its room can be cleared.
+    RoomThere(Volume, Ticket),
+    /// The volume's room is being cleared.
+    Clearing(Volume),
+    /// Hosts do not see the volume any more.
+    Hidden(VolumeId, Ticket),
+    /// Nothing is in work since, so that the volume can go: writes to it that are not settled
+    /// could never be, without its map.
+    Removable(VolumeId, Instant),
+    /// The map does not hold the volume any more.
+    VolumeGone(VolumeId, Ticket),
+    /// The scrub is done.
+    Scrub(String),
+    /// Everything is in place.
+    Quiet(Instant),
+    /// Everything has stopped.
+    Shutdown,
+    /// Another process has answered.
+    Elsewhere(NodeId),
+}
+
+/// What becomes of a question.
+pub(crate) enum Outcome {
+    Answer(Value),
+    Wait(Wait),
+    /// Another process is to answer it.
+    HandOn(NodeId),
+}
+
+/// What a question is about.
+pub(crate) struct Desk<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) clients: Clients<'a>,
+    pub(crate) news: &'a News,
+    pub(crate) admission: Option<&'a Admission>,
+    pub(crate) listens: &'a [String],
+    pub(crate) uptime: f64,
+}
+
+impl Desk<'_> {
+    /// Takes up a question of connection `conn`; one that was handed on is not handed on again.
+    pub(crate) fn handle(&mut self, conn: usize, line: &[u8], handed_on: bool) -> Outcome {
+        let request: Request = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(e) => return Outcome::Answer(error(format!("the request is not understood: {e}"))),
+        };
+        self.route(&request)
+            .and_then(|elsewhere| match elsewhere {
+                Some(_) if handed_on => fail("the leader has just changed; ask again"),
+                Some(node) => Ok(Outcome::HandOn(node)),
+                None => self.try_handle(conn, request),
+            })
+            .unwrap_or_else(|e| Outcome::Answer(error(e)))
+    }
+
+    /// The node whose process must answer, if that is not this one.
+    fn route(&self, request: &Request) -> Result<Option<NodeId>> {
+        let Some(together) = self.engine.rule.together() else { return Ok(None) };
+        let us = together.us();
+        let process_of = |n: usize| {
+            let node = NodeId(n as u16);
+            if node == us || together.map().nodes.get(n).is_none() {
+                Ok(None)
+            } else if together.is_connected(node) {
+                Ok(Some(node))
+            } else {
+                fail(format!("there is no connection to node {n}; see that its process runs"))
+            }
+        };
+        let reaches = |n: usize| together.is_connected(NodeId(n as u16));
+        match request {
+            Request::Node { node, .. } | Request::Disk { action: DiskAction::Replace, node } => {
+                process_of(*node)
+            }
+            Request::Disk { action: DiskAction::Fail, node } if reaches(*node) => process_of(*node),
+            Request::Disk { action: DiskAction::Fail, node } if usize::from(us.0) == *node => {
+                Ok(None)
+            }
+            Request::Disk { action: DiskAction::Fail, .. }
+            | Request::VolumeCreate { .. }
+            | Request::VolumeDelete { .. }
+            | Request::NodeAdd { .. }
+            | Request::NodeRemove { .. } => self.leader(),
+            Request::Status
+            | Request::NodeList
+            | Request::Token { .. }
+            | Request::VolumeList
+            | Request::VolumeShow { .. }
+            | Request::Scrub { .. }
+            | Request::Quiesce
+            | Request::Shutdown => Ok(None),
+        }
+    }
+
+    /// The node whose process leads, if that is not this one.
+    fn leader(&self) -> Result<Option<NodeId>> {
+        let Some(together) = self.engine.rule.together() else { return Ok(None) };
+        match together.leader() {
+            Some(node) if node == together.us() => Ok(None),
+            Some(node) if together.is_connected(node) => Ok(Some(node)),
+            _ => fail(
+                "no process leads the cluster now; see that a majority of the nodes' processes \
+                 run and reach one another, and ask again",
+            ),
+        }
+    }
+
+    fn try_handle(&mut self, conn: usize, request: Request) -> Result<Outcome> {
+        Ok(match request {
+            Request::Status => Outcome::Answer(ok(status::status(self))),
+            Request::VolumeList => {
+                let list = status::volumes(self);
+                Outcome::Answer(ok(json!({ "volumes": list })))
+            }
+            Request::VolumeShow { name } => {
+                let volume = self.volume(&name)?;
+                Outcome::Answer(ok(json!({ "volume": status::volume(self, &volume) })))
+            }
+            Request::NodeList => Outcome::Answer(ok(json!({ "nodes": status::nodes(self) }))),
+            Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
+            Request::NodeAdd { name, home } => self.add_node(name, &home)?,
+            Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
+            Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
+            Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            Request::VolumeCreate { name, size, layout, stripe_unit, journal, apart } => {
+                Outcome::Wait(self.create(name, size, layout, stripe_unit, journal, apart)?)
+            }
+            Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
+            Request::Scrub { volume } => {
+                let volume = self.volume(&volume)?;
+                self.submit(conn, volume.id, HostOp::Scrub);
+                Outcome::Wait(Wait::Scrub(volume.name))
+            }
+            Request::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
+            Request::Shutdown => Outcome::Wait(Wait::Shutdown),
+        })
+    }
+
+    fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
+        // That a room is clear is only said of what is safe.
+        let then_flush = matches!(op, HostOp::WriteZeroes(_));
+        self.requests.submit(self.engine, Owner::Control { conn }, 0, volume, op, then_flush);
+    }
+
+    fn volume(&self, name: &str) -> Result<Volume> {
+        let exports = self.engine.exports();
+        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+        match exports.named(name) {
+            Some(volume) => Ok(Volume::clone(volume)),
+            None if names.is_empty() => fail("there are no volumes; create one first"),
+            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
+        }
+    }
+
+    /// Whether nothing has been in work anywhere at some time after `since`, and everything is in
+    /// place.
+    fn is_quiet_since(&self, since: Instant) -> bool {
+        let quiet_elsewhere = |node: NodeId| {
+            let us = self.engine.rule.together().is_none_or(|t| t.us() == node);
+            us || self.news.is_quiet_since(node, since, self.engine.map().epoch)
+        };
+        self.engine.is_quiet() && self.engine.map().up().all(quiet_elsewhere)
+    }
+
+    /// Looks whether what is waited for has come about.
+    pub(crate) fn check(&mut self, conn: usize, wait: Wait) -> Outcome {
+        self.try_check(conn, wait).unwrap_or_else(|e| Outcome::Answer(error(e)))
+    }
+
+    fn try_check(&mut self, conn: usize, wait: Wait) -> Result<Outcome> {
+        match wait {
+            Wait::NodeUp(_)
+            | Wait::NodeDown(_)
+            | Wait::DownHere(_)
+            | Wait::GivenUp(..)
+            | Wait::NodeAdded(..)
+            | Wait::NodeRemoved(..) => self.check_node(wait),
+            Wait::VolumeThere(..)
+            | Wait::RoomThere(..)
+            | Wait::Hidden(..)
+            | Wait::Removable(..)
+            | Wait::VolumeGone(..) => self.check_volume(conn, wait),
+            Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
+            wait => Ok(Outcome::Wait(wait)),
+        }
+    }
+
+    /// Whether a change of the map has been made and our node stands in the map after it.
+    fn is_made(&mut self, ticket: &mut Ticket) -> Result<bool> {
+        if *ticket != Ticket::MADE {
+            match self.engine.outcome(*ticket) {
+                None => return Ok(false),
+                Some(made) => made?,
+            }
+            *ticket = Ticket::MADE;
+        }
+        Ok(self.engine.is_settled())
+    }
+
+    /// Takes the nodes' answer to what was waited for.
+    pub(crate) fn answered(
+        &mut self,
+        wait: Wait,
+        result: std::result::Result<HostData, HostError>,
+    ) -> Outcome {
+        match (wait, result) {
+            (Wait::Scrub(volume), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
+                "volume": volume,
+                "stripes": p.stripes,
+                "verified": p.verified,
+                "rebuilt": p.rebuilt,
+                "mismatched": p.mismatched,
+                "skipped": p.skipped,
+            }))),
+            (Wait::Clearing(volume), Ok(_)) => {
+                let volume = Volume { clearing: false, ..volume };
+                let ticket = self.engine.add_volume(volume.clone());
+                Outcome::Wait(Wait::VolumeThere(volume, ticket))
+            }
+            (Wait::Clearing(volume), Err(e)) => {
+                self.engine.remove_volume(volume.id);
+                Outcome::Answer(error(format!("the room could not be cleared: {e}")))
+            }
+            (_, Err(e)) => Outcome::Answer(error(e)),
+            (wait, Ok(_)) => Outcome::Wait(wait),
+        }
+    }
+
+    /// Connections of hosts to a volume, in all processes.
+    pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
+        (self.clients)(volume) as u64 + self.news.clients_of(volume)
+    }
+}
+
+/// The change was not made because another came before it.
+fn overtaken() -> Error {
+    Error("the cluster changed meanwhile, and it was not done; ask again".to_string())
+}

@@ -1,0 +1,362 @@
+//! Who rules: which map is in force, and how it changes.
+//!
+//! An array in one process has an authority of its own and keeps the map in its directory. The
+//! processes of a cluster agree on the map together ([`Together`]). The nodes do not know the
+//! difference.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume};
+use weft_core::node::MemberReport;
+use weft_core::units::{Nanos, NodeId, VolumeId};
+
+use super::Engine;
+use crate::cluster::{Effect, Together};
+use crate::error::{Error, Result};
+use crate::slot::{Phase, Slot};
+use crate::state::State;
+
+/// Who rules.
+pub(crate) enum Rule {
+    /// The authority of this process.
+    Alone(Box<Alone>),
+    /// The processes of a cluster.
+    Together(Box<Together>),
+}
+
+/// An authority that keeps the map in the directory of the array.
+pub(crate) struct Alone {
+    authority: Authority,
+    state: State,
+    /// Why the map could not be stored.
+    unstored: Option<Error>,
+}
+
+/// A change of the map that has been asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+impl Ticket {
+    /// Of a change that has been made.
+    pub(crate) const MADE: Ticket = Ticket(u64::MAX);
+}
+
+impl Rule {
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Path {
+        match self {
+            Rule::Alone(alone) => alone.state.dir(),
+            Rule::Together(together) => together.home().dir(),
+        }
+    }
+
+    /// The rule of the array in `state`.
+    pub(crate) fn alone(state: State) -> Rule {
+        let authority = Authority::new(state.content.map.clone());
+        Rule::Alone(Box::new(Alone { authority, state, unstored: None }))
+    }
+
+    /// The map in force, as far as is known here.
+    pub(crate) fn map(&self) -> &ClusterMap {
+        match self {
+            Rule::Alone(alone) => alone.authority.map(),
+            Rule::Together(together) => together.map(),
+        }
+    }
+
+    /// The number of the cluster, which its disks bear.
+    pub(super) fn cluster(&self) -> u128 {
+        match self {
+            Rule::Alone(alone) => alone.state.content.cluster,
+            Rule::Together(together) => together.home().cluster(),
+        }
+    }
+
+    /// A place for every node.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        match self {
+            Rule::Alone(alone) => {
+                let (state, size) = (&alone.state, alone.state.content.disk_size);
+                (0..state.nodes()).map(|n| Slot::new(state.disk_path(n), size)).collect()
+            }
+            Rule::Together(together) => {
+                let us = usize::from(together.us().0);
+                let known = together.map().nodes.len().max(us + 1);
+                let mut slots: Vec<Slot> = (0..known).map(|_| Slot::elsewhere()).collect();
+                slots[us] = together.home().slot();
+                slots
+            }
+        }
+    }
+
+    /// Makes the disk of a node of this process an empty one.
+    pub(super) fn make_empty_disk(&self, n: usize) -> Result<()> {
+        match self {
+            Rule::Alone(alone) => alone.state.replace_disk(n),
+            Rule::Together(together) => together.home().make_empty_disk(),
+        }
+    }
+
+    /// Names of volumes that were being made when the array last stopped.
+    pub(super) fn take_given_up(&mut self) -> Vec<String> {
+        match self {
+            Rule::Alone(alone) => std::mem::take(&mut alone.state.given_up),
+            Rule::Together(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn take_unstored(&mut self) -> Option<Error> {
+        match self {
+            Rule::Alone(alone) => alone.unstored.take(),
+            Rule::Together(_) => None,
+        }
+    }
+
+    /// Whether the nodes may serve at this moment; if not, answers and messages wait.
+    pub(super) fn may_serve(&self) -> bool {
+        match self {
+            Rule::Alone(_) => true,
+            Rule::Together(together) => together.may_serve(),
+        }
+    }
+
+    /// Whether there is something for it to do at once.
+    pub(super) fn has_work(&self) -> bool {
+        match self {
+            Rule::Alone(_) => false,
+            Rule::Together(together) => together.has_work(),
+        }
+    }
+
+    /// Nanoseconds until something is due.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        match self {
+            Rule::Alone(_) => None,
+            Rule::Together(together) => together.next_due(),
+        }
+    }
+
+    /// The processes of the cluster, if there are several.
+    pub(crate) fn together(&self) -> Option<&Together> {
+        match self {
+            Rule::Alone(_) => None,
+            Rule::Together(together) => Some(together),
+        }
+    }
+
+    /// The processes of the cluster, if there are several.
+    pub(crate) fn together_mut(&mut self) -> Option<&mut Together> {
+        match self {
+            Rule::Alone(_) => None,
+            Rule::Together(together) => Some(together),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether the nodes of this process have been started and stand in the map in force, or
+    /// none of them runs.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.starting && (self.nobody_runs() || self.agrees())
+    }
+
+    fn agrees(&self) -> bool {
+        match &self.rule {
+            Rule::Alone(alone) => alone.authority.is_settled(),
+            Rule::Together(together) => {
+                let us = &self.slots[usize::from(together.us().0)];
+                let epoch = together.map().epoch;
+                us.node.as_ref().is_some_and(|node| node.serves_in(epoch))
+            }
+        }
+    }
+
+    /// Whether no node of this process runs or is to.
+    pub(super) fn nobody_runs(&self) -> bool {
+        let rests = |s: &Slot| match s.phase {
+            Phase::Down => !s.wanted,
+            phase => phase == Phase::Elsewhere,
+        };
+        self.slots.iter().all(rests)
+    }
+
+    /// Asks for a change of the map.
+    pub(crate) fn change(&mut self, input: AuthorityInput) -> Ticket {
+        match &mut self.rule {
+            Rule::Alone(_) => {
+                self.tell_authority(input);
+                Ticket(0)
+            }
+            Rule::Together(together) => {
+                let ticket = together.change(input);
+                self.take_effects();
+                Ticket(ticket)
+            }
+        }
+    }
+
+    /// What became of a change that was asked for, if that is known. That it was made says only
+    /// that there is a map after it; the map says what it holds.
+    pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
+        match &mut self.rule {
+            Rule::Alone(alone) => {
+                (alone.authority.is_settled() || self.nobody_runs()).then_some(Ok(()))
+            }
+            Rule::Together(together) => together.outcome(ticket.0),
+        }
+    }
+
+    /// Adds a volume, or replaces it by one of the same number.
+    pub(crate) fn add_volume(&mut self, volume: Volume) -> Ticket {
+        self.change(AuthorityInput::AddVolume(Arc::new(volume)))
+    }
+
+    /// Removes a volume.
+    pub(crate) fn remove_volume(&mut self, id: VolumeId) -> Ticket {
+        self.change(AuthorityInput::RemoveVolume(id))
+    }
+
+    /// When no node runs any more, those that ran last start together, as they do when the
+    /// process starts: nobody has gone on without anybody, and only together do they know
+    /// which writes have happened. Says whether the others that ran last are to be started; in
+    /// a cluster their processes see to that.
+    pub(super) fn start_over(&mut self) -> bool {
+        let Rule::Alone(alone) = &mut self.rule else { return false };
+        alone.authority = Authority::new(alone.authority.map().clone());
+        self.words.clear();
+        self.letters.clear();
+        self.starting = true;
+        true
+    }
+
+    /// Every node of this process is open or refused.
+    pub(super) fn all_are_open(&mut self) {
+        if let Rule::Alone(_) = self.rule {
+            self.begin();
+        }
+    }
+
+    /// The array begins.
+    fn begin(&mut self) {
+        let arrived: Vec<Arrival> = (0..self.slots.len()).filter_map(|n| self.arrival(n)).collect();
+        let runs: Vec<NodeId> = arrived.iter().map(|a| a.node).collect();
+        let missing = self.slots.len() - runs.len();
+        if missing > 0 {
+            let total = self.slots.len();
+            (self.log)(&format!("{missing} of {total} nodes are down"));
+        }
+        let lost = |v: &Volume| {
+            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
+            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
+            most.unwrap_or(0) > v.geometry.layout.parity
+        };
+        for volume in self.map().volumes.values().filter(|v| lost(v)) {
+            (self.log)(&format!(
+                "volume '{}': too few nodes run; requests fail until more are started",
+                volume.name
+            ));
+        }
+        self.tell_authority(AuthorityInput::Start(arrived));
+    }
+
+    /// A node of this process can take part.
+    pub(super) fn arrived(&mut self, arrival: Arrival) {
+        match &mut self.rule {
+            // At the start they are all told of together.
+            Rule::Alone(_) if self.starting => {}
+            Rule::Alone(_) => self.tell_authority(AuthorityInput::NodeUp(arrival)),
+            Rule::Together(together) => {
+                together.arrived(arrival);
+                self.take_effects();
+            }
+        }
+    }
+
+    /// A node of this process has died; one that had not run yet could not be opened.
+    pub(super) fn died(&mut self, n: usize, ran: bool) {
+        let node = NodeId(n as u16);
+        match &mut self.rule {
+            Rule::Alone(_) if !ran => {}
+            Rule::Alone(_) => self.tell_authority(AuthorityInput::NodeDown(node)),
+            Rule::Together(together) => {
+                together.died(node);
+                self.take_effects();
+            }
+        }
+    }
+
+    /// A node of this process reports.
+    pub(super) fn report(&mut self, n: usize, report: MemberReport) {
+        let node = NodeId(n as u16);
+        match &mut self.rule {
+            Rule::Alone(_) => self.tell_authority(AuthorityInput::Report(node, report)),
+            Rule::Together(together) => {
+                together.report(node, report);
+                self.take_effects();
+            }
+        }
+    }
+
+    fn tell_authority(&mut self, input: AuthorityInput) {
+        let Rule::Alone(alone) = &mut self.rule else { return };
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut outputs = Vec::new();
+            alone.authority.handle(input, &mut outputs);
+            for output in outputs {
+                match output {
+                    AuthorityOutput::Tell(node, message) => self.words.push_back((node, message)),
+                    AuthorityOutput::Store(map) => match alone.state.store(&map) {
+                        Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
+                        Err(e) => alone.unstored = Some(e),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Takes what other processes have sent.
+    pub(super) fn receive_mail(&mut self) {
+        if let Rule::Together(together) = &mut self.rule {
+            together.receive();
+            self.take_effects();
+        }
+    }
+
+    /// Sends other processes what there is for them, if the nodes may serve.
+    pub(super) fn send_mail(&mut self) {
+        let Rule::Together(together) = &mut self.rule else { return };
+        if !self.outgoing.is_empty() && together.may_serve() {
+            self.outgoing.drain(..).for_each(|letter| together.send(letter));
+        }
+        together.flush();
+        self.take_effects();
+    }
+
+    /// Does what is due.
+    pub(super) fn follow_rule(&mut self) {
+        if let Rule::Together(together) = &mut self.rule {
+            together.follow();
+            self.take_effects();
+        }
+    }
+
+    fn take_effects(&mut self) {
+        let Rule::Together(together) = &mut self.rule else { return };
+        for effect in together.take_effects() {
+            match effect {
+                Effect::Tell(node, message) => self.words.push_back((node, message)),
+                Effect::Letter(letter) => self.letters.push_back(letter),
+                Effect::Agreed(map) => {
+                    while self.slots.len() < map.nodes.len() {
+                        self.slots.push(Slot::elsewhere());
+                    }
+                }
+                Effect::Log(line) => (self.log)(&line),
+                Effect::Fatal(error) => self.fatal = Some(error),
+            }
+        }
+    }
+}

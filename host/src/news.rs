@@ -1,0 +1,44 @@
+//! How the nodes of other processes are, as they have said last.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weft_core::units::{Epoch, NodeId, VolumeId};
+
+/// News that is older says nothing any more.
+const STALE: Duration = Duration::from_secs(3);
+
+/// What other processes have said, and when.
+#[derive(Default)]
+pub(crate) struct News(BTreeMap<NodeId, (Instant, Value)>);
+
+impl News {
+    /// Takes what a process says of its node.
+    pub(crate) fn take(&mut self, node: NodeId, bytes: &[u8]) {
+        if let Ok(value) = serde_json::from_slice(bytes) {
+            self.0.insert(node, (Instant::now(), value));
+        }
+    }
+
+    /// What is known of a node.
+    pub(crate) fn of(&self, node: NodeId) -> Option<&Value> {
+        self.0.get(&node).filter(|n| n.0.elapsed() < STALE).map(|n| &n.1)
+    }
+
+    /// Whether a node was quiet in this epoch at some time after `since`.
+    pub(crate) fn is_quiet_since(&self, node: NodeId, since: Instant, epoch: Epoch) -> bool {
+        self.0.get(&node).is_some_and(|(at, value)| {
+            // It may have been on its way for a while.
+            *at > since + Duration::from_millis(200)
+                && value["quiet"] == true
+                && value["epoch"].as_u64() == Some(epoch)
+        })
+    }
+
+    /// Connections of hosts to a volume in other processes.
+    pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
+        let of = |node: &NodeId| self.of(*node)?["clients"][volume.0.to_string()].as_u64();
+        self.0.keys().filter_map(of).sum()
+    }
+}
