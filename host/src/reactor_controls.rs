@@ -107,7 +107,12 @@ impl Reactor {
         loop {
             let Some(control) = self.controls.get_mut(&id) else { return progress };
             let outcome = if let Some(wait) = control.wait.take() {
-                self.at_desk(|desk| desk.check(id, wait))
+                let before = std::mem::discriminant(&wait);
+                let outcome = self.at_desk(|desk| desk.check(id, wait));
+                // What is waited for next may have come about already.
+                let after = |wait: &Wait| std::mem::discriminant(wait) != before;
+                progress |= matches!(&outcome, Outcome::Wait(wait) if after(wait));
+                outcome
             } else if control.next_question() {
                 progress = true;
                 let question = control.question.clone();
