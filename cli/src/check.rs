@@ -1,9 +1,11 @@
-//! `weft check`: runs the simulation check over a range of seeds.
+//! `weft check`: runs the simulation check over a range of seeds, or has real processes suffer
+//! (module `real`).
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{self, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +15,12 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
+use weft_core::layout::LayoutSpec;
 use weft_sim::check::{Failure, Options, Summary, run_seed};
 
+use crate::args;
 use crate::output::{Counts, Stage, say, say_json};
+use crate::real::{FAULTS, Fault, Real};
 
 /// After so many failing seeds there is enough to look at.
 const ENOUGH: usize = 5;
@@ -27,8 +32,29 @@ const LONGEST: usize = 400;
 #[derive(Debug, Args)]
 pub struct Check {
     /// The seeds, from A up to but without B
-    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present = "real", default_value = "0..1", hide_default_value = true)]
     seeds: Range<u64>,
+    /// Do it to real processes: kill, pause, cut off, fill up and corrupt nodes under load (as root, with links that can be cut)
+    #[arg(long, conflicts_with_all = ["seeds", "jobs", "operations", "story"])]
+    real: bool,
+    /// With --real: how many rounds
+    #[arg(long, default_value_t = 20, requires = "real", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// With --real: what faults and requests are drawn from
+    #[arg(long, default_value_t = 0, requires = "real")]
+    seed: u64,
+    /// With --real: how many nodes
+    #[arg(long, default_value_t = 5, requires = "real", value_parser = nodes)]
+    nodes: usize,
+    /// With --real: the layout of the volume
+    #[arg(long, default_value = "raid5", requires = "real", value_parser = args::layout)]
+    layout: LayoutSpec,
+    /// With --real: which faults, separated by commas [default: all that are possible]
+    #[arg(long, requires = "real", value_delimiter = ',')]
+    faults: Vec<Fault>,
+    /// With --real: where the nodes' directories are made [default: the system's for temporary files]
+    #[arg(long, requires = "real")]
+    dir: Option<PathBuf>,
     /// How many seeds to run at a time [default: one for each core]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
@@ -41,6 +67,13 @@ pub struct Check {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (3..=32).contains(&n) => Ok(n),
+        _ => Err(format!("'{text}' nodes are not possible; choose 3 to 32")),
+    }
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -83,6 +116,9 @@ thread_local! {
 impl Check {
     /// Runs the seeds; succeeds if all of them pass.
     pub fn run(&self) -> Result<ExitCode> {
+        if self.real {
+            return self.real().run();
+        }
         let begun = Instant::now();
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|info| PANIC.with_borrow_mut(|last| *last = info.to_string())));
@@ -96,6 +132,16 @@ impl Check {
             say(self.describe(&report, seconds))?;
         }
         Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn real(&self) -> Real {
+        let faults = match self.faults.is_empty() {
+            true => FAULTS.iter().map(|f| f.0).collect(),
+            false => self.faults.clone(),
+        };
+        let (dir, layout) = (self.dir.clone(), self.layout);
+        let (rounds, seed, nodes, json) = (self.rounds, self.seed, self.nodes, self.json);
+        Real { rounds, seed, nodes, layout, faults, dir, json }
     }
 
     fn run_all(&self) -> Report {

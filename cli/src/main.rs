@@ -13,6 +13,7 @@ mod load;
 mod node;
 mod output;
 mod processes;
+mod real;
 mod scratch;
 mod scrub;
 mod status;

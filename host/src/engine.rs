@@ -110,6 +110,11 @@ impl Engine {
         self.input(n, Input::Host(number, volume, op));
     }
 
+    /// Nobody waits for the answer to this request of a node any more.
+    pub(crate) fn abandon(&mut self, n: usize, number: u64) {
+        self.input(n, Input::HostGone(number));
+    }
+
     /// Finds room for a new volume.
     pub(crate) fn place_volume(&self, new: &NewVolume) -> Result<Volume> {
         volumes::place(new, self.map())

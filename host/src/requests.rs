@@ -14,8 +14,8 @@
 //! instant before its answer. What is begun after it has a later timestamp than each of its
 //! attempts, also than one that is still being settled, and nodes keep to that order. A
 //! change that nobody waits for any more, because its connection is gone, is not given to
-//! another node; it keeps its bytes until its node has answered or stopped, and what became
-//! of it is then for the survivors to settle, before anything later.
+//! another node nor begun again by its own; it keeps its bytes until its node has answered or
+//! stopped, and what became of it is then for the survivors to settle, before anything later.
 //!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
 //! while a read of its bytes is in work; the read then sees them as before or as after it, or,
@@ -195,6 +195,9 @@ impl Requests {
     /// Nobody waits any more for the answers to a connection that is gone.
     pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
         self.waiting.retain(|p| !p.is_of(conn));
+        for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of(conn)) {
+            engine.abandon(pending.node, *number);
+        }
         self.pending.retain(|_, p| p.changes() || !p.is_of(conn));
         for pending in self.pending.values_mut().filter(|p| p.is_of(conn)) {
             pending.owner = None;

@@ -89,6 +89,9 @@ pub enum HostError {
         /// The volume's size.
         size: u64,
     },
+    /// Nobody waits for it any more.
+    #[error("the host has gone away")]
+    Gone,
     /// The node is not part of the cluster now.
     #[error("this node does not take part in the cluster now")]
     NotServing,
@@ -116,6 +119,8 @@ pub enum Input {
     Timer(Timer),
     /// A host's request, with a number of the caller's choice for the answer.
     Host(u64, VolumeId, HostOp),
+    /// The host that asked under this number is gone.
+    HostGone(u64),
     /// A word of the authority.
     Map(MapMessage),
 }
@@ -292,6 +297,7 @@ impl Node {
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
             Input::Host(id, volume, op) => self.host(id, volume, op),
+            Input::HostGone(id) => self.originator.abandon(id),
             Input::Map(message) => self.map_message(message),
         }
         self.run();

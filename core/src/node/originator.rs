@@ -52,6 +52,8 @@ struct Request {
     /// Of the job that took most: they go side by side.
     round_trips: u64,
     error: Option<HostError>,
+    /// Its host is gone: nothing of it is begun any more.
+    gone: bool,
 }
 
 enum Answer {
@@ -268,9 +270,20 @@ impl Originator {
                 let progress =
                     ScrubProgress { stripes: volume.stripes(), ..ScrubProgress::default() };
                 let answer = Answer::Scrub { next: 0, progress };
-                let request =
-                    Request { volume: volume.id, answer, left: 0, round_trips: 0, error: None };
+                let request = Request::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
+            }
+        }
+    }
+
+    /// The host of a request is gone. What has begun of it goes on; nothing is begun any more,
+    /// not again either: the host may have asked another node for the same, and for something
+    /// else after it.
+    pub fn abandon(&mut self, id: u64) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.gone = true;
+            if let Answer::Scrub { next, progress } = &mut request.answer {
+                *next = progress.stripes;
             }
         }
     }
@@ -297,7 +310,7 @@ impl Originator {
                 fresh_looks: 0,
             });
         }
-        let request = Request { volume: volume.id, answer, left, round_trips: 0, error: None };
+        let request = Request::new(volume.id, answer, left);
         self.requests.insert(id, request);
     }
 
@@ -331,6 +344,11 @@ impl Originator {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
         };
+        let gone = |id: u64| self.requests.get(&id).is_some_and(|r| r.gone);
+        if matches!(job.purpose, Purpose::Host(id) if gone(id)) {
+            self.finish(job, Err(HostError::Gone), outbox);
+            return;
+        }
         if job.attempts > MOST_ATTEMPTS {
             let attempts = job.attempts;
             self.finish(job, Err(HostError::NoProgress { attempts }), outbox);
@@ -555,7 +573,7 @@ impl Originator {
             return;
         }
         let answer = Answer::Done;
-        let request = Request { volume: volume.id, answer, left: 1, round_trips: 0, error: None };
+        let request = Request::new(volume.id, answer, 1);
         self.requests.insert(id, request);
         self.start_flush(id, outbox);
     }
@@ -763,6 +781,10 @@ impl Originator {
 }
 
 impl Request {
+    fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
+        Request { volume, answer, left, round_trips: 0, error: None, gone: false }
+    }
+
     fn result(self) -> Result<HostData, HostError> {
         if let Some(error) = self.error {
             return Err(error);

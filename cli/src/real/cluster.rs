@@ -1,0 +1,289 @@
+//! The nodes' processes, each on a file system of its own.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weft_core::layout::LayoutSpec;
+use weft_host::{Configuration, Control, Listen, Request, Spec, found};
+
+use super::faults::Fault;
+use super::network::{self, Network};
+use crate::args::node_dir;
+
+/// The size of each disk.
+const DISK: u64 = 96 << 20;
+
+/// The size of each node's file system: its disk, and little more.
+const ROOM: &CStr = c"size=112m";
+
+/// The volume that is written and read.
+pub const VOLUME: &str = "vol0";
+
+/// The size of the volume.
+pub const VOLUME_BYTES: u64 = 64 << 20;
+
+/// The nodes.
+pub struct Cluster {
+    dir: PathBuf,
+    configs: Vec<Configuration>,
+    network: Option<Network>,
+    mounted: bool,
+    /// Why something is not possible.
+    without: Option<String>,
+    running: Vec<Option<Child>>,
+}
+
+impl Cluster {
+    /// Makes a cluster in `dir` and starts it.
+    pub fn start(dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
+        let network = Network::new(nodes);
+        let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
+        let network = network.ok();
+        let mut mounted = true;
+        for n in 0..nodes {
+            let own = node_dir(dir, n);
+            fs::create_dir_all(&own)?;
+            if let Err(e) = mount("tmpfs", &own, "tmpfs", MountFlags::empty(), ROOM) {
+                without.get_or_insert(format!("no file system is filled: cannot mount one: {e}"));
+                mounted = false;
+            }
+        }
+        let mut held = Vec::new();
+        let mut configs = Vec::new();
+        for n in 0..nodes {
+            let own = node_dir(dir, n);
+            let address = match network {
+                Some(_) => format!("{}:10810", network::address(n)),
+                None => {
+                    let listener = TcpListener::bind("127.0.0.1:0")?;
+                    let address = listener.local_addr()?;
+                    held.push(listener);
+                    address.to_string()
+                }
+            };
+            configs.push(Configuration {
+                name: format!("node-{n}").parse()?,
+                dir: own.join("state"),
+                disk: own.join("disk.img"),
+                disk_size: Some(DISK),
+                address: address.parse()?,
+                admit: None,
+                nbd: vec![Listen::Unix(own.join("nbd.sock"))],
+                labels: [("box".to_string(), format!("b{n}"))].into(),
+            });
+        }
+        let mut cluster = Cluster {
+            dir: dir.to_path_buf(),
+            running: configs.iter().map(|_| None).collect(),
+            configs,
+            network,
+            mounted,
+            without,
+        };
+        let spec = Spec {
+            volumes: vec![(VOLUME.to_string(), VOLUME_BYTES)],
+            layout: Some(layout),
+            ..Spec::default()
+        };
+        found(&cluster.configs, Some(&spec), false)?;
+        drop(held);
+        for n in 0..nodes {
+            let text = cluster.configs[n].to_toml()?;
+            fs::write(cluster.config_path(n), text)?;
+            cluster.start_node(n)?;
+        }
+        cluster.wait_until_whole(Duration::from_secs(60))?;
+        Ok(cluster)
+    }
+
+    /// Whether a fault is possible here.
+    pub fn can(&self, fault: Fault) -> bool {
+        (self.network.is_some() || !fault.is_of_links()) && (self.mounted || fault != Fault::Fill)
+    }
+
+    /// What is not possible here, and why.
+    pub fn without(&self) -> Option<&str> {
+        self.without.as_deref()
+    }
+
+    /// The links.
+    pub fn network(&self) -> Result<&Network> {
+        self.network.as_ref().context("there are no links to do anything to")
+    }
+
+    /// Where hosts reach each node.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        (0..self.configs.len()).map(|n| node_dir(&self.dir, n).join("nbd.sock")).collect()
+    }
+
+    /// The disk of a node.
+    pub fn disk(&self, node: usize) -> &Path {
+        &self.configs[node].disk
+    }
+
+    fn config_path(&self, node: usize) -> PathBuf {
+        self.dir.join(format!("node-{node}.toml"))
+    }
+
+    /// Starts a node's process.
+    pub fn start_node(&mut self, node: usize) -> Result<()> {
+        let log = self.dir.join(format!("node-{node}.log"));
+        let log = File::options().create(true).append(true).open(log)?;
+        let weft = std::env::current_exe()?;
+        let mut command = match &self.network {
+            None => Command::new(weft),
+            Some(network) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &network.space(node)]).arg(weft);
+                command
+            }
+        };
+        let child = command
+            .args(["node", "--with-parent", "--config"])
+            .arg(self.config_path(node))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start a node")?;
+        self.running[node] = Some(child);
+        Ok(())
+    }
+
+    /// Sends a node's process a signal.
+    pub fn signal(&self, node: usize, signal: Signal) -> Result<()> {
+        let child = self.running[node].as_ref().context("the node does not run")?;
+        let pid = Pid::from_raw(child.id() as i32).context("a process has a number")?;
+        kill_process(pid, signal).context("cannot send a signal")
+    }
+
+    /// Ends a node's process at once.
+    pub fn kill_node(&mut self, node: usize) -> Result<()> {
+        if let Some(mut child) = self.running[node].take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Asks a node's process something.
+    pub fn ask(&self, node: usize, request: &Request) -> Result<Value> {
+        Ok(Control::connect(&self.configs[node].dir)?.request(request)?)
+    }
+
+    /// Waits until all nodes agree, take part and have caught up.
+    pub fn wait_until_whole(&mut self, patience: Duration) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            for (n, child) in self.running.iter_mut().enumerate() {
+                if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
+                    bail!("the process of node {n} has ended by itself ({status})");
+                }
+            }
+            let why = match self.unwhole() {
+                Ok(None) => return Ok(()),
+                Ok(Some(why)) => why,
+                Err(e) => format!("{e:#}"),
+            };
+            if since.elapsed() > patience {
+                bail!("not whole after {patience:?}: {why}");
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Why not everything is whole, if it is not.
+    fn unwhole(&self) -> Result<Option<String>> {
+        let mut epochs = Vec::new();
+        for n in 0..self.configs.len() {
+            let status = self.ask(n, &Request::Status)?;
+            let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+            if status["settled"] != true || status["cluster"]["serving"] != true {
+                return Ok(Some(format!("node {n} does not serve")));
+            }
+            let down = list("nodes").iter().find(|n| n["state"] != "up").cloned();
+            if let Some(node) = down {
+                return Ok(Some(format!("node {} is {}", node["node"], node["state"])));
+            }
+            if list("volumes").iter().any(|v| v["mode"] != "fault-free") {
+                return Ok(Some("a volume is not fault-free".to_string()));
+            }
+            epochs.push(status["epoch"].clone());
+        }
+        let agree = epochs.iter().all(|e| *e == epochs[0]);
+        Ok((!agree).then(|| "the nodes are in different epochs".to_string()))
+    }
+
+    /// Has everything read and verified.
+    pub fn scrub(&self) -> Result<()> {
+        let found = self.ask(0, &Request::Scrub { volume: VOLUME.to_string() })?;
+        let bad =
+            found["mismatched"].as_u64().unwrap_or(0) + found["skipped"].as_u64().unwrap_or(0);
+        if bad > 0 {
+            bail!("the scrub found parity that did not fit its data: {found}");
+        }
+        Ok(())
+    }
+
+    /// What each process says, for whoever looks for a fault.
+    pub fn describe(&self) -> String {
+        let mut out = String::new();
+        for n in 0..self.configs.len() {
+            match self.ask(n, &Request::Status) {
+                Ok(status) => {
+                    let waiting = status["nodes"].as_array().into_iter().flatten();
+                    let us = waiting.filter(|s| s["node"].as_u64() == Some(n as u64));
+                    let us: Vec<String> =
+                        us.map(|s| format!("{} {}", s["state"], s["waiting"])).collect();
+                    out += &format!(
+                        "node {n}: map {}, settled {}, {}, {us:?}\n",
+                        status["epoch"], status["settled"], status["cluster"]
+                    );
+                }
+                Err(e) => out += &format!("node {n}: {e:#}\n"),
+            }
+        }
+        out
+    }
+
+    /// Stops all nodes in good order.
+    pub fn stop(&mut self) -> Result<()> {
+        for n in 0..self.running.len() {
+            if self.running[n].is_some() {
+                self.signal(n, Signal::TERM)?;
+            }
+        }
+        for (n, child) in self.running.iter_mut().enumerate() {
+            if let Some(mut child) = child.take() {
+                let status = child.wait()?;
+                if !status.success() {
+                    bail!("node {n} did not stop well: {status}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.running.iter_mut().flatten() {
+            // Whatever state they are in.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if self.mounted {
+            for n in 0..self.configs.len() {
+                let _ = unmount(node_dir(&self.dir, n), UnmountFlags::DETACH);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Who writes and reads. Each host has blocks of its own, knows what it wrote last to each, and
+//! goes to the next node when its own does not answer; a write that was not answered is done
+//! again there until it is.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use fastrand::Rng;
+use weft_front::nbd::client::{self, Client, ClientError};
+
+use super::cluster::{VOLUME, VOLUME_BYTES};
+
+const BLOCK: u64 = 4096;
+
+/// Hosts at a time.
+const HOSTS: u64 = 4;
+
+/// The most blocks of a request.
+const LONGEST: u64 = 64;
+
+/// A host that has no answer for so long tries another node.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// No request may wait for longer, whatever is done to a node.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What the hosts and the rounds share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    answered: AtomicU64,
+    /// In nanoseconds.
+    longest_wait: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+/// The hosts, each in a thread.
+pub struct Hosts {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Result<u64>>>,
+}
+
+impl Hosts {
+    /// Starts them.
+    pub fn start(sockets: Vec<PathBuf>, seed: u64) -> Result<Hosts> {
+        let shared = Arc::new(Shared::default());
+        let mut threads = Vec::new();
+        for n in 0..HOSTS {
+            let (shared, sockets) = (shared.clone(), sockets.clone());
+            let host = Host {
+                rng: Rng::with_seed(seed ^ (n + 1) << 40),
+                node: n as usize % sockets.len(),
+                sockets,
+                client: None,
+                first: n * (VOLUME_BYTES / BLOCK / HOSTS),
+                versions: vec![0; (VOLUME_BYTES / BLOCK / HOSTS) as usize],
+                shared,
+                seed,
+            };
+            threads.push(thread::Builder::new().spawn(move || host.run())?);
+        }
+        Ok(Hosts { shared, threads })
+    }
+
+    /// Requests answered so far.
+    pub fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// The longest that a request has waited since the last call.
+    pub fn take_longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.shared.longest_wait.swap(0, Ordering::Relaxed))
+    }
+
+    /// Fails if a host has.
+    pub fn check(&self) -> Result<()> {
+        match &*self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => Err(anyhow!("{why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the hosts read everything back. Returns how many blocks that were.
+    pub fn finish(self) -> Result<u64> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut blocks = 0;
+        for thread in self.threads {
+            blocks += thread.join().map_err(|_| anyhow!("a host panicked"))??;
+        }
+        Ok(blocks)
+    }
+}
+
+struct Host {
+    sockets: Vec<PathBuf>,
+    node: usize,
+    client: Option<Client<UnixStream>>,
+    rng: Rng,
+    first: u64,
+    /// Of each block, which write of it was the last; 0 before the first.
+    versions: Vec<u64>,
+    shared: Arc<Shared>,
+    seed: u64,
+}
+
+impl Host {
+    fn run(mut self) -> Result<u64> {
+        let result = self.work();
+        if let Err(e) = &result {
+            let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert(format!("{e:#}"));
+        }
+        result
+    }
+
+    fn work(&mut self) -> Result<u64> {
+        let blocks = self.versions.len() as u64;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let len = if self.rng.bool() { 1 } else { self.rng.u64(1..=LONGEST) };
+            let from = self.rng.u64(0..blocks - len);
+            if self.rng.u8(0..10) < 6 {
+                self.write(from, len)?;
+            } else {
+                self.read(from, len)?;
+            }
+        }
+        for from in (0..blocks).step_by(LONGEST as usize) {
+            self.read(from, LONGEST.min(blocks - from))?;
+        }
+        Ok(blocks)
+    }
+
+    fn write(&mut self, from: u64, len: u64) -> Result<()> {
+        let range = from as usize..(from + len) as usize;
+        self.versions[range].iter_mut().for_each(|v| *v += 1);
+        let bytes = self.content(from, len);
+        let offset = (self.first + from) * BLOCK;
+        self.until_answered(|client| client.write_at(offset, &bytes, false))
+    }
+
+    fn read(&mut self, from: u64, len: u64) -> Result<()> {
+        let offset = (self.first + from) * BLOCK;
+        let found = self.until_answered(|client| client.read_at(offset, (len * BLOCK) as u32))?;
+        let expected = self.content(from, len);
+        if found == expected {
+            return Ok(());
+        }
+        let differs = |n: &u64| {
+            let at = (n * BLOCK) as usize..((n + 1) * BLOCK) as usize;
+            found[at.clone()] != expected[at]
+        };
+        let block = (0..len).find(differs).unwrap_or(0);
+        let version = self.versions[(from + block) as usize];
+        let there = self.version_of(&found[(block * BLOCK) as usize..], from + block, version);
+        bail!(
+            "block {} read from node {} is not what was written: expected version {version}, found \
+             {there}",
+            self.first + from + block,
+            self.node
+        )
+    }
+
+    /// Says which version of a block these bytes are.
+    fn version_of(&self, bytes: &[u8], block: u64, latest: u64) -> String {
+        let is = |version: &u64| bytes[..BLOCK as usize] == self.block(block, *version)[..];
+        match (0..=latest + 2).rev().find(is) {
+            Some(version) => format!("version {version}"),
+            None => "none that there ever was".to_string(),
+        }
+    }
+
+    fn content(&self, from: u64, len: u64) -> Vec<u8> {
+        (from..from + len).flat_map(|b| self.block(b, self.versions[b as usize])).collect()
+    }
+
+    fn block(&self, block: u64, version: u64) -> Vec<u8> {
+        if version == 0 {
+            return vec![0; BLOCK as usize];
+        }
+        let name = (self.first + block) << 32 | version;
+        let mut rng = Rng::with_seed(self.seed ^ name);
+        let mut bytes = vec![0; BLOCK as usize];
+        rng.fill(&mut bytes);
+        bytes
+    }
+
+    /// Asks one node after the other until one answers.
+    fn until_answered<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Client<UnixStream>) -> client::Result<T>,
+    ) -> Result<T> {
+        let since = Instant::now();
+        loop {
+            let asked = match self.client.as_mut() {
+                Some(client) => Some(ask(client)),
+                None => self.connect().then(|| ask(self.client.as_mut().expect("connected"))),
+            };
+            match asked {
+                Some(Ok(answer)) => {
+                    let waited = since.elapsed().as_nanos() as u64;
+                    self.shared.longest_wait.fetch_max(waited, Ordering::Relaxed);
+                    self.shared.answered.fetch_add(1, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Some(Err(ClientError::Failed(e))) => bail!("node {} refused a request: {e}", self.node),
+                Some(Err(_)) | None => {
+                    self.client = None;
+                    self.node = (self.node + 1) % self.sockets.len();
+                }
+            }
+            if since.elapsed() > LONGEST_WAIT {
+                bail!("no node has answered a request for {LONGEST_WAIT:?}");
+            }
+        }
+    }
+
+    fn connect(&mut self) -> bool {
+        let connected = UnixStream::connect(&self.sockets[self.node]).ok().and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            stream.set_write_timeout(Some(PATIENCE)).ok()?;
+            Client::connect(stream, VOLUME).ok()
+        });
+        if connected.is_none() {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.client = connected;
+        self.client.is_some()
+    }
+}
