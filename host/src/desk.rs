@@ -113,15 +113,16 @@ impl Desk<'_> {
                 fail(format!("there is no connection to node {n}; see that its process runs"))
             }
         };
-        let reaches = |n: usize| together.is_connected(NodeId(n as u16));
+        let runs = |n: usize| {
+            let node = NodeId(n as u16);
+            (together.map().is_up(node) && together.is_connected(node)) || node == us
+        };
         match request {
             Request::Node { node, .. } | Request::Disk { action: DiskAction::Replace, node } => {
                 process_of(*node)
             }
-            Request::Disk { action: DiskAction::Fail, node } if reaches(*node) => process_of(*node),
-            Request::Disk { action: DiskAction::Fail, node } if usize::from(us.0) == *node => {
-                Ok(None)
-            }
+            // One that runs must go down first, at home.
+            Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
             Request::Disk { action: DiskAction::Fail, .. }
             | Request::VolumeCreate { .. }
             | Request::VolumeDelete { .. }

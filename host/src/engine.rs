@@ -105,6 +105,17 @@ impl Engine {
         (from..self.slots.len()).chain(0..from.min(self.slots.len())).find(takes)
     }
 
+    /// Whether nodes may serve at this moment.
+    pub(crate) fn may_serve(&self) -> bool {
+        self.rule.may_serve()
+    }
+
+    /// Whether the node of this process is about to stop, and others are in other processes.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let us = self.rule.together().map(|t| usize::from(t.us().0));
+        us.is_some_and(|us| self.slots[us].phase == Phase::Draining)
+    }
+
     /// Hands a node a host's request; the answer comes with its number.
     pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
         self.input(n, Input::Host(number, volume, op));

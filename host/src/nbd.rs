@@ -70,6 +70,11 @@ impl Connection {
         self.writable |= writable;
     }
 
+    /// Whether nothing that it asked for is still to be answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_work.is_empty() && self.server.output_len() == 0
+    }
+
     fn is_full(&self) -> bool {
         self.bytes >= MAX_BYTES
             || self.in_work.len() >= MAX_REQUESTS

@@ -202,6 +202,9 @@ impl Reactor {
         if self.stopping.is_some() {
             return;
         }
+        if self.engine.is_leaving() {
+            return self.see_hosts_off();
+        }
         for id in std::mem::take(&mut self.to_receive) {
             let Some(connection) = self.hosts.get_mut(&id) else { continue };
             let mut commands = std::mem::take(&mut self.commands);
@@ -214,6 +217,15 @@ impl Reactor {
             if let Err(end) = end {
                 self.hang_up(id, end);
             }
+        }
+    }
+
+    /// The node of this process is about to stop and another process can serve its hosts: no
+    /// more is taken from them, and those that have their answers are let go.
+    fn see_hosts_off(&mut self) {
+        let idle = |(id, c): (&usize, &Connection)| c.is_idle().then_some(*id);
+        for id in self.hosts.iter().filter_map(idle).collect::<Vec<usize>>() {
+            self.hang_up(id, End::Closed);
         }
     }
 

@@ -72,14 +72,14 @@ impl Reactor {
         let Some(us) = self.engine.rule.together().map(|t| usize::from(t.us().0)) else {
             return self.engine.is_quiet() || waited >= 2 * PATIENCE;
         };
-        // The others are to go on without this node at once, not only when they miss it.
+        // The others are to go on without this node at once, not only when they miss it. If they
+        // cannot be told they are stopping too.
         if self.engine.slots[us].phase == Phase::Running {
             // That it runs has been seen.
             let _ = self.engine.drain_node(us);
         }
-        let gone = self.engine.slots[us].phase == Phase::Down
-            && !self.engine.map().is_up(NodeId(us as u16));
-        gone || waited >= 2 * PATIENCE
+        let known = !self.engine.map().is_up(NodeId(us as u16)) || !self.engine.may_serve();
+        (self.engine.slots[us].phase == Phase::Down && known) || waited >= 2 * PATIENCE
     }
 
     /// Says the last words.
@@ -107,10 +107,11 @@ impl Reactor {
         }
         unfinished.extend(self.engine.unfinished());
         let slots = &self.engine.slots;
+        let alone = self.engine.rule.together().is_none();
         let volumes = self.engine.map().volumes.values();
         Stopped {
             unfinished,
-            down: (0..slots.len()).filter(|n| slots[*n].phase == Phase::Down).collect(),
+            down: (0..slots.len()).filter(|n| slots[*n].phase == Phase::Down && alone).collect(),
             nodes: slots.len(),
             without_journal: volumes
                 .filter(|v| !v.policy.journal)

@@ -96,10 +96,12 @@ impl Real {
                 cluster.scrub().with_context(|| what.clone())?;
             }
             let tally = &mut tallies[n];
+            let (waited, healed) = (hosts.take_longest_wait(), healing.elapsed());
             tally.rounds += 1;
-            tally.longest_wait = tally.longest_wait.max(hosts.take_longest_wait());
-            tally.longest_healing = tally.longest_healing.max(healing.elapsed());
-            stage.bar().set_message(what);
+            tally.longest_wait = tally.longest_wait.max(waited);
+            tally.longest_healing = tally.longest_healing.max(healed);
+            let line = format!("{what}: longest wait {waited:.1?}, whole after {healed:.1?}");
+            stage.bar().suspend(|| eprintln!("{line}"));
             stage.advance(1);
         }
         stage.done(format!("{} requests answered", hosts.answered()));
