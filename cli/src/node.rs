@@ -10,6 +10,7 @@ use serde_json::Value;
 use weft_host::{Array, Configuration, Home, NodeAction, Request, to_stderr};
 
 use crate::args::Common;
+use crate::disk::Drain;
 use crate::output::{align_right, say, say_json, table};
 use crate::up::farewell;
 
@@ -38,7 +39,9 @@ pub enum Action {
     Kill(Which),
     /// Start a node on the disk that it had; it catches up by itself
     Start(Which),
-    /// Take a node that is lost, and holds nothing any more, out of the cluster for good
+    /// Move what is on a node to others while hosts go on: the same as `weft disk drain`
+    Drain(Drain),
+    /// Take a node that is lost or drained, and holds nothing any more, out of the cluster for good
     Remove(Which),
 }
 
@@ -57,6 +60,7 @@ impl Node {
         match (&self.config, &self.action) {
             (Some(config), _) => self.serve(config)?,
             (None, Some(Action::List(common))) => list(common)?,
+            (None, Some(Action::Drain(drain))) => return drain.run(),
             (None, Some(action)) => action.run()?,
             (None, None) => {
                 bail!("say what to do: --config FILE runs a node; see `weft node --help`")
@@ -78,6 +82,7 @@ impl Action {
     fn run(&self) -> Result<()> {
         let (which, request, done) = match self {
             Action::List(common) => return list(common),
+            Action::Drain(drain) => return drain.run().map(drop),
             Action::Stop(w) => (w, w.act(NodeAction::Stop), "has stopped"),
             Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
             Action::Start(w) => (w, w.act(NodeAction::Start), "takes part again"),

@@ -107,6 +107,10 @@ pub enum DiskAction {
     Fail,
     /// Put an empty one in its place.
     Replace,
+    /// Move what is on it to others.
+    Drain,
+    /// Leave on it what is still there, and use it again.
+    Undrain,
 }
 
 /// Where a new node lives.

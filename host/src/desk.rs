@@ -37,6 +37,8 @@ pub(crate) enum Wait {
     DownHere(usize),
     /// The map says that the node is given up.
     GivenUp(usize, Ticket),
+    /// The map says that the node's disk is to be emptied, or not any more.
+    Draining(usize, bool, Ticket),
     /// The map holds the node, under this name.
     NodeAdded(usize, String, Ticket),
     /// The map says that the node has left.
@@ -123,7 +125,7 @@ impl Desk<'_> {
             }
             // One that runs must go down first, at home.
             Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
-            Request::Disk { action: DiskAction::Fail, .. }
+            Request::Disk { .. }
             | Request::VolumeCreate { .. }
             | Request::VolumeDelete { .. }
             | Request::NodeAdd { .. }
@@ -220,6 +222,7 @@ impl Desk<'_> {
             | Wait::NodeDown(_)
             | Wait::DownHere(_)
             | Wait::GivenUp(..)
+            | Wait::Draining(..)
             | Wait::NodeAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{AuthorityInput, Home, NodeInfo};
+use weft_core::cluster::{AuthorityInput, Home, NodeInfo, can_drain};
 use weft_core::units::NodeId;
 
 use super::{Desk, Outcome, Wait, overtaken};
@@ -27,6 +27,12 @@ impl Desk<'_> {
 
     pub(super) fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
         match action {
+            DiskAction::Drain => self.drain(node),
+            DiskAction::Undrain => {
+                self.engine.known(node)?;
+                let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
+                Ok(Wait::Draining(node, false, ticket))
+            }
             DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
             DiskAction::Fail => {
                 let here =
@@ -38,6 +44,25 @@ impl Desk<'_> {
                 self.engine.fail_disk(node).map(|ticket| Wait::GivenUp(node, ticket))
             }
         }
+    }
+
+    fn drain(&mut self, node: usize) -> Result<Wait> {
+        self.engine.known(node)?;
+        let (map, id) = (self.engine.map(), NodeId(node as u16));
+        if !map.is_up(id) {
+            return fail(format!(
+                "node {node} does not take part, so nothing can be copied from it; start it, or \
+                 have what is on it rebuilt (`weft disk fail {node}`)"
+            ));
+        }
+        if !can_drain(map, id) {
+            return fail(format!(
+                "what is on node {node} does not fit on the others, with each column of an extent \
+                 in another failure domain; add a node, or delete something"
+            ));
+        }
+        let ticket = self.engine.change(AuthorityInput::Drain(id, true));
+        Ok(Wait::Draining(node, true, ticket))
     }
 
     /// A token, and where to go with it.
@@ -108,10 +133,10 @@ impl Desk<'_> {
                 "node {node} takes part; stop it first (`weft node stop {node}`)"
             ));
         }
-        if !info.given_up {
+        if !info.given_up && !info.draining {
             return fail(format!(
-                "node {node} is expected back; if it will not come, say so first (`weft disk fail \
-                 {node}`)"
+                "node {node} is expected back; move what is on it to others while it runs (`weft \
+                 disk drain {node}`), or say that it will not come (`weft disk fail {node}`)"
             ));
         }
         if let Some(volume) = map.volumes.values().find(|v| v.nodes().contains(&id)) {
@@ -158,6 +183,15 @@ impl Desk<'_> {
                     true => done(*n),
                     // When the last node goes nobody is left to agree on a map that says so.
                     false if self.engine.originator(0).is_none() => done(*n),
+                    false => Err(overtaken()),
+                }
+            }
+            Wait::Draining(n, on, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                match self.engine.map().nodes[*n].draining == *on {
+                    true => done(*n),
                     false => Err(overtaken()),
                 }
             }

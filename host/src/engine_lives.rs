@@ -105,6 +105,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Refuses a node that there is not.
+    pub(crate) fn known(&self, n: usize) -> Result<()> {
+        let removed = self.map().nodes.get(n).is_some_and(|i| i.removed);
+        if removed {
+            fail(format!("node {n} has left the cluster"))
+        } else {
+            self.slot(n).map(drop)
+        }
+    }
+
     fn slot(&self, n: usize) -> Result<&Slot> {
         let last = self.slots.len() - 1;
         self.slots.get(n).ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))

@@ -45,6 +45,8 @@ struct Node {
     up: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     given_up: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    draining: bool,
     /// Its disk's incarnation; open before it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk: Option<String>,
@@ -68,6 +70,9 @@ struct Filling {
     extent: usize,
     column: usize,
     from: String,
+    /// The node from which it is copied, and the first data sector there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving: Option<(u16, u64)>,
 }
 
 /// What a volume's nodes have missed; the nodes by their numbers.
@@ -119,6 +124,7 @@ fn node_entry(info: &NodeInfo) -> Node {
     Node {
         up: info.up,
         given_up: info.given_up,
+        draining: info.draining,
         disk: (info.disk != 0).then(|| format!("{:016x}", info.disk)),
         sectors: info.sectors,
     }
@@ -128,8 +134,8 @@ fn node_info(entry: &Node) -> Result<NodeInfo> {
     let text = entry.disk.as_deref().unwrap_or("0");
     let disk = u64::from_str_radix(text, 16)
         .map_err(|_| Error(format!("disk '{text}' is not a hexadecimal number")))?;
-    let Node { up, given_up, sectors, .. } = *entry;
-    Ok(NodeInfo { up, given_up, ..NodeInfo::new(disk, sectors) })
+    let Node { up, given_up, draining, sectors, .. } = *entry;
+    Ok(NodeInfo { up, given_up, draining, ..NodeInfo::new(disk, sectors) })
 }
 
 fn filling_entries(v: &Volume) -> Vec<Filling> {
@@ -138,6 +144,7 @@ fn filling_entries(v: &Volume) -> Vec<Filling> {
             extent: n,
             column: *column,
             from: from.to_string(),
+            leaving: e.leaving.get(column).map(|l| (l.0.0, l.1)),
         };
         e.filling.iter().map(entry).collect::<Vec<_>>()
     };
@@ -264,11 +271,14 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         Extent::new(first, columns.into_iter().map(|(n, sector)| (NodeId(n), sector)).collect())
     };
     let mut extents: Vec<Extent> = entry.extents.into_iter().map(extent).collect();
-    for Filling { extent, column, from } in entry.filling {
+    for Filling { extent, column, from, leaving } in entry.filling {
         let Some(extent) = extents.get_mut(extent).filter(|e| column < e.columns.len()) else {
             return fail(format!("volume '{}' has no such column to be filled", entry.name));
         };
         extent.filling.insert(column, timestamp(&from)?);
+        if let Some((node, sector)) = leaving.filter(|l| usize::from(l.0) < nodes) {
+            extent.leaving.insert(column, (NodeId(node), sector));
+        }
     }
     Ok(Volume {
         policy: Policy { journal: entry.journal, ..Policy::default() },

@@ -1,7 +1,7 @@
 //! The array's state as JSON.
 
 use serde_json::{Value, json};
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Extent, Volume};
 use weft_core::node::{NodeConfig, NodeCounters};
 use weft_core::units::{NodeId, VolumeId};
 
@@ -91,8 +91,10 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
         (false, _, 0) => "expected",
         (false, ..) => "down",
         _ if engine.map().is_stale(id) => "catching-up",
+        _ if info.draining => "draining",
         _ => "up",
     });
+    value["columns"] = json!(engine.map().columns_on(id));
     tell_home(&mut value, engine, n);
     value
 }
@@ -114,11 +116,13 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         Phase::Down => "down",
         Phase::Draining => "stopping",
         _ if engine.map().is_stale(NodeId(n as u16)) || !info.up => "catching-up",
+        _ if info.draining => "draining",
         _ => "up",
     };
     let mut value = json!({
         "node": n,
         "state": state,
+        "columns": engine.map().columns_on(NodeId(n as u16)),
         "disk": slot.path,
         "disk_bytes": slot.size,
         "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
@@ -165,13 +169,17 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     let engine = &*desk.engine;
     let parity = volume.geometry.layout.parity;
     let (lost, stale) = losses(engine, volume);
-    let reconstructing = volume.extents.iter().filter(|e| !e.filling.is_empty()).count();
+    let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
+    let reconstructs = |e: &&Extent| e.filling.keys().any(|c| !e.leaving.contains_key(c));
+    let reconstructing = volume.extents.iter().filter(reconstructs).count();
     let mode = if lost > parity || engine.map().is_asleep(volume) {
         "failed"
     } else if lost > 0 {
         "degraded"
     } else if stale > 0 {
         "reconstructing"
+    } else if migrating > 0 {
+        "migrating"
     } else {
         "fault-free"
     };
@@ -185,6 +193,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "mode": mode,
         "extents": volume.extents.len(),
         "extents_reconstructing": reconstructing,
+        "extents_migrating": migrating,
         "survives": parity.saturating_sub(stale),
         "apart": volume.apart,
         "clients": desk.clients_of(volume.id),
@@ -199,7 +208,12 @@ fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
     let runs = |n: NodeId| map.is_up(n) && engine.runs(n);
     let of = |n: usize| {
         let columns = &volume.extents[n].columns;
-        let is_stale = |node: NodeId| map.behind_since(volume, n, node).is_some();
+        // What is being copied is not lost while the disk that it leaves has it.
+        let copied = |node: NodeId| {
+            let extent = &volume.extents[n];
+            extent.column_of(node).is_some_and(|c| extent.leaving.contains_key(&c))
+        };
+        let is_stale = |node: NodeId| !copied(node) && map.behind_since(volume, n, node).is_some();
         let down = columns.iter().filter(|c| !runs(c.0)).count();
         let behind = columns.iter().filter(|c| !runs(c.0) || is_stale(c.0)).count();
         (down, behind)

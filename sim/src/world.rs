@@ -257,6 +257,12 @@ impl World {
         self.authority_input(AuthorityInput::GiveUp(id));
     }
 
+    /// What is on a node's disk is to be moved to others, or no more of it.
+    pub fn drain(&mut self, id: NodeId, on: bool) {
+        self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
+        self.authority_input(AuthorityInput::Drain(id, on));
+    }
+
     fn fell(&mut self, id: NodeId, power: bool) {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
         let place = &mut self.places[id.0 as usize];

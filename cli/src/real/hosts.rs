@@ -207,7 +207,9 @@ impl Host {
                     self.shared.answered.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                Some(Err(ClientError::Failed(e))) => bail!("node {} refused a request: {e}", self.node),
+                Some(Err(ClientError::Failed(e))) => {
+                    bail!("node {} refused a request: {e}", self.node)
+                }
                 Some(Err(_)) | None => {
                     self.client = None;
                     self.node = (self.node + 1) % self.sockets.len();

@@ -8,7 +8,7 @@
 //! takes part at once but counts as stale until it has caught up. A volume that cannot go on
 //! sleeps until enough of those have returned that took part last. What was on a node that is
 //! given up moves to other disks, a few extents at a time, and is rebuilt there; so is what was
-//! on a disk that an empty one has replaced (see [`moves`](super::moves)).
+//! on a disk that an empty one has replaced, and what is on a node that is drained (see [`moves`](super::moves)).
 //!
 //! It is a state machine like a node. Today one process holds one; replicating it is what
 //! remains to be done for several machines.
@@ -48,10 +48,12 @@ pub enum AuthorityInput {
     AddVolume(Arc<Volume>),
     /// An operator removes one.
     RemoveVolume(VolumeId),
+    /// An operator has what is on a node's disk moved to others, or that stopped.
+    Drain(NodeId, bool),
     /// An operator admits a node under the next number.
     AddNode(NodeId, Arc<Home>),
-    /// An operator takes a node out for good. It is not done unless the node is given up and
-    /// holds nothing.
+    /// An operator takes a node out for good. It is not done unless the node is down, given up or
+    /// drained, and holds nothing.
     RemoveNode(NodeId),
     /// A node reports.
     Report(NodeId, MemberReport),
@@ -104,6 +106,7 @@ pub struct Authority {
 enum Change {
     AddVolume(Arc<Volume>),
     RemoveVolume(VolumeId),
+    Drain(NodeId, bool),
     AddNode(NodeId, Arc<Home>),
     RemoveNode(NodeId),
 }
@@ -127,6 +130,11 @@ impl Change {
                 map.volumes.remove(id);
                 map.attendance.remove(id);
             }
+            Change::Drain(node, draining) => {
+                if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
+                    info.draining = *draining;
+                }
+            }
             Change::AddNode(node, home) => {
                 if map.nodes.len() == usize::from(node.0) {
                     map.nodes.push(NodeInfo::expected(home.clone()));
@@ -135,7 +143,8 @@ impl Change {
             Change::RemoveNode(node) => {
                 let holds = map.volumes.values().any(|v| v.nodes().contains(node));
                 let info = map.nodes.get_mut(usize::from(node.0));
-                if let Some(info) = info.filter(|i| !holds && !i.up && i.given_up) {
+                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining);
+                if let Some(info) = info.filter(|i| !holds && gone(i)) {
                     info.removed = true;
                 }
             }
@@ -199,6 +208,7 @@ impl Authority {
             }
             AuthorityInput::AddVolume(volume) => self.change(Change::AddVolume(volume), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
+            AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
             AuthorityInput::AddNode(node, home) => self.change(Change::AddNode(node, home), out),
             AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),
@@ -282,7 +292,14 @@ impl Authority {
             attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
             self.next.attendance.insert(volume.id, attendance);
         }
-        moves::replace_given_up(&mut self.next, floor);
+        for (id, volume) in &mut self.next.volumes {
+            if let Some(a) = self.next.attendance.get(id) {
+                moves::stop_copying(volume, |n| {
+                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
+                });
+            }
+        }
+        moves::move_columns(&mut self.next, floor);
         self.next.assert_sound();
         let volumes = &self.next.volumes;
         self.next.attendance.retain(|id, a| {

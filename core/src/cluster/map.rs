@@ -35,6 +35,8 @@ pub struct NodeInfo {
     pub disk: u64,
     /// Data sectors of its disk.
     pub sectors: u64,
+    /// Whether what is on its disk is being moved to others.
+    pub draining: bool,
     /// Whether it has left the cluster for good. Its number is not given to another.
     pub removed: bool,
     /// Where it lives, if the nodes are in several processes.
@@ -44,7 +46,15 @@ pub struct NodeInfo {
 impl NodeInfo {
     /// A node that takes part, with this disk.
     pub fn new(disk: u64, sectors: u64) -> NodeInfo {
-        NodeInfo { up: true, given_up: false, disk, sectors, removed: false, home: None }
+        NodeInfo {
+            up: true,
+            given_up: false,
+            disk,
+            sectors,
+            draining: false,
+            removed: false,
+            home: None,
+        }
     }
 
     /// A node whose disk has not been seen.
@@ -82,19 +92,37 @@ pub struct Extent {
     /// For each column the disk, and the data sector where its units begin.
     pub columns: Vec<(NodeId, u64)>,
     /// Columns that have come to a disk which does not have their content yet. They take part in
-    /// writes from the given time on; what is older is being rebuilt.
+    /// writes from the given time on; what is older is being rebuilt, or copied.
     pub filling: BTreeMap<usize, Timestamp>,
+    /// Of columns that are moved from a disk that works: that disk, and the data sector there.
+    /// It holds what was written before the column came to the other disk, from which it is
+    /// copied.
+    pub leaving: BTreeMap<usize, (NodeId, u64)>,
 }
 
 impl Extent {
     /// An extent whose columns are all in place.
     pub fn new(first: u64, columns: Vec<(NodeId, u64)>) -> Extent {
-        Extent { first, columns, filling: BTreeMap::new() }
+        Extent { first, columns, filling: BTreeMap::new(), leaving: BTreeMap::new() }
     }
 
     /// Since when a node's disk is being filled with its column, if it is.
     pub fn filling_on(&self, node: NodeId) -> Option<Timestamp> {
         self.filling.get(&self.column_of(node)?).copied()
+    }
+
+    /// The column that a node's disk held and that is being copied from it, if any.
+    pub fn column_leaving(&self, node: NodeId) -> Option<usize> {
+        self.leaving.iter().find(|(_, l)| l.0 == node).map(|(column, _)| *column)
+    }
+
+    /// The column that a node's disk holds, or that is being copied from it, and where on the
+    /// disk it begins.
+    pub fn place_on(&self, node: NodeId) -> Option<(usize, u64)> {
+        match self.column_of(node) {
+            Some(column) => Some((column, self.columns[column].1)),
+            None => self.column_leaving(node).map(|column| (column, self.leaving[&column].1)),
+        }
     }
 
     /// The column that a node's disk holds, if any.
@@ -150,15 +178,22 @@ impl Volume {
         }
     }
 
-    /// The nodes that hold parts of it.
+    /// The nodes that hold parts of it, or from which parts are being copied.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
-        self.extents.iter().flat_map(|e| e.columns.iter().map(|c| c.0)).collect()
+        let places = |e: &Extent| {
+            let leaving: Vec<NodeId> = e.leaving.values().map(|l| l.0).collect();
+            e.columns.iter().map(|c| c.0).chain(leaving).collect::<Vec<_>>()
+        };
+        self.extents.iter().flat_map(places).collect()
     }
 
-    /// Whether in some extent more columns are being filled or on such nodes than the layout
-    /// bears.
+    /// Whether in some extent more columns are on such nodes, or are being filled and cannot be
+    /// copied from another, than the layout bears.
     pub fn too_many(&self, which: impl Fn(NodeId) -> bool) -> bool {
-        let bad = |e: &Extent, c: usize| e.filling.contains_key(&c) || which(e.columns[c].0);
+        let copied = |e: &Extent, c: &usize| e.leaving.get(c).is_some_and(|l| !which(l.0));
+        let bad = |e: &Extent, c: usize| {
+            which(e.columns[c].0) || (e.filling.contains_key(&c) && !copied(e, &c))
+        };
         let many = |e: &Extent| (0..e.columns.len()).filter(|c| bad(e, *c)).count();
         self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
     }
@@ -206,11 +241,12 @@ impl Volume {
         (stripes.end - stripes.start) * self.unit_sectors()
     }
 
-    /// The stripe, and the sector in its unit, that stand at `sector` of a node's disk.
+    /// The stripe, the column, and the sector in its unit, that stand at `sector` of a node's
+    /// disk.
     pub fn stripe_at(&self, node: NodeId, sector: u64) -> Option<(u64, usize, u64)> {
         self.extents.iter().enumerate().find_map(|(n, extent)| {
-            let column = extent.column_of(node)?;
-            let within = sector.checked_sub(extent.columns[column].1)?;
+            let (column, first) = extent.place_on(node)?;
+            let within = sector.checked_sub(first)?;
             (within < self.extent_sectors(n)).then(|| {
                 let stripe = extent.first + within / self.unit_sectors();
                 (stripe, column, within % self.unit_sectors())
@@ -259,7 +295,13 @@ impl ClusterMap {
     /// Whether `node` has a say in whether the write `ts` to an extent happens.
     pub fn has_say(&self, volume: &Volume, extent: usize, node: NodeId, ts: Timestamp) -> bool {
         let extent = &volume.extents[extent];
-        if extent.column_of(node).is_none() || extent.filling_on(node).is_some_and(|f| f > ts) {
+        let came_later = extent.filling_on(node).is_some_and(|f| f > ts);
+        // One that the column is leaving decides what was written while it had it.
+        let left_earlier = || {
+            let column = extent.column_leaving(node);
+            column.is_none_or(|c| extent.filling.get(&c).is_none_or(|f| *f <= ts))
+        };
+        if came_later || (extent.column_of(node).is_none() && left_earlier()) {
             return false;
         }
         let Some(a) = self.attendance.get(&volume.id) else { return true };
@@ -274,7 +316,11 @@ impl ClusterMap {
         participants: &[(usize, NodeId)],
         ts: Timestamp,
     ) -> Vec<NodeId> {
-        let holds = |p: &&(usize, NodeId)| volume.extents[extent].columns[p.0].0 == p.1;
+        let extent_of = &volume.extents[extent];
+        let holds = |p: &&(usize, NodeId)| {
+            extent_of.columns[p.0].0 == p.1
+                || extent_of.leaving.get(&p.0).is_some_and(|l| l.0 == p.1)
+        };
         let says = |p: &&(usize, NodeId)| self.has_say(volume, extent, p.1, ts);
         participants.iter().filter(holds).filter(says).map(|p| p.1).collect()
     }
@@ -325,7 +371,10 @@ impl ClusterMap {
                 let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
                 let (id, width) = (volume.id, extent.columns.len());
                 let exists = |node: &NodeId| self.nodes.get(usize::from(node.0)).is_some();
-                let wrong = if nodes.len() < width {
+                let odd = |c: &usize| !extent.filling.contains_key(c);
+                let wrong = if extent.leaving.keys().any(odd) {
+                    "a column is copied to where it is not filled"
+                } else if nodes.len() < width {
                     "two columns on a node"
                 } else if !nodes.iter().all(exists) {
                     "a column on a node that does not exist"
@@ -338,7 +387,8 @@ impl ClusterMap {
                     return Err(format!("{id:?}, extent {n}: {wrong}"));
                 }
                 let len = volume.extent_sectors(n);
-                taken.extend(extent.columns.iter().map(|c| (c.0, c.1, len)));
+                let places = extent.columns.iter().chain(extent.leaving.values());
+                taken.extend(places.map(|c| (c.0, c.1, len)));
             }
         }
         taken.sort_unstable();
@@ -347,6 +397,12 @@ impl ClusterMap {
             Some(pair) => Err(format!("two extents overlap on a disk: {pair:?}")),
             None => Ok(()),
         }
+    }
+
+    /// How many columns are on a node's disk.
+    pub fn columns_on(&self, node: NodeId) -> usize {
+        let extents = self.volumes.values().flat_map(|v| &v.extents);
+        extents.filter(|e| e.place_on(node).is_some()).count()
     }
 
     /// The failure domains of the nodes by a label: nodes with the same number are in the same
@@ -361,7 +417,7 @@ impl ClusterMap {
     /// label. There is no room on nodes that have left or are not expected back.
     pub fn places(&self, label: &str) -> Vec<Place> {
         let place = |(info, domain): (&NodeInfo, usize)| Place {
-            sectors: if info.given_up || info.removed { 0 } else { info.sectors },
+            sectors: if info.given_up || info.draining || info.removed { 0 } else { info.sectors },
             domain,
         };
         self.nodes.iter().zip(self.domains(label)).map(place).collect()

@@ -1,8 +1,9 @@
 //! Extents that get a column anew: on the empty disk that replaced another, or on other disks
-//! when a node is given up.
+//! when a node is given up or drained.
 //!
 //! A column that has come to a disk is *filling*: it takes part in every write at once, and what
-//! was written before is rebuilt by catching up, as for a node that was away. When the
+//! was written before is rebuilt by catching up, as for a node that was away; or copied, if
+//! the disk that it was on is still there (the *copy* of shared storage, Table 1). When the
 //! disk has reported that it is whole, the column is like any other. Only a few extents move to
 //! a disk at a time, so that the lists of what is missing stay short; the report of the one
 //! makes room for the next.
@@ -10,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Volume};
+use super::map::{ClusterMap, Extent, Volume};
 use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
@@ -25,6 +26,7 @@ pub(super) fn filled(volume: &mut Arc<Volume>, node: NodeId) {
     for extent in &mut Arc::make_mut(volume).extents {
         if let Some(column) = extent.column_of(node) {
             extent.filling.remove(&column);
+            extent.leaving.remove(&column);
         }
     }
 }
@@ -42,8 +44,8 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 }
 
 /// Gives columns of nodes that are given up to disks that have room, where the volume goes on
-/// without those nodes.
-pub(super) fn replace_given_up(map: &mut ClusterMap, from: Timestamp) {
+/// without those nodes; and columns of nodes that are being drained, from which they are copied.
+pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
     let ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
@@ -52,14 +54,66 @@ pub(super) fn replace_given_up(map: &mut ClusterMap, from: Timestamp) {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
                 return;
             }
-            let Some(column) = given_up_column(map, id, n) else { continue };
+            let given_up = given_up_column(map, id, n);
+            let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
             let Some(place) = choose(map, &map.volumes[&id], n, column, &targets) else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
             let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-            volume.extents[n].columns[column] = place;
-            volume.extents[n].filling.insert(column, from);
+            let extent = &mut volume.extents[n];
+            let before = std::mem::replace(&mut extent.columns[column], place);
+            extent.filling.insert(column, from);
+            if given_up.is_none() {
+                extent.leaving.insert(column, before);
+            }
         }
     }
+}
+
+/// Whether all that is on a node's disk has a place on others.
+pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
+    let mut map = map.clone();
+    map.nodes[usize::from(node.0)].draining = true;
+    let roomy: BTreeMap<NodeId, usize> = targets(&map).into_keys().map(|n| (n, 0)).collect();
+    let ids: Vec<VolumeId> = map.volumes.keys().copied().collect();
+    for id in ids {
+        for n in 0..map.volumes[&id].extents.len() {
+            let Some(column) = map.volumes[&id].extents[n].column_of(node) else { continue };
+            let Some(place) = choose(&map, &map.volumes[&id], n, column, &roomy) else {
+                return false;
+            };
+            let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
+            volume.extents[n].columns[column] = place;
+        }
+    }
+    true
+}
+
+/// A column is copied from the disk that it leaves only as long as both disks' nodes have
+/// missed nothing: what the one that it comes to missed, the other does not have.
+pub(super) fn stop_copying(volume: &mut Arc<Volume>, stays: impl Fn(NodeId) -> bool) {
+    let breaks = |e: &Extent| e.leaving.iter().any(|(c, l)| !stays(l.0) || !stays(e.columns[*c].0));
+    if !volume.extents.iter().any(breaks) {
+        return;
+    }
+    for extent in &mut Arc::make_mut(volume).extents {
+        let columns = &extent.columns;
+        extent.leaving.retain(|c, l| stays(l.0) && stays(columns[*c].0));
+    }
+}
+
+/// The column of an extent that is on a node that is being drained, has all of it, and takes
+/// part. One at a time.
+fn drained_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
+    let volume = &map.volumes[&id];
+    let extent = &volume.extents[n];
+    let drained = |node: NodeId| {
+        let info = map.nodes.get(usize::from(node.0));
+        info.is_some_and(|i| i.draining && i.up) && map.behind_since(volume, n, node).is_none()
+    };
+    if !extent.filling.is_empty() {
+        return None;
+    }
+    extent.columns.iter().position(|c| drained(c.0))
 }
 
 /// The disks that can take something, and how many extents are being filled on each.
@@ -68,7 +122,8 @@ fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
         let extents = map.volumes.values().flat_map(|v| &v.extents);
         extents.filter(|e| e.filling_on(node).is_some()).count()
     };
-    map.up().map(|node| (node, filling(node))).collect()
+    let takes = |node: &NodeId| !map.nodes[usize::from(node.0)].draining;
+    map.up().filter(takes).map(|node| (node, filling(node))).collect()
 }
 
 /// The column of an extent that is on a node that is given up, and that its volume goes on
@@ -106,7 +161,7 @@ fn choose(
         .iter()
         .filter(|(_, filling)| **filling < FILLED_AT_ONCE)
         .map(|(node, _)| *node)
-        .filter(|node| volume.extents[n].column_of(*node).is_none())
+        .filter(|node| volume.extents[n].place_on(*node).is_none())
         .filter(|node| !taken.contains(&domain(*node)))
         .filter_map(free)
         .max_by_key(|(room, node, _)| (*room, std::cmp::Reverse(*node)))

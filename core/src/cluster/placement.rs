@@ -162,8 +162,8 @@ pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for volume in volumes {
         for (n, extent) in volume.extents.iter().enumerate() {
-            if let Some(column) = extent.column_of(node) {
-                taken.push((extent.columns[column].1, volume.extent_sectors(n)));
+            if let Some((_, first)) = extent.place_on(node) {
+                taken.push((first, volume.extent_sectors(n)));
             }
         }
     }

@@ -26,7 +26,15 @@ pub(crate) struct Behind {
     pub since: Timestamp,
     /// What this disk has from before this time is of no use: another extent left it there.
     pub from: Timestamp,
+    /// Whether it is copied from another disk. Then this one has missed nothing since `from`, and
+    /// what it has from after that is newer than what it could be given.
+    pub copied: bool,
+    /// Whether what it has lost of it was lost before it came, because the node has run since.
+    pub runs_since: bool,
 }
+
+/// The version that a scan for [`crate::store::Scan::Since`] gives sectors that are lost.
+pub(crate) const LOST: Timestamp = Timestamp(u64::MAX);
 
 /// How a disk stands.
 #[derive(Debug, Default)]
@@ -35,6 +43,9 @@ pub(crate) struct Catchup {
     known: BTreeMap<Place, Behind>,
     /// The stale sectors of those.
     stale: BTreeSet<u64>,
+    /// Those of which this disk had something newer than the disk from which they would be
+    /// copied, and has lost it.
+    lost: BTreeSet<u64>,
     /// Those of which it does not know yet.
     asking: Option<Asking>,
     /// Whether the authority has been told that nothing is stale any more.
@@ -68,6 +79,8 @@ impl Catchup {
         self.known.retain(|place, b| behind.get(place) == Some(b));
         let known = &self.known;
         self.stale.retain(|s| known.values().any(|b| b.sectors.contains(s)));
+        let stale = &self.stale;
+        self.lost.retain(|s| stale.contains(s));
         self.reported = false;
         let before = self.asking.take().unwrap_or_default();
         let unknown: BTreeMap<Place, Behind> =
@@ -117,6 +130,11 @@ impl Catchup {
         &self.stale
     }
 
+    /// Whether a sector is stale, and what another disk has of it would be too old.
+    pub fn is_lost(&self, sector: u64) -> bool {
+        self.lost.contains(&sector) && self.stale.contains(&sector)
+    }
+
     /// This sector belongs to no volume any more.
     pub fn forget(&mut self, sector: u64) {
         self.stale.remove(&sector);
@@ -156,7 +174,20 @@ impl Catchup {
             let has = |s: &u64| a.own.get(s).copied().unwrap_or_default();
             let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;
             let listed = a.listed.range(behind.sectors.clone());
-            let missed = listed.filter(|(s, v)| has(s) < **v || useless(has(s))).map(|(s, _)| *s);
+            let misses = |s: &u64, v: Timestamp| match behind.copied {
+                true => has(s) < behind.from,
+                false => has(s) < v || useless(has(s)),
+            };
+            if behind.copied {
+                let own = a.own.range(behind.sectors.clone());
+                let lost = own.filter(|(s, v)| **v == LOST && !a.fresh.contains(s));
+                let lost: Vec<u64> = lost.map(|(s, _)| *s).collect();
+                self.stale.extend(&lost);
+                if !behind.runs_since {
+                    self.lost.extend(lost);
+                }
+            }
+            let missed = listed.filter(|(s, v)| misses(s, **v)).map(|(s, _)| *s);
             let left = a.own.range(behind.sectors.clone()).filter(|(_, v)| useless(**v));
             let stale = missed.chain(left.map(|(s, _)| *s)).filter(|s| !a.fresh.contains(s));
             self.stale.extend(stale);
@@ -175,7 +206,13 @@ mod tests {
     use super::*;
 
     fn behind(sectors: Range<u64>, since: u64, from: u64) -> Behind {
-        Behind { sectors, since: Timestamp(since), from: Timestamp(from) }
+        Behind {
+            sectors,
+            since: Timestamp(since),
+            from: Timestamp(from),
+            copied: false,
+            runs_since: false,
+        }
     }
 
     fn place(n: usize) -> Place {
@@ -221,6 +258,21 @@ mod tests {
         c.conclude();
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_written_after_it_came_is_not_copied_over() {
+        let mut c = Catchup::default();
+        let copied = Behind { copied: true, ..behind(0..6, 0, 100) };
+        c.enter([(place(2), copied)].into());
+        let a = c.asking().unwrap();
+        a.listed.extend([0, 1, 2, 3].map(|s| (s, Timestamp(u64::MAX))));
+        a.own.extend([(0, Timestamp(120)), (1, Timestamp(90)), (4, Timestamp(90)), (5, LOST)]);
+        a.to_look_at = Some(Vec::new());
+        c.conclude();
+        let stale: Vec<u64> = c.stale().iter().copied().collect();
+        assert_eq!(stale, [1, 2, 3, 4, 5]);
+        assert!(c.is_lost(5) && !c.is_lost(4));
     }
 
     #[test]

@@ -66,6 +66,15 @@ pub enum Task {
         /// The bytes of the unit, whole sectors.
         part: Span,
     },
+    /// Copying a column's part of a stripe from the disk that the column leaves.
+    Copy {
+        /// The stripe.
+        stripe: u64,
+        /// The column.
+        column: usize,
+        /// The bytes of the unit, whole sectors.
+        part: Span,
+    },
 }
 
 /// Data that a cell of a plan gets.
@@ -116,6 +125,8 @@ pub enum Refusal {
         column: usize,
         /// Where.
         parts: Vec<(u64, Span)>,
+        /// Whether the disk has yet to get it, rather than having lost it.
+        behind: bool,
     },
     /// It was aborted.
     Aborted,

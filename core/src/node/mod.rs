@@ -415,7 +415,7 @@ impl Node {
             let worked = self.worker.run(self.serving, &mut self.outbox);
             let rebuilds = self.worker.take_rebuilds();
             for (volume, stripe, column, part) in rebuilds {
-                self.originator.rebuild(volume, stripe, column, part, &mut self.outbox);
+                self.originator.rebuild(volume, stripe, column, part);
             }
             let resumed = self.serving && self.originator.run(&mut self.outbox);
             if !worked && !resumed {

@@ -90,6 +90,8 @@ struct Job {
     attempts: u32,
     /// How often it has forgotten which columns to avoid.
     fresh_looks: u32,
+    /// Whether a rebuild is to be computed even where it could be copied.
+    computes: bool,
 }
 
 impl Job {
@@ -308,6 +310,7 @@ impl Originator {
                 avoid: ColumnSet::EMPTY,
                 attempts: 0,
                 fresh_looks: 0,
+                computes: false,
             });
         }
         let request = Request::new(volume.id, answer, left);
@@ -415,28 +418,43 @@ impl Originator {
 
     /// A worker could not do its part of this job; the attempt is over.
     fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
-        let (column, parts) = match refusal {
+        let (column, parts, behind) = match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
                 return self.retry_later(job, outbox);
             }
+            // What was to be copied is there by now.
+            Refusal::Aborted if self.is_copied(&job) => {
+                return self.finish(job, Ok(HostData::Done), outbox);
+            }
             Refusal::Aborted => return self.retry(job),
-            Refusal::Erased { column, parts } => (column, parts),
+            Refusal::Erased { column, parts, behind } => (column, parts, behind),
         };
+        let copied = self.map.volumes.get(&job.volume).is_some_and(|v| {
+            let leaving = &v.extent(parts[0].0).leaving;
+            leaving.get(&column).is_some_and(|l| self.map.is_up(l.0))
+        });
         // A rebuild goes around what it cannot have. Were it to have that rebuilt first, two
-        // columns of one stripe could wait for each other for good.
-        if job.purpose != Purpose::Rebuild {
+        // columns of one stripe could wait for each other for good; a copy waits for no other.
+        let own = matches!(job.what, What::Rebuild { column: c, .. } if c == column);
+        if job.purpose != Purpose::Rebuild || (copied && !own) {
             for (stripe, part) in &parts {
-                self.rebuild(job.volume, *stripe, column, *part, outbox);
+                self.put_back(job.volume, *stripe, column, *part, !behind);
             }
         }
+        if own {
+            // One of the two disks does not have it, and the other must not have it from there.
+            job.computes = true;
+            return self.retry(job);
+        }
         match job.what {
-            // Readers go around the column; writers that need it wait until it is rebuilt.
-            What::Read(_) | What::Holes(_) | What::Rebuild { .. } => {
+            // Readers go around the column; writers that need it wait until it is rebuilt, and
+            // so does everyone if it is only copied.
+            What::Read(_) | What::Holes(_) | What::Rebuild { .. } if !copied => {
                 job.avoid.insert(column);
                 self.retry(job);
             }
-            What::Write(..) | What::Verify { .. } => {
+            _ => {
                 job.attempts += 1;
                 if let What::Verify { .. } = job.what {
                     self.count_rebuilt(&job, parts.len() as u64);
@@ -447,14 +465,30 @@ impl Originator {
         }
     }
 
-    /// Has a part of a column put back.
-    pub fn rebuild(
+    /// The disk from which a rebuild's column can be copied.
+    fn source_of(&self, job: &Job, volume: &Volume) -> Option<NodeId> {
+        let What::Rebuild { stripe, column, .. } = job.what else { return None };
+        let (source, _) = *volume.extent(stripe).leaving.get(&column)?;
+        (!job.computes && self.map.is_up(source)).then_some(source)
+    }
+
+    fn is_copied(&self, job: &Job) -> bool {
+        self.map.volumes.get(&job.volume).is_some_and(|v| self.source_of(job, v).is_some())
+    }
+
+    /// Has a part of a column put back that its disk has yet to get.
+    pub fn rebuild(&mut self, volume: VolumeId, stripe: u64, column: usize, part: Span) {
+        self.put_back(volume, stripe, column, part, false);
+    }
+
+    /// Has a part of a column put back; what its disk has lost must be computed.
+    fn put_back(
         &mut self,
         volume: VolumeId,
         stripe: u64,
         column: usize,
         part: Span,
-        _outbox: &mut Outbox,
+        computes: bool,
     ) {
         if self.rebuilding.insert((volume, stripe, column)) {
             self.ready.push_back(Job {
@@ -464,6 +498,7 @@ impl Originator {
                 avoid: ColumnSet::EMPTY,
                 attempts: 0,
                 fresh_looks: 0,
+                computes,
             });
         }
     }
@@ -545,6 +580,7 @@ impl Originator {
                     avoid: ColumnSet::EMPTY,
                     attempts: 0,
                     fresh_looks: 0,
+                    computes: false,
                 });
                 *next += 1;
                 request.left += 1;

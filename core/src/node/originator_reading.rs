@@ -127,7 +127,7 @@ impl Originator {
             outbox.log(format!(
                 "scrub: parity of stripe {stripe}, column {column} did not fit its data; making it anew"
             ));
-            self.rebuild(job.volume, stripe, column, Span::new(0, g.unit), outbox);
+            self.put_back(job.volume, stripe, column, Span::new(0, g.unit), true);
         }
         self.finish(job, Ok(HostData::Done), outbox);
     }

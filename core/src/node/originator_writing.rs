@@ -37,9 +37,15 @@ impl Originator {
         outbox: &mut Outbox,
     ) {
         let g = &volume.geometry;
+        let source = self.source_of(&job, &volume);
         let (task, plan) = match &job.what {
             What::Write(range, _) => {
                 (Task::Write(*range), WritePlan::new(g, *range, avoid, volume.policy))
+            }
+            What::Rebuild { stripe, column, part } if source.is_some() => {
+                let (stripe, column, part) = (*stripe, *column, *part);
+                let plan = WritePlan::copy(g, stripe, column, part);
+                (Task::Copy { stripe, column, part }, Ok(plan))
             }
             What::Rebuild { stripe, column, part } => {
                 let (stripe, column, part) = (*stripe, *column, *part);
@@ -69,7 +75,13 @@ impl Originator {
             hops: 0,
             answered: false,
         };
-        tell_workers(&writing, &job, &volume, extent, outbox);
+        match source {
+            Some(node) => {
+                let body = Body::Write { header: writing.header, items: Vec::new() };
+                outbox.send_after(node, body, 1);
+            }
+            None => tell_workers(&writing, &job, &volume, extent, outbox),
+        }
         let state = State::Writing(Box::new(writing));
         let started = outbox.now;
         self.txns.insert(ts, Txn { job, volume, extent, state, started });

@@ -31,12 +31,12 @@ use std::sync::Arc;
 
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
-use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Standing, Task};
+use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Access, Admission, Verdict as Admitted};
 use crate::plan::{Range as VolumeRange, Span, WritePlan};
-use crate::store::{Event, Recovered, Store};
+use crate::store::{Change, Event, Recovered, Store};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
@@ -80,6 +80,8 @@ struct Txn {
     writes: VolumeRange,
     /// It is ready to be prepared once earlier writes are decided.
     waits: bool,
+    /// Whether it copies from, or to, another disk.
+    copies: bool,
     phase: Phase,
     hops: u8,
     votes: BTreeSet<usize>,
@@ -134,6 +136,8 @@ pub(crate) struct Worker {
     dirty_asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
     dirty_scan: Option<DirtyScan>,
     rebuilds: Vec<Rebuild>,
+    /// The time of the first epoch that it entered; zero before.
+    began: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
     /// Writes without journal that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
@@ -168,6 +172,7 @@ impl Worker {
             dirty_asked: BTreeMap::new(),
             dirty_scan: None,
             rebuilds: Vec::new(),
+            began: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
             freshening: BTreeSet::new(),
             wake: false,
@@ -271,15 +276,24 @@ impl Worker {
             Task::Rebuild { stripe, column, part } => {
                 (WritePlan::rebuild(g, stripe, column, part, header.avoid), stripe)
             }
+            Task::Copy { stripe, column, part } => {
+                (Ok(WritePlan::copy(g, stripe, column, part)), stripe)
+            }
         };
         let extent = volume.extent(stripe);
-        let (Ok(plan), Some(column)) = (plan, extent.column_of(self.node)) else { return false };
-        let cells: Vec<Cell> = plan
-            .rows
-            .iter()
-            .map(|row| Cell::new(&volume, *header, *row, column))
-            .filter(|c| !c.plan.is_idle())
-            .collect();
+        let Ok(plan) = plan else { return false };
+        let (column, cells) = if let Some(column) = extent.column_of(self.node) {
+            let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, column));
+            (column, cells.filter(|c| !c.plan.is_idle()).collect())
+        } else if let (Task::Copy { column, .. }, Some(left)) =
+            (header.task, extent.column_leaving(self.node))
+            && left == column
+        {
+            (column, vec![Cell::source(&volume, *header, plan.rows[0], column)])
+        } else {
+            return false;
+        };
+        let cells: Vec<Cell> = cells;
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let collector = match plan.collector(g) {
@@ -295,8 +309,14 @@ impl Worker {
             extent: volume.extent_of(stripe),
             column,
             // What is put back can be put back again: until it is in place the map, or the table,
-            // says that it is missing.
-            journal: volume.policy.is_journaled() && matches!(header.task, Task::Write(_)),
+            // says that it is missing. But parity that is copied must be there if a change that
+            // comes on top of it is.
+            journal: volume.policy.is_journaled()
+                && match header.task {
+                    Task::Write(_) => true,
+                    Task::Rebuild { .. } => false,
+                    Task::Copy { .. } => cells.iter().any(Cell::is_parity),
+                },
             collector,
             originator: header.ts.originator(),
             participants,
@@ -304,9 +324,10 @@ impl Worker {
             ranges,
             writes: match header.task {
                 Task::Write(range) => range,
-                Task::Rebuild { .. } => EVERYTHING,
+                Task::Rebuild { .. } | Task::Copy { .. } => EVERYTHING,
             },
             waits: false,
+            copies: matches!(header.task, Task::Copy { .. }),
             phase: Phase::Working,
             hops: 0,
             votes: BTreeSet::new(),
@@ -342,13 +363,28 @@ impl Worker {
         if !txn.cells.iter_mut().all(|c| c.finish()) {
             return;
         }
-        let waits = self.is_on_top_of_undecided(ts);
+        let waits = self.is_on_top_of_undecided(ts) || self.copies_too_early(ts);
         let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.waits = waits;
         if waits {
             return;
         }
-        let changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
+        let copies = txn.copies;
+        let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
+        if copies && !changes.is_empty() {
+            let (column, part) = self.txns[&ts].cells[0].whole();
+            let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
+            if changes.iter().any(lost) {
+                // It was here, and is lost: then no other disk has it.
+                let refusal = Refusal::Erased { column, parts: vec![part], behind: false };
+                return self.refuse(ts, refusal, outbox);
+            }
+            changes = self.still_missing(changes);
+            if changes.is_empty() {
+                return self.refuse(ts, Refusal::Aborted, outbox);
+            }
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
         if changes.is_empty() {
             // It only had something to show to the others.
             self.txns.remove(&ts);
@@ -385,8 +421,53 @@ impl Worker {
         txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top))
     }
 
+    /// Whether a copy must wait: because a write from before it is undecided where it is to go (it
+    /// comes from a disk that knows nothing of that), or this disk does not know yet what it has.
+    fn copies_too_early(&self, ts: Timestamp) -> bool {
+        let txn = &self.txns[&ts];
+        let asking = self.catchup.is_asking();
+        let early =
+            |(first, count, _)| asking || self.admission.must_wait(ts, first..first + count);
+        txn.copies && txn.cells.iter().flat_map(Cell::writes).any(early)
+    }
+
+    /// Of a copy, what has not been written since by anyone else.
+    fn still_missing(&self, changes: Vec<Change>) -> Vec<Change> {
+        let mut out = Vec::new();
+        for change in changes {
+            for (n, sector) in change.sectors().enumerate() {
+                if self.catchup.is_stale(sector..sector + 1) {
+                    let at = n * SECTOR as usize;
+                    let data = change.data.slice(at, at + SECTOR as usize);
+                    out.push(Change { sector, delta: false, data });
+                }
+            }
+        }
+        out
+    }
+
+    /// While a column is copied to this disk no change goes on top of what is not there yet: it
+    /// is copied first, so that no redundancy is lost on the way.
+    fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
+        let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
+        let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
+        let missing = |(first, count, delta): &(u64, u64, bool)| {
+            *delta && self.catchup.is_stale(*first..first + count)
+        };
+        match cell.writes().find(missing).filter(|_| copied) {
+            None => Ok(()),
+            Some((first, count, _)) => {
+                let part = cell.span_of(first..first + count);
+                let column = cell.column;
+                let parts = vec![(cell.row.stripe, part)];
+                Err(Refusal::Erased { column, parts, behind: true })
+            }
+        }
+    }
+
     fn start_read(&mut self, ts: Timestamp, n: usize) -> Result<(), Refusal> {
         let cell = &self.txns[&ts].cells[n];
+        self.refuse_change_of_missing(cell)?;
         if !cell.must_read() {
             return Ok(());
         }
@@ -404,6 +485,7 @@ impl Worker {
             return Err(Refusal::Erased {
                 column: cell.column,
                 parts: vec![(cell.row.stripe, part)],
+                behind: true,
             });
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].reading(ranges.len());
@@ -420,6 +502,11 @@ impl Worker {
         let Some((to_parities, item)) = txn.cells[n].share() else { return };
         let cell = &txn.cells[n];
         let header = cell.header;
+        if let Some(node) = cell.copies_to() {
+            let item = Item { slot: Slot::Result, ..item };
+            outbox.send_after(node, Body::Part { header, items: vec![item] }, 2);
+            return;
+        }
         // It was asked for by the originator, the first message; what came for other rows
         // meanwhile is no part of this chain.
         let hops = 2;

@@ -46,10 +46,11 @@ impl Worker {
             let Some(volume) = self.map.volumes.get(&id).filter(|v| n < v.extents.len()) else {
                 continue;
             };
-            let (mine, since) =
-                (sectors_of(volume, n, self.node), self.map.behind_since(volume, n, to));
-            if let (Some(mine), Some(since)) = (mine, since) {
-                queue.push((id, mine.start, mine.end - mine.start, since));
+            let since = self.map.behind_since(volume, n, to);
+            // Also of a column that leaves this disk: the others may not know of what it holds.
+            if let (Some((_, first)), Some(since)) = (volume.extents[n].place_on(self.node), since)
+            {
+                queue.push((id, first, volume.extent_sectors(n), since));
             }
         }
         self.dirty_scan = Some(DirtyScan { to, queue, found: BTreeMap::new() });
@@ -117,7 +118,10 @@ impl Worker {
                 let Some(sectors) = sectors_of(volume, n, self.node) else { continue };
                 let Some(since) = self.map.behind_since(volume, n, self.node) else { continue };
                 let from = extent.filling_on(self.node).unwrap_or_default();
-                behind.insert((volume.id, n), Behind { sectors, since, from });
+                let column = extent.column_of(self.node);
+                let copied = column.is_some_and(|c| extent.leaving.contains_key(&c));
+                let runs_since = from >= self.began;
+                behind.insert((volume.id, n), Behind { sectors, since, from, copied, runs_since });
                 asleep |= self.map.is_asleep(volume);
             }
         }
@@ -148,6 +152,7 @@ impl Worker {
                 self.look_at_own();
             }
             self.catchup.conclude();
+            self.wake |= !self.catchup.is_asking();
         } else if self.catchup.is_done() {
             // What brought it up to date must outlive this process.
             let txns = &self.txns;
@@ -168,9 +173,11 @@ impl Worker {
     fn look_at_own(&mut self) {
         let Some(a) = self.catchup.asking() else { return };
         let Some(place) = a.to_look_at.as_ref().and_then(|l| l.last()) else { return };
-        let Behind { sectors, since, .. } = a.extents[place].clone();
+        let Behind { sectors, since, copied, .. } = a.extents[place].clone();
+        // What was written after it came, and is lost, is not to be had from the other disk.
+        let what = if copied { Scan::Since(since) } else { Scan::Kept(since) };
         let ticket = self.ticket(Ticket::Own);
-        self.store.scan(ticket, sectors.start, sectors.end - sectors.start, Scan::Kept(since));
+        self.store.scan(ticket, sectors.start, sectors.end - sectors.start, what);
     }
 
     pub(super) fn own_done(&mut self, found: Vec<(u64, Timestamp)>) {

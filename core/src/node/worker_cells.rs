@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Header, sectors};
+use super::{Header, Task, sectors};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
@@ -70,6 +70,27 @@ impl Cell {
         }
     }
 
+    /// The cell of a disk from which a column is copied.
+    pub fn source(volume: &Arc<Volume>, header: Header, row: WriteRow, column: usize) -> Cell {
+        let part = row.parity;
+        let mut plan = row.cell(&volume.geometry, column);
+        plan.read = part;
+        plan.write = Spans::EMPTY;
+        plan.awaits = Default::default();
+        plan.send = Some((Sends::Old, part, Destination::Originator));
+        let extent = volume.extent(row.stripe);
+        let first = extent.leaving[&column].1;
+        let base = first + (row.stripe - extent.first) * volume.unit_sectors();
+        let cell = Cell::new(volume, header, row, column);
+        Cell { plan, base, old: Old::Wanted, shared: false, ..cell }
+    }
+
+    /// Where what it reads goes, if it is a source of a copy.
+    pub fn copies_to(&self) -> Option<NodeId> {
+        let copies = matches!(self.header.task, Task::Copy { .. }) && !self.plan.read.is_empty();
+        copies.then(|| self.volume.extent(self.row.stripe).columns[self.column].0)
+    }
+
     /// What the cell does to the disk, for admission.
     pub fn accesses(&self) -> impl Iterator<Item = (Range<u64>, Access)> + '_ {
         let access = if self.plan.delta { Access::Delta } else { Access::Content };
@@ -86,6 +107,14 @@ impl Cell {
     /// Whether the unit holds parity.
     pub fn is_parity(&self) -> bool {
         matches!(self.plan.role, ColumnRole::Parity(_))
+    }
+
+    /// Its column, and all that it writes: the stripe and the bytes of the unit.
+    pub fn whole(&self) -> (usize, (u64, Span)) {
+        let spans = || self.plan.write.iter();
+        let lo = spans().map(|s| s.lo).min().unwrap_or(0);
+        let hi = spans().map(|s| s.hi).max().unwrap_or(0);
+        (self.column, (self.row.stripe, Span::new(lo, hi)))
     }
 
     /// The sectors to read.

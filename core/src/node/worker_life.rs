@@ -67,6 +67,9 @@ impl Worker {
     /// A new epoch: what was not prepared is gone, what was is settled with the others.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
         self.map = map.clone();
+        if self.began == Timestamp::ZERO {
+            self.began = floor;
+        }
         self.reads.clear();
         let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));

@@ -36,6 +36,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         ranges: Vec::new(),
         writes: EVERYTHING,
         waits: false,
+        copies: false,
         phase: Phase::Prepared,
         hops: 0,
         votes: BTreeSet::new(),

@@ -124,7 +124,7 @@ impl Worker {
         let stale: Vec<_> = job.parts_where(|r| self.catchup.is_stale(r));
         if !stale.is_empty() {
             let job = self.reads.remove(&ts).expect("just seen");
-            let refusal = Refusal::Erased { column: job.column, parts: stale };
+            let refusal = Refusal::Erased { column: job.column, parts: stale, behind: true };
             self.reply_read(&job, ts, Err(refusal), outbox);
             return;
         }
@@ -156,7 +156,7 @@ impl Worker {
         let refusal = if let Some(later) = passed_by(&self.admission, ts, &done, sectors) {
             Some(Refusal::Late(later))
         } else if !lost.is_empty() {
-            Some(Refusal::Erased { column: job.column, parts: lost })
+            Some(Refusal::Erased { column: job.column, parts: lost, behind: false })
         } else {
             None
         };
@@ -189,7 +189,11 @@ impl Worker {
         } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
             let span = work.span_of(first..last + 1);
             let (column, stripe) = (work.column, work.row.stripe);
-            self.refuse(ts, Refusal::Erased { column, parts: vec![(stripe, span)] }, outbox);
+            self.refuse(
+                ts,
+                Refusal::Erased { column, parts: vec![(stripe, span)], behind: false },
+                outbox,
+            );
         } else {
             work.read_arrived(part, done.data);
             self.step(ts, outbox);

@@ -142,6 +142,23 @@ impl WritePlan {
         Ok(WritePlan { rows: vec![row] })
     }
 
+    /// Plans the copying of the bytes `part` (whole sectors) of `column` of `stripe` from another
+    /// disk: the column waits for its content, and no other takes part.
+    pub fn copy(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
+        let row = WriteRow {
+            stripe,
+            lo: 0,
+            hi: 0,
+            avoid: (0..g.layout.width()).collect(),
+            strategy: Strategy::Rebuild,
+            parity_at: ParityAt::Originator,
+            decode: true,
+            parity: part.sectors_out().into(),
+            target: Some(column),
+        };
+        WritePlan { rows: vec![row] }
+    }
+
     /// The columns that change something on their disks.
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();

@@ -147,6 +147,11 @@ impl Change {
     pub fn count(&self) -> u64 {
         self.data.len() as u64 / SECTOR
     }
+
+    /// The data sectors.
+    pub fn sectors(&self) -> std::ops::Range<u64> {
+        self.sector..self.sector + self.count()
+    }
 }
 
 /// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own.

@@ -23,6 +23,7 @@ wire_enum!(Notice, "notice" {
 wire_enum!(Task, "task" {
     1 = Write(range),
     2 = Rebuild { stripe, column, part },
+    3 = Copy { stripe, column, part },
 });
 
 wire_enum!(Slot, "slot" {
@@ -41,7 +42,7 @@ wire_enum!(Wanted, "wish of a read" {
 
 wire_enum!(Refusal, "refusal" {
     1 = Late(ts),
-    2 = Erased { column, parts },
+    2 = Erased { column, parts, behind },
     3 = Aborted,
 });
 

@@ -19,13 +19,13 @@ wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, attendance } check
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
-wire_struct!(NodeInfo { up, given_up, disk, sectors, removed, home });
+wire_struct!(NodeInfo { up, given_up, disk, sectors, draining, removed, home });
 
 wire_struct!(Home { name, address, labels });
 
 wire_struct!(Attendance { away, stale_since, counts_from });
 
-wire_struct!(Extent { first, columns, filling });
+wire_struct!(Extent { first, columns, filling, leaving });
 
 wire_struct!(Volume {
     id, name, size, layout, geometry, policy, extents, apart, clearing
@@ -51,7 +51,9 @@ fn check_volume(volume: &Volume) -> Result<(), WireError> {
         if extent.columns.len() != width {
             return bounds("the number of columns of an extent", extent.columns.len() as u64);
         }
-        if let Some(column) = extent.filling.keys().find(|c| **c >= width) {
+        if let Some(column) =
+            extent.filling.keys().chain(extent.leaving.keys()).find(|c| **c >= width)
+        {
             return bounds("a column that is being filled", *column as u64);
         }
     }

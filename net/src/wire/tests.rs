@@ -49,6 +49,11 @@ fn span() -> impl Strategy<Value = Span> {
 fn header() -> impl Strategy<Value = Header> {
     let task = prop_oneof![
         range().prop_map(Task::Write),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
+            stripe,
+            column,
+            part,
+        }),
         (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
             stripe,
             column,
@@ -79,7 +84,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     prop_oneof![
         ts().prop_map(Refusal::Late),
         (0..32usize, vec((any::<u64>(), span()), 0..4))
-            .prop_map(|(column, parts)| Refusal::Erased { column, parts }),
+            .prop_map(|(column, parts)| Refusal::Erased { column, parts, behind: column % 2 == 0 }),
         Just(Refusal::Aborted),
     ]
 }
@@ -170,7 +175,13 @@ fn policy() -> impl Strategy<Value = Policy> {
 fn extent() -> impl Strategy<Value = Extent> {
     let columns = vec((node(), any::<u64>()), 12);
     let filling = btree_map(0..12usize, ts(), 0..3);
-    (columns, filling).prop_map(|(columns, filling)| Extent { first: 0, columns, filling })
+    let leaving = btree_map(0..32usize, (node(), any::<u64>()), 0..2);
+    (columns, filling, leaving).prop_map(|(columns, filling, leaving)| Extent {
+        first: 0,
+        columns,
+        filling,
+        leaving,
+    })
 }
 
 /// Has an extent begin at a stripe and cuts it to so many columns.
@@ -178,6 +189,7 @@ fn cut(mut extent: Extent, first: u64, width: usize) -> Extent {
     extent.first = first;
     extent.columns.truncate(width);
     extent.filling.retain(|column, _| *column < width);
+    extent.leaving.retain(|column, _| *column < width);
     extent
 }
 
@@ -185,13 +197,14 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
     let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
     let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
-        |((up, given_up, removed), disk, sectors, home)| NodeInfo {
+        |((up, given_up, draining, removed), disk, sectors, home)| NodeInfo {
             up,
             given_up,
             disk,
             sectors,
+            draining,
             removed,
             home,
         },

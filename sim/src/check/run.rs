@@ -29,12 +29,21 @@ pub struct Faults {
     /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
     /// that was acknowledged may be lost once all have returned.
     pub beyond: bool,
+    /// What is on a node is moved to others.
+    pub moves: bool,
 }
 
 impl Faults {
     /// All kinds.
-    pub const ALL: Faults =
-        Faults { crashes: true, power: true, rot: true, messages: true, slow: true, beyond: true };
+    pub const ALL: Faults = Faults {
+        crashes: true,
+        power: true,
+        rot: true,
+        messages: true,
+        slow: true,
+        beyond: true,
+        moves: true,
+    };
 
     /// No faults.
     pub const NONE: Faults = Faults {
@@ -44,13 +53,15 @@ impl Faults {
         messages: false,
         slow: false,
         beyond: false,
+        moves: false,
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 6] {
+    pub(super) fn each_left_out(&self) -> [Faults; 7] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
+            Faults { moves: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
             Faults { messages: true, ..none },
@@ -67,6 +78,7 @@ impl Faults {
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
             beyond: self.beyond && !other.beyond,
+            moves: self.moves && !other.moves,
         }
     }
 }
@@ -134,6 +146,8 @@ enum Fault {
     Replace(NodeId),
     /// A dead node is not expected back.
     GiveUp(NodeId),
+    /// What is on a node's disk is moved to others, or no more of it.
+    Drain(NodeId, bool),
 }
 
 struct Client {
@@ -152,6 +166,8 @@ struct Run {
     rng: Rng,
     /// For what was not drawn from the first day: older seeds stay what they were.
     later_rng: Rng,
+    /// What is drawn of columns that move.
+    move_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// In this phase more may be down than the layout bears.
@@ -267,6 +283,7 @@ impl Run {
             options,
             rng,
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
+            move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             wide_rng,
             beyond: false,
             max_chunk,
@@ -359,6 +376,15 @@ impl Run {
                     plan.push((at, Fault::Kill(victim, rng.bool())));
                     plan.push((at + stays, Fault::Return(victim)));
                 }
+            }
+        }
+        if f.moves && self.move_rng.u8(0..3) == 0 {
+            let rng = &mut self.move_rng;
+            let node = NodeId(rng.u16(0..self.world.size() as u16));
+            let at = rng.u64(0..span);
+            plan.push((at, Fault::Drain(node, true)));
+            if rng.u8(0..3) == 0 {
+                plan.push((at + rng.u64(0..20 * MILLIS), Fault::Drain(node, false)));
             }
         }
         for _ in 0..self.rng.usize(0..=2) {
@@ -463,6 +489,7 @@ impl Run {
             }
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
+            Fault::Drain(node, on) => self.world.drain(node, on),
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
