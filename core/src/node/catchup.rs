@@ -135,6 +135,11 @@ impl Catchup {
         self.lost.contains(&sector) && self.stale.contains(&sector)
     }
 
+    /// The bug: the last stale sector is forgotten.
+    pub fn miss_one(&mut self) {
+        self.stale.pop_last();
+    }
+
     /// This sector belongs to no volume any more.
     pub fn forget(&mut self, sector: u64) {
         self.stale.remove(&sector);

@@ -201,6 +201,12 @@ pub enum Bug {
     MissingFlush,
     /// Reads do not wait for undecided writes that come before them.
     StaleRead,
+    /// Messages of an epoch that is over are acted on.
+    NoFencing,
+    /// Who does not know what became of a write takes it to have happened.
+    GuessedCommit,
+    /// A disk that catches up misses a sector now and then.
+    MissedSector,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -325,7 +331,8 @@ impl Node {
             }
             return;
         }
-        if envelope.epoch < self.map.epoch || !self.serving {
+        let fenced = self.config.bug != Some(Bug::NoFencing);
+        if (envelope.epoch < self.map.epoch && fenced) || !self.serving {
             return;
         }
         for notice in &envelope.notices {

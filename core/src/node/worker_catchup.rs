@@ -152,6 +152,9 @@ impl Worker {
                 self.look_at_own();
             }
             self.catchup.conclude();
+            if self.config.bug == Some(Bug::MissedSector) && !self.catchup.is_asking() {
+                self.catchup.miss_one();
+            }
             self.wake |= !self.catchup.is_asking();
         } else if self.catchup.is_done() {
             // What brought it up to date must outlive this process.
