@@ -5,10 +5,11 @@
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
-#   e2e       real clients against a real array
+#   e2e       real clients against a real array, and a cluster of processes
+#   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N)
 set -eu -o pipefail
 cd "$(dirname "$0")"
-all="setup fmt clippy doc rules licences test check e2e"
+all="setup fmt clippy doc rules licences test check e2e real"
 seeds=${WEFT_SEEDS:-0..1000}
 
 setup() {
@@ -22,6 +23,8 @@ setup() {
     has fusermount3 || need+=(fuse3)
     has losetup || need+=(mount)
     has python3 || need+=(python3)
+    has ip || need+=(iproute2)
+    has nft || need+=(nftables)
     [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo "missing: ${need[*]}; install them, or run as root on Debian" >&2
@@ -138,6 +141,11 @@ check() { cargo run --profile tested --locked -- check --seeds "$seeds"; }
 e2e() {
     cargo build --profile tested --locked
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/e2e.sh
+    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/cluster.sh
+}
+
+real() {
+    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-15}"
 }
 
 for stage in ${*:-$all}; do

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# A cluster of processes on loopback, as the user guide has it: founding, joining, commands from
+# any node, draining, removing; and what is refused. In a temporary directory.
+# WEFT chooses the binary. Closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/.."
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+T=$(mktemp -d /tmp/weft-cluster.XXXXXX)
+LIMIT=60
+passed=0 failed=0
+read -r -a PORTS < <(python3 - <<'P'
+import socket
+held = [socket.socket() for _ in range(8)]
+for s in held: s.bind(("127.0.0.1", 0))
+print(*(s.getsockname()[1] for s in held))
+P
+)
+ADMIT=127.0.0.1:${PORTS[7]}
+
+weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
+wait_until() {
+    local end=$((SECONDS + LIMIT))
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || { echo "in vain waited for: $*"; return 1; }
+        sleep 0.05
+    done
+}
+clean() {
+    trap - EXIT INT TERM
+    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+# config N [LINES]: the configuration of node N
+config() {
+    printf '%s\n' "name = \"n$1\"" "dir = \"state$1\"" "disk = \"disk$1.img\"" 'disk_size = "160M"' \
+        "address = \"127.0.0.1:${PORTS[$1]}\"" "nbd = [\"nbd$1.sock\"]" "${@:2}" \
+        '[labels]' "box = \"b$1\"" >"$T/n$1.toml"
+}
+run_node() { "$WEFT" node --config "$T/n$1.toml" >>"$T/log$1" 2>&1 & echo $! >"$T/pid$1"; }
+# The status as node N sees it, as Python's s.
+status() { weft status --json --dir "$T/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
+has() { status "$1" "sys.exit(sum(n['state'] == '$2' for n in s['nodes']) != $3)"; }
+mode_is() { status "$1" "sys.exit(s['volumes'][0]['mode'] != '$2')"; }
+uri() { echo "nbd+unix:///v?socket=$T/nbd$1.sock"; }
+# refused WORDS COMMAND..: it fails and says all the words
+refused() {
+    local word
+    "${@:2}" >"$T/said" 2>&1 && { echo "went well, and should not have: ${*:2}"; return 1; }
+    for word in $1; do
+        grep -qiF -- "$word" "$T/said" || { echo "'${*:2}' did not say '$word':"; cat "$T/said"; return 1; }
+    done
+}
+
+founding() {
+    config 0 "admit = \"$ADMIT\""
+    refused 'init join' weft node --config "$T/n0.toml"
+    weft cluster init --config "$T/n0.toml"
+    refused 'already' weft cluster init --config "$T/n0.toml"
+    run_node 0
+    wait_until has 0 up 1
+    refused 'in use by process' weft node --config "$T/n0.toml"
+}
+joining() {
+    local n token
+    for n in 1 2 3; do
+        config $n
+        token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+        weft cluster join "$token" --at "$ADMIT" --config "$T/n$n.toml"
+        run_node $n
+    done
+    wait_until has 0 up 4
+    config 4
+    refused 'used already n3' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
+    refused 'typing error' weft cluster join "${token}0" --at "$ADMIT" --config "$T/n4.toml"
+    token=$(weft cluster token --valid 1s --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    sleep 2
+    refused 'expired' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
+    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    sed 's/"n4"/"n2"/' "$T/n4.toml" >"$T/twice.toml"
+    refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
+    refused 'does not let nodes in' weft cluster token --dir "$T/state1"
+}
+configurations() {
+    sed 's/^disk =/dsik =/' "$T/n4.toml" >"$T/bad.toml"
+    refused 'unknown dsik' weft cluster init --config "$T/bad.toml"
+    sed 's/"b4"/"B 4"/' "$T/n4.toml" >"$T/bad.toml"
+    refused 'no label' weft cluster init --config "$T/bad.toml"
+    truncate -s 160M "$T/used.img"
+    mkfs.ext4 -q -F "$T/used.img"
+    sed 's/disk4.img/used.img/' "$T/n4.toml" >"$T/bad.toml"
+    refused 'ext file system --force' weft cluster init --config "$T/bad.toml"
+    sed "s/disk4.img/disk0.img/" "$T/n4.toml" >"$T/bad.toml"
+    refused 'disk of Weft' weft cluster init --config "$T/bad.toml"
+    [ ! -e "$T/state4" ]
+    sed "s/:${PORTS[4]}/:${PORTS[0]}/" "$T/n4.toml" >"$T/bad.toml"
+    weft cluster init --config "$T/bad.toml"
+    refused 'cannot listen another address' weft node --config "$T/bad.toml"
+    rm -rf "$T/state4" "$T/disk4.img"
+}
+# Any node makes, shows and serves a volume.
+anywhere() {
+    weft volume create v 60M --layout rs:2+1 --dir "$T/state2"
+    refused 'already' weft volume create v 10M --dir "$T/state1"
+    refused "'box'" weft volume create w 10M --layout rs:4+1 --dir "$T/state1" || refused 'at least 5' weft volume create w 10M --layout rs:4+1 --dir "$T/state1"
+    head -c 60M /dev/urandom >"$T/image"
+    nbdcopy "$T/image" "$(uri 3)"
+    nbdcopy "$(uri 1)" - | cmp - "$T/image"
+    weft node list --dir "$T/state3" | grep -q 'box=b1'
+}
+# A process is killed; the next node has the same bytes; it returns and catches up.
+killed() {
+    kill -9 "$(cat "$T/pid1")"
+    nbdcopy "$(uri 2)" - | cmp - "$T/image"
+    wait_until has 0 down 1
+    head -c 60M /dev/urandom >"$T/image"
+    nbdcopy "$T/image" "$(uri 2)"
+    run_node 1
+    wait_until has 3 up 4
+    wait_until mode_is 2 fault-free
+    weft scrub v --dir "$T/state1" | grep -q ' 0 with wrong parity, 0 skipped'
+}
+leaving() {
+    refused 'takes part' weft node remove 1 --dir "$T/state2"
+    weft disk drain 1 --dir "$T/state2"
+    nbdcopy "$(uri 1)" - | cmp - "$T/image"
+    refused 'does not fit' weft disk drain 2 --dir "$T/state0"
+    weft node stop 1 --dir "$T/state3"
+    weft node remove 1 --dir "$T/state3"
+    wait_until has 0 up 3
+    nbdcopy "$(uri 0)" - | cmp - "$T/image"
+    kill -9 "$(cat "$T/pid1")"
+}
+# All stop, and all come back.
+stopping() {
+    local n
+    for n in 0 2 3; do kill "$(cat "$T/pid$n")"; done
+    for n in 0 2 3; do wait_until eval "! kill -0 $(cat "$T/pid$n")"; done
+    for n in 0 2 3; do run_node $n; done
+    wait_until has 2 up 3
+    nbdcopy "$(uri 3)" - | cmp - "$T/image"
+    weft volume delete v --dir "$T/state3"
+}
+
+t() {
+    local begun=$SECONDS status
+    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok $1 ($((SECONDS - begun)) s)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
+        tail -25 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
+        tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
+    fi
+}
+for check in founding joining configurations anywhere killed leaving stopping; do t $check; done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
