@@ -308,9 +308,11 @@ impl Engine {
         }
     }
 
-    /// Whether a node has put something off until there is nothing better to do.
+    /// Whether a node has put something off until there is nothing better to do. What would wake
+    /// other processes is not sooner done because this one is idle: it waits for its time, and
+    /// for more to go with it.
     pub(crate) fn has_soon(&self) -> bool {
-        self.slots.iter().any(Slot::has_soon)
+        self.rule.together().is_none() && self.slots.iter().any(Slot::has_soon)
     }
 
     /// Fires the [`Timer::Soon`]s, due or not.
