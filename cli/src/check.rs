@@ -32,8 +32,8 @@ const LONGEST: usize = 400;
 #[derive(Debug, Args)]
 pub struct Check {
     /// The seeds, from A up to but without B
-    #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present = "real", default_value = "0..1", hide_default_value = true)]
-    seeds: Range<u64>,
+    #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present = "real")]
+    seeds: Option<Range<u64>>,
     /// Do it to real processes: kill, pause, cut off, fill up and corrupt nodes under load (as root, with links that can be cut)
     #[arg(long, conflicts_with_all = ["seeds", "jobs", "operations", "story"])]
     real: bool,
@@ -144,15 +144,20 @@ impl Check {
         Real { rounds, seed, nodes, layout, faults, dir, json }
     }
 
+    /// None with --real.
+    fn seeds(&self) -> Range<u64> {
+        self.seeds.clone().unwrap_or_default()
+    }
+
     fn run_all(&self) -> Report {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
         let options = Options { operations: self.operations, ..Options::default() };
-        let stage = Stage::new("seeds", self.seeds.end - self.seeds.start, Counts::Things);
+        let seeds = self.seeds();
+        let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
         let work = || {
-            while let Some(seed) =
-                self.seeds.start.checked_add(next.fetch_add(1, Ordering::Relaxed))
-                && self.seeds.contains(&seed)
+            while let Some(seed) = seeds.start.checked_add(next.fetch_add(1, Ordering::Relaxed))
+                && seeds.contains(&seed)
                 && with(&report, |r| r.failed.len() < ENOUGH)
             {
                 let outcome = run_one(seed, options);
@@ -196,7 +201,8 @@ impl Check {
             let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
             out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk));
         }
-        let asked = self.seeds.end - self.seeds.start;
+        let seeds = self.seeds();
+        let asked = seeds.end - seeds.start;
         if report.seeds < asked {
             out += &format!(
                 "\n\nstopped: {ENOUGH} failures are enough; of {asked} seeds the rest was not run"

@@ -215,7 +215,8 @@ mod tests {
             ("b", 1000, "raid5", "nearest are 512 and 1KiB"),
             ("b", 4096, "rs:4+2", "at least 6 nodes"),
         ] {
-            let err = place(&new(name, size, layout), &map(&[one.clone()])).unwrap_err();
+            let err =
+                place(&new(name, size, layout), &map(std::slice::from_ref(&one))).unwrap_err();
             assert!(err.0.contains(why), "{err}");
         }
     }

@@ -177,4 +177,15 @@ mod tests {
             assert!(err.0.contains(why), "{err}");
         }
     }
+
+    #[test]
+    fn the_examples_are_good() {
+        let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging");
+        for (dir, count) in [("three-boxes", 3), ("five-boxes", 5)] {
+            let files = fs::read_dir(packaging.join(dir)).unwrap().map(|f| f.unwrap().path());
+            let read: Vec<_> = files.map(|f| Configuration::load(&f).unwrap()).collect();
+            assert_eq!(read.len(), count);
+            assert_eq!(read.iter().filter(|c| c.admit.is_some()).count(), 1);
+        }
+    }
 }
