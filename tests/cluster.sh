@@ -107,6 +107,7 @@ anywhere() {
     refused 'already' weft volume create v 10M --dir "$T/state1"
     refused "'box'" weft volume create w 10M --layout rs:4+1 --dir "$T/state1" || refused 'at least 5' weft volume create w 10M --layout rs:4+1 --dir "$T/state1"
     head -c 60M /dev/urandom >"$T/image"
+    head -c 30M /dev/urandom >"$T/image.30"
     nbdcopy "$T/image" "$(uri 3)"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
     weft node list --dir "$T/state3" | grep -q 'box=b1'
@@ -122,6 +123,24 @@ killed() {
     wait_until has 3 up 4
     wait_until mode_is 2 fault-free
     weft scrub v --dir "$T/state1" | grep -q ' 0 with wrong parity, 0 skipped'
+}
+# In use, and again when there is room that another has had.
+resizing() {
+    local now
+    for now in 70 80; do
+        weft volume resize v ${now}M --dir "$T/state3"
+        [ "$(nbdinfo --size "$(uri 1)")" = $((now << 20)) ]
+        nbdcopy "$(uri 2)" "$T/back"
+        cmp -n $((60 << 20)) "$T/back" "$T/image"
+        cmp -n $(((now - 60) << 20)) -i $((60 << 20)):0 "$T/back" /dev/zero
+        weft scrub v --dir "$T/state1" | grep -q ' 0 with wrong parity, 0 skipped'
+        weft volume create other 30M --layout raid1 --dir "$T/state1"
+        nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
+        wait_until weft volume delete other --dir "$T/state0"
+    done
+    refused 'cannot be made smaller' weft volume resize v 10M --dir "$T/state0"
+    refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
+    cp "$T/back" "$T/image"
 }
 leaving() {
     refused 'takes part' weft node remove 1 --dir "$T/state2"
@@ -142,7 +161,7 @@ stopping() {
     for n in 0 2 3; do run_node $n; done
     wait_until has 2 up 3
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
-    weft volume delete v --dir "$T/state3"
+    wait_until weft volume delete v --dir "$T/state3"
 }
 
 t() {
@@ -159,6 +178,6 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding joining configurations anywhere killed leaving stopping; do t $check; done
+for check in founding joining configurations anywhere killed resizing leaving stopping; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

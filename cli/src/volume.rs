@@ -20,6 +20,8 @@ pub enum Volume {
     List(Common),
     /// One volume, and how hosts reach it
     Show(Named),
+    /// Make a volume larger while it is in use; hosts see the new size when they connect again
+    Resize(Resize),
     /// Remove a volume that no host uses, with all that is on it
     Delete(Named),
 }
@@ -48,6 +50,18 @@ pub struct Create {
     common: Common,
 }
 
+/// The volume to make larger.
+#[derive(Debug, Args)]
+pub struct Resize {
+    /// Name of the volume
+    name: String,
+    /// New size, such as 2G
+    #[arg(value_parser = args::size)]
+    size: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// A volume by its name.
 #[derive(Debug, Args)]
 pub struct Named {
@@ -72,7 +86,7 @@ impl Volume {
                 say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?
             }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
-            Volume::Create(_) | Volume::Show(_) => {
+            Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) => {
                 let status = control.request(&Request::Status)?;
                 say(volumes(std::slice::from_ref(&answer["volume"])))?;
                 for listen in status["listens"].as_array().into_iter().flatten() {
@@ -96,6 +110,9 @@ impl Volume {
                     apart: c.apart.clone(),
                 };
                 (&c.common, request)
+            }
+            Volume::Resize(r) => {
+                (&r.common, Request::VolumeResize { name: r.name.clone(), size: r.size })
             }
             Volume::List(list) => (list, Request::VolumeList),
             Volume::Show(n) => (&n.common, Request::VolumeShow { name: n.name.clone() }),

@@ -71,6 +71,13 @@ pub enum Request {
         /// Its name; the empty name means the first.
         name: String,
     },
+    /// Make a volume larger.
+    VolumeResize {
+        /// Its name; the empty name means the first.
+        name: String,
+        /// Its new size in bytes.
+        size: u64,
+    },
     /// Remove a volume that no host is connected to.
     VolumeDelete {
         /// Its name.

@@ -128,6 +128,7 @@ impl Desk<'_> {
             Request::Disk { .. }
             | Request::VolumeCreate { .. }
             | Request::VolumeDelete { .. }
+            | Request::VolumeResize { .. }
             | Request::NodeAdd { .. }
             | Request::NodeRemove { .. } => self.leader(),
             Request::Status
@@ -174,6 +175,7 @@ impl Desk<'_> {
             Request::VolumeCreate { name, size, layout, stripe_unit, journal, apart } => {
                 Outcome::Wait(self.create(name, size, layout, stripe_unit, journal, apart)?)
             }
+            Request::VolumeResize { name, size } => Outcome::Wait(self.resize(&name, size)?),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
             Request::Scrub { volume } => {
                 let volume = self.volume(&volume)?;
@@ -263,12 +265,18 @@ impl Desk<'_> {
                 "skipped": p.skipped,
             }))),
             (Wait::Clearing(volume), Ok(_)) => {
-                let volume = Volume { clearing: false, ..volume };
                 let ticket = self.engine.add_volume(volume.clone());
                 Outcome::Wait(Wait::VolumeThere(volume, ticket))
             }
             (Wait::Clearing(volume), Err(e)) => {
-                self.engine.remove_volume(volume.id);
+                let before = self.engine.map().volumes.get(&volume.id).map(|v| Volume::clone(v));
+                match before.filter(|v| v.visible > 0) {
+                    Some(mut before) => {
+                        before.cut_to_visible();
+                        self.engine.add_volume(before);
+                    }
+                    None => drop(self.engine.remove_volume(volume.id)),
+                }
                 Outcome::Answer(error(format!("the room could not be cleared: {e}")))
             }
             (_, Err(e)) => Outcome::Answer(error(e)),

@@ -13,7 +13,7 @@ use crate::control::ok;
 use crate::error::{Error, Result, fail};
 use crate::spec::Spec;
 use crate::status;
-use crate::volumes::NewVolume;
+use crate::volumes::{self, NewVolume};
 
 impl Desk<'_> {
     pub(super) fn create(
@@ -32,24 +32,45 @@ impl Desk<'_> {
         let layout = layout.map(parse).transpose()?;
         let spec = Spec { layout, stripe_unit, journal, apart, ..Spec::default() };
         let volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
-        let map = self.engine.map();
-        if map.next_volume as usize > map.volumes.len() {
-            // What a deleted volume left has parity of another layout: it must be
+        Ok(self.clear_and_show(volume, 0))
+    }
+
+    pub(super) fn resize(&mut self, name: &str, size: u64) -> Result<Wait> {
+        if !self.engine.is_settled() || self.engine.originator(0).is_none() {
+            return fail("the nodes are just starting or changing; try again in a moment");
+        }
+        let volume = self.volume(name)?;
+        if volume.visible < volume.size {
+            return fail(format!("volume '{}' is being resized already", volume.name));
+        }
+        let grown = volumes::grow(&volume, size, self.engine.map())?;
+        Ok(self.clear_and_show(grown, volume.size))
+    }
+
+    /// Has hosts see a volume, of which they saw so much until now.
+    fn clear_and_show(&mut self, volume: Volume, visible: u64) -> Wait {
+        if self.engine.map().room_used {
+            // What another volume left has parity of another layout: it must be
             // overwritten in whole stripes, so the volume is whole stripes at first.
             let size = volume.stripes() * volume.geometry.stripe_bytes();
-            let whole = Volume { size, clearing: true, ..volume.clone() };
+            let whole = Volume { size, visible, ..volume.clone() };
             let ticket = self.engine.add_volume(whole);
-            return Ok(Wait::RoomThere(volume, ticket));
+            return Wait::RoomThere(volume, ticket);
         }
         let ticket = self.engine.add_volume(volume.clone());
-        Ok(Wait::VolumeThere(volume, ticket))
+        Wait::VolumeThere(volume, ticket)
     }
 
     pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
         if name.is_empty() {
             return fail("say which volume to delete, by its name");
         }
-        let volume = self.volume(name)?;
+        // Also one that hosts do not see, because whoever made or deleted it is gone.
+        let hidden = self.engine.map().volumes.values().find(|v| v.name == name && v.visible == 0);
+        let volume = match hidden {
+            Some(volume) => Volume::clone(volume),
+            None => self.volume(name)?,
+        };
         match self.clients_of(volume.id) {
             0 => {}
             n => {
@@ -59,7 +80,7 @@ impl Desk<'_> {
             }
         }
         let id = volume.id;
-        let ticket = self.engine.add_volume(Volume { clearing: true, ..volume });
+        let ticket = self.engine.add_volume(Volume { visible: 0, ..volume });
         Ok(Wait::Hidden(id, ticket))
     }
 
@@ -74,7 +95,7 @@ impl Desk<'_> {
                     return Ok(Outcome::Wait(wait));
                 }
                 let there = self.engine.map().volumes.get(&volume.id);
-                if there.is_none_or(|v| v.size != volume.size || v.clearing) {
+                if there.is_none_or(|v| v.size != volume.size || v.visible != volume.visible) {
                     return Err(overtaken());
                 }
                 Ok(Outcome::Answer(ok(json!({ "volume": status::volume(self, volume) }))))
@@ -86,8 +107,15 @@ impl Desk<'_> {
                 let Some(whole) = self.engine.map().volumes.get(&volume.id) else {
                     return Err(overtaken());
                 };
-                let all = Range { offset: 0, len: whole.size };
-                self.submit(conn, volume.id, HostOp::WriteZeroes(all));
+                let stripe = whole.geometry.stripe_bytes();
+                let from = whole.visible.div_ceil(stripe) * stripe;
+                if from >= whole.size {
+                    // There is room enough in the last stripe.
+                    let ticket = self.engine.add_volume(volume.clone());
+                    return Ok(Outcome::Wait(Wait::VolumeThere(volume.clone(), ticket)));
+                }
+                let new = Range { offset: from, len: whole.size - from };
+                self.submit(conn, volume.id, HostOp::WriteZeroes(new));
                 Ok(Outcome::Wait(Wait::Clearing(volume.clone())))
             }
             Wait::Hidden(id, ticket) => {
@@ -102,7 +130,8 @@ impl Desk<'_> {
                 }
                 if self.clients_of(*id) > 0 {
                     if let Some(volume) = self.engine.map().volumes.get(id) {
-                        let seen = Volume { clearing: false, ..Volume::clone(volume) };
+                        let mut seen = Volume::clone(volume);
+                        seen.visible = seen.size;
                         self.engine.add_volume(seen);
                     }
                     return fail("a host has connected to the volume meanwhile");

@@ -175,9 +175,12 @@ impl State {
 /// Volumes that were being made have not been answered for: nobody misses them, and what a
 /// deleted volume left in their room must not be seen.
 fn give_up_half_made(content: &mut Content) -> Vec<String> {
-    let half_made = content.map.volumes.values().filter(|v| v.clearing);
+    let half_made = content.map.volumes.values().filter(|v| v.visible == 0);
     let names = half_made.map(|v| v.name.clone()).collect();
-    content.map.volumes.retain(|_, v| !v.clearing);
+    content.map.volumes.retain(|_, v| v.visible > 0);
+    for volume in content.map.volumes.values_mut().filter(|v| v.visible < v.size) {
+        Arc::make_mut(volume).cut_to_visible();
+    }
     names
 }
 

@@ -32,6 +32,8 @@ struct File {
     nodes: usize,
     disk_size: u64,
     next_volume: u32,
+    #[serde(default, skip_serializing_if = "is_false")]
+    room_used: bool,
     epoch: u64,
     #[serde(default)]
     node: Vec<Node>,
@@ -93,8 +95,9 @@ struct VolumeEntry {
     layout: String,
     stripe_unit: u64,
     journal: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
-    clearing: bool,
+    /// Open if hosts see all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    visible: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attendance: Option<AttendanceEntry>,
     /// For each extent its first stripe, and for each column node and first data sector.
@@ -112,6 +115,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         nodes: map.nodes.len(),
         disk_size: content.disk_size,
         next_volume: map.next_volume,
+        room_used: map.room_used,
         epoch: map.epoch,
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
@@ -171,7 +175,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         layout: v.layout.clone(),
         stripe_unit: v.geometry.unit,
         journal: v.policy.journal,
-        clearing: v.clearing,
+        visible: (v.visible < v.size).then_some(v.visible),
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
         filling: filling_entries(v),
@@ -216,6 +220,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
             nodes,
             volumes,
             next_volume: file.next_volume,
+            room_used: file.room_used,
             attendance: attendances,
         },
     })
@@ -282,7 +287,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     }
     Ok(Volume {
         policy: Policy { journal: entry.journal, ..Policy::default() },
-        clearing: entry.clearing,
+        visible: entry.visible.unwrap_or(entry.size),
         ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })
 }

@@ -48,7 +48,7 @@ fn a_volume_that_was_being_made_is_given_up() {
     let whole = make(&map, "b");
     let id = whole.id;
     map.next_volume = 2;
-    map.volumes.insert(id, Arc::new(Volume { clearing: true, ..whole }));
+    map.volumes.insert(id, Arc::new(Volume { visible: 0, ..whole }));
     state.store(&map).unwrap();
     assert!(Exports(&map).named("b").is_none() && Exports(&map).named("").is_some());
     drop(state);

@@ -186,7 +186,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     json!({
         "name": volume.name,
         "id": volume.id.0,
-        "size": volume.size,
+        "size": volume.visible,
         "layout": volume.layout,
         "stripe_unit": volume.geometry.unit,
         "journal": volume.policy.journal,

@@ -21,7 +21,7 @@ pub(crate) fn export(volume: &Volume) -> Export {
         max_payload: MAX_PAYLOAD,
         // Every node sees a write that any node has answered, and a flush covers all.
         multi_conn: true,
-        ..Export::new(volume.name.clone(), volume.size)
+        ..Export::new(volume.name.clone(), volume.visible)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::SECTOR;
 use weft_core::cluster::{
-    ClusterMap, EXTENT_COLUMN_BYTES, Place, PlacementError, Volume, place_volume,
+    ClusterMap, EXTENT_COLUMN_BYTES, Place, PlacementError, Volume, place_stripes, place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
@@ -25,7 +25,7 @@ pub(crate) struct Exports<'a>(pub(crate) &'a ClusterMap);
 impl<'a> Exports<'a> {
     /// All of them, by number.
     pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
-        self.0.volumes.values().filter(|v| !v.clearing)
+        self.0.volumes.values().filter(|v| v.visible > 0)
     }
 
     /// One by its name; the empty name means the first.
@@ -96,6 +96,39 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     })
 }
 
+/// A volume with more room, for this size; the rest is as it was.
+pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volume> {
+    let name = &volume.name;
+    require_multiple("a volume size", size, GRAIN)?;
+    if size <= volume.size {
+        return fail(format!(
+            "volume '{name}' has {} bytes ({}) and cannot be made smaller or left as it is; give a \
+             larger size, or copy it to a smaller volume",
+            volume.size,
+            Size(volume.size)
+        ));
+    }
+    let stripe = volume.geometry.stripe_bytes();
+    let more = volume.stripes()..size.div_ceil(stripe);
+    let mut grown = Volume { size, visible: size, ..volume.clone() };
+    if more.is_empty() {
+        return Ok(grown);
+    }
+    let disks = map.places(&volume.apart);
+    let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
+    let placed = place_stripes(&volume.geometry, more, &disks, &others, EXTENT_COLUMN_BYTES);
+    grown.extents.extend(placed.map_err(|e| match e {
+        PlacementError::NoRoom { free, .. } => Error(format!(
+            "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
+             something, or add disks",
+            volume.stripes() * stripe + free,
+            Size(volume.stripes() * stripe + free)
+        )),
+        e @ PlacementError::Domains { .. } => Error(format!("volume '{name}' cannot grow: {e}")),
+    })?);
+    Ok(grown)
+}
+
 /// Places the volumes that a new array is to have.
 pub(crate) fn place_first(spec: &Spec, map: &mut ClusterMap) -> Result<()> {
     for (name, size) in spec.volumes() {
@@ -159,6 +192,12 @@ fn check_name(name: &str, there: &Volumes) -> Result<()> {
         return fail(format!(
             "'{name}' cannot be a volume's name; use 1 to 64 letters, digits, dots, dashes and \
              underscores"
+        ));
+    }
+    if there.values().any(|v| v.name == name && v.visible == 0) {
+        return fail(format!(
+            "a volume called '{name}' is just being made or deleted; wait, or delete it if whoever \
+             did that is gone"
         ));
     }
     if there.values().any(|v| v.name == name) {
@@ -234,5 +273,26 @@ mod tests {
         assert!(err.0.contains("'box'") && err.0.contains("there are 3"), "{err}");
         let any = NewVolume { apart: "node".into(), ..new("a", 4096, "rs:3+1") };
         assert!(place(&any, &six).is_ok());
+    }
+
+    #[test]
+    fn a_volume_grows_by_extents_behind_its_own() {
+        for layout in ["raid5", "rs:2+1", "raid0"] {
+            let mut map = map(&[place(&new("a", 5 << 20, layout), &map(&[])).unwrap()]);
+            let volume = map.volumes[&VolumeId(0)].clone();
+            let err = grow(&volume, 4 << 20, &map).unwrap_err();
+            assert!(err.0.contains("cannot be made smaller"), "{err}");
+            let err = grow(&volume, 1 << 40, &map).unwrap_err();
+            assert!(err.0.contains("cannot grow so far"), "{err}");
+            let grown = grow(&volume, 20 << 20, &map).unwrap();
+            assert_eq!((grown.size, grown.visible), (20 << 20, 20 << 20));
+            assert_eq!(grown.extents[..volume.extents.len()], volume.extents[..]);
+            assert_eq!(grown.extents[volume.extents.len()].first, volume.stripes());
+            map.volumes.insert(grown.id, Arc::new(grown.clone()));
+            map.assert_sound();
+            let mut cut = Volume { visible: 5 << 20, ..grown };
+            cut.cut_to_visible();
+            assert_eq!(cut, *volume);
+        }
     }
 }

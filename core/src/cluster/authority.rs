@@ -129,6 +129,7 @@ impl Change {
             Change::RemoveVolume(id) => {
                 map.volumes.remove(id);
                 map.attendance.remove(id);
+                map.room_used = true;
             }
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {

@@ -151,8 +151,9 @@ pub struct Volume {
     /// The label of failure domains, such as `box`: no two columns of an extent are on nodes
     /// that have the same value for it.
     pub apart: String,
-    /// Its room still holds what a deleted volume left there. Hosts do not see it yet.
-    pub clearing: bool,
+    /// Bytes that hosts see: all, or less while room of it still holds what another volume left
+    /// there. With 0 they do not see it.
+    pub visible: u64,
 }
 
 impl Volume {
@@ -174,8 +175,15 @@ impl Volume {
             policy: Policy::default(),
             extents,
             apart: APART.to_string(),
-            clearing: false,
+            visible: size,
         }
+    }
+
+    /// Cuts it to what hosts see.
+    pub fn cut_to_visible(&mut self) {
+        self.size = self.visible;
+        let stripes = self.stripes();
+        self.extents.retain(|e| e.first < stripes);
     }
 
     /// The nodes that hold parts of it, or from which parts are being copied.
@@ -267,6 +275,9 @@ pub struct ClusterMap {
     /// The number of the next volume. Numbers are not given twice, so that what a disk remembers
     /// of a deleted volume is never taken for a new one's.
     pub next_volume: u32,
+    /// Whether room that no volume has may hold what one had: then it is cleared before hosts see
+    /// it.
+    pub room_used: bool,
     /// By volume number, if any of its nodes has been away.
     pub attendance: BTreeMap<VolumeId, Attendance>,
 }

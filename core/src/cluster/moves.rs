@@ -58,6 +58,7 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
             let Some(place) = choose(map, &map.volumes[&id], n, column, &targets) else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
+            map.room_used = true;
             let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
             let extent = &mut volume.extents[n];
             let before = std::mem::replace(&mut extent.columns[column], place);

@@ -15,7 +15,7 @@ use super::code::{Reader, Wire, Writer, at_most, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, attendance } check |map: &ClusterMap| {
+wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, attendance } check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
@@ -28,7 +28,7 @@ wire_struct!(Attendance { away, stale_since, counts_from });
 wire_struct!(Extent { first, columns, filling, leaving });
 
 wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extents, apart, clearing
+    id, name, size, layout, geometry, policy, extents, apart, visible
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.

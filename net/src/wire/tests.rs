@@ -216,7 +216,7 @@ fn volume() -> impl Strategy<Value = Volume> {
     (volume_id(), "[a-zé]{0,20}", geometry(), policy(), sizes, vec(extent(), 6)).prop_map(
         |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
             apart: name.clone(),
-            clearing: count == 3,
+            visible: count as u64,
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
@@ -251,6 +251,7 @@ fn map() -> impl Strategy<Value = ClusterMap> {
         .prop_map(|(epoch, nodes, volumes, next_volume, attendance)| ClusterMap {
             epoch,
             next_volume,
+            room_used: next_volume % 2 == 0,
             nodes,
             volumes,
             attendance,
