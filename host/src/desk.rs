@@ -12,7 +12,7 @@ mod nodes;
 #[path = "desk_volumes.rs"]
 mod volumes;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_core::cluster::Volume;
@@ -26,6 +26,9 @@ use crate::error::{Error, Result, fail};
 use crate::news::News;
 use crate::requests::{Owner, Requests};
 use crate::status::{self, Clients};
+
+/// How long a question for the leader waits for one.
+const ELECTION: Duration = Duration::from_secs(10);
 
 /// What a question waits for.
 pub(crate) enum Wait {
@@ -62,6 +65,8 @@ pub(crate) enum Wait {
     Quiet(Instant),
     /// Everything has stopped.
     Shutdown,
+    /// There is a leader, who must answer.
+    Leader(Box<Request>, bool, Instant),
     /// Another process has answered.
     Elsewhere(NodeId),
 }
@@ -92,7 +97,23 @@ impl Desk<'_> {
             Ok(request) => request,
             Err(e) => return Outcome::Answer(error(format!("the request is not understood: {e}"))),
         };
-        self.route(&request)
+        self.take_up(conn, request, handed_on, Instant::now())
+    }
+
+    /// Takes up a question that was asked at `since`. One for the leader waits a while for there to
+    /// be one: elections take a second.
+    fn take_up(
+        &mut self,
+        conn: usize,
+        request: Request,
+        handed_on: bool,
+        since: Instant,
+    ) -> Outcome {
+        let route = self.route(&request);
+        if route.is_err() && self.leader().is_err() && since.elapsed() < ELECTION {
+            return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
+        }
+        route
             .and_then(|elsewhere| match elsewhere {
                 Some(_) if handed_on => fail("the leader has just changed; ask again"),
                 Some(node) => Ok(Outcome::HandOn(node)),
@@ -233,6 +254,9 @@ impl Desk<'_> {
             | Wait::Removable(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
+            Wait::Leader(request, handed_on, since) => {
+                Ok(self.take_up(conn, *request, handed_on, since))
+            }
             wait => Ok(Outcome::Wait(wait)),
         }
     }
