@@ -15,7 +15,7 @@ mod volumes;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::units::{NodeId, VolumeId};
 
@@ -288,18 +288,14 @@ impl Desk<'_> {
                 "mismatched": p.mismatched,
                 "skipped": p.skipped,
             }))),
-            (Wait::Clearing(volume), Ok(_)) => {
-                let ticket = self.engine.add_volume(volume.clone());
-                Outcome::Wait(Wait::VolumeThere(volume, ticket))
-            }
+            (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {
-                let before = self.engine.map().volumes.get(&volume.id).map(|v| Volume::clone(v));
-                match before.filter(|v| v.visible > 0) {
-                    Some(mut before) => {
-                        before.cut_to_visible();
-                        self.engine.add_volume(before);
-                    }
-                    None => drop(self.engine.remove_volume(volume.id)),
+                let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);
+                if seen > 0 {
+                    let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
+                    self.engine.size_volume(volume.id, to);
+                } else {
+                    self.engine.remove_volume(volume.id);
                 }
                 Outcome::Answer(error(format!("the room could not be cleared: {e}")))
             }

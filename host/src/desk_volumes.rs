@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
@@ -32,7 +32,15 @@ impl Desk<'_> {
         let layout = layout.map(parse).transpose()?;
         let spec = Spec { layout, stripe_unit, journal, apart, ..Spec::default() };
         let volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
-        Ok(self.clear_and_show(volume, 0))
+        if !self.engine.map().room_used {
+            let ticket = self.engine.add_volume(volume.clone());
+            return Ok(Wait::VolumeThere(volume, ticket));
+        }
+        // What another volume left has parity of another layout: it must be overwritten in
+        // whole stripes, so the volume is whole stripes at first.
+        let size = volume.stripes() * volume.geometry.stripe_bytes();
+        let ticket = self.engine.add_volume(Volume { size, visible: 0, ..volume.clone() });
+        Ok(Wait::RoomThere(volume, ticket))
     }
 
     pub(super) fn resize(&mut self, name: &str, size: u64) -> Result<Wait> {
@@ -44,20 +52,23 @@ impl Desk<'_> {
             return fail(format!("volume '{}' is being resized already", volume.name));
         }
         let grown = volumes::grow(&volume, size, self.engine.map())?;
-        Ok(self.clear_and_show(grown, volume.size))
+        let more = grown.extents[volume.extents.len()..].to_vec();
+        if !self.engine.map().room_used {
+            let to = VolumeSize { size: grown.size, visible: grown.size, more };
+            let ticket = self.engine.size_volume(grown.id, to);
+            return Ok(Wait::VolumeThere(grown, ticket));
+        }
+        // As above: whole stripes at first.
+        let size = grown.stripes() * grown.geometry.stripe_bytes();
+        let to = VolumeSize { size, visible: volume.size, more };
+        let ticket = self.engine.size_volume(grown.id, to);
+        Ok(Wait::RoomThere(grown, ticket))
     }
 
-    /// Has hosts see a volume, of which they saw so much until now.
-    fn clear_and_show(&mut self, volume: Volume, visible: u64) -> Wait {
-        if self.engine.map().room_used {
-            // What another volume left has parity of another layout: it must be
-            // overwritten in whole stripes, so the volume is whole stripes at first.
-            let size = volume.stripes() * volume.geometry.stripe_bytes();
-            let whole = Volume { size, visible, ..volume.clone() };
-            let ticket = self.engine.add_volume(whole);
-            return Wait::RoomThere(volume, ticket);
-        }
-        let ticket = self.engine.add_volume(volume.clone());
+    /// Has hosts see all of a volume of this size.
+    pub(super) fn show(&mut self, volume: Volume) -> Wait {
+        let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
+        let ticket = self.engine.size_volume(volume.id, to);
         Wait::VolumeThere(volume, ticket)
     }
 
@@ -80,7 +91,8 @@ impl Desk<'_> {
             }
         }
         let id = volume.id;
-        let ticket = self.engine.add_volume(Volume { visible: 0, ..volume });
+        let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
+        let ticket = self.engine.size_volume(id, to);
         Ok(Wait::Hidden(id, ticket))
     }
 
@@ -111,8 +123,8 @@ impl Desk<'_> {
                 let from = whole.visible.div_ceil(stripe) * stripe;
                 if from >= whole.size {
                     // There is room enough in the last stripe.
-                    let ticket = self.engine.add_volume(volume.clone());
-                    return Ok(Outcome::Wait(Wait::VolumeThere(volume.clone(), ticket)));
+                    let volume = volume.clone();
+                    return Ok(Outcome::Wait(self.show(volume)));
                 }
                 let new = Range { offset: from, len: whole.size - from };
                 self.submit(conn, volume.id, HostOp::WriteZeroes(new));
@@ -129,10 +141,8 @@ impl Desk<'_> {
                     return Ok(Outcome::Wait(wait));
                 }
                 if self.clients_of(*id) > 0 {
-                    if let Some(volume) = self.engine.map().volumes.get(id) {
-                        let mut seen = Volume::clone(volume);
-                        seen.visible = seen.size;
-                        self.engine.add_volume(seen);
+                    if let Some(volume) = self.engine.map().volumes.get(id).cloned() {
+                        self.show(Volume::clone(&volume));
                     }
                     return fail("a host has connected to the volume meanwhile");
                 }

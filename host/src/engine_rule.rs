@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume};
+use weft_core::cluster::{
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume, VolumeSize,
+};
 use weft_core::node::MemberReport;
 use weft_core::units::{Nanos, NodeId, VolumeId};
 
@@ -208,7 +210,12 @@ impl Engine {
         }
     }
 
-    /// Adds a volume, or replaces it by one of the same number.
+    /// Changes how large a volume is.
+    pub(crate) fn size_volume(&mut self, id: VolumeId, size: VolumeSize) -> Ticket {
+        self.change(AuthorityInput::SizeVolume(id, size))
+    }
+
+    /// Adds a volume.
     pub(crate) fn add_volume(&mut self, volume: Volume) -> Ticket {
         self.change(AuthorityInput::AddVolume(Arc::new(volume)))
     }

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{Attendance, ClusterMap, Home, NodeInfo, Volume};
+use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::moves;
 use crate::node::{MapMessage, MemberReport};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
@@ -32,6 +32,18 @@ pub struct Arrival {
     pub sectors: u64,
 }
 
+/// How large a volume is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSize {
+    /// Its size in bytes; extents behind it go.
+    pub size: u64,
+    /// Bytes that hosts see.
+    pub visible: u64,
+    /// Extents that are put behind its own. If they do not begin where those end, or their room
+    /// has been taken meanwhile, nothing is done.
+    pub more: Vec<Extent>,
+}
+
 /// What the authority is told.
 #[derive(Clone, Debug)]
 pub enum AuthorityInput {
@@ -43,9 +55,12 @@ pub enum AuthorityInput {
     NodeUp(Arrival),
     /// A node that is down is not expected back.
     GiveUp(NodeId),
-    /// An operator adds a volume, or replaces it by one of the same number. It is not done if
-    /// the map would not be sound: if its room has been taken meanwhile.
+    /// An operator adds a volume. It is not done if there is one of that number, or if the map
+    /// would not be sound: if its room has been taken meanwhile.
     AddVolume(Arc<Volume>),
+    /// An operator changes how large a volume is. Nothing else of it changes: columns may have
+    /// moved since the operator looked.
+    SizeVolume(VolumeId, VolumeSize),
     /// An operator removes one.
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -105,6 +120,7 @@ pub struct Authority {
 #[derive(Clone, Debug)]
 enum Change {
     AddVolume(Arc<Volume>),
+    SizeVolume(VolumeId, VolumeSize),
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
     AddNode(NodeId, Arc<Home>),
@@ -116,14 +132,29 @@ impl Change {
     fn apply(&self, map: &mut ClusterMap) {
         match self {
             Change::AddVolume(volume) => {
-                let before = map.volumes.insert(volume.id, volume.clone());
+                if map.volumes.contains_key(&volume.id) {
+                    return;
+                }
+                map.volumes.insert(volume.id, volume.clone());
                 if map.check().is_err() {
-                    match before {
-                        Some(before) => map.volumes.insert(volume.id, before),
-                        None => map.volumes.remove(&volume.id),
-                    };
+                    map.volumes.remove(&volume.id);
                 } else {
                     map.next_volume = map.next_volume.max(volume.id.0 + 1);
+                }
+            }
+            Change::SizeVolume(id, to) => {
+                let Some(before) = map.volumes.get(id).cloned() else { return };
+                let first = to.more.first().map_or(before.stripes(), |e| e.first);
+                let mut sized = Volume::clone(&before);
+                (sized.size, sized.visible) = (to.size, to.visible);
+                sized.extents.extend(to.more.iter().cloned());
+                let stripes = sized.stripes();
+                sized.extents.retain(|e| e.first < stripes);
+                map.volumes.insert(*id, Arc::new(sized));
+                // Without room for more it can only become smaller, or stay in its last stripe.
+                let grows = to.more.is_empty() && stripes > before.stripes();
+                if first != before.stripes() || grows || map.check().is_err() {
+                    map.volumes.insert(*id, before);
                 }
             }
             Change::RemoveVolume(id) => {
@@ -208,6 +239,7 @@ impl Authority {
                 }
             }
             AuthorityInput::AddVolume(volume) => self.change(Change::AddVolume(volume), out),
+            AuthorityInput::SizeVolume(id, to) => self.change(Change::SizeVolume(id, to), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
             AuthorityInput::AddNode(node, home) => self.change(Change::AddNode(node, home), out),

@@ -134,3 +134,28 @@ fn what_was_on_a_node_given_up_moves_a_few_extents_at_a_time() {
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(0, 1)), 400).unwrap();
     assert!(!map.is_stale(gone) && !map.nodes[0].given_up, "it holds nothing that it missed");
 }
+
+/// Whoever asked for another size had looked before columns moved: where they are now counts.
+#[test]
+fn a_change_of_size_changes_nothing_else() {
+    let mut a = started("rs:2+1", 5, 6);
+    let before = a.map().volumes[&VolumeId(1)].clone();
+    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    let moved = a.map().volumes[&VolumeId(1)].clone();
+    assert_ne!(before.extents, moved.extents, "there is something to move");
+    let to = |size, more| VolumeSize { size, visible: 0, more };
+    let size = before.size - UNIT;
+    change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), to(size, Vec::new())), 30);
+    let sized = a.map().volumes[&VolumeId(1)].clone();
+    assert_eq!((sized.size, sized.visible), (size, 0));
+    let places = |v: &Volume| v.extents.iter().map(|e| e.columns.clone()).collect::<Vec<_>>();
+    assert_eq!(places(&sized), places(&moved));
+    // Neither extents that do not follow, nor a size without room for it.
+    let odd = Extent::new(99, moved.extents[0].columns.clone());
+    for wrong in [to(before.size, vec![odd]), to(10 * before.size, Vec::new())] {
+        change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), wrong), 40);
+        assert_eq!((a.map().volumes[&VolumeId(1)].size, places(&sized)), (size, places(&moved)));
+    }
+    change(&mut a, AuthorityInput::AddVolume(before), 50);
+    assert_eq!(a.map().volumes[&VolumeId(1)].size, size, "it is there already");
+}
