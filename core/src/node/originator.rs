@@ -5,9 +5,12 @@
 //!   becomes of them
 //! - [`writing`]: writes and rebuilds
 //! - [`reading`]: reads, maps of holes and verifying
+//! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
 #[path = "originator_reading.rs"]
 mod reading;
+#[path = "originator_rebuilding.rs"]
+mod rebuilding;
 #[path = "originator_writing.rs"]
 mod writing;
 
@@ -17,8 +20,7 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
-    Timer,
+    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Standing, Timer,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -416,93 +418,6 @@ impl Originator {
         }
     }
 
-    /// A worker could not do its part of this job; the attempt is over.
-    fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
-        let (column, parts, behind) = match refusal {
-            Refusal::Late(latest) => {
-                self.clock.see(latest);
-                return self.retry_later(job, outbox);
-            }
-            // What was to be copied is there by now.
-            Refusal::Aborted if self.is_copied(&job) => {
-                return self.finish(job, Ok(HostData::Done), outbox);
-            }
-            Refusal::Aborted => return self.retry(job),
-            Refusal::Erased { column, parts, behind } => (column, parts, behind),
-        };
-        let copied = self.map.volumes.get(&job.volume).is_some_and(|v| {
-            let leaving = &v.extent(parts[0].0).leaving;
-            leaving.get(&column).is_some_and(|l| self.map.is_up(l.0))
-        });
-        // A rebuild goes around what it cannot have. Were it to have that rebuilt first, two
-        // columns of one stripe could wait for each other for good; a copy waits for no other.
-        let own = matches!(job.what, What::Rebuild { column: c, .. } if c == column);
-        if job.purpose != Purpose::Rebuild || (copied && !own) {
-            for (stripe, part) in &parts {
-                self.put_back(job.volume, *stripe, column, *part, !behind);
-            }
-        }
-        if own {
-            // One of the two disks does not have it, and the other must not have it from there.
-            job.computes = true;
-            return self.retry(job);
-        }
-        match job.what {
-            // Readers go around the column; writers that need it wait until it is rebuilt, and
-            // so does everyone if it is only copied.
-            What::Read(_) | What::Holes(_) | What::Rebuild { .. } if !copied => {
-                job.avoid.insert(column);
-                self.retry(job);
-            }
-            _ => {
-                job.attempts += 1;
-                if let What::Verify { .. } = job.what {
-                    self.count_rebuilt(&job, parts.len() as u64);
-                }
-                let key = (job.volume, parts[0].0, column);
-                self.parked.push((key, job));
-            }
-        }
-    }
-
-    /// The disk from which a rebuild's column can be copied.
-    fn source_of(&self, job: &Job, volume: &Volume) -> Option<NodeId> {
-        let What::Rebuild { stripe, column, .. } = job.what else { return None };
-        let (source, _) = *volume.extent(stripe).leaving.get(&column)?;
-        (!job.computes && self.map.is_up(source)).then_some(source)
-    }
-
-    fn is_copied(&self, job: &Job) -> bool {
-        self.map.volumes.get(&job.volume).is_some_and(|v| self.source_of(job, v).is_some())
-    }
-
-    /// Has a part of a column put back that its disk has yet to get.
-    pub fn rebuild(&mut self, volume: VolumeId, stripe: u64, column: usize, part: Span) {
-        self.put_back(volume, stripe, column, part, false);
-    }
-
-    /// Has a part of a column put back; what its disk has lost must be computed.
-    fn put_back(
-        &mut self,
-        volume: VolumeId,
-        stripe: u64,
-        column: usize,
-        part: Span,
-        computes: bool,
-    ) {
-        if self.rebuilding.insert((volume, stripe, column)) {
-            self.ready.push_back(Job {
-                purpose: Purpose::Rebuild,
-                volume,
-                what: What::Rebuild { stripe, column, part },
-                avoid: ColumnSet::EMPTY,
-                attempts: 0,
-                fresh_looks: 0,
-                computes,
-            });
-        }
-    }
-
     /// A job is done, or cannot be.
     fn finish(&mut self, job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
         match job.purpose {
@@ -510,22 +425,6 @@ impl Originator {
             Purpose::Host(id) => {
                 self.bytes -= job.bytes();
                 self.part_done(id, &job, result, outbox);
-            }
-        }
-    }
-
-    fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
-        let What::Rebuild { stripe, column, .. } = job.what else { return };
-        let key = (job.volume, stripe, column);
-        self.rebuilding.remove(&key);
-        let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);
-        self.parked = rest;
-        let waited: Vec<(Key, Job)> = waited;
-        for (_, job) in waited {
-            if good {
-                self.ready.push_back(job);
-            } else {
-                self.finish(job, Err(HostError::TooManyLost), outbox);
             }
         }
     }
