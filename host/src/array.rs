@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
+use mio::Poll;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cluster::{Home, Together};
@@ -12,7 +13,7 @@ use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::listen::Listen;
 use crate::log::Log;
-use crate::reactor::{Reactor, Stopped, Stopper};
+use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
 use crate::spec::Spec;
 use crate::state::State;
 
@@ -32,15 +33,16 @@ impl Array {
     /// An array of a state directory that is open.
     pub fn of(state: State, listens: &[Listen], log: Log) -> Result<Array> {
         let dir = state.dir().to_path_buf();
-        Ok(Array { reactor: Reactor::new(Rule::alone(state), listens, log)?, dir })
+        Ok(Array { reactor: Reactor::new(poll()?, Rule::alone(state), listens, log)?, dir })
     }
 
     /// The node of a cluster, in a process of its own.
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, listens) = (home.dir().to_path_buf(), home.config().nbd.clone());
-        let together = Together::start(home, log.clone())?;
+        let poll = poll()?;
+        let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
-        Ok(Array { reactor: Reactor::new(rule, &listens, log)?, dir })
+        Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir })
     }
 
     /// Where hosts can connect, as NBD URIs without the export's name.
@@ -81,6 +83,10 @@ impl Array {
             .map_err(|e| Error(format!("cannot start a thread: {e}")))?;
         Ok(Handle { stopper, thread: Some(thread), dir, listens })
     }
+}
+
+fn poll() -> Result<Poll> {
+    Poll::new().map_err(|e| Error(format!("cannot wait for events: {e}")))
 }
 
 /// An array that runs in the background. It is stopped when this is dropped.

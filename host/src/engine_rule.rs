@@ -324,10 +324,17 @@ impl Engine {
         }
     }
 
+    /// There is something to read from another process, or room to write to it.
+    pub(crate) fn peer_is_ready(&mut self, event: &mio::event::Event) {
+        if let Rule::Together(together) = &mut self.rule {
+            together.peer_is_ready(event);
+        }
+    }
+
     /// Takes what other processes have sent.
     pub(super) fn receive_mail(&mut self) {
         if let Rule::Together(together) = &mut self.rule {
-            together.receive();
+            together.turn();
             self.take_effects();
         }
     }
@@ -338,7 +345,7 @@ impl Engine {
         if !self.outgoing.is_empty() && together.may_serve() {
             self.outgoing.drain(..).for_each(|letter| together.send(letter));
         }
-        together.flush();
+        together.turn();
         self.take_effects();
     }
 

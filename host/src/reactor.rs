@@ -56,9 +56,11 @@ const GATHERING: Duration = Duration::from_secs(30);
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
 const SIGNALS: Token = Token(2);
-const PEERS: Token = Token(3);
-const CONTROL: usize = 4;
+const CONTROL: usize = 3;
 const CONNECTIONS: usize = 1 << 16;
+
+/// The first of the tokens of connections to other processes; there are never so many hosts.
+pub(crate) const PEERS: Token = Token(1 << 48);
 
 /// Everything that runs.
 pub(crate) struct Reactor {
@@ -89,15 +91,15 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor for nodes under this rule, that listens but does not run yet.
-    pub(crate) fn new(rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
+    /// A reactor for nodes under this rule, that listens but does not run yet. If the rule has
+    /// connections to other processes they are in `poll`, from [`PEERS`] on.
+    pub(crate) fn new(poll: Poll, rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
         let control = Listen::Unix(control_path(rule.dir()));
         let listeners = std::iter::once(&control)
             .chain(listens)
             .map(Listener::bind)
             .collect::<Result<Vec<Listener>>>()?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
-        let poll = Poll::new().map_err(cannot)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
         let admission = match rule.together() {
             Some(together) => Admission::start(together.home(), waker.clone(), log.clone())?,
@@ -127,9 +129,6 @@ impl Reactor {
         };
         if let Some(fd) = reactor.engine.ring_fd() {
             reactor.watch(fd, RING).map_err(cannot)?;
-        }
-        if let Some(fd) = reactor.engine.rule.together().map(|t| t.fd()) {
-            reactor.watch(fd, PEERS).map_err(cannot)?;
         }
         reactor.listen(0).map_err(cannot)?;
         Ok(reactor)

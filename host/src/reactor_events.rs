@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use mio::{Interest, Token};
+use mio::{Events, Interest, Token};
 
-use super::{CONNECTIONS, CONTROL, Reactor};
+use super::{CONNECTIONS, CONTROL, PEERS, Reactor};
 use crate::control_connection::ControlConnection;
 use crate::nbd::Connection;
 use crate::socket::Stream;
@@ -37,21 +37,22 @@ impl Reactor {
     }
 
     fn take_events(&mut self) -> io::Result<()> {
-        let events: Vec<(usize, bool, bool)> = self
-            .events
-            .iter()
-            .map(|e| (e.token().0, e.is_readable() || e.is_read_closed(), e.is_writable()))
-            .collect();
-        for (token, readable, writable) in events {
-            if token >= CONNECTIONS {
-                self.connection_is_ready(token, readable, writable);
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let mut result = Ok(());
+        for event in &events {
+            let token = event.token().0;
+            if token >= PEERS.0 {
+                self.engine.peer_is_ready(event);
+            } else if token >= CONNECTIONS {
+                let readable = event.is_readable() || event.is_read_closed();
+                self.connection_is_ready(token, readable, event.is_writable());
             } else if token >= CONTROL {
-                self.accept(token - CONTROL)?;
+                result = result.and(self.accept(token - CONTROL));
             }
-            // The others only had to wake us: the ring, the peers and the flag are looked at
-            // always.
+            // The others only had to wake us: the ring and the flag are looked at always.
         }
-        Ok(())
+        self.events = events;
+        result
     }
 
     fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {

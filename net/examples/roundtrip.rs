@@ -12,6 +12,7 @@ use bytes::Bytes;
 use weft_core::units::NodeId;
 use weft_net::frame::FIRST_KIND;
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey, NodeName};
+use mio::{Events, Poll, Token};
 use weft_net::transport::{Config, Driver, Event, Peer, Security, SendError, Transport};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -88,7 +89,7 @@ fn raw() -> Result<(), Failure> {
 }
 
 /// A transport and, if its owner turns it, its driver.
-struct Node(Transport, Option<Driver>);
+struct Node(Transport, Option<(Driver, Poll, Events)>);
 
 impl Node {
     fn start(config: Config, own_thread: bool) -> Result<Node, Failure> {
@@ -96,20 +97,23 @@ impl Node {
         if own_thread {
             return Ok(Node(Transport::start(config, || (), log)?, None));
         }
-        let (transport, driver) = Transport::with_driver(config, || (), log)?;
-        Ok(Node(transport, Some(driver)))
+        let poll = Poll::new()?;
+        let (transport, driver) = Transport::with_driver(config, poll.registry(), Token(0), log)?;
+        Ok(Node(transport, Some((driver, poll, Events::with_capacity(16)))))
     }
 
     fn event(&mut self) -> Result<Event, Failure> {
-        let Some(driver) = &mut self.1 else {
+        let Some((driver, poll, events)) = &mut self.1 else {
             let event = self.0.wait_event(Duration::from_secs(30));
             return event.ok_or_else(|| "nothing came for 30 seconds".into());
         };
         loop {
+            driver.turn();
             if let Some(event) = self.0.next_event() {
                 return Ok(event);
             }
-            driver.turn(None)?;
+            poll.poll(events, driver.patience())?;
+            events.iter().for_each(|e| driver.ready(e));
         }
     }
 

@@ -5,10 +5,10 @@
 //! said again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mio::{Registry, Token};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
 use weft_net::transport::{Config, Driver, Event, Peer, SendError, Transport};
@@ -53,17 +53,23 @@ pub(super) struct Post {
 
 impl Post {
     /// Listens, and dials whom it must.
-    pub(super) fn start(config: Config, log: Log) -> Result<Post> {
+    pub(super) fn start(
+        config: Config,
+        registry: &Registry,
+        first: Token,
+        log: Log,
+    ) -> Result<Post> {
         let notes = log.clone();
         let (transport, driver) =
-            Transport::with_driver(config, || {}, move |note| notes(&note.to_string()))
+            Transport::with_driver(config, registry, first, move |n| notes(&n.to_string()))
                 .map_err(|e| Error(e.to_string()))?;
-        Ok(Post { transport, driver, up: BTreeSet::new(), waiting: BTreeMap::new(), log })
+        let (up, waiting) = (BTreeSet::new(), BTreeMap::new());
+        Ok(Post { transport, driver, up, waiting, log })
     }
 
-    /// What to poll.
-    pub(super) fn fd(&self) -> RawFd {
-        self.driver.as_raw_fd()
+    /// A socket is ready.
+    pub(super) fn ready(&mut self, event: &mio::event::Event) {
+        self.driver.ready(event);
     }
 
     /// The processes that there is a connection to.
@@ -77,12 +83,8 @@ impl Post {
     }
 
     /// Moves bytes as far as that goes without waiting.
-    pub(super) fn turn(&mut self) -> Result<()> {
-        match self.driver.turn(Some(Duration::ZERO)) {
-            Ok(true) => Ok(()),
-            Ok(false) => fail("the connections to other nodes have been closed"),
-            Err(e) => fail(format!("cannot talk to other nodes: {e}")),
-        }
+    pub(super) fn turn(&mut self) {
+        self.driver.turn();
     }
 
     /// The next thing that has come, and from whom.

@@ -3,10 +3,10 @@
 //! What comes out of it are [`Effect`]s; they take effect in order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use mio::{Registry, Token};
 use rustix::time::{ClockId, clock_gettime};
 use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap, NodeInfo};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
@@ -88,8 +88,14 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Starts the member of a node, and listens for others.
-    pub(crate) fn start(home: Home, log: Log) -> Result<Together> {
+    /// Starts the member of a node, and listens for others. Its sockets are in `registry`, under
+    /// the tokens from `first` on.
+    pub(crate) fn start(
+        home: Home,
+        registry: &Registry,
+        first: Token,
+        log: Log,
+    ) -> Result<Together> {
         let (memory, stored) = Memory::open(home.dir())?;
         let config = Config { seed: home.cluster() as u64, ..Config::default() };
         let us = home.node;
@@ -98,7 +104,7 @@ impl Together {
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
         transport.peers = home.peers.clone();
-        let post = Post::start(transport, log)?;
+        let post = Post::start(transport, registry, first, log)?;
         let mut together = Together {
             home,
             member,
@@ -151,11 +157,6 @@ impl Together {
     /// The nodes whose processes there are connections to.
     pub(crate) fn connected(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.post.up().iter().copied()
-    }
-
-    /// What to poll for what other processes send.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.post.fd()
     }
 
     /// Whether the node may serve at this moment.
@@ -252,15 +253,20 @@ impl Together {
         self.post.tell_news(&news.into());
     }
 
-    /// Takes what other processes have sent.
-    pub(crate) fn receive(&mut self) {
-        if let Err(e) = self.try_receive() {
+    /// There is something to read from another process, or room to write to it.
+    pub(crate) fn peer_is_ready(&mut self, event: &mio::event::Event) {
+        self.post.ready(event);
+    }
+
+    /// Takes what other processes have sent, and writes what there is room for.
+    pub(crate) fn turn(&mut self) {
+        if let Err(e) = self.try_turn() {
             self.effects.push(Effect::Fatal(e));
         }
     }
 
-    fn try_receive(&mut self) -> Result<()> {
-        self.post.turn()?;
+    fn try_turn(&mut self) -> Result<()> {
+        self.post.turn();
         while let Some((peer, mail)) = self.post.next()? {
             match mail {
                 Mail::Letter(letter) if letter.to == self.home.node => {
@@ -280,13 +286,6 @@ impl Together {
             }
         }
         Ok(())
-    }
-
-    /// Writes to the sockets what there is room for.
-    pub(crate) fn flush(&mut self) {
-        if let Err(e) = self.post.turn() {
-            self.effects.push(Effect::Fatal(e));
-        }
     }
 
     /// Does what is due.

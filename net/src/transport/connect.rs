@@ -94,7 +94,7 @@ impl Driver {
         let token = Token(self.next_token);
         self.next_token += 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(e) = self.poll.registry().register(&mut link.stream.socket, token, interest) {
+        if let Err(e) = self.registry.register(&mut link.stream.socket, token, interest) {
             self.notes.note(now, link.address, link.dialled, Lost::Io(e.to_string()));
             if let Some(known) = link.dialled.and_then(|node| self.peers.get_mut(&node)) {
                 known.dial_at = Some(now + known.pause.take());

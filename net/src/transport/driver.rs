@@ -1,15 +1,19 @@
-//! The loop that moves bytes: it listens, dials, reads, writes and watches the time.
+//! What moves the bytes: it listens, dials, reads, writes and watches the time.
+//!
+//! It polls nothing itself: whoever turns it, the transport's thread or the owner, polls the
+//! registry that its sockets are in, and says which are ready. An owner with a loop of its own
+//! thus finds out with one system call what has come from peers and from elsewhere, and what
+//! it sends is written without waking anybody.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Registry, Token};
 use rustls::{ClientConfig, ServerConfig};
 use weft_core::units::NodeId;
 
@@ -18,13 +22,9 @@ use super::hello::Hello;
 use super::link::{Link, State};
 use super::notes::Notes;
 use super::pause::Pause;
-use super::queues::{PeerOrder, Shared};
+use super::queues::{PeerOrder, Rouse, Shared};
 use super::{Config, Event, Lost, Note, Peer, Security, StartError};
 use crate::identity::random;
-
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
-const FIRST_LINK: usize = 2;
 
 /// How long one that is refused may take to hear why.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -44,8 +44,9 @@ pub(super) struct Known {
 
 /// The working end of a transport.
 pub struct Driver {
-    pub(super) poll: Poll,
-    events: Events,
+    pub(super) registry: Registry,
+    /// The token of the listener.
+    listens: Token,
     pub(super) shared: Arc<Shared>,
     pub(super) config: Config,
     pub(super) tls: Option<(Arc<ClientConfig>, Arc<ServerConfig>)>,
@@ -63,9 +64,12 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// Its sockets are registered under `first` and the tokens after it.
     pub(super) fn new(
         config: Config,
-        notify: Box<dyn Fn() + Send + Sync>,
+        registry: Registry,
+        first: Token,
+        rouse: Option<Rouse>,
         log: Box<dyn Fn(&Note) + Send>,
     ) -> Result<Driver, StartError> {
         let tls = match &config.security {
@@ -80,13 +84,11 @@ impl Driver {
                 Some((id.client_config()?, id.server_config()?))
             }
         };
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
         let listener = match config.listen {
             Some(address) => Some(
                 TcpListener::bind(address)
                     .and_then(|mut l| {
-                        poll.registry().register(&mut l, LISTENER, Interest::READABLE)?;
+                        registry.register(&mut l, first, Interest::READABLE)?;
                         Ok(l)
                     })
                     .map_err(|error| StartError::Listen { address, error })?,
@@ -97,9 +99,9 @@ impl Driver {
         let us =
             Hello { cluster: config.cluster, life, node: config.node, name: config.name.clone() };
         let mut driver = Driver {
-            poll,
-            events: Events::with_capacity(256),
-            shared: Arc::new(Shared::new(waker, config.limits.undelivered_bytes, notify)),
+            registry,
+            listens: first,
+            shared: Arc::new(Shared::new(config.limits.undelivered_bytes, rouse)),
             notes: Notes::new(log, config.limits.log_pause),
             tls,
             us,
@@ -108,7 +110,7 @@ impl Driver {
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
             work: BTreeSet::new(),
-            next_token: FIRST_LINK,
+            next_token: first.0 + 1,
             scratch: vec![0; SCRATCH],
             config,
         };
@@ -130,56 +132,37 @@ impl Driver {
         self.us.life
     }
 
-    /// Turns until the transport is dropped.
-    pub fn run(mut self) {
-        loop {
-            match self.turn(None) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    self.shared.deliver(Event::Stopped { why: error.to_string() }, None);
-                    return;
-                }
-            }
+    /// One of the sockets is ready, or something else is that is none of ours.
+    pub fn ready(&mut self, event: &Readiness) {
+        let now = Instant::now();
+        if event.token() == self.listens {
+            self.accept(now);
+        } else {
+            self.note_readiness(event.token(), event, now);
         }
     }
 
-    /// Waits until there is something to do, at most for `patience`, and does it. Returns
-    /// false when the transport has been dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the system's polling fails; the transport cannot go on then.
-    pub fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
-        let wait = match (self.wait(Instant::now()), patience) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        match self.poll.poll(&mut self.events, wait) {
-            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(e),
-            _ => {}
-        }
+    /// Does what there is to do, without waiting. Returns false when the transport has been
+    /// dropped.
+    pub fn turn(&mut self) -> bool {
         let now = Instant::now();
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        for event in &events {
-            match event.token() {
-                LISTENER => self.accept(now),
-                WAKER => {}
-                token => self.note_readiness(token, event, now),
-            }
-        }
-        self.events = events;
         if !self.obey(now) {
-            return Ok(false);
+            return false;
         }
         for token in std::mem::take(&mut self.work) {
             self.serve(token, now);
         }
         self.keep_time(now);
-        Ok(true)
+        true
     }
 
-    /// How long [`Driver::turn`] need not be called if its descriptor does not become readable.
+    /// Hands the owner the news that the transport cannot go on.
+    pub(super) fn stopped(&self, why: &io::Error) {
+        self.shared.deliver(Event::Stopped { why: why.to_string() }, None);
+    }
+
+    /// How long [`Driver::turn`] need not be called if no socket becomes ready and nothing is
+    /// sent.
     pub fn patience(&self) -> Option<Duration> {
         self.wait(Instant::now())
     }
@@ -349,14 +332,7 @@ impl Driver {
     fn forget(&mut self, token: Token) {
         if let Some(mut link) = self.links.remove(&token) {
             // Closing the socket takes it out of the poll anyway.
-            let _ = self.poll.registry().deregister(&mut link.stream.socket);
+            let _ = self.registry.deregister(&mut link.stream.socket);
         }
-    }
-}
-
-impl AsRawFd for Driver {
-    /// Readable when [`Driver::turn`] has something to do for a socket.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poll.as_raw_fd()
     }
 }

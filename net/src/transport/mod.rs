@@ -20,7 +20,7 @@
 //! If one node runs twice, its two processes take the connection from one another: the latest
 //! to dial has it.
 //!
-//! Of the files here, `driver` is the loop, `connect` and `greet` how a connection begins, `link` and `stream` one
+//! Of the files here, `driver` does the work, `thread` turns it, `connect` and `greet` are how a connection begins, `link` and `stream` one
 //! connection, `queues` what is between the owner and the driver.
 
 mod config;
@@ -33,6 +33,7 @@ mod notes;
 mod pause;
 mod queues;
 mod stream;
+mod thread;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,6 +43,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mio::{Poll, Registry, Token, Waker};
 use weft_core::units::NodeId;
 
 pub use config::{Config, Limits, Peer, Security};
@@ -51,7 +53,7 @@ pub use notes::Note;
 
 use crate::frame::{FIRST_KIND, Frame, FrameError, HEADER, MAX_PAYLOAD};
 use crate::identity::IdentityError;
-use queues::{Outbox, PeerOrder, Shared};
+use queues::{Outbox, PeerOrder, Rouse, Shared};
 
 /// What happens to the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,23 +224,44 @@ impl Transport {
         notify: impl Fn() + Send + Sync + 'static,
         log: impl Fn(&Note) + Send + 'static,
     ) -> Result<Transport, StartError> {
-        let (mut transport, driver) = Transport::with_driver(config, notify, log)?;
+        let poll = Poll::new()?;
+        let driver = Waker::new(poll.registry(), thread::WAKER)?;
+        let rouse = Some(Rouse { driver, owner: Box::new(notify) });
+        let registry = poll.registry().try_clone()?;
+        let (mut transport, driver) =
+            Transport::new(config, registry, thread::FIRST, rouse, Box::new(log))?;
         let name = "weft-net".to_string();
-        transport.thread = Some(std::thread::Builder::new().name(name).spawn(|| driver.run())?);
+        let turn = || thread::run(driver, poll);
+        transport.thread = Some(std::thread::Builder::new().name(name).spawn(turn)?);
         Ok(transport)
     }
 
-    /// A transport whose driver the caller turns itself.
+    /// A transport whose driver the caller turns itself, on the thread that uses the transport.
+    /// Its sockets are put into `registry` under `first` and the tokens after it, of which none
+    /// is used twice: all of them must be free. When the registry's poll says that one of them
+    /// is ready the caller tells [`Driver::ready`]; it calls [`Driver::turn`] after that, after
+    /// sending, and when [`Driver::patience`] is over.
     ///
     /// # Errors
     ///
     /// As [`Transport::start`].
     pub fn with_driver(
         config: Config,
-        notify: impl Fn() + Send + Sync + 'static,
+        registry: &Registry,
+        first: Token,
         log: impl Fn(&Note) + Send + 'static,
     ) -> Result<(Transport, Driver), StartError> {
-        let driver = Driver::new(config, Box::new(notify), Box::new(log))?;
+        Transport::new(config, registry.try_clone()?, first, None, Box::new(log))
+    }
+
+    fn new(
+        config: Config,
+        registry: Registry,
+        first: Token,
+        rouse: Option<Rouse>,
+        log: Box<dyn Fn(&Note) + Send>,
+    ) -> Result<(Transport, Driver), StartError> {
+        let driver = Driver::new(config, registry, first, rouse, log)?;
         let transport = Transport {
             shared: driver.shared(),
             up: BTreeMap::new(),

@@ -111,28 +111,34 @@ pub(super) enum PeerOrder {
     Remove(NodeId),
 }
 
+/// How two threads wake one another. One that is both owner and driver needs it not.
+pub(super) struct Rouse {
+    /// Wakes the driver.
+    pub driver: Waker,
+    /// Called when events have come and none waited before.
+    pub owner: Box<dyn Fn() + Send + Sync>,
+}
+
 /// What is shared.
 pub(super) struct Shared {
     inbox: Mutex<Inbox>,
     came: Condvar,
     undelivered_limit: usize,
-    notify: Box<dyn Fn() + Send + Sync>,
     orders: Mutex<Orders>,
-    /// The transport's thread has been woken and not yet looked.
+    rouse: Option<Rouse>,
+    /// The driver has been woken and not yet looked.
     woken: AtomicBool,
-    waker: Waker,
 }
 
 impl Shared {
-    pub fn new(waker: Waker, limit: usize, notify: Box<dyn Fn() + Send + Sync>) -> Shared {
+    pub fn new(limit: usize, rouse: Option<Rouse>) -> Shared {
         Shared {
             inbox: Mutex::default(),
             came: Condvar::new(),
             undelivered_limit: limit,
-            notify,
             orders: Mutex::default(),
+            rouse,
             woken: AtomicBool::new(false),
-            waker,
         }
     }
 
@@ -144,9 +150,10 @@ impl Shared {
         let first = inbox.events.is_empty();
         inbox.events.push_back((event, outbox));
         drop(inbox);
+        let Some(rouse) = &self.rouse else { return };
         self.came.notify_one();
         if first {
-            (self.notify)();
+            (rouse.owner)();
         }
     }
 
@@ -175,12 +182,14 @@ impl Shared {
         Some(delivery)
     }
 
-    /// Leaves an order for the transport's thread and wakes it.
+    /// Leaves an order for the driver and wakes it.
     pub fn order(&self, leave: impl FnOnce(&mut Orders)) {
         leave(&mut lock(&self.orders));
-        if !self.woken.swap(true, Ordering::AcqRel) {
+        if let Some(rouse) = &self.rouse
+            && !self.woken.swap(true, Ordering::AcqRel)
+        {
             // It fails only if the thread is gone, and then nobody is to be woken.
-            let _ = self.waker.wake();
+            let _ = rouse.driver.wake();
         }
     }
 
