@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mio::{Events, Poll, Token};
 use weft_core::units::NodeId;
 use weft_net::frame::FIRST_KIND;
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey, NodeName};
-use mio::{Events, Poll, Token};
 use weft_net::transport::{Config, Driver, Event, Peer, Security, SendError, Transport};
 
 type Failure = Box<dyn Error + Send + Sync>;

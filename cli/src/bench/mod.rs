@@ -1,8 +1,10 @@
 //! `weft bench`: a fixed set of workloads, on memory and on disk, healthy and degraded.
 
+mod apart;
 mod workload;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,6 +38,12 @@ pub struct Bench {
     /// A small volume, in memory only
     #[arg(long)]
     quick: bool,
+    /// Compare nodes in one process with nodes in processes of their own, and time a rebuild
+    #[arg(long)]
+    processes: bool,
+    /// What `--processes` runs as the other end of its bare sockets
+    #[arg(long, hide = true)]
+    echo: Option<SocketAddr>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -58,6 +66,12 @@ struct Line {
 impl Bench {
     /// Runs all of it.
     pub fn run(&self) -> Result<ExitCode> {
+        if let Some(address) = self.echo {
+            return apart::echo(address);
+        }
+        if self.processes {
+            return apart::run(self);
+        }
         let mut lines = Vec::new();
         for medium in self.media()? {
             self.measure(&medium, &mut lines)?;
@@ -102,19 +116,23 @@ impl Bench {
         Ok(media)
     }
 
-    fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
-        let dir = Scratch::new("weft-bench-", &medium.dir)?;
+    fn spec(&self) -> Spec {
         // Room for the volume's part of each disk, the journal, and some.
         let disk = (self.size() / (NODES as u64 - 1) + (128 << 20)).next_multiple_of(1 << 20);
-        let spec = Spec {
+        Spec {
             nodes: Some(NODES),
             disk_size: Some(disk),
             volumes: vec![(VOLUME.to_string(), self.size())],
             ..Spec::default()
-        };
+        }
+    }
+
+    fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
+        let dir = Scratch::new("weft-bench-", &medium.dir)?;
         let socket = dir.path().join("nbd.sock");
         let listens = [Listen::Unix(socket.clone())];
-        let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_: &str| {}))?.spawn()?;
+        let array =
+            Array::start(dir.path(), &self.spec(), &listens, Arc::new(|_: &str| {}))?.spawn()?;
         let mut host = connect(&socket, VOLUME)?;
         let mut control = Control::connect(dir.path())?;
         fill(&mut host, medium.name)?;
