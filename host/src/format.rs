@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use weft_core::SECTOR;
-use weft_core::store::{Store, Superblock};
+use weft_core::store::{JournalStore, Superblock};
 
 use crate::disk::Disk;
 use crate::durable::random;
@@ -31,7 +31,7 @@ pub(crate) fn data_sectors(size: u64) -> Result<u64> {
 /// Makes a disk the empty one of a node. Whatever was on it is lost.
 pub(crate) fn format_disk(disk: &Disk, size: u64, cluster: u128, node: u16) -> Result<()> {
     let superblock = superblock(cluster, node, random() as u64, size)?;
-    for op in Store::format(&superblock) {
+    for op in JournalStore::format(&superblock) {
         disk.format(op).map_err(Error)?;
     }
     disk.sync().map_err(Error)

@@ -11,7 +11,7 @@ use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
     NodeStatus, Output, Timer,
 };
-use weft_core::store::{DiskRequest, Store, Superblock};
+use weft_core::store::{DiskRequest, JournalStore, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 use crate::disk::SimDisk;
@@ -132,7 +132,7 @@ impl World {
                 data = (sb.data_start(), sb.data);
                 table = (sb.table_start(), sb.table_pages());
                 let mut disk = SimDisk::new(sectors);
-                Store::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
+                JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
                 let superblock = sb;
                 let drift_ppm = rng.i64(-200..=200);
                 let clock_offset = 1_000_000_000 * MILLIS + rng.u64(0..5 * MILLIS);
@@ -247,7 +247,7 @@ impl World {
         let place = &mut self.places[usize::from(id.0)];
         place.superblock.incarnation += 1;
         place.disk = SimDisk::new(place.disk.sectors());
-        let format = Store::format(&place.superblock);
+        let format = JournalStore::format(&place.superblock);
         format.into_iter().for_each(|op| place.disk.apply_now(op));
     }
 

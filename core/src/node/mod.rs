@@ -216,6 +216,8 @@ pub struct NodeCounters {
     pub totals: Totals,
     /// Notices sent.
     pub notices: u64,
+    /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
+    pub xor_bytes: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.
@@ -470,7 +472,7 @@ impl Node {
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.originator.clock().see(floor);
-        let fits = self.worker.store.journal_bytes() / 4;
+        let fits = self.worker.store.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
@@ -489,7 +491,7 @@ impl Node {
         let mut counters = self.outbox.counters;
         counters.retries = self.originator.retries;
         counters.rebuilt_sectors = self.worker.rebuilt_sectors;
-        counters.store = self.worker.store.counters;
+        counters.store = self.worker.store.counters();
         counters.totals.disk_reads = counters.store.disk_reads;
         counters.totals.disk_writes = counters.store.disk_writes;
         counters.totals.journal_writes = counters.store.journal_writes;

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Range, Span, chunks};
+use crate::plan::{Commit, Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use reading::Reading;
@@ -536,12 +536,30 @@ impl Originator {
 
     /// A participant knows the outcome for good.
     pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(settling) = self.settling.get_mut(&ts) else { return };
+        let Some(settling) = self.settling.get_mut(&ts) else {
+            return self.written_alone(from, ts, outbox);
+        };
         settling.left.remove(&from);
         if !settling.left.is_empty() {
             return;
         }
         let settling = self.settling.remove(&ts).expect("just seen");
+        self.settled(ts, settling, outbox);
+    }
+
+    /// A participant that waits for nobody has written its part: that is its vote too.
+    fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        let alone = |t: &&mut Txn| t.volume.policy.commit == Commit::None;
+        let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
+        let State::Writing(w) = &mut txn.state else { return };
+        if !w.wrote(from) {
+            return;
+        }
+        let participants = w.participants.iter().map(|p| p.1).collect();
+        let txn = self.txns.remove(&ts).expect("just seen");
+        self.count_round_trips(txn.job.purpose, outbox.hops);
+        let settling =
+            Settling { participants, left: BTreeSet::new(), job: Some(txn.job), since: outbox.now };
         self.settled(ts, settling, outbox);
     }
 

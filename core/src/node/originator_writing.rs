@@ -26,6 +26,16 @@ pub(super) struct Writing {
     answered: bool,
 }
 
+impl Writing {
+    /// A participant has written its part. Says whether that was the last.
+    pub fn wrote(&mut self, node: NodeId) -> bool {
+        for (column, _) in self.participants.iter().filter(|p| p.1 == node) {
+            self.votes_missing.remove(*column);
+        }
+        self.votes_missing.is_empty()
+    }
+}
+
 impl Originator {
     pub(super) fn launch_write(
         &mut self,
@@ -80,7 +90,10 @@ impl Originator {
                 let body = Body::Write { header: writing.header, items: Vec::new() };
                 outbox.send_after(node, body, 1);
             }
-            None => tell_workers(&writing, &job, &volume, extent, outbox),
+            None => {
+                let announce = self.config.store.plain.is_some();
+                tell_workers(&writing, &job, &volume, extent, announce, outbox);
+            }
         }
         let state = State::Writing(Box::new(writing));
         let started = outbox.now;
@@ -102,6 +115,7 @@ impl Originator {
             if twice || !awaits.iter().all(|c| w.gathered[n].contains_key(&c)) {
                 continue;
             }
+            outbox.counters.xor_bytes += added(g, &row, &w.gathered[n]);
             let results = results(g, &row, &txn.job.what, &w.gathered[n]);
             w.gathered[n].clear();
             for (column, data) in results {
@@ -192,7 +206,16 @@ impl Originator {
 }
 
 /// Tells every worker that cannot know otherwise to take part, and gives it its data.
-fn tell_workers(w: &Writing, job: &Job, volume: &Volume, extent: usize, outbox: &mut Outbox) {
+/// With `announce` those who will change parity hear of it too, so that they can fetch the old
+/// parity meanwhile.
+fn tell_workers(
+    w: &Writing,
+    job: &Job,
+    volume: &Volume,
+    extent: usize,
+    announce: bool,
+    outbox: &mut Outbox,
+) {
     let g = &volume.geometry;
     let nothing = BTreeMap::new();
     let mut told = vec![false; g.layout.width()];
@@ -200,7 +223,7 @@ fn tell_workers(w: &Writing, job: &Job, volume: &Volume, extent: usize, outbox: 
     for row in &w.plan.rows {
         for column in 0..g.layout.width() {
             let cell = row.cell(g, column);
-            told[column] |= cell.told();
+            told[column] |= cell.told() || announce && cell.delta;
             let stripe = row.stripe;
             if let (ColumnRole::Data(i), false) = (cell.role, cell.new.is_empty()) {
                 let data = fresh(g, row, &job.what, i);
@@ -213,6 +236,7 @@ fn tell_workers(w: &Writing, job: &Job, volume: &Volume, extent: usize, outbox: 
         }
         let at_once = row.strategy != Strategy::Rebuild && row.originator_awaits(g).is_empty();
         if at_once {
+            outbox.counters.xor_bytes += added(g, row, &nothing);
             for (column, data) in results(g, row, &job.what, &nothing) {
                 told[column] = true;
                 items[column].push(Item { stripe: row.stripe, slot: Slot::Result, data });
@@ -261,6 +285,14 @@ fn results(
         (column, combine(g, row, j, &shares))
     };
     awaiting.into_iter().map(sum).collect()
+}
+
+/// Bytes that are added up to compute a row's parity here.
+fn added(g: &Geometry, row: &WriteRow, gathered: &BTreeMap<usize, Buffer>) -> u64 {
+    let awaiting = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result).count() as u64;
+    let new: u64 = (0..g.layout.data).map(|i| row.cover(g, i).len()).sum();
+    let old: u64 = gathered.values().map(|b| b.len() as u64).sum();
+    if row.target.is_some() { old } else { awaiting * (new + old) }
 }
 
 /// What each data unit contributes to the parity: where, and the bytes.

@@ -35,8 +35,8 @@ use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, 
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Access, Admission, Verdict as Admitted};
-use crate::plan::{Range as VolumeRange, Span, WritePlan};
-use crate::store::{Change, Event, Recovered, Store};
+use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
+use crate::store::{Change, Event, JournalStore, PlainStore, Recovered, Store};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
@@ -70,6 +70,8 @@ struct Txn {
     column: usize,
     journal: bool,
     collector: Collector,
+    /// Whether it is written without waiting for the others.
+    alone: bool,
     originator: NodeId,
     /// Who takes part, in column order.
     participants: Vec<(usize, NodeId)>,
@@ -121,7 +123,7 @@ pub(crate) struct Worker {
     node: NodeId,
     config: NodeConfig,
     map: Arc<ClusterMap>,
-    pub store: Store,
+    pub store: Box<dyn Store>,
     admission: Admission,
     txns: BTreeMap<Timestamp, Txn>,
     reads: BTreeMap<Timestamp, ReadJob>,
@@ -159,7 +161,7 @@ impl Worker {
             node,
             config,
             map: Arc::new(ClusterMap::default()),
-            store: Store::open(config.store, cluster, node.0, disk_sectors),
+            store: store(node, cluster, disk_sectors, &config),
             admission: Admission::default(),
             txns: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -318,6 +320,7 @@ impl Worker {
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
             collector,
+            alone: volume.policy.commit == Commit::None,
             originator: header.ts.originator(),
             participants,
             cells,
@@ -337,6 +340,10 @@ impl Worker {
             since: outbox.now,
         };
         self.host_parts += u64::from(matches!(header.task, Task::Write(_)));
+        let vital = volume.policy.commit == Commit::Late;
+        for (first, count, _) in txn.ranges.iter().filter(|r| r.2) {
+            self.store.expect(header.ts, *first, *count, vital);
+        }
         let verdict = self.admission.admit(header.ts, &accesses);
         self.txns.insert(header.ts, txn);
         if let Admitted::Rejected(latest) = verdict {
@@ -360,7 +367,9 @@ impl Worker {
             self.send_share(ts, n, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        if !txn.cells.iter_mut().all(|c| c.finish()) {
+        let finished = txn.cells.iter_mut().all(|c| c.finish());
+        outbox.counters.xor_bytes += txn.cells.iter_mut().map(Cell::take_xored).sum::<u64>();
+        if !finished {
             return;
         }
         let waits = self.is_on_top_of_undecided(ts) || self.copies_too_early(ts);
@@ -569,10 +578,19 @@ impl Worker {
         }
         if matches!(txn.phase, Phase::Preparing | Phase::Prepared) {
             self.store.outcome(ts, false);
+        } else {
+            self.store.forget(ts);
         }
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
         self.wake = true;
+    }
+}
+
+fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> Box<dyn Store> {
+    match config.store.plain {
+        Some(gap) => Box::new(PlainStore::new(sectors, gap)),
+        None => Box::new(JournalStore::open(config.store, cluster, node.0, sectors)),
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Cell {
     from_originator: ColumnSet,
     result: Option<Buffer>,
     finished: Option<Buffer>,
+    /// Bytes added up that have not been told yet.
+    xored: u64,
 }
 
 /// The contributions so far.
@@ -67,7 +69,13 @@ impl Cell {
             from_originator: ColumnSet::EMPTY,
             result: None,
             finished: None,
+            xored: 0,
         }
+    }
+
+    /// Bytes that have been added up since this was last asked.
+    pub fn take_xored(&mut self) -> u64 {
+        std::mem::take(&mut self.xored)
     }
 
     /// The cell of a disk from which a column is copied.
@@ -180,6 +188,10 @@ impl Cell {
 
     fn add(&mut self, spans: Spans, data: Buffer, c: u8) {
         let at = self.row.parity;
+        self.xored += data.len() as u64;
+        if data.is_zero() {
+            return;
+        }
         let alone = self.plan.awaits.data.len() + self.plan.awaits.originator.len() == 1;
         if alone && c == 1 && spans == at {
             self.sum = Sum::Whole(data);
@@ -209,7 +221,11 @@ impl Cell {
         let data = match what {
             Sends::Old => compose(spans, &[(read, &old)]),
             Sends::Content => compose(spans, &[(read, &old), (new_at, self.new.as_ref()?)]),
-            Sends::Delta => difference(compose(spans, &[(read, &old)]), self.new.as_ref()?),
+            Sends::Delta => {
+                let new = self.new.as_ref()?;
+                self.xored += new.len() as u64;
+                difference(compose(spans, &[(read, &old)]), new)
+            }
         };
         self.shared = true;
         let code_column = self.volume.geometry.code_column(self.row.stripe, self.column);
@@ -286,6 +302,9 @@ impl Cell {
 fn joined(parts: Vec<Buffer>) -> Buffer {
     match <[Buffer; 1]>::try_from(parts) {
         Ok([one]) => one,
+        Err(parts) if parts.iter().all(Buffer::is_zero) => {
+            Buffer::Zero(parts.iter().map(Buffer::len).sum())
+        }
         Err(parts) => {
             let mut bytes = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
             parts.iter().for_each(|p| bytes.extend_from_slice(&p.to_bytes()));

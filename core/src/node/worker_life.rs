@@ -59,7 +59,7 @@ impl Worker {
         if quiet || self.ticks_busy >= 10 {
             self.ticks_busy = 0;
             let admission = &self.admission;
-            self.store.checkpoint(true, |s, ts, content| admission.holds_back(s, ts, content));
+            self.store.checkpoint(true, &|s, ts, content| admission.holds_back(s, ts, content));
             self.store.flush_outcomes();
         }
     }
@@ -100,7 +100,7 @@ impl Worker {
             self.wake_waiting(outbox);
         }
         let admission = &self.admission;
-        self.store.checkpoint(false, |s, ts, content| admission.holds_back(s, ts, content));
+        self.store.checkpoint(false, &|s, ts, content| admission.holds_back(s, ts, content));
         if serving {
             self.run_dirty();
             self.run_catchup(outbox);

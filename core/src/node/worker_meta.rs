@@ -28,6 +28,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         extent: u32_at(4)? as usize,
         column: u16_at(8)? as usize,
         journal: true,
+        alone: false,
         // Whoever collected the votes, the outcome is found by asking.
         collector: Collector::Node(NodeId(u16::MAX)),
         originator: NodeId(0),

@@ -19,6 +19,13 @@ impl Worker {
             self.inquire(ts, outbox);
             return;
         }
+        if txn.alone {
+            let told_by = match txn.collector {
+                Collector::Me => None,
+                Collector::Node(node) => Some(node),
+            };
+            return self.commit(ts, told_by, outbox);
+        }
         match txn.collector {
             Collector::Me => {
                 txn.votes.insert(column);
@@ -146,7 +153,8 @@ impl Worker {
     /// A participant knows the outcome for good.
     pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
-        if txn.collector == Collector::Me && matches!(txn.phase, Phase::Committed { .. }) {
+        let committed = matches!(txn.phase, Phase::Committed { .. });
+        if txn.collector == Collector::Me && (committed || txn.alone) {
             txn.acks.insert(from);
             self.count_acks(ts, outbox);
         }

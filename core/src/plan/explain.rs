@@ -161,7 +161,7 @@ impl WriteCell {
             steps.push("await 1 from O".to_string());
         }
         if !self.write.is_empty() {
-            if policy.commit == super::Commit::Late {
+            if policy.commit != super::Commit::None {
                 steps.push("prepare".to_string());
             }
             let what = if self.delta { "fold" } else { "write" };

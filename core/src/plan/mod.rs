@@ -82,8 +82,13 @@ pub enum ParityAt {
 /// When a write is decided (DESIGN, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// When every participant holds its final content.
+    /// When every participant holds its final content. (With the journal on, a parity column
+    /// that holds the change has that: it is added to what is there when it is put in place.)
     Late,
+    /// When the write can be finished without any one node: a parity column votes when it holds
+    /// the change, before it has read the old parity. With the journal on this is no other than
+    /// late commit.
+    Early,
     /// Each participant writes as soon as it can: for measuring only.
     None,
 }
@@ -104,7 +109,7 @@ pub struct Policy {
 impl Policy {
     /// Whether a write is durable when it is answered.
     pub fn is_journaled(&self) -> bool {
-        self.journal && self.commit == Commit::Late
+        self.journal && self.commit != Commit::None
     }
 }
 

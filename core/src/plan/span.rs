@@ -163,6 +163,9 @@ pub fn compose(wanted: Spans, sources: &[(Spans, &Buffer)]) -> Buffer {
             None => return Buffer::Zero(span.len() as usize),
         }
     }
+    if sources.iter().all(|(_, bytes)| bytes.is_zero()) {
+        return Buffer::Zero(wanted.len() as usize);
+    }
     let mut out = vec![0; wanted.len() as usize];
     for (spans, bytes) in sources {
         for (to, from, n) in overlaps(wanted, *spans) {

@@ -73,14 +73,14 @@ impl WritePlan {
         let participants = self.participants(g).len() as u64;
         // Each votes, the last one to the originator if a worker collects the others' votes.
         t.messages += participants;
-        if policy.commit == Commit::Late && policy.journal {
+        if policy.is_journaled() {
             t.journal_writes = participants;
         }
         let mut chain = match self.collector(g) {
             Some(_) => 4,
             None => self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0),
         };
-        if t.journal_writes == 0 {
+        if !policy.is_journaled() && policy.commit != Commit::None {
             // The host is answered when all have heard and say that it is in place.
             chain += 2;
         }

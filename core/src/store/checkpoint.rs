@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::format::{Applied, Entry};
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Purpose, Store, Txn};
+use super::{DiskOp, DiskResult, JournalStore, Purpose, Txn};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -61,7 +61,7 @@ impl Checkpoint {
     }
 }
 
-impl Store {
+impl JournalStore {
     /// Starts a checkpoint if one is due (or `now`), none is in work and there is anything
     /// to do. `held_back` says of a sector, its newest write and whether it has content,
     /// that an earlier write of it is undecided.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::format::{ChangeHead, Entry, JOURNAL_START, encode_frame};
-use super::{Change, DiskOp, Event, Purpose, Store, Superblock};
+use super::{Change, DiskOp, Event, JournalStore, Purpose, Superblock};
 use crate::Buffer;
 use crate::units::{SECTOR, Timestamp};
 
@@ -231,7 +231,7 @@ impl Journal {
     }
 }
 
-impl Store {
+impl JournalStore {
     /// Writes the next frame if there is something to write, nothing is being written, and
     /// there is room.
     pub(super) fn pump(&mut self) {

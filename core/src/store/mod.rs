@@ -13,11 +13,17 @@
 //! - [`reads`]: reads and scans
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`recover`]: opening a disk, whatever state a crash left it in
+//!
+//! That is [`JournalStore`]. What a worker needs of a store is the trait [`Store`]; there is
+//! another, [`PlainStore`], that writes in place at once and survives nothing, for measuring what
+//! the papers measured.
 
+mod api;
 mod checkpoint;
 mod format;
 mod journal;
 mod overlay;
+mod plain;
 mod reads;
 mod recover;
 mod table;
@@ -27,7 +33,9 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Buffer;
 use crate::units::{SECTOR, Timestamp};
 
+pub use api::Store;
 pub use format::{FORMAT_VERSION, FormatError, Superblock};
+pub use plain::PlainStore;
 pub use reads::Scan;
 pub use table::{State, TableEntry};
 
@@ -169,11 +177,15 @@ pub struct StoreCounters {
     pub checkpoints: u64,
     /// Sectors whose content did not match their checksum or could not be read.
     pub erasures: u64,
+    /// Bytes of changes that were added to what was there before (by a [`PlainStore`]).
+    pub added_bytes: u64,
 }
 
 /// Sizes that a store is run with.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreConfig {
+    /// Use a [`PlainStore`] with this gap instead of a [`JournalStore`].
+    pub plain: Option<u64>,
     /// Table pages kept in memory.
     pub table_pages: usize,
     /// Committed sectors held in memory before a checkpoint is due.
@@ -184,7 +196,12 @@ pub struct StoreConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig { table_pages: 2048, overlay_sectors: 1536, skip_journal_flush: false }
+        StoreConfig {
+            plain: None,
+            table_pages: 2048,
+            overlay_sectors: 1536,
+            skip_journal_flush: false,
+        }
     }
 }
 
@@ -220,7 +237,7 @@ enum Purpose {
 }
 
 /// The store of one disk.
-pub struct Store {
+pub struct JournalStore {
     config: StoreConfig,
     superblock: Superblock,
     journal: Journal,
@@ -242,7 +259,7 @@ pub struct Store {
     pub counters: StoreCounters,
 }
 
-impl Store {
+impl JournalStore {
     /// The writes that make an empty disk; they must all be flushed before it is opened.
     pub fn format(superblock: &Superblock) -> Vec<DiskOp> {
         let zeros = Buffer::Zero((superblock.table_pages() * SECTOR) as usize);
@@ -258,39 +275,9 @@ impl Store {
         ]
     }
 
-    /// Data sectors of the disk.
-    pub fn data_sectors(&self) -> u64 {
-        self.superblock.data
-    }
-
-    /// Told apart from every other formatting of a disk.
-    pub fn incarnation(&self) -> u64 {
-        self.superblock.incarnation
-    }
-
-    /// The latest timestamp of any write ever prepared here.
-    pub fn latest(&self) -> Timestamp {
-        self.superblock.latest
-    }
-
     /// Bytes of the journal.
     pub fn journal_bytes(&self) -> u64 {
         self.superblock.journal * SECTOR
-    }
-
-    /// Disk operations to start, in order.
-    pub fn take_ops(&mut self) -> Vec<DiskRequest> {
-        std::mem::take(&mut self.out)
-    }
-
-    /// The next thing to say.
-    pub fn poll(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    /// Whether there is something to say.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
     }
 
     fn start(&mut self, purpose: Purpose, op: DiskOp) {
@@ -367,16 +354,6 @@ impl Store {
         if taken == 0 {
             self.placed(ts);
         }
-    }
-
-    /// Whether a write has yet to be written to the journal, so that it can be taken back.
-    pub fn is_queued(&self, ts: Timestamp) -> bool {
-        self.journal.is_queued(ts)
-    }
-
-    /// Whether a write waits for room in the journal.
-    pub fn waits_for_room(&self, ts: Timestamp) -> bool {
-        self.journal.stalled && self.journal.is_queued(ts)
     }
 
     /// Whether a write is prepared or committed here and not yet released.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Event, Purpose, ReadDone, Store};
+use super::{DiskOp, DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -56,7 +56,7 @@ pub(super) struct ScanJob {
     found: Vec<(u64, Timestamp)>,
 }
 
-impl Store {
+impl JournalStore {
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
         assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");

@@ -7,7 +7,7 @@ use super::format::{Applied, ChangeHead, Entry, JOURNAL_START, decode_frame, dec
 use super::overlay::{Over, Overlay};
 use super::table::{State, Table, TableEntry, page_of};
 use super::{
-    Change, DiskOp, Event, FormatError, Journal, Purpose, Recovered, Store, StoreConfig,
+    Change, DiskOp, Event, FormatError, Journal, JournalStore, Purpose, Recovered, StoreConfig,
     StoreCounters, Superblock, Txn,
 };
 use crate::Buffer;
@@ -31,10 +31,10 @@ pub(super) struct Recovery {
     looked: bool,
 }
 
-impl Store {
+impl JournalStore {
     /// Begins to open the disk `disk` of `cluster`, which has `disk_sectors` sectors; says
     /// [`Event::Opened`] or [`Event::Refused`].
-    pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> Store {
+    pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> JournalStore {
         let superblock = Superblock {
             cluster,
             disk,
@@ -56,7 +56,7 @@ impl Store {
             waiting: 0,
             looked: false,
         };
-        let mut store = Store {
+        let mut store = JournalStore {
             config,
             journal: Journal::new(&superblock),
             superblock,
@@ -369,7 +369,7 @@ fn later_frame(incarnation: u64, bytes: &[u8], number: u64) -> Option<u64> {
     })
 }
 
-impl Store {
+impl JournalStore {
     /// The timestamps of writes that are prepared and undecided.
     pub fn undecided(&self) -> impl Iterator<Item = Timestamp> + '_ {
         self.txns.iter().filter(|(_, t)| !t.committed).map(|(ts, _)| *ts)

@@ -111,6 +111,7 @@ wire_enum!(ParityAt, "place of parity" {
 wire_enum!(Commit, "kind of commit" {
     1 = Late,
     2 = None,
+    3 = Early,
 });
 
 wire_enum!(MapMessage, "message of the authority" {

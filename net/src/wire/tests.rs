@@ -165,7 +165,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     let way = prop_oneof![Just(Way::Full), Just(Way::Small), Just(Way::Large), Just(Way::Rebuild)];
     let place =
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
-    let commit = prop_oneof![Just(Commit::Late), Just(Commit::None)];
+    let commit = prop_oneof![Just(Commit::Late), Just(Commit::Early), Just(Commit::None)];
     (option::of(way), option::of(place), commit, any::<bool>()).prop_map(
         |(strategy, parity_at, commit, journal)| Policy { strategy, parity_at, commit, journal },
     )

@@ -1,0 +1,167 @@
+//! What a worker asks of its store.
+//!
+//! There are two: [`JournalStore`], which survives crashes and checks what it reads, and
+//! [`PlainStore`](super::PlainStore), which does neither and costs nothing but the transfers that
+//! were asked for: that of the papers' arrays.
+
+use super::{Change, DiskRequest, DiskResult, Event, JournalStore, Scan, StoreCounters, Timestamp};
+
+/// Says of a sector, its newest write and whether it has content, that an earlier write of it is
+/// undecided.
+pub type HeldBack<'a> = &'a dyn Fn(u64, Timestamp, bool) -> bool;
+
+/// A store: turns reads, prepares and outcomes into operations of one disk.
+pub trait Store: Send {
+    /// Data sectors of the disk.
+    fn data_sectors(&self) -> u64;
+    /// Told apart from every other formatting of a disk.
+    fn incarnation(&self) -> u64;
+    /// The latest timestamp of any write ever prepared here.
+    fn latest(&self) -> Timestamp;
+    /// The most bytes that one write may change here.
+    fn most_bytes(&self) -> u64;
+    /// What it has done.
+    fn counters(&self) -> StoreCounters;
+
+    /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
+    fn read(&mut self, ticket: u64, first: u64, count: u64);
+    /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
+    fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan);
+    /// A change by `ts` of these sectors will be prepared: what it will be added to may be
+    /// fetched already; if that is `vital`, the write is prepared only when it is here.
+    /// Forgotten with the write's outcome.
+    fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool);
+    /// Prepares a write. With `journal` it says [`Event::Prepared`] once durable, otherwise
+    /// as soon as it can take effect. `meta` is kept with it and handed back by recovery.
+    fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool);
+    /// Commits or aborts a prepared write. Its changes are visible (or
+    /// gone) at once; that the outcome is safe is said later.
+    fn outcome(&mut self, ts: Timestamp, commit: bool);
+    /// A write that was expected will not be prepared.
+    fn forget(&mut self, ts: Timestamp);
+    /// All participants know the outcome: the write need not be remembered.
+    fn release(&mut self, ts: Timestamp);
+    /// Makes what is in place safe; says [`Event::Flushed`].
+    fn flush(&mut self, ticket: u64);
+
+    /// Whether a write has yet to be written to the journal, so that it can be taken back.
+    fn is_queued(&self, ts: Timestamp) -> bool;
+    /// Whether a write waits for room in the journal.
+    fn waits_for_room(&self, ts: Timestamp) -> bool;
+    /// Whether nothing committed waits to be put in place, and no outcome to be written.
+    fn is_quiet(&self) -> bool;
+    /// What is in work, in words.
+    fn waiting(&self) -> String;
+    /// Bytes of committed changes held in memory.
+    fn held_bytes(&self) -> u64;
+
+    /// Starts to put committed changes in place if that is due (or `now`).
+    fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>);
+    /// Writes outcomes that no prepare has carried along.
+    fn flush_outcomes(&mut self);
+
+    /// Disk operations to start, in order.
+    fn take_ops(&mut self) -> Vec<DiskRequest>;
+    /// A disk operation ended.
+    fn done(&mut self, id: u64, result: DiskResult);
+    /// The next thing to say.
+    fn poll(&mut self) -> Option<Event>;
+    /// Whether there is something to say.
+    fn has_events(&self) -> bool;
+}
+
+impl Store for JournalStore {
+    fn data_sectors(&self) -> u64 {
+        self.superblock.data
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.superblock.incarnation
+    }
+
+    fn latest(&self) -> Timestamp {
+        self.superblock.latest
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.journal_bytes() / 4
+    }
+
+    fn counters(&self) -> StoreCounters {
+        self.counters
+    }
+
+    fn read(&mut self, ticket: u64, first: u64, count: u64) {
+        JournalStore::read(self, ticket, first, count);
+    }
+
+    fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
+        JournalStore::scan(self, ticket, first, count, what);
+    }
+
+    /// Changes are kept as they come and added when they are put in place, many at a time:
+    /// there is nothing to fetch early.
+    fn expect(&mut self, _: Timestamp, _: u64, _: u64, _: bool) {}
+
+    fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
+        JournalStore::prepare(self, ts, meta, changes, journal);
+    }
+
+    fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        JournalStore::outcome(self, ts, commit);
+    }
+
+    fn forget(&mut self, _: Timestamp) {}
+
+    fn release(&mut self, ts: Timestamp) {
+        JournalStore::release(self, ts);
+    }
+
+    fn flush(&mut self, ticket: u64) {
+        JournalStore::flush(self, ticket);
+    }
+
+    fn is_queued(&self, ts: Timestamp) -> bool {
+        self.journal.is_queued(ts)
+    }
+
+    fn waits_for_room(&self, ts: Timestamp) -> bool {
+        self.journal.stalled && self.journal.is_queued(ts)
+    }
+
+    fn is_quiet(&self) -> bool {
+        JournalStore::is_quiet(self)
+    }
+
+    fn waiting(&self) -> String {
+        JournalStore::waiting(self)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        JournalStore::held_bytes(self)
+    }
+
+    fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>) {
+        JournalStore::checkpoint(self, now, held_back);
+    }
+
+    fn flush_outcomes(&mut self) {
+        JournalStore::flush_outcomes(self);
+    }
+
+    fn take_ops(&mut self) -> Vec<DiskRequest> {
+        std::mem::take(&mut self.out)
+    }
+
+    fn done(&mut self, id: u64, result: DiskResult) {
+        JournalStore::done(self, id, result);
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+}
