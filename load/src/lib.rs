@@ -3,7 +3,7 @@
 //!
 //! - [`workload`] draws requests from a description: a [`workload::Workload`] is a value that
 //!   is read from a scenario, a [`workload::Generator`] answers with one [`Ask`] after the other.
-//! - `trace` reads and writes block traces of several formats as streams, and replays them.
+//! - [`trace`] reads and writes block traces of several formats as streams, and replays them.
 //! - [`stats`] turns completions into means, confidence intervals, quantiles and utilisations.
 //! - [`random`] splits one seed into streams, one for each user of chance.
 //!
@@ -15,6 +15,7 @@
 
 pub mod random;
 pub mod stats;
+pub mod trace;
 pub mod workload;
 
 pub use weft_core::units::Nanos;
