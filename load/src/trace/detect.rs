@@ -1,0 +1,44 @@
+//! Which format a trace has, from how it begins.
+
+use super::{Format, blkparse, csv, iolog, measured, msr, vscsi};
+
+/// Bytes at the beginning that are looked at.
+pub(super) const LOOK: usize = 4096;
+
+/// The format of a trace that begins with these bytes; `None` if they look like none of them.
+pub(super) fn detect(head: &[u8]) -> Option<Format> {
+    if let Some(line) = first_line(head) {
+        return text(line);
+    }
+    // SRT without a header: the length of a record, then a version and a type.
+    match head {
+        [0, 0, 0, 52..=60, 0, 1..=4, 0, 1..=4, ..] => Some(Format::Srt),
+        _ => vscsi::is_record(head).then_some(Format::Vscsi),
+    }
+}
+
+/// The first line that is not blank, if what there is of it is text.
+fn first_line(head: &[u8]) -> Option<&str> {
+    let line = head.split(|b| *b == b'\n').find(|l| !l.trim_ascii().is_empty())?;
+    let plain = line.iter().all(|b| matches!(b, b'\t' | b'\r' | b' '..=b'~'));
+    plain.then(|| std::str::from_utf8(line).ok()).flatten().map(str::trim)
+}
+
+fn text(line: &str) -> Option<Format> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let number = |t: &&str| t.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match words.as_slice() {
+        _ if iolog::is_heading(line) => Some(Format::Iolog),
+        _ if csv::is_heading(line) => Some(Format::Csv),
+        _ if msr::is_line(line) => Some(Format::Msr),
+        _ if blkparse::is_event(line) => Some(Format::Blkparse),
+        _ if measured::is_line(line) => Some(Format::Measured),
+        // DiskSim's milliseconds have decimals, SSDSim's nanoseconds have none.
+        [at, rest @ .., _] if rest.len() == 3 && number(at) && rest.iter().all(|t| number(t)) => {
+            Some(if at.contains('.') { Format::Disksim } else { Format::Ssdsim })
+        }
+        // The header of SRT has lines such as `tracedate = "..."`, each a name and a value.
+        [_, "=", ..] => Some(Format::Srt),
+        _ => None,
+    }
+}

@@ -1,0 +1,16 @@
+//! What hosts ask: the description of a workload, and the generator that draws from it.
+//!
+//! A [`Workload`] says three things that do not depend on one another: when hosts ask
+//! ([`Arrivals`]), what they ask ([`Requests`]), and where ([`Addresses`]). It is read from a
+//! scenario by serde; a key that is not known is refused, and [`Workload::check`] names a key
+//! whose value is out of range. A [`Generator`] is made of a workload for a volume.
+
+mod addresses;
+mod generator;
+mod imitation;
+mod spec;
+
+pub use addresses::Addresses;
+pub use generator::Generator;
+pub use imitation::Imitation;
+pub use spec::{Arrivals, Class, Problem, Requests, Spacing, Think, Workload};
