@@ -1,0 +1,407 @@
+//! Disks: what an access costs, and when.
+//!
+//! A [`Disk`] is handed accesses ([`Disk::submit`]) and the time ([`Disk::advance`]), and says
+//! when it next has something to tell ([`Disk::next`]): once for each access, because all that
+//! will become of an access follows, by arithmetic, from the state in which it begins.
+//!
+//! ```text
+//!  submit -> queue -> one at a time:
+//!              |       controller -> arm moves, head is switched -> rotation -> transfer
+//!   schedule::Policy      |                                            |
+//!                         +- found in the track buffer? ---------------+-> bus -> completed
+//! ```
+//!
+//! - [`geometry`]: address to cylinder, head and angle;
+//! - `seek`, `mechanics`: how arm and platters move;
+//! - `mechanical`: a disk made of these, with track buffer and read-ahead;
+//! - `fixed`, `flash`: devices without a mechanism;
+//! - [`bus`]: the way to the host, of a disk's own or shared.
+
+pub mod bus;
+mod fixed;
+mod flash;
+pub mod geometry;
+mod mechanical;
+mod mechanics;
+mod seek;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use weft_core::units::Nanos;
+
+use crate::schedule::{Policy, Positions, Queue};
+use crate::spec::{Device, Spec};
+use bus::Bus;
+use geometry::Geometry;
+pub(crate) use seek::seek_ms;
+
+/// Milliseconds as nanoseconds; what is negative is nothing.
+fn nanos(ms: f64) -> Nanos {
+    (ms * 1e6).round() as Nanos
+}
+
+/// What is asked of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Sectors go to the host.
+    Read,
+    /// Sectors come from the host, and are on the platter when it completes.
+    Write,
+    /// Writes that completed before will outlast a loss of power. Has no sectors.
+    Flush,
+}
+
+/// An access: so many sectors from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What is to be done.
+    pub kind: Kind,
+    /// The first sector's address.
+    pub first: u64,
+    /// How many sectors.
+    pub sectors: u64,
+}
+
+impl Access {
+    /// A read.
+    pub fn read(first: u64, sectors: u64) -> Self {
+        Access { kind: Kind::Read, first, sectors }
+    }
+
+    /// A write.
+    pub fn write(first: u64, sectors: u64) -> Self {
+        Access { kind: Kind::Write, first, sectors }
+    }
+
+    /// A flush.
+    pub fn flush() -> Self {
+        Access { kind: Kind::Flush, first: 0, sectors: 0 }
+    }
+
+    /// Address after the last sector.
+    pub fn end(&self) -> u64 {
+        self.first + self.sectors
+    }
+}
+
+/// Where an access's time went, in nanoseconds. The parts add up to the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Waiting in the queue.
+    pub queued: Nanos,
+    /// In the controller, before and after the mechanism.
+    pub overhead: Nanos,
+    /// Moving the arm, settling included.
+    pub seek: Nanos,
+    /// Switching heads, first and between tracks.
+    pub head_switch: Nanos,
+    /// Waiting for sectors to come round (of a write also for its data to arrive).
+    pub rotation: Nanos,
+    /// Sectors passing under the head; of a flash device or one of fixed times, its work.
+    pub transfer: Nanos,
+    /// On the bus, or waiting for it, beyond what the mechanism hid.
+    pub bus: Nanos,
+}
+
+impl Times {
+    /// All of it.
+    pub fn total(&self) -> Nanos {
+        self.queued + self.service()
+    }
+
+    /// All but the wait in the queue.
+    pub fn service(&self) -> Nanos {
+        self.overhead + self.seek + self.head_switch + self.rotation + self.transfer + self.bus
+    }
+}
+
+/// An access that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The number that it was submitted with.
+    pub id: u64,
+    /// What it was.
+    pub access: Access,
+    /// When it was complete.
+    pub at: Nanos,
+    /// Where its time went.
+    pub times: Times,
+    /// Whether the track buffer had any of a read, or was about to.
+    pub from_buffer: bool,
+}
+
+/// A kind of disk, ready for use; one serves all disks of its kind.
+#[derive(Clone, Debug)]
+pub struct Model {
+    device: DeviceModel,
+    bus: crate::spec::Bus,
+}
+
+#[derive(Clone, Debug)]
+enum DeviceModel {
+    Mechanical(Arc<mechanical::Model>),
+    Fixed(crate::spec::Fixed),
+    Flash(crate::spec::Flash),
+}
+
+impl Model {
+    /// Works out what is needed again and again.
+    pub fn new(spec: &Spec) -> Self {
+        let device = match &spec.device {
+            Device::Mechanical(disk) => {
+                DeviceModel::Mechanical(Arc::new(mechanical::Model::new(disk, &spec.bus)))
+            }
+            Device::Fixed(fixed) => DeviceModel::Fixed(fixed.clone()),
+            Device::Flash(flash) => DeviceModel::Flash(flash.clone()),
+        };
+        Model { device, bus: spec.bus.clone() }
+    }
+
+    /// How many sectors there are.
+    pub fn sectors(&self) -> u64 {
+        match &self.device {
+            DeviceModel::Mechanical(disk) => disk.mechanism.geometry.sectors(),
+            DeviceModel::Fixed(fixed) => fixed.capacity_bytes / u64::from(fixed.sector_bytes),
+            DeviceModel::Flash(flash) => flash.capacity_bytes / u64::from(flash.sector_bytes),
+        }
+    }
+
+    /// Bytes in a sector.
+    pub fn sector_bytes(&self) -> u64 {
+        match &self.device {
+            DeviceModel::Mechanical(disk) => disk.sector_bytes,
+            DeviceModel::Fixed(fixed) => fixed.sector_bytes.into(),
+            DeviceModel::Flash(flash) => flash.sector_bytes.into(),
+        }
+    }
+
+    /// The layout of its sectors, if it is a disk with a mechanism.
+    pub fn geometry(&self) -> Option<&Geometry> {
+        match &self.device {
+            DeviceModel::Mechanical(disk) => Some(&disk.mechanism.geometry),
+            _ => None,
+        }
+    }
+
+    /// One revolution in nanoseconds, if it is a disk with a mechanism.
+    pub fn revolution(&self) -> Option<Nanos> {
+        match &self.device {
+            DeviceModel::Mechanical(disk) => Some(disk.mechanism.period),
+            _ => None,
+        }
+    }
+
+    /// A bus such as the parameter file describes, for several disks to share.
+    pub fn new_bus(&self) -> Bus {
+        Bus::new(&self.bus)
+    }
+}
+
+/// An access in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    id: u64,
+    access: Access,
+    since: Nanos,
+}
+
+/// A disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    sectors: u64,
+    queue: Queue<Waiting>,
+    /// Of a device that serves one access at a time, the one that is being served.
+    current: Option<Completed>,
+    device: DeviceState,
+    own_bus: Bus,
+    busy: Busy,
+}
+
+#[derive(Clone, Debug)]
+enum DeviceState {
+    Mechanical(mechanical::Mechanical),
+    Fixed(fixed::Fixed),
+    Flash(flash::Flash),
+}
+
+impl Disk {
+    /// An idle disk with its arm at the outermost cylinder.
+    ///
+    /// `policy` orders the queue of a disk that serves one access at a time; a flash device
+    /// begins all accesses as they come. `phase` is how long before time 0 the index passed
+    /// the head: spin-synchronised disks have equal phases. `chance` is for what varies at
+    /// random, the latencies of a flash device.
+    pub fn new(model: &Model, policy: Policy, phase: Nanos, chance: fastrand::Rng) -> Self {
+        let device = match &model.device {
+            DeviceModel::Mechanical(disk) => {
+                DeviceState::Mechanical(mechanical::Mechanical::new(disk.clone(), phase))
+            }
+            DeviceModel::Fixed(spec) => DeviceState::Fixed(fixed::Fixed::new(spec, &model.bus)),
+            DeviceModel::Flash(spec) => {
+                DeviceState::Flash(flash::Flash::new(spec, &model.bus, chance))
+            }
+        };
+        Disk {
+            sectors: model.sectors(),
+            queue: Queue::new(policy),
+            current: None,
+            device,
+            own_bus: model.new_bus(),
+            busy: Busy::default(),
+        }
+    }
+
+    /// Hands over an access. `id` comes back with its completion. Time may not run backwards
+    /// from one call to the next.
+    ///
+    /// # Panics
+    /// If the access goes beyond the end of the disk, or is a read or write of nothing.
+    pub fn submit(&mut self, now: Nanos, id: u64, access: Access) {
+        self.act(None, |disk, bus| disk.accept(now, id, access, bus));
+    }
+
+    /// [`submit`](Self::submit), for a disk on a shared bus.
+    pub fn submit_on(&mut self, bus: &mut Bus, now: Nanos, id: u64, access: Access) {
+        self.act(Some(bus), |disk, bus| disk.accept(now, id, access, bus));
+    }
+
+    /// When [`advance`](Self::advance) is wanted next; `None` while nothing is in progress.
+    pub fn next(&self) -> Option<Nanos> {
+        match &self.device {
+            DeviceState::Flash(flash) => flash.next(),
+            _ => self.current.map(|current| current.at),
+        }
+    }
+
+    /// Adds what has completed by `now` to `done`, in the order of completion, and begins what
+    /// can begin.
+    pub fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        self.act(None, |disk, bus| disk.finish(now, bus, done));
+    }
+
+    /// [`advance`](Self::advance), for a disk on a shared bus.
+    pub fn advance_on(&mut self, bus: &mut Bus, now: Nanos, done: &mut Vec<Completed>) {
+        self.act(Some(bus), |disk, bus| disk.finish(now, bus, done));
+    }
+
+    /// Accesses that wait or are being served.
+    pub fn queue_len(&self) -> usize {
+        let in_device = match &self.device {
+            DeviceState::Flash(flash) => flash.in_progress(),
+            _ => usize::from(self.current.is_some()),
+        };
+        self.queue.len() + in_device
+    }
+
+    /// For how long, up to `now`, at least one access was being served.
+    pub fn busy(&self, now: Nanos) -> Nanos {
+        self.busy.until(now)
+    }
+
+    /// For how long its own bus was, or is booked to be, in use.
+    pub fn bus_busy(&self) -> Nanos {
+        self.own_bus.busy()
+    }
+
+    /// Lends the disk its own bus, if it is given no other.
+    fn act<T>(&mut self, bus: Option<&mut Bus>, what: impl FnOnce(&mut Self, &mut Bus) -> T) -> T {
+        match bus {
+            Some(bus) => what(self, bus),
+            None => {
+                let mut bus = std::mem::take(&mut self.own_bus);
+                let result = what(self, &mut bus);
+                self.own_bus = bus;
+                result
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Nanos, id: u64, access: Access, bus: &mut Bus) {
+        assert!(
+            access.kind == Kind::Flush || (access.sectors > 0 && access.end() <= self.sectors),
+            "{access:?} on a disk of {} sectors",
+            self.sectors
+        );
+        if let DeviceState::Flash(flash) = &mut self.device {
+            let until = flash.submit(now, id, access, bus);
+            self.busy.add(now, until);
+            return;
+        }
+        self.queue.push(Waiting { id, access, since: now });
+        if self.current.is_none() {
+            self.begin(now, bus);
+        }
+    }
+
+    fn finish(&mut self, now: Nanos, bus: &mut Bus, done: &mut Vec<Completed>) {
+        if let DeviceState::Flash(flash) = &mut self.device {
+            return flash.finish(now, done);
+        }
+        while let Some(current) = self.current.filter(|current| current.at <= now) {
+            done.push(current);
+            self.current = None;
+            self.begin(current.at, bus);
+        }
+    }
+
+    /// Begins the access that the policy chooses.
+    fn begin(&mut self, now: Nanos, bus: &mut Bus) {
+        let next = match &self.device {
+            DeviceState::Mechanical(disk) => self.queue.take(&disk.positions(now)),
+            DeviceState::Fixed(disk) => self.queue.take(disk),
+            DeviceState::Flash(_) => None,
+        };
+        let Some(Waiting { id, access, since }) = next else { return };
+        let (mut times, from_buffer) = match &mut self.device {
+            DeviceState::Mechanical(disk) => disk.serve(now, &access, bus),
+            DeviceState::Fixed(disk) => (disk.serve(now, &access, bus), false),
+            DeviceState::Flash(_) => return,
+        };
+        let at = now + times.service();
+        times.queued = now - since;
+        self.busy.add(now, at);
+        self.current = Some(Completed { id, access, at, times, from_buffer });
+    }
+}
+
+/// Adds up the time during which something was in progress.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    total: Nanos,
+    /// The end of the latest stretch, which `total` includes.
+    end: Nanos,
+}
+
+impl Busy {
+    /// A stretch; they come in the order of their beginnings.
+    fn add(&mut self, from: Nanos, to: Nanos) {
+        self.total += to.saturating_sub(from.max(self.end));
+        self.end = self.end.max(to);
+    }
+
+    /// What of it is over by `now`.
+    fn until(&self, now: Nanos) -> Nanos {
+        self.total - self.end.saturating_sub(now)
+    }
+}
+
+/// Positions of waiting accesses by address alone.
+impl Positions<Waiting> for fixed::Fixed {
+    fn address(&self, request: &Waiting) -> u64 {
+        request.access.first
+    }
+
+    fn here(&self) -> u64 {
+        self.here
+    }
+
+    fn seek(&self, request: &Waiting) -> u64 {
+        request.access.first.abs_diff(self.here)
+    }
+
+    fn access(&self, request: &Waiting) -> u64 {
+        self.seek(request)
+    }
+}
