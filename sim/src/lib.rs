@@ -3,6 +3,7 @@
 //! - [`engine`]: the queue; integer time, one seed
 //! - [`disk`]: disks that lose, tear and reorder what was not flushed, fail to read, and rot
 //! - [`world`]: nodes, disks, a network that delays, drops, repeats and reorders, crashes
+//! - [`perf`]: the simulator of performance, with models of hardware and no faults
 //! - [`check`]: random clusters, workloads and faults, and the checker of what hosts saw
 //!
 //! The same seed gives the same run, on every machine.
@@ -12,4 +13,5 @@
 pub mod check;
 pub mod disk;
 pub mod engine;
+pub mod perf;
 pub mod world;

@@ -297,6 +297,11 @@ impl Node {
         self.worker.store.data_sectors()
     }
 
+    /// Bytes that it has added up for parity so far.
+    pub fn xor_bytes(&self) -> u64 {
+        self.outbox.counters.xor_bytes + self.worker.store.counters().added_bytes
+    }
+
     /// Handles one input at time `now`, and appends what is to be done to `out`.
     pub fn handle(&mut self, now: Nanos, input: Input, out: &mut Vec<Output>) {
         self.outbox.now = now;

@@ -11,10 +11,10 @@ mod queue;
 pub use addresses::Addresses;
 pub use queue::Queue;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How the next request is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// First come, first served.

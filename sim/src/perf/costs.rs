@@ -1,0 +1,92 @@
+//! What work costs a node's processor, in instructions.
+//!
+//! TickerTAIP says that its simulator's path lengths were measured on the prototype and on HP-UX
+//! workstations (4.2), and gives none. These are ours: round numbers of the order that such code
+//! had then, with their sum fitted once on Table VII's latencies (the row of 4 KB at 100 MB/s:
+//! what is beyond the disk's own 23.6 ms), and left alone since.
+
+use serde::{Deserialize, Serialize};
+use weft_core::node::{Input, Output};
+use weft_core::store::DiskOp;
+
+/// Instructions for each kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathLengths {
+    /// A host's request: taken in, and its plan made.
+    pub request: u64,
+    /// A host's request: answered.
+    pub reply: u64,
+    /// A message: put together and handed to the link's DMA engine.
+    pub send: u64,
+    /// A message: the interrupt, and finding whom it is for.
+    pub receive: u64,
+    /// A message to a role of the same node.
+    pub local: u64,
+    /// A disk operation: set up.
+    pub disk_start: u64,
+    /// A disk operation: its interrupt.
+    pub disk_end: u64,
+    /// Each stripe unit that a message carries or a disk operation moves: its entry in the plan.
+    pub unit: u64,
+    /// A timer.
+    pub timer: u64,
+    /// Each byte added up for parity: words of four bytes, two loads, one exclusive or, one
+    /// store, and a quarter of that for the loop.
+    pub xor_byte: f64,
+}
+
+impl Default for PathLengths {
+    fn default() -> Self {
+        PathLengths {
+            request: 14_000,
+            reply: 6_000,
+            send: 4_000,
+            receive: 5_000,
+            local: 1_000,
+            disk_start: 4_000,
+            disk_end: 4_000,
+            unit: 60,
+            timer: 0,
+            xor_byte: 1.25,
+        }
+    }
+}
+
+impl PathLengths {
+    /// Work before a node handles an input.
+    pub(super) fn before(&self, input: &Input) -> u64 {
+        match input {
+            Input::Message(m) if m.from == m.to => self.local,
+            Input::Message(_) => self.receive,
+            Input::Disk(..) => self.disk_end,
+            Input::Timer(_) => self.timer,
+            Input::Host(..) => self.request,
+            Input::HostGone(_) | Input::Map(_) => 0,
+        }
+    }
+
+    /// Work to carry out an output; `unit` is the bytes of a stripe unit.
+    pub(super) fn after(&self, output: &Output, unit: u64) -> u64 {
+        let units = |bytes: u64| bytes.div_ceil(unit) * self.unit;
+        match output {
+            Output::Send(m) => {
+                let bytes = m.body.as_ref().map_or(0, |b| b.payload());
+                let send = if m.from == m.to { 0 } else { self.send };
+                send + units(bytes)
+            }
+            Output::Disk(request) => {
+                self.disk_start
+                    + match &request.op {
+                        DiskOp::Read { len, .. } | DiskOp::Discard { len, .. } => units(*len),
+                        DiskOp::Write { data, .. } => {
+                            units(data.iter().map(|b| b.len() as u64).sum())
+                        }
+                        DiskOp::Flush => 0,
+                    }
+            }
+            Output::Reply(..) => self.reply,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What messages travel on.
+
+use weft_core::units::Nanos;
+
+use super::system::{Fabric, Links};
+
+/// Bytes of a message besides the data that it carries.
+const HEADER: u64 = 64;
+
+/// The wires between nodes. Each carries one message at a time, in the order in which they were
+/// handed over; a DMA engine at each end moves the bytes, so that processors do not.
+pub(super) struct Wires {
+    nodes: usize,
+    fabric: Fabric,
+    /// Nanoseconds that a byte takes.
+    byte: f64,
+    latency: Nanos,
+    set_up: Nanos,
+    /// Until when each wire is taken.
+    free: Vec<Nanos>,
+    /// For how long each wire has been in use.
+    busy: Vec<Nanos>,
+}
+
+impl Wires {
+    pub fn new(links: &Links, nodes: usize) -> Wires {
+        let wires = match links.fabric {
+            Fabric::PointToPoint => nodes * nodes,
+            Fabric::Bus => 1,
+            // A port in and a port out for each.
+            Fabric::Switch => 2 * nodes,
+        };
+        Wires {
+            nodes,
+            fabric: links.fabric,
+            byte: 1e3 / links.mb_s,
+            latency: (links.latency_us * 1e3).round() as Nanos,
+            set_up: (links.set_up_us * 1e3).round() as Nanos,
+            free: vec![0; wires],
+            busy: vec![0; wires],
+        }
+    }
+
+    /// Sends so many bytes of data; says when they are there.
+    pub fn send(&mut self, now: Nanos, from: usize, to: usize, data: u64) -> Nanos {
+        let time = self.set_up + ((data + HEADER) as f64 * self.byte).round() as Nanos;
+        let there = match self.fabric {
+            Fabric::PointToPoint => self.take(from * self.nodes + to, now, time),
+            Fabric::Bus => self.take(0, now, time),
+            Fabric::Switch => {
+                // It cuts through: the port out of the switch takes the bytes as they come, but
+                // not before it is free.
+                let out = self.take(from, now, time);
+                self.take(self.nodes + to, out - time, time)
+            }
+        };
+        there + self.latency
+    }
+
+    fn take(&mut self, wire: usize, now: Nanos, time: Nanos) -> Nanos {
+        let begins = now.max(self.free[wire]);
+        self.free[wire] = begins + time;
+        self.busy[wire] += time;
+        begins + time
+    }
+
+    /// The share of time that the wires were in use, over those that were used at all, and the
+    /// highest.
+    pub fn utilisation(&self, time: Nanos) -> (f64, f64) {
+        let used: Vec<f64> =
+            self.busy.iter().filter(|b| **b > 0).map(|b| *b as f64 / time.max(1) as f64).collect();
+        let sum: f64 = used.iter().sum();
+        (sum / used.len().max(1) as f64, used.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// Begins to measure.
+    pub fn restart(&mut self) {
+        self.busy.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wires(fabric: Fabric) -> Wires {
+        let links = Links { fabric, mb_s: 1.0, latency_us: 10.0, set_up_us: 5.0 };
+        Wires::new(&links, 3)
+    }
+
+    /// 436 bytes and the header are 500 us at 1 MB/s.
+    const DATA: u64 = 436;
+
+    #[test]
+    fn a_wire_carries_one_message_at_a_time_and_pairs_have_wires_of_their_own() {
+        let mut w = wires(Fabric::PointToPoint);
+        assert_eq!(w.send(0, 0, 1, DATA), 515_000);
+        assert_eq!(w.send(0, 0, 1, DATA), 1_020_000);
+        assert_eq!(w.send(0, 1, 0, DATA), 515_000);
+        assert_eq!(w.send(0, 0, 2, DATA), 515_000);
+        assert_eq!(w.send(2_000_000, 0, 1, DATA), 2_515_000);
+    }
+
+    #[test]
+    fn all_share_a_bus_and_at_saturation_it_is_never_idle() {
+        let mut w = wires(Fabric::Bus);
+        let mut last = 0;
+        for n in 0..100 {
+            last = w.send(0, n % 3, (n + 1) % 3, DATA);
+        }
+        assert_eq!(last, 100 * 505_000 + 10_000);
+        assert_eq!(w.utilisation(last - 10_000), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_switch_has_a_port_in_and_a_port_out_for_each() {
+        let mut w = wires(Fabric::Switch);
+        assert_eq!(w.send(0, 0, 2, DATA), 515_000);
+        assert_eq!(w.send(0, 1, 2, DATA), 1_020_000, "the port to node 2 is taken");
+        assert_eq!(w.send(0, 2, 0, DATA), 515_000);
+    }
+}

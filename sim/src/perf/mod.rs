@@ -1,0 +1,28 @@
+//! The simulator of performance: the nodes that store real data, with a clock worth believing.
+//!
+//! A [`System`] describes an array, its volume, its hosts and what to measure. A [`Simulation`]
+//! of it turns the nodes' crank: messages take their time on links, disk operations on models of
+//! disks ([`weft_model`]), and whatever a node does costs its processor instructions
+//! ([`PathLengths`]). No data is moved: buffers have only lengths. What comes out is an
+//! [`Outcome`], and of several independent ones a [`Summary`].
+//!
+//! - [`system`]: the description
+//! - [`costs`]: path lengths
+//! - [`processor`], [`links`]: what nodes wait for besides disks
+//! - [`simulation`]: the events
+//! - [`outcome`]: what was measured
+
+mod costs;
+mod links;
+mod outcome;
+mod processor;
+mod simulation;
+mod system;
+
+pub use costs::PathLengths;
+pub use outcome::{Estimate, Outcome, Resource, Summary};
+pub use simulation::Simulation;
+pub use system::{
+    Commit, Disks, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Problem, Stripes,
+    System, VolumeSpec,
+};

@@ -1,0 +1,115 @@
+//! What was measured, in one run and over several.
+
+use serde::Serialize;
+use weft_core::units::Nanos;
+use weft_load::stats::{self, Class, Latency};
+
+/// How much a kind of resource was used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Resource {
+    /// The share of time in use, on average over all of the kind.
+    pub mean: f64,
+    /// The share of the one most used.
+    pub highest: f64,
+    /// How many pieces of work waited or were in work at one, on average.
+    pub queue: f64,
+}
+
+/// One run, after its warm-up.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// All requests.
+    pub all: Class,
+    /// The reads.
+    pub reads: Class,
+    /// The writes.
+    pub writes: Class,
+    /// When measuring began.
+    pub began: Nanos,
+    /// When it ended.
+    pub ended: Nanos,
+    /// 10^6 bytes a second.
+    pub throughput_mb_s: f64,
+    /// Requests a second.
+    pub requests_s: f64,
+    /// Requests outstanding, on average.
+    pub outstanding: f64,
+    /// Disks.
+    pub disks: Resource,
+    /// Processors.
+    pub processors: Resource,
+    /// Links.
+    pub links: Resource,
+    /// Events, the warm-up's with them.
+    pub events: u64,
+}
+
+/// A mean over independent runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width of its 95 % confidence interval; `None` of a single run.
+    pub ci95: Option<f64>,
+    /// The standard deviation as a share of the mean; `None` of a single run.
+    pub relative_deviation: Option<f64>,
+}
+
+impl Estimate {
+    /// Of one value for each run.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Estimate {
+        let mut summary = stats::Summary::default();
+        values.into_iter().for_each(|v| summary.add(v));
+        let interval = summary.interval(0.95);
+        Estimate {
+            mean: interval.mean,
+            ci95: interval.half_width,
+            relative_deviation: summary.relative_standard_deviation(),
+        }
+    }
+}
+
+/// Several independent runs of the same system.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// 10^6 bytes a second.
+    pub throughput_mb_s: Estimate,
+    /// Requests a second.
+    pub requests_s: Estimate,
+    /// Mean time of a request, in milliseconds.
+    pub response_ms: Estimate,
+    /// Requests of all runs.
+    pub latency: Latency,
+    /// Disks.
+    pub disks: Resource,
+    /// Processors.
+    pub processors: Resource,
+    /// Links.
+    pub links: Resource,
+    /// Events of all runs.
+    pub events: u64,
+}
+
+impl Summary {
+    /// Puts runs together; there is at least one.
+    pub fn of(runs: &[Outcome]) -> Summary {
+        let mut latency = Latency::default();
+        runs.iter().for_each(|r| latency.merge(&r.all.latency));
+        Summary {
+            throughput_mb_s: Estimate::of(runs.iter().map(|r| r.throughput_mb_s)),
+            requests_s: Estimate::of(runs.iter().map(|r| r.requests_s)),
+            response_ms: Estimate::of(runs.iter().map(|r| stats::millis(r.all.latency.mean()))),
+            latency,
+            disks: mean(runs.iter().map(|r| r.disks)),
+            processors: mean(runs.iter().map(|r| r.processors)),
+            links: mean(runs.iter().map(|r| r.links)),
+            events: runs.iter().map(|r| r.events).sum(),
+        }
+    }
+}
+
+fn mean(of: impl ExactSizeIterator<Item = Resource> + Clone) -> Resource {
+    let n = of.len() as f64;
+    let sum = |f: fn(&Resource) -> f64| of.clone().map(|r| f(&r)).sum::<f64>() / n;
+    Resource { mean: sum(|r| r.mean), highest: sum(|r| r.highest), queue: sum(|r| r.queue) }
+}

@@ -1,0 +1,37 @@
+//! A node's processor: so many instructions a second, one piece of work after the other.
+
+use std::collections::VecDeque;
+
+use weft_core::node::{Input, Output};
+use weft_core::units::Nanos;
+use weft_load::stats::Level;
+
+pub(super) struct Processor {
+    /// Nanoseconds that one instruction takes.
+    instruction: f64,
+    /// What waits for it.
+    pub waiting: VecDeque<Input>,
+    /// What the work in hand will have brought about when it is done.
+    pub in_hand: Option<Vec<Output>>,
+    /// Work that waits or is in hand.
+    pub load: Level,
+    /// Time spent working.
+    pub busy: Nanos,
+}
+
+impl Processor {
+    pub fn new(mips: f64) -> Processor {
+        Processor {
+            instruction: 1e3 / mips,
+            waiting: VecDeque::new(),
+            in_hand: None,
+            load: Level::new(0),
+            busy: 0,
+        }
+    }
+
+    /// How long so many instructions take.
+    pub fn time(&self, instructions: f64) -> Nanos {
+        (instructions * self.instruction).round() as Nanos
+    }
+}

@@ -1,0 +1,511 @@
+//! The events: nodes' inputs and outputs, with the time that everything takes.
+
+use std::sync::Arc;
+
+use weft_core::Buffer;
+use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::layout::Geometry;
+use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer};
+use weft_core::plan::{self, Policy, Range, Strategy};
+use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
+use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+use weft_load::random::Streams;
+use weft_load::stats::{Level, Run};
+use weft_load::workload::{Arrivals, Generator};
+use weft_load::{Ask, Kind};
+use weft_model::disk::{Access, Completed, Disk, Model};
+use weft_model::spec;
+
+use super::links::Wires;
+use super::outcome::{Outcome, Resource};
+use super::processor::Processor;
+use super::system::{Commit, ParityAt, Problem, Stripes, System};
+use crate::engine::Queue;
+
+const VOLUME: VolumeId = VolumeId(1);
+
+/// No request takes so long: nodes ask after nothing, and nobody is late.
+const FOREVER: Nanos = 3_600_000 * MILLIS;
+
+/// What happens.
+enum Event {
+    /// A host asks.
+    Ask { host: u32 },
+    /// A request arrives at its originator.
+    Request { request: u32 },
+    /// A message arrives.
+    Message(Box<Envelope>),
+    /// A disk's access is complete.
+    Disk { node: u32 },
+    /// A processor is done with what it has in hand.
+    Processor { node: u32 },
+    /// A timer.
+    Timer { node: u32, timer: Timer },
+    /// A host has its reply.
+    Reply { request: u32 },
+}
+
+/// A node with what it has to itself.
+struct Place {
+    node: Node,
+    processor: Processor,
+    disk: Option<Disk>,
+    /// Disk operations that wait or are being served.
+    queue: Level,
+    /// When its disk was last due.
+    due: Option<Nanos>,
+}
+
+/// A request that has been asked.
+struct Request {
+    host: u32,
+    ask: Ask,
+    asked: Nanos,
+    originator: u32,
+}
+
+/// One run.
+pub struct Simulation {
+    system: System,
+    queue: Queue<Event>,
+    places: Vec<Place>,
+    wires: Wires,
+    sector_bytes: u64,
+    generator: Generator,
+    chances: Vec<fastrand::Rng>,
+    /// What each host will ask next, in an open workload.
+    requests: Vec<Option<Request>>,
+    free: Vec<u32>,
+    run: Run,
+    events: u64,
+    completed: Vec<Completed>,
+    volume_bytes: u64,
+}
+
+impl Simulation {
+    /// The `replication`-th run of a system.
+    ///
+    /// # Errors
+    /// What is wrong with the description.
+    pub fn new(system: &System, replication: u64) -> Result<Simulation, Problem> {
+        system.check()?;
+        let streams = Streams::new(system.measure.seed, replication);
+        let spec = spec::builtin(&system.disks.model).expect("checked");
+        let model = Model::new(&spec);
+        let disk_bytes = model.sectors() * model.sector_bytes();
+        let volume = Arc::new(volume(system, disk_bytes)?);
+        let volume_bytes = volume.size;
+        let workload = &system.workload;
+        let generator = Generator::new(workload, volume_bytes).map_err(|p| Problem {
+            key: format!("workload.{}", p.key),
+            value: p.value,
+            expected: p.expected,
+        })?;
+        let workers = usize::from(system.nodes.workers);
+        let count = workers + usize::from(system.nodes.originators == 0);
+        let gap = match volume.geometry.layout.parity {
+            0 => 0,
+            // Reads go on through parity.
+            parity => parity as u64 * volume.unit_sectors(),
+        };
+        let phase = |n: usize| match (system.disks.synchronized, model.revolution()) {
+            (false, Some(turn)) => streams.stream("phase", n as u64).u64(0..turn),
+            _ => 0,
+        };
+        let place = |n: usize| Place {
+            node: Node::new(NodeId(n as u16), 1, disk_bytes / 4096, config(gap)),
+            processor: Processor::new(system.nodes.mips),
+            disk: (n < workers).then(|| {
+                let chance = streams.stream("disk", n as u64);
+                Disk::new(&model, system.disks.scheduler, phase(n), chance)
+            }),
+            queue: Level::new(0),
+            due: None,
+        };
+        let mut simulation = Simulation {
+            system: system.clone(),
+            queue: Queue::default(),
+            places: (0..count).map(place).collect(),
+            wires: Wires::new(&system.links, count),
+            sector_bytes: model.sector_bytes(),
+            generator,
+            chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            run: Run::new(0, system.measure.warm_up),
+            events: 0,
+            completed: Vec::new(),
+            volume_bytes,
+        };
+        simulation.begin(volume);
+        Ok(simulation)
+    }
+
+    /// Bytes of the volume.
+    pub fn volume_bytes(&self) -> u64 {
+        self.volume_bytes
+    }
+
+    /// The nodes enter their map, and hosts begin to ask.
+    fn begin(&mut self, volume: Arc<Volume>) {
+        let nodes = self.places.iter().map(|p| NodeInfo::new(1, p.node.data_sectors())).collect();
+        let volumes = [(VOLUME, volume)].into();
+        let map = Arc::new(ClusterMap { nodes, volumes, epoch: 1, ..ClusterMap::default() });
+        for place in &mut self.places {
+            let mut out = Vec::new();
+            place.node.start(&mut out);
+            let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
+            place.node.handle(0, Input::Map(map), &mut out);
+            let starts =
+                |o: &Output| matches!(o, Output::Ready | Output::Report(_) | Output::Timer(..));
+            assert!(out.iter().all(starts), "{out:?}");
+        }
+        let population = match self.system.workload.arrivals {
+            Arrivals::Closed { population, .. } => population,
+            Arrivals::Open { .. } => 1,
+        };
+        for host in 0..self.system.workload.hosts {
+            for _ in 0..population {
+                self.next_ask(host);
+            }
+        }
+    }
+
+    /// Draws what a host asks next, and when.
+    fn next_ask(&mut self, host: u32) {
+        let ask = self.generator.next(host as usize, &mut self.chances[host as usize]);
+        let originators = u32::from(self.system.nodes.originators);
+        let originator = match originators {
+            0 => u32::from(self.system.nodes.workers),
+            n => host % n,
+        };
+        let request = Request { host, ask, asked: 0, originator };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.requests[number as usize] = Some(request);
+                number
+            }
+            None => {
+                self.requests.push(Some(request));
+                (self.requests.len() - 1) as u32
+            }
+        };
+        self.queue.push(ask.wait, Event::Ask { host: number });
+    }
+
+    /// Runs until enough requests are done, and says how it went.
+    ///
+    /// # Errors
+    /// If a request fails, or nothing happens any more.
+    pub fn run(mut self) -> Result<Outcome, String> {
+        let enough = self.system.measure.warm_up + self.system.measure.requests;
+        let mut warm = self.run.is_warm();
+        while self.run.finished() < enough {
+            let Some(event) = self.queue.pop() else {
+                return Err("nothing happens any more, and requests are not done".to_string());
+            };
+            self.events += 1;
+            self.happens(event)?;
+            if !warm && self.run.is_warm() {
+                warm = true;
+                self.restart();
+            }
+        }
+        let now = self.queue.now();
+        let inside: Vec<Nanos> =
+            self.requests.iter().flatten().filter(|r| r.asked > 0).map(|r| r.asked).collect();
+        let measured = self.run.measured().expect("the warm-up is over");
+        measured.check(now, inside)?;
+        Ok(Outcome {
+            all: measured.all(),
+            reads: measured.class(Kind::Read).clone(),
+            writes: measured.class(Kind::Write).clone(),
+            began: measured.began,
+            ended: now,
+            throughput_mb_s: measured.throughput_mb_s(now),
+            requests_s: measured.requests_s(now),
+            outstanding: measured.outstanding().mean(now),
+            disks: self.resource(now, |p| {
+                let disk = p.disk.as_ref()?;
+                Some((disk.busy(now) as f64, p.queue.mean(now)))
+            }),
+            processors: self
+                .resource(now, |p| Some((p.processor.busy as f64, p.processor.load.mean(now)))),
+            links: {
+                let (mean, highest) = self.wires.utilisation(now - measured.began);
+                Resource { mean, highest, queue: 0.0 }
+            },
+            events: self.events,
+        })
+    }
+
+    fn resource(&self, now: Nanos, of: impl Fn(&Place) -> Option<(f64, f64)>) -> Resource {
+        let began = self.run.measured().map_or(0, |m| m.began);
+        let time = (now - began).max(1) as f64;
+        let all: Vec<(f64, f64)> = self.places.iter().filter_map(of).collect();
+        let share = |busy: f64| busy / time;
+        Resource {
+            mean: all.iter().map(|a| share(a.0)).sum::<f64>() / all.len().max(1) as f64,
+            highest: all.iter().map(|a| share(a.0)).fold(0.0, f64::max),
+            queue: all.iter().map(|a| a.1).sum::<f64>() / all.len().max(1) as f64,
+        }
+    }
+
+    /// The warm-up is over.
+    fn restart(&mut self) {
+        let now = self.queue.now();
+        self.wires.restart();
+        for place in &mut self.places {
+            place.queue.restart(now);
+            place.processor.load.restart(now);
+            place.processor.busy = 0;
+        }
+    }
+
+    fn happens(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Ask { host: request } => self.ask(request),
+            Event::Request { request } => {
+                let r = self.requests[request as usize].as_ref().expect("a request in work");
+                let (len, offset) = (r.ask.len, r.ask.offset);
+                let op = match r.ask.kind {
+                    Kind::Read => HostOp::Read(Range { offset, len }),
+                    Kind::Write => HostOp::Write(offset, Buffer::Zero(len as usize)),
+                    Kind::Flush => HostOp::Flush,
+                };
+                let node = r.originator;
+                self.input(node, Input::Host(request.into(), VOLUME, op))
+            }
+            Event::Message(envelope) => {
+                self.input(u32::from(envelope.to.0), Input::Message(*envelope))
+            }
+            Event::Timer { node, timer } => self.input(node, Input::Timer(timer)),
+            Event::Disk { node } => self.disk_is_due(node),
+            Event::Processor { node } => {
+                let now = self.queue.now();
+                let processor = &mut self.places[node as usize].processor;
+                let outputs = processor.in_hand.take().expect("work in hand");
+                processor.load.down(now);
+                self.apply(node, outputs)?;
+                self.work(node)
+            }
+            Event::Reply { request } => {
+                self.reply(request);
+                Ok(())
+            }
+        }
+    }
+
+    fn ask(&mut self, request: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let r = self.requests[request as usize].as_mut().expect("a request in work");
+        r.asked = now.max(1);
+        let host = r.host;
+        self.run.ask(r.asked);
+        self.queue.push(micros(self.system.hosts.ask_us), Event::Request { request });
+        if let Arrivals::Open { .. } = self.system.workload.arrivals {
+            self.next_ask(host);
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, request: u32) {
+        let now = self.queue.now();
+        let r = self.requests[request as usize].take().expect("a request in work");
+        self.free.push(request);
+        self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
+        if let Arrivals::Closed { .. } = self.system.workload.arrivals {
+            self.next_ask(r.host);
+        }
+    }
+
+    /// Something for a node's processor to do.
+    fn input(&mut self, node: u32, input: Input) -> Result<(), String> {
+        let now = self.queue.now();
+        let processor = &mut self.places[node as usize].processor;
+        processor.waiting.push_back(input);
+        processor.load.up(now);
+        if processor.in_hand.is_some() {
+            return Ok(());
+        }
+        self.work(node)
+    }
+
+    /// Takes the next thing in hand. The node decides at once; what it decides takes effect when
+    /// the work is done.
+    fn work(&mut self, node: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let path = &self.system.nodes.path;
+        let unit = self.system.volume.unit;
+        loop {
+            let place = &mut self.places[node as usize];
+            let Some(input) = place.processor.waiting.pop_front() else { return Ok(()) };
+            let xor_before = place.node.xor_bytes();
+            let before = path.before(&input);
+            let mut outputs = Vec::new();
+            place.node.handle(now, input, &mut outputs);
+            let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
+            let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
+            let time = place.processor.time((before + after) as f64 + xored);
+            if time > 0 {
+                place.processor.busy += time;
+                place.processor.in_hand = Some(outputs);
+                self.queue.push(time, Event::Processor { node });
+                return Ok(());
+            }
+            place.processor.load.down(now);
+            return self.apply(node, outputs).and_then(|()| {
+                match self.places[node as usize].processor.in_hand {
+                    Some(_) => Ok(()),
+                    None => self.work(node),
+                }
+            });
+        }
+    }
+
+    fn apply(&mut self, node: u32, outputs: Vec<Output>) -> Result<(), String> {
+        let now = self.queue.now();
+        for output in outputs {
+            match output {
+                Output::Send(envelope) => {
+                    let (from, to) = (usize::from(envelope.from.0), usize::from(envelope.to.0));
+                    let bytes = envelope.body.as_ref().map_or(0, |b| b.payload());
+                    let there = match from == to {
+                        true => now,
+                        false => self.wires.send(now, from, to, bytes),
+                    };
+                    self.queue.push(there - now, Event::Message(Box::new(envelope)));
+                }
+                Output::Disk(request) => self.disk_begins(node, request),
+                Output::Timer(timer, delay) => {
+                    self.queue.push(delay, Event::Timer { node, timer });
+                }
+                Output::Reply(request, Ok(_)) => {
+                    let request = request as u32;
+                    self.queue.push(micros(self.system.hosts.reply_us), Event::Reply { request });
+                }
+                Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
+                Output::DiskFailed(why) => return Err(why),
+                Output::Refused(why) => return Err(why.to_string()),
+                Output::Report(_) | Output::Ready | Output::Log(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn disk_begins(&mut self, node: u32, request: DiskRequest) {
+        let now = self.queue.now();
+        let sector = self.sector_bytes;
+        let access = match &request.op {
+            DiskOp::Read { offset, len } => Access::read(offset / sector, len / sector),
+            DiskOp::Write { offset, data, .. } => {
+                let len: u64 = data.iter().map(|b| b.len() as u64).sum();
+                Access::write(offset / sector, len / sector)
+            }
+            DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
+        };
+        let place = &mut self.places[node as usize];
+        let Some(disk) = &mut place.disk else {
+            // Nothing is on a node without disk: only a flush can come.
+            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
+            place.processor.waiting.push_back(done);
+            place.processor.load.up(now);
+            return;
+        };
+        place.queue.up(now);
+        disk.submit(now, request.id, access);
+        self.watch_disk(node);
+    }
+
+    /// Has the disk looked at when it is next due.
+    fn watch_disk(&mut self, node: u32) {
+        let now = self.queue.now();
+        let place = &mut self.places[node as usize];
+        let next = place.disk.as_ref().and_then(Disk::next);
+        if next != place.due {
+            place.due = next;
+            if let Some(at) = next {
+                self.queue.push(at - now, Event::Disk { node });
+            }
+        }
+    }
+
+    fn disk_is_due(&mut self, node: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let place = &mut self.places[node as usize];
+        if place.due == Some(now) {
+            place.due = None;
+        }
+        let mut completed = std::mem::take(&mut self.completed);
+        if let Some(disk) = &mut place.disk {
+            disk.advance(now, &mut completed);
+        }
+        for done in completed.drain(..) {
+            self.places[node as usize].queue.down(now);
+            let bytes = match done.access.kind {
+                weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
+                _ => 0,
+            };
+            self.input(node, Input::Disk(done.id, Ok(Buffer::Zero(bytes as usize))))?;
+        }
+        self.completed = completed;
+        self.watch_disk(node);
+        Ok(())
+    }
+}
+
+fn micros(us: f64) -> Nanos {
+    (us * 1e3).round() as Nanos
+}
+
+/// How nodes are run here: no request is cut, nobody loses patience.
+fn config(gap: u64) -> NodeConfig {
+    NodeConfig {
+        store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
+        max_chunk: u64::MAX / 4,
+        max_in_flight: u64::MAX / 4,
+        notice_delay: 500 * MILLIS,
+        patience: FOREVER,
+        timestamp_window: 60_000 * MILLIS,
+        place_after: 10_000 * MILLIS,
+        ..NodeConfig::default()
+    }
+}
+
+/// All of all disks as one volume: as many disks as a stripe is wide, then as many again.
+fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
+    let (spec, layout) = system.layout()?;
+    let geometry = Geometry::new(layout, system.volume.unit);
+    let width = layout.width();
+    let groups = usize::from(system.nodes.workers) / width;
+    let stripes = disk_bytes / geometry.unit;
+    let extent = |g: usize| {
+        let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
+        Extent::new(g as u64 * stripes, columns)
+    };
+    let extents: Vec<Extent> = (0..groups).map(extent).collect();
+    let size = groups as u64 * stripes * geometry.stripe_bytes();
+    let policy = Policy {
+        strategy: match system.volume.stripes {
+            Stripes::Small => Some(Strategy::Small),
+            Stripes::Large => None,
+        },
+        parity_at: match system.volume.parity_at {
+            ParityAt::Auto => None,
+            ParityAt::Originator => Some(plan::ParityAt::Originator),
+            ParityAt::Solely => Some(plan::ParityAt::Solely),
+            ParityAt::Parity => Some(plan::ParityAt::Parity),
+        },
+        commit: match system.volume.commit {
+            Commit::None => plan::Commit::None,
+            Commit::Early => plan::Commit::Early,
+            Commit::Late => plan::Commit::Late,
+        },
+        journal: false,
+    };
+    Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
+}
+
+#[cfg(test)]
+#[path = "simulation_tests.rs"]
+mod tests;

@@ -1,0 +1,291 @@
+//! The description of an array, its volume, its hosts and what to measure.
+
+use serde::{Deserialize, Serialize};
+use weft_core::layout::LayoutSpec;
+use weft_core::units::SECTOR;
+use weft_load::workload::Workload;
+use weft_model::schedule::Policy as Scheduler;
+use weft_model::spec;
+
+use super::costs::PathLengths;
+
+/// An array and what is done with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// The nodes.
+    #[serde(default)]
+    pub nodes: Nodes,
+    /// Their disks.
+    #[serde(default)]
+    pub disks: Disks,
+    /// What is between them.
+    #[serde(default)]
+    pub links: Links,
+    /// What is between them and their hosts.
+    #[serde(default)]
+    pub hosts: Hosts,
+    /// The volume.
+    #[serde(default)]
+    pub volume: VolumeSpec,
+    /// What hosts ask.
+    pub workload: Workload,
+    /// What to measure.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+/// The nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nodes {
+    /// Workers: nodes with a disk.
+    pub workers: u16,
+    /// How many of the workers take hosts' requests too; with 0 a node without disk does it for
+    /// all of them: the controller of a central array.
+    pub originators: u16,
+    /// Millions of instructions that a processor does in a second.
+    pub mips: f64,
+    /// What work costs.
+    pub path: PathLengths,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Nodes { workers: 11, originators: 4, mips: 10.0, path: PathLengths::default() }
+    }
+}
+
+/// The disks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Disks {
+    /// The name of a parameter file.
+    pub model: String,
+    /// The order of their queues.
+    pub scheduler: Scheduler,
+    /// Whether their platters turn together.
+    pub synchronized: bool,
+}
+
+impl Default for Disks {
+    fn default() -> Self {
+        Disks {
+            model: "hp97560-tickertaip".to_string(),
+            scheduler: Scheduler::Fcfs,
+            synchronized: true,
+        }
+    }
+}
+
+/// The fabric between the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Links {
+    /// Its form.
+    pub fabric: Fabric,
+    /// Millions of bytes a second on one wire.
+    pub mb_s: f64,
+    /// Microseconds from the end of sending to the end of receiving.
+    pub latency_us: f64,
+    /// Microseconds for which a message takes the wire before its first byte (arbitration).
+    pub set_up_us: f64,
+}
+
+/// The form of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fabric {
+    /// A wire from each node to each other.
+    PointToPoint,
+    /// One for all.
+    Bus,
+    /// One from each node to a switch, and one back.
+    Switch,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links { fabric: Fabric::PointToPoint, mb_s: 10.0, latency_us: 10.0, set_up_us: 0.0 }
+    }
+}
+
+/// What is between hosts and the array: nothing that is shared, and infinitely fast (TickerTAIP
+/// 4.2), but for the hosts' own software.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hosts {
+    /// Microseconds of the host's driver before a request leaves it.
+    pub ask_us: f64,
+    /// Microseconds of the host's driver after the reply.
+    pub reply_us: f64,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Hosts { ask_us: 1_000.0, reply_us: 500.0 }
+    }
+}
+
+/// The volume: all of all disks, and one value for each choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VolumeSpec {
+    /// Where data and parity lie.
+    pub layout: Layout,
+    /// Bytes of a stripe unit.
+    pub unit: u64,
+    /// How many disks a stripe is on, if not all.
+    pub width: Option<u16>,
+    /// Where parity is computed; by default where it is cheapest.
+    pub parity_at: ParityAt,
+    /// Whether parity may be computed from what is not written, where that reads less
+    /// (TickerTAIP's large-stripe policy).
+    pub stripes: Stripes,
+    /// When a write is decided.
+    pub commit: Commit,
+}
+
+impl Default for VolumeSpec {
+    fn default() -> Self {
+        VolumeSpec {
+            layout: Layout("raid5".to_string()),
+            unit: 4096,
+            width: None,
+            parity_at: ParityAt::Parity,
+            stripes: Stripes::Large,
+            commit: Commit::Late,
+        }
+    }
+}
+
+/// A layout's name, as `weft volume create` takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout(pub String);
+
+/// Where parity is computed (TickerTAIP 3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParityAt {
+    /// Where it costs least.
+    Auto,
+    /// At the originator.
+    Originator,
+    /// At the parity's worker, from what it is sent.
+    Solely,
+    /// At the parity's worker, from partial results of the data's workers.
+    Parity,
+}
+
+/// How a stripe that is written in part is dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stripes {
+    /// Always by reading what is written over.
+    Small,
+    /// By reading the rest, where that is less.
+    Large,
+}
+
+/// When a write is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Commit {
+    /// Everyone writes when he can.
+    None,
+    /// When it can be finished without any one node.
+    Early,
+    /// When all that is left to do are the writes.
+    Late,
+}
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    /// Requests before measuring begins.
+    pub warm_up: u64,
+    /// Requests that are measured.
+    pub requests: u64,
+    /// Independent runs.
+    pub replications: u32,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Measure { warm_up: 100, requests: 10_000, replications: 2, seed: 1 }
+    }
+}
+
+/// What is wrong with a description.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: {expected}")]
+pub struct Problem {
+    /// The key, with those above it.
+    pub key: String,
+    /// The value that it has.
+    pub value: String,
+    /// What it must be.
+    pub expected: String,
+}
+
+impl Problem {
+    fn new(key: &str, value: impl ToString, expected: impl ToString) -> Problem {
+        Problem { key: key.into(), value: value.to_string(), expected: expected.to_string() }
+    }
+}
+
+fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), Problem> {
+    if low <= value && value <= high {
+        return Ok(());
+    }
+    Err(Problem::new(key, value, format!("give {low} to {high}")))
+}
+
+impl System {
+    /// Checks that every value is in its range and that they fit one another.
+    ///
+    /// # Errors
+    /// The first that is not, by its key.
+    pub fn check(&self) -> Result<(), Problem> {
+        let workers = f64::from(self.nodes.workers);
+        within("nodes.workers", workers, 1.0, 16_384.0)?;
+        within("nodes.originators", f64::from(self.nodes.originators), 0.0, workers.min(4_000.0))?;
+        within("nodes.mips", self.nodes.mips, 1e-3, 1e9)?;
+        within("nodes.path.xor_byte", self.nodes.path.xor_byte, 0.0, 1e6)?;
+        within("links.mb_s", self.links.mb_s, 1e-3, 1e9)?;
+        within("links.latency_us", self.links.latency_us, 0.0, 1e9)?;
+        within("links.set_up_us", self.links.set_up_us, 0.0, 1e9)?;
+        within("hosts.ask_us", self.hosts.ask_us, 0.0, 1e9)?;
+        within("hosts.reply_us", self.hosts.reply_us, 0.0, 1e9)?;
+        within("measure.requests", self.measure.requests as f64, 1.0, 1e12)?;
+        within("measure.replications", f64::from(self.measure.replications), 1.0, 1e6)?;
+        let unit = self.volume.unit;
+        if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
+            return Err(Problem::new("volume.unit", unit, "give a multiple of 4096, to 16 MiB"));
+        }
+        if let Some(width) = self.volume.width {
+            within("volume.width", f64::from(width), 1.0, workers)?;
+        }
+        self.layout()?;
+        spec::builtin(&self.disks.model)
+            .map_err(|e| Problem::new("disks.model", &self.disks.model, e))?;
+        self.workload.check().map_err(|p| Problem {
+            key: format!("workload.{}", p.key),
+            value: p.value,
+            expected: p.expected,
+        })
+    }
+
+    /// The layout, over as many disks as a stripe is on.
+    pub(super) fn layout(&self) -> Result<(LayoutSpec, weft_core::layout::Layout), Problem> {
+        let name = &self.volume.layout.0;
+        let wrong = |e: &dyn ToString| Problem::new("volume.layout", name, e.to_string());
+        let spec: LayoutSpec = name.parse().map_err(|e| wrong(&e))?;
+        let width = usize::from(self.volume.width.unwrap_or(self.nodes.workers));
+        let layout = spec.over(width).map_err(|e| wrong(&e))?;
+        Ok((spec, layout))
+    }
+}
