@@ -17,6 +17,7 @@ mod real;
 mod scratch;
 mod scrub;
 mod status;
+mod trace;
 mod up;
 mod volume;
 
@@ -62,6 +63,9 @@ enum Command {
     Demo(demo::Demo),
     /// Measure a fixed set of workloads, healthy and degraded
     Bench(bench::Bench),
+    /// Say what a block trace is like, or write it in another format
+    #[command(subcommand)]
+    Trace(trace::Trace),
 }
 
 impl Command {
@@ -78,6 +82,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Trace(trace) => trace.run(),
         }
     }
 }
@@ -132,6 +137,8 @@ mod tests {
             "demo --quick",
             "bench --quick --json --seconds 1",
             "bench --dir /tmp",
+            "trace info t.csv.gz --format disksim --sector-size 256 --json",
+            "trace convert a b --from blkparse --to iolog --sector-size 4K",
         ] {
             let words = std::iter::once("weft").chain(line.split_whitespace());
             Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
@@ -147,6 +154,7 @@ mod tests {
             ("up --journal maybe", "possible values: on, off"),
             ("up --layout raid7", "choose raid0"),
             ("check --seeds 5", "A..B"),
+            ("trace info t --format pcap", "choose from csv, srt"),
             ("check --seeds 5..5", "no seed"),
             ("explain read --layout raid5 --offset 0 --length 1 --strategy small", "unexpected"),
         ] {

@@ -34,7 +34,7 @@ fn text(line: &str) -> Option<Format> {
         _ if blkparse::is_event(line) => Some(Format::Blkparse),
         _ if measured::is_line(line) => Some(Format::Measured),
         // DiskSim's milliseconds have decimals, SSDSim's nanoseconds have none.
-        [at, rest @ .., _] if rest.len() == 3 && number(at) && rest.iter().all(|t| number(t)) => {
+        [at, rest @ .., _] if rest.len() == 3 && number(at) && rest.iter().all(number) => {
             Some(if at.contains('.') { Format::Disksim } else { Format::Ssdsim })
         }
         // The header of SRT has lines such as `tracedate = "..."`, each a name and a value.

@@ -10,7 +10,7 @@ use super::blkparse::Blkparse;
 use super::csv::Columns;
 use super::iolog::Iolog;
 use super::measured::Measured;
-use super::{Devices, Format, Found, Record, ascii, detect, msr, srt, vscsi};
+use super::{Devices, Format, Found, Record, ReplayError, ascii, detect, msr, srt, vscsi};
 use crate::Kind;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -85,6 +85,9 @@ pub enum TraceError {
     /// The size of a sector is of no use.
     #[error("sectors of {0} bytes: give 1 to 1048576")]
     Sector(u64),
+    /// It cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
 }
 
 fn formats() -> String {

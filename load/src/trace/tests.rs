@@ -384,3 +384,29 @@ proptest! {
         }
     }
 }
+
+/// As a simulator does it: once for the extent, once for the requests.
+#[test]
+fn a_trace_is_surveyed_and_replayed() {
+    let bytes = b"1000 7 0 8 1\n3000 9 0 8 0\n4000 7 16 8 1\n";
+    let reader = || Reader::new("t", &bytes[..], Options::default()).unwrap();
+    let mut survey = Survey::default();
+    reader().for_each(|r| survey.add(&r.unwrap()));
+    let asks = |volume, pace| -> Result<Vec<crate::Ask>, TraceError> {
+        let mapping = Mapping::new(&survey.ends(), volume, Fit::Refuse, 4096)?;
+        Replay::new(reader(), mapping, pace)?.collect()
+    };
+    let timed = asks(16_384, Pace::AsTimed { speed: 1.0 }).unwrap();
+    let all: Vec<_> = timed.iter().map(|a| (a.kind, a.offset, a.len, a.wait)).collect();
+    assert_eq!(
+        all,
+        [
+            (Kind::Read, 0, 4096, 0),
+            (Kind::Write, 12_288, 4096, 2000),
+            (Kind::Read, 8192, 4096, 1000),
+        ]
+    );
+    let error = |r: Result<Vec<crate::Ask>, TraceError>| r.unwrap_err().to_string();
+    assert!(error(asks(16_383, Pace::AsFast)).contains("covers 16384 bytes"));
+    assert!(error(asks(16_384, Pace::AsThought)).contains("does not say how long"));
+}

@@ -8,9 +8,11 @@
 mod addresses;
 mod generator;
 mod imitation;
+mod parameters;
 mod spec;
 
 pub use addresses::Addresses;
 pub use generator::Generator;
 pub use imitation::Imitation;
+pub use parameters::{PARAMETERS, Parameter};
 pub use spec::{Arrivals, Class, Problem, Requests, Spacing, Think, Workload};

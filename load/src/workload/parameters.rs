@@ -1,0 +1,159 @@
+//! The keys of a workload, for programs that explain them: the same that
+//! `docs/simulator-workloads.md` lists.
+
+/// A key of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name, with those above it.
+    pub key: &'static str,
+    /// What its value counts; empty if it counts nothing.
+    pub unit: &'static str,
+    /// Which values it may have.
+    pub range: &'static str,
+    /// What it is if it is not there; empty if something must be said.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Where the default, or the idea, comes from; empty if it is the user's choice.
+    pub source: &'static str,
+}
+
+const fn parameter(key: &'static str, unit: &'static str, range: &'static str) -> Parameter {
+    Parameter { key, unit, range, default: "", meaning: "", source: "" }
+}
+
+/// All keys of a [`Workload`](super::Workload).
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        default: "4",
+        meaning: "hosts, all of which do the same",
+        source: "TickerTAIP, 4.2",
+        ..parameter("hosts", "hosts", "1 to 65536")
+    },
+    Parameter {
+        meaning: "requests that each host keeps outstanding",
+        source: "closed as in TickerTAIP, 4.2, which does not say how many",
+        ..parameter("arrivals.closed.population", "requests", "1 to 65536")
+    },
+    Parameter {
+        default: "0",
+        meaning: "time between a reply and the next request",
+        ..parameter("arrivals.closed.think.constant_us", "microseconds", "0 to 86400000000")
+    },
+    Parameter {
+        meaning: "mean of an exponentially distributed time between a reply and the next request",
+        ..parameter("arrivals.closed.think.exponential_us", "microseconds", "0 to 86400000000")
+    },
+    Parameter {
+        meaning: "requests in a second, of all hosts together",
+        ..parameter("arrivals.open.rate_per_s", "requests a second", "above 0, to 1000000000")
+    },
+    Parameter {
+        default: "poisson",
+        meaning: "how open arrivals are spaced: a Poisson process, or equal gaps, hosts taking turns",
+        ..parameter("arrivals.open.spacing", "", "poisson or fixed")
+    },
+    Parameter {
+        meaning: "size of every request",
+        ..parameter("requests.fixed.bytes", "bytes", "1 to 1073741824")
+    },
+    Parameter {
+        meaning: "share of reads; the other requests are writes",
+        ..parameter("requests.fixed.read_share", "", "0 to 1")
+    },
+    Parameter {
+        meaning: "classes of requests that are drawn by weight: kind (read, write, flush), bytes, weight",
+        ..parameter("requests.mix", "", "a list of classes")
+    },
+    Parameter {
+        meaning: "the imitation of a measured workload",
+        source: "TickerTAIP, 4.6; the tables stand in docs/simulator-workloads.md",
+        ..parameter(
+            "requests.imitation",
+            "",
+            "oltp, timeshare, small-scientific or large-scientific",
+        )
+    },
+    Parameter {
+        default: "uniform",
+        meaning: "where requests go: anywhere, each host on where it was, or to hot spots",
+        ..parameter("addresses", "", "uniform, sequential or zipf")
+    },
+    Parameter {
+        meaning: "regions of equal size into which the volume is cut",
+        ..parameter("addresses.zipf.regions", "regions", "1 to 1099511627776")
+    },
+    Parameter {
+        meaning: "how uneven regions are: the r-th hottest has weight 1 / r^exponent",
+        ..parameter("addresses.zipf.exponent", "", "0.01 to 10")
+    },
+    Parameter {
+        default: "the largest power of two up to 4096 that divides all sizes",
+        meaning: "what offsets are multiples of",
+        ..parameter("align_bytes", "bytes", "1 to 1073741824")
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+
+    /// A value for a key, and what the rest of the workload must have beside it.
+    fn example(key: &str) -> (&'static str, &'static str) {
+        const OPEN: &str = "arrivals.open.rate_per_s = 1\n";
+        const OLTP: &str = "requests.imitation = \"oltp\"\n";
+        const BOTH: &str = "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\n";
+        match key {
+            "hosts" => ("7", BOTH),
+            "arrivals.closed.population" => ("3", OLTP),
+            "arrivals.closed.think.constant_us" | "arrivals.closed.think.exponential_us" => {
+                ("2.5", "requests.imitation = \"oltp\"\narrivals.closed.population = 1\n")
+            }
+            "arrivals.open.rate_per_s" => ("5.0", OLTP),
+            "arrivals.open.spacing" => ("\"fixed\"", BOTH),
+            "requests.fixed.bytes" => {
+                ("512", "arrivals.open.rate_per_s = 1\nrequests.fixed.read_share = 0.5\n")
+            }
+            "requests.fixed.read_share" => {
+                ("0.25", "arrivals.open.rate_per_s = 1\nrequests.fixed.bytes = 512\n")
+            }
+            "requests.mix" => ("[{ kind = \"flush\", weight = 1 }]", OPEN),
+            "requests.imitation" => ("\"timeshare\"", OPEN),
+            "addresses" => ("\"sequential\"", BOTH),
+            "addresses.zipf.regions" => (
+                "9",
+                "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\naddresses.zipf.exponent = 1\n",
+            ),
+            "addresses.zipf.exponent" => (
+                "0.5",
+                "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\naddresses.zipf.regions = 9\n",
+            ),
+            "align_bytes" => ("512", BOTH),
+            _ => panic!("no example of {key}"),
+        }
+    }
+
+    #[test]
+    fn every_key_is_one_that_a_scenario_may_set() {
+        for parameter in PARAMETERS {
+            let (value, rest) = example(parameter.key);
+            let text = format!("{} = {value}\n{rest}", parameter.key);
+            let workload: Workload = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}{e}"));
+            assert_eq!(workload.check(), Ok(()), "{text}");
+            // It must have been taken, not passed over.
+            let last = parameter.key.rsplit('.').next().unwrap();
+            let shown = toml::to_string(&workload).unwrap();
+            assert!(shown.contains(last), "{last} is not in {shown}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        let page = include_str!("../../../docs/simulator-workloads.md");
+        for parameter in PARAMETERS {
+            assert!(page.contains(&format!("| `{}` |", parameter.key)), "{}", parameter.key);
+            assert!(!parameter.range.is_empty() && !parameter.meaning.is_empty());
+        }
+    }
+}
