@@ -75,7 +75,12 @@ struct Txn {
     originator: NodeId,
     /// Who takes part, in column order.
     participants: Vec<(usize, NodeId)>,
+    /// In the order of stripes.
     cells: Vec<Cell>,
+    /// How many of them have more to do before the write is prepared.
+    unfinished: usize,
+    /// Nothing has been done for it yet.
+    new: bool,
     /// First sector, sectors, whether a delta.
     ranges: Vec<(u64, u64, bool)>,
     /// The bytes of the volume that it writes; everything if that is not known any more.
@@ -104,6 +109,10 @@ enum Ticket {
     Dirty,
     Own,
 }
+
+/// What a worker shows to others at once.
+#[derive(Default)]
+struct Shares(BTreeMap<NodeId, Vec<Item>>);
 
 /// A part of a column to be put back: volume, stripe, column, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
@@ -259,12 +268,18 @@ impl Worker {
             return;
         }
         txn.hops = txn.hops.max(outbox.hops);
+        let mut touched = BTreeSet::new();
         for item in items {
-            if let Some(cell) = txn.cells.iter_mut().find(|c| c.row.stripe == item.stripe) {
-                cell.take(item);
+            if let Ok(n) = txn.cells.binary_search_by_key(&item.stripe, |c| c.row.stripe) {
+                txn.cells[n].take(item);
+                touched.insert(n);
             }
         }
-        self.step(ts, outbox);
+        if std::mem::take(&mut txn.new) {
+            self.step(ts, outbox);
+        } else {
+            self.step_cells(ts, touched.iter().copied(), outbox);
+        }
     }
 
     /// Takes up a write, if it is not too late for it.
@@ -323,7 +338,9 @@ impl Worker {
             alone: volume.policy.commit == Commit::None,
             originator: header.ts.originator(),
             participants,
+            unfinished: cells.len(),
             cells,
+            new: true,
             ranges,
             writes: match header.task {
                 Task::Write(range) => range,
@@ -356,20 +373,43 @@ impl Worker {
     /// Executes whatever can be executed of a write.
     fn step(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get(&ts) else { return };
-        if txn.phase != Phase::Working {
+        self.step_cells(ts, 0..txn.cells.len(), outbox);
+    }
+
+    /// Executes whatever can be executed of some cells of a write, and if that was all there was
+    /// to do, prepares it.
+    fn step_cells(
+        &mut self,
+        ts: Timestamp,
+        cells: impl Iterator<Item = usize> + Clone,
+        outbox: &mut Outbox,
+    ) {
+        if self.txns.get(&ts).is_none_or(|t| t.phase != Phase::Working) {
             return;
         }
-        for n in 0..txn.cells.len() {
+        let mut shares = Shares::default();
+        for n in cells.clone() {
             if let Err(refusal) = self.start_read(ts, n) {
                 self.refuse(ts, refusal, outbox);
                 return;
             }
-            self.send_share(ts, n, outbox);
+            self.send_share(ts, n, &mut shares, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        let finished = txn.cells.iter_mut().all(|c| c.finish());
-        outbox.counters.xor_bytes += txn.cells.iter_mut().map(Cell::take_xored).sum::<u64>();
-        if !finished {
+        for n in cells {
+            let cell = &mut txn.cells[n];
+            if !cell.is_finished && cell.finish() {
+                cell.is_finished = true;
+                txn.unfinished -= 1;
+            }
+            outbox.counters.xor_bytes += cell.take_xored();
+        }
+        if let Some(header) = txn.cells.first().map(|c| c.header) {
+            for (to, items) in shares.0 {
+                outbox.send_after(to, Body::Part { header, items }, 2);
+            }
+        }
+        if txn.unfinished > 0 {
             return;
         }
         let waits = self.is_on_top_of_undecided(ts) || self.copies_too_early(ts);
@@ -505,8 +545,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends what a cell has to show, once it can be computed.
-    fn send_share(&mut self, ts: Timestamp, n: usize, outbox: &mut Outbox) {
+    /// Sends what a cell has to show, once it can be computed. What takes no read goes together
+    /// with that of other stripes: all of it is ready when the write begins.
+    fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         let Some((to_parities, item)) = txn.cells[n].share() else { return };
         let cell = &txn.cells[n];
@@ -534,7 +575,11 @@ impl Worker {
             return;
         }
         for to in cell.parity_nodes() {
-            outbox.send_after(to, Body::Part { header, items: vec![item.clone()] }, hops);
+            if cell.plan.read.is_empty() {
+                shares.0.entry(to).or_default().push(item.clone());
+            } else {
+                outbox.send_after(to, Body::Part { header, items: vec![item.clone()] }, hops);
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Cell {
     from_originator: ColumnSet,
     result: Option<Buffer>,
     finished: Option<Buffer>,
+    /// It has done all that it must before the write is prepared.
+    pub is_finished: bool,
     /// Bytes added up that have not been told yet.
     xored: u64,
 }
@@ -69,6 +71,7 @@ impl Cell {
             from_originator: ColumnSet::EMPTY,
             result: None,
             finished: None,
+            is_finished: false,
             xored: 0,
         }
     }

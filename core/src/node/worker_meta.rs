@@ -29,6 +29,8 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         column: u16_at(8)? as usize,
         journal: true,
         alone: false,
+        unfinished: 0,
+        new: false,
         // Whoever collected the votes, the outcome is found by asking.
         collector: Collector::Node(NodeId(u16::MAX)),
         originator: NodeId(0),

@@ -196,7 +196,7 @@ impl Worker {
             );
         } else {
             work.read_arrived(part, done.data);
-            self.step(ts, outbox);
+            self.step_cells(ts, std::iter::once(cell), outbox);
         }
     }
 

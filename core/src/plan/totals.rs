@@ -2,6 +2,7 @@
 
 use super::{Destination, Policy, ReadPlan, Span, Strategy, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
+use crate::units::ColumnSet;
 use crate::plan::Commit;
 
 /// The costs of a request, as a plan promises them and as nodes count them.
@@ -90,6 +91,8 @@ impl WritePlan {
 
     fn add_column(&self, g: &Geometry, column: usize, t: &mut Totals) {
         let mut told = false;
+        // The columns to which it shows something that takes no read: it goes in one message.
+        let mut shown = ColumnSet::EMPTY;
         let (mut written, mut added_to) = (Vec::new(), Vec::new());
         for row in &self.rows {
             let cell = row.cell(g, column);
@@ -105,15 +108,21 @@ impl WritePlan {
             t.wire_bytes +=
                 cell.awaits.originator.iter().map(|i| row.cover(g, i).len()).sum::<u64>();
             if let Some((_, spans, to)) = cell.send {
+                let parities = row.live_parities(g);
                 let copies = match to {
                     Destination::Originator => 1,
-                    Destination::Parities => row.live_parities(g).len() as u64,
+                    Destination::Parities => parities.len() as u64,
                 };
-                t.messages += copies;
                 t.wire_bytes += copies * spans.len();
+                if to == Destination::Parities && cell.read.is_empty() {
+                    let columns = parities.iter().map(|j| g.layout.parity_column(row.stripe, j));
+                    shown = shown.union(columns.collect());
+                } else {
+                    t.messages += copies;
+                }
             }
         }
-        t.messages += u64::from(told);
+        t.messages += u64::from(told) + shown.len() as u64;
         // What stands next to each other is put in place together, stripes or not.
         t.disk_reads += runs(added_to, 0).len() as u64;
         t.disk_writes += runs(written, 0).len() as u64;

@@ -111,10 +111,22 @@ impl WritePlan {
         policy: Policy,
     ) -> Result<WritePlan, PlanError> {
         check_lost(g, avoid)?;
-        let rows = range
-            .stripes(g)
-            .map(|stripe| WriteRow::new(g, range, stripe, avoid, policy))
-            .collect::<Result<_, _>>()?;
+        let stripes = range.stripes(g);
+        let mut rows: Vec<WriteRow> = Vec::with_capacity((stripes.end - stripes.start) as usize);
+        for stripe in stripes {
+            let row = match rows.last() {
+                // With nothing lost, whole stripes differ in nothing but their number.
+                Some(last)
+                    if avoid.is_empty()
+                        && last.is_whole(g)
+                        && range.within(g, stripe) == (last.lo, last.hi) =>
+                {
+                    WriteRow { stripe, ..*last }
+                }
+                _ => WriteRow::new(g, range, stripe, avoid, policy)?,
+            };
+            rows.push(row);
+        }
         Ok(WritePlan { rows })
     }
 
@@ -210,6 +222,11 @@ impl WriteRow {
         Ok(row)
     }
 
+    /// Whether all data of the stripe is new.
+    fn is_whole(&self, g: &Geometry) -> bool {
+        self.lo == 0 && self.hi == g.stripe_bytes()
+    }
+
     /// The first and the last data unit with new bytes.
     pub fn units(&self, g: &Geometry) -> (usize, usize) {
         let last = self.hi.saturating_sub(1).max(self.lo) / g.unit;
@@ -276,12 +293,9 @@ impl WriteRow {
             return;
         }
         let places = [ParityAt::Originator, ParityAt::Solely, ParityAt::Parity];
-        let cost = |place| {
-            let (bytes, steps) = self.place_cost(g, place);
-            (bytes, steps)
-        };
-        let cheapest = places.into_iter().min_by_key(|&p| cost(p)).expect("three places");
-        self.parity_at = policy.parity_at.unwrap_or(cheapest);
+        let cheapest =
+            || places.into_iter().min_by_key(|&p| self.place_cost(g, p)).expect("three places");
+        self.parity_at = policy.parity_at.unwrap_or_else(cheapest);
     }
 
     /// Bytes on the wire beyond the new data itself, and messages in a chain.

@@ -39,11 +39,11 @@ pub struct PathLengths {
 impl Default for PathLengths {
     fn default() -> Self {
         PathLengths {
-            request: 14_000,
-            reply: 6_000,
-            send: 4_000,
-            receive: 5_000,
-            local: 1_000,
+            request: 22_000,
+            reply: 10_000,
+            send: 1_000,
+            receive: 2_000,
+            local: 500,
             disk_start: 4_000,
             disk_end: 4_000,
             unit: 60,

@@ -15,7 +15,7 @@ pub(super) struct Processor {
     pub in_hand: Option<Vec<Output>>,
     /// Work that waits or is in hand.
     pub load: Level,
-    /// Time spent working.
+    /// Time spent working since measuring began.
     pub busy: Nanos,
 }
 

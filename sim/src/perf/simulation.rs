@@ -54,6 +54,8 @@ struct Place {
     queue: Level,
     /// When its disk was last due.
     due: Option<Nanos>,
+    /// For how long its disk had been busy when measuring began.
+    busy_before: Nanos,
 }
 
 /// A request that has been asked.
@@ -121,6 +123,7 @@ impl Simulation {
             }),
             queue: Level::new(0),
             due: None,
+            busy_before: 0,
         };
         let mut simulation = Simulation {
             system: system.clone(),
@@ -227,7 +230,7 @@ impl Simulation {
             outstanding: measured.outstanding().mean(now),
             disks: self.resource(now, |p| {
                 let disk = p.disk.as_ref()?;
-                Some((disk.busy(now) as f64, p.queue.mean(now)))
+                Some(((disk.busy(now) - p.busy_before) as f64, p.queue.mean(now)))
             }),
             processors: self
                 .resource(now, |p| Some((p.processor.busy as f64, p.processor.load.mean(now)))),
@@ -259,6 +262,7 @@ impl Simulation {
             place.queue.restart(now);
             place.processor.load.restart(now);
             place.processor.busy = 0;
+            place.busy_before = place.disk.as_ref().map_or(0, |d| d.busy(now));
         }
     }
 
