@@ -28,7 +28,8 @@ pub(super) struct Model {
     read_ahead_to: spec::ReadAheadTo,
     write_keeps_reads: bool,
     piece_sectors: u64,
-    watermark: f64,
+    read_watermark: f64,
+    write_watermark: f64,
     reselect: Nanos,
 }
 
@@ -71,7 +72,8 @@ impl Model {
             read_ahead_to: disk.buffer.read_ahead_to,
             write_keeps_reads: disk.buffer.write_keeps_reads,
             piece_sectors: (bus.piece_bytes / sector_bytes).max(1),
-            watermark: bus.watermark,
+            read_watermark: bus.read_watermark,
+            write_watermark: bus.write_watermark,
             reselect: nanos(bus.reselect_ms),
         }
     }
@@ -248,7 +250,7 @@ impl Mechanical {
     /// reached; what has no segment was in the buffer at `begin`. Answers when all are across.
     fn send(&self, now: Nanos, begin: Nanos, access: &Access, bus: &mut Bus) -> Nanos {
         let model = &*self.model;
-        let marked = ((access.sectors as f64 * model.watermark).ceil() as u64).max(1);
+        let marked = share(access.sectors, model.read_watermark).max(1);
         let mut across = begin.max(in_buffer(&self.segments, &mut 0, access.first + marked - 1));
         if !self.segments.is_empty() {
             across += model.reselect;
@@ -291,22 +293,31 @@ impl Mechanical {
 
     /// A write's pieces cross the bus while the arm moves. Answers from when on the first
     /// sector can be written so that no later one comes too late: when the first piece has
-    /// arrived and, if the bus is slower than the platter, the last will arrive in time.
+    /// arrived and the watermark is reached and, if the bus is slower than the platter, the last
+    /// will arrive in time.
     fn fetch(&self, now: Nanos, begin: Nanos, access: &Access, bus: &mut Bus) -> Nanos {
         let model = &*self.model;
         let mut across = begin + model.overheads.write_data_delay;
-        let mut first_piece = None;
-        let (mut left, mut last) = (access.sectors, 0);
-        while left > 0 {
-            last = model.piece_sectors.min(left);
-            left -= last;
+        let marked = share(access.sectors, model.write_watermark).max(1);
+        let mut enough = None;
+        let (mut arrived, mut last) = (0, 0);
+        while arrived < access.sectors {
+            last = model.piece_sectors.min(access.sectors - arrived);
+            arrived += last;
             across = bus.transfer(now, across, Direction::Write, last * model.sector_bytes);
-            first_piece.get_or_insert(across);
+            if arrived >= marked {
+                enough.get_or_insert(across);
+            }
         }
         let place = model.mechanism.geometry.locate(access.first);
         let before_last = (access.sectors - last) * model.mechanism.sector_time(&place);
-        first_piece.unwrap_or(begin).max(across.saturating_sub(before_last))
+        enough.unwrap_or(across).max(across.saturating_sub(before_last))
     }
+}
+
+/// A share of so many sectors, rounded up.
+fn share(sectors: u64, of: f64) -> u64 {
+    (sectors as f64 * of).ceil() as u64
 }
 
 /// When the sector at `address` is in the buffer, looking from segment `at` on; 0 if it lies

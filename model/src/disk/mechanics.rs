@@ -94,16 +94,12 @@ impl Mechanism {
     /// The time it takes to put the head over the track of `place`: of the arm, and of
     /// switching heads where the arm does not move.
     pub fn reach(&self, arm: Arm, place: &Place, write: bool) -> (Nanos, Nanos) {
-        let settled = |time: Nanos| match write {
-            true => time.saturating_add_signed(self.write_settle),
-            false => time,
-        };
         let distance = arm.cylinder.abs_diff(place.cylinder);
         if distance > 0 {
-            let seek = self.seeks[distance as usize];
-            (settled(seek.max(self.head_switch)), 0)
+            let seek = self.seeks[distance as usize].max(self.head_switch);
+            (if write { seek.saturating_add_signed(self.write_settle) } else { seek }, 0)
         } else if arm.head != place.head {
-            (0, settled(self.head_switch))
+            (0, self.head_switch)
         } else {
             (0, 0)
         }
