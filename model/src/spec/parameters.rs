@@ -99,7 +99,7 @@ const PARAMETERS: &[Parameter] = &[
         "Bytes in a sector."),
     row("geometry.cylinders", "cylinders", Range::Whole(1, 1_000_000), None, RW,
         "Cylinders that the arm can reach, whether they hold data or not."),
-    row("geometry.heads", "heads", Range::Whole(1, 256), None, RW,
+    row("geometry.heads", "tracks", Range::Whole(1, 256), None, RW,
         "Surfaces that hold data: tracks in a cylinder."),
     row("geometry.zones.first_cylinder", "cylinder", Range::Whole(0, 1_000_000), None, RW,
         "The zone's first cylinder. Cylinders between zones hold no data."),
@@ -200,7 +200,7 @@ const PARAMETERS: &[Parameter] = &[
         "What each piece costs on the bus before its bytes: arbitration and set-up."),
     row("bus.reselect_ms", "ms", MS, Some("0"), DS,
         "What a read costs once, when it takes the bus after the mechanism had its turn."),
-    row("bus.piece_bytes", "bytes", Range::Whole(1, 1 << 40), Some("4096"), TT,
+    row("bus.piece_bytes", "bytes", Range::Whole(1, 1 << 30), Some("4096"), TT,
         "Bytes that cross in one go. A piece of a read can go as soon as it is in the buffer, \
          while the disk reads the next."),
     row("bus.read_watermark", "", Range::Number(0.0, 1.0), Some("0"), DS,
