@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_core::units::Nanos;
 
 use super::bus::{Bus, Direction};
-use super::mechanics::{Arm, Costs, Mechanism, Pass, Segment};
+use super::mechanics::{Arm, Costs, Mechanism, Pass, Segment, Target};
 use super::{Access, Kind, Times, Waiting, nanos};
 use crate::schedule::Positions;
 use crate::spec;
@@ -128,6 +128,15 @@ impl Mechanical {
             buffer: Buffer::default(),
             segments: Vec::new(),
         }
+    }
+
+    /// Where an access begins.
+    pub fn target(&self, access: &Access) -> Target {
+        if access.kind == Kind::Flush {
+            return Target::default();
+        }
+        let mechanism = &self.model.mechanism;
+        mechanism.target(&mechanism.geometry.locate(access.first))
     }
 
     /// What the policies ask.
@@ -339,7 +348,9 @@ pub(super) struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn costs(&self, access: &Access) -> (Nanos, Nanos) {
+    /// What the arm's move costs, and what it costs until the first sector begins.
+    fn costs(&self, request: &Waiting) -> (Nanos, Nanos) {
+        let access = &request.access;
         if access.kind == Kind::Flush {
             return (0, 0);
         }
@@ -348,15 +359,15 @@ impl Here<'_> {
             return (0, 0);
         }
         let mechanism = &self.disk.model.mechanism;
-        let place = mechanism.geometry.locate(access.first);
-        let (seek, head_switch) = mechanism.reach(self.disk.arm, &place, write);
+        let target = request.target;
+        let (seek, head_switch) = mechanism.reach(self.disk.arm, target.track, write);
         let after_write = usize::from(self.disk.after_write);
         let overhead = match write {
             true => self.disk.model.overheads.write[after_write],
             false => self.disk.model.overheads.read_miss[after_write],
         };
         let there = self.now + overhead + seek + head_switch;
-        let rotation = mechanism.rotation(there, self.disk.phase, &place);
+        let rotation = mechanism.rotation(there, self.disk.phase, target.angle);
         (seek + head_switch, seek + head_switch + rotation)
     }
 }
@@ -371,10 +382,10 @@ impl Positions<Waiting> for Here<'_> {
     }
 
     fn seek(&self, request: &Waiting) -> u64 {
-        self.costs(&request.access).0
+        self.costs(request).0
     }
 
     fn access(&self, request: &Waiting) -> u64 {
-        self.costs(&request.access).1
+        self.costs(request).1
     }
 }

@@ -32,6 +32,7 @@ use weft_core::units::Nanos;
 
 use crate::schedule::{Policy, Positions, Queue};
 use bus::Bus;
+use mechanics::Target;
 use model::DeviceModel;
 pub use model::Model;
 pub(crate) use seek::seek_ms;
@@ -137,6 +138,8 @@ struct Waiting {
     id: u64,
     access: Access,
     since: Nanos,
+    /// Where it begins, if the disk has a mechanism and the policy asks for it.
+    target: Target,
 }
 
 /// A disk.
@@ -261,7 +264,13 @@ impl Disk {
             self.busy.add(now, until);
             return;
         }
-        self.queue.push(Waiting { id, access, since: now });
+        let target = match &self.device {
+            DeviceState::Mechanical(disk) if self.queue.policy() != Policy::Fcfs => {
+                disk.target(&access)
+            }
+            _ => Target::default(),
+        };
+        self.queue.push(Waiting { id, access, since: now, target });
         if self.current.is_none() {
             self.begin(now, bus);
         }
@@ -285,7 +294,7 @@ impl Disk {
             DeviceState::Fixed(disk) => self.queue.take(disk),
             DeviceState::Flash(_) => None,
         };
-        let Some(Waiting { id, access, since }) = next else { return };
+        let Some(Waiting { id, access, since, .. }) = next else { return };
         let (mut times, from_buffer) = match &mut self.device {
             DeviceState::Mechanical(disk) => disk.serve(now, &access, bus),
             DeviceState::Fixed(disk) => (disk.serve(now, &access, bus), false),
