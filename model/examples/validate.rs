@@ -67,6 +67,8 @@ struct Record {
     service: Nanos,
     gap: Nanos,
     sequential: bool,
+    /// In the second half of the trace.
+    late: bool,
 }
 
 fn parse(text: &str) -> Result<Vec<Record>, String> {
@@ -85,8 +87,16 @@ fn parse(text: &str) -> Result<Vec<Record>, String> {
         let kind = if way == "R" { Kind::Read } else { Kind::Write };
         let access = Access { kind, first: whole(first)?, sectors: whole(sectors)? };
         let sequential = records.last().is_some_and(|last| last.access.end() == access.first);
-        records.push(Record { access, service: time(service)?, gap: time(gap)?, sequential });
+        records.push(Record {
+            access,
+            service: time(service)?,
+            gap: time(gap)?,
+            sequential,
+            late: false,
+        });
     }
+    let half = records.len() / 2;
+    records[half..].iter_mut().for_each(|record| record.late = true);
     Ok(records)
 }
 
@@ -98,15 +108,16 @@ fn against_trace(disk: &str, trace: &str) -> Result<(), String> {
     let model = Model::new(&spec.map_err(|e| e.to_string())?);
     let text = std::fs::read_to_string(trace).map_err(|e| e.to_string())?;
     let records = parse(&text)?;
-    let run = replay(&model, &records);
+    let run = replay(&model, &records, None);
     println!("\n{disk} against {trace}: service times in ms");
     println!(
         "  {:24} {:>6} {:>8} {:>8} {:>8} {:>7}",
         "", "count", "measured", "model", "demerit", "%"
     );
     type Choice = fn(&Record) -> bool;
-    let choices: [(&str, Choice); 6] = [
+    let choices: [(&str, Choice); 7] = [
         ("all", |_| true),
+        ("second half", |r| r.late),
         ("reads", |r| r.access.kind == Kind::Read),
         ("  of these, sequential", |r| r.access.kind == Kind::Read && r.sequential),
         ("writes", |r| r.access.kind == Kind::Write),
@@ -125,14 +136,34 @@ fn against_trace(disk: &str, trace: &str) -> Result<(), String> {
             demerit / mean * 100.0
         );
     }
+    println!("  by chance alone: {:.3}", chance(&model, &records, &run));
     Ok(())
 }
 
-/// Each access begins a gap after the one before was complete.
-fn replay(model: &Model, records: &[Record]) -> Vec<Completed> {
+/// How far the model's service times are from its own if the platter is elsewhere when an access
+/// comes that does not follow the one before: what chance alone does to a demerit.
+fn chance(model: &Model, records: &[Record], run: &[Completed]) -> f64 {
+    let times = |run: &[Completed]| -> Vec<f64> {
+        run.iter().map(|c| c.times.total() as f64 / 1e6).collect()
+    };
+    let again = |seed| {
+        let other = replay(model, records, Some(fastrand::Rng::with_seed(seed)));
+        demerit(&mut times(run), &mut times(&other))
+    };
+    (0..8).map(again).sum::<f64>() / 8.0
+}
+
+/// Each access begins a gap after the one before was complete; with `turns`, up to a revolution
+/// later where it does not follow the one before.
+fn replay(model: &Model, records: &[Record], mut turns: Option<fastrand::Rng>) -> Vec<Completed> {
     let mut disk = Disk::new(model, Policy::Fcfs, 0, fastrand::Rng::with_seed(1));
     let (mut now, mut done) = (0, Vec::with_capacity(records.len()));
     for (id, record) in records.iter().enumerate() {
+        if let (Some(turns), Some(revolution), false) =
+            (&mut turns, model.revolution(), record.sequential)
+        {
+            now += turns.u64(0..revolution);
+        }
         disk.submit(now, id as u64, record.access);
         let at = disk.next().expect("it was just handed an access");
         disk.advance(at, &mut done);

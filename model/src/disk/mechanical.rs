@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_core::units::Nanos;
 
 use super::bus::{Bus, Direction};
-use super::mechanics::{Arm, Costs, Mechanism, Pass, Segment};
+use super::mechanics::{Arm, Costs, Mechanism, Pass, Segment, Target};
 use super::{Access, Kind, Times, Waiting, nanos};
 use crate::schedule::Positions;
 use crate::spec;
@@ -28,7 +28,8 @@ pub(super) struct Model {
     read_ahead_to: spec::ReadAheadTo,
     write_keeps_reads: bool,
     piece_sectors: u64,
-    watermark: f64,
+    read_watermark: f64,
+    write_watermark: f64,
     reselect: Nanos,
 }
 
@@ -71,7 +72,8 @@ impl Model {
             read_ahead_to: disk.buffer.read_ahead_to,
             write_keeps_reads: disk.buffer.write_keeps_reads,
             piece_sectors: (bus.piece_bytes / sector_bytes).max(1),
-            watermark: bus.watermark,
+            read_watermark: bus.read_watermark,
+            write_watermark: bus.write_watermark,
             reselect: nanos(bus.reselect_ms),
         }
     }
@@ -126,6 +128,15 @@ impl Mechanical {
             buffer: Buffer::default(),
             segments: Vec::new(),
         }
+    }
+
+    /// Where an access begins.
+    pub fn target(&self, access: &Access) -> Target {
+        if access.kind == Kind::Flush {
+            return Target::default();
+        }
+        let mechanism = &self.model.mechanism;
+        mechanism.target(&mechanism.geometry.locate(access.first))
     }
 
     /// What the policies ask.
@@ -248,7 +259,7 @@ impl Mechanical {
     /// reached; what has no segment was in the buffer at `begin`. Answers when all are across.
     fn send(&self, now: Nanos, begin: Nanos, access: &Access, bus: &mut Bus) -> Nanos {
         let model = &*self.model;
-        let marked = ((access.sectors as f64 * model.watermark).ceil() as u64).max(1);
+        let marked = share(access.sectors, model.read_watermark).max(1);
         let mut across = begin.max(in_buffer(&self.segments, &mut 0, access.first + marked - 1));
         if !self.segments.is_empty() {
             across += model.reselect;
@@ -291,22 +302,31 @@ impl Mechanical {
 
     /// A write's pieces cross the bus while the arm moves. Answers from when on the first
     /// sector can be written so that no later one comes too late: when the first piece has
-    /// arrived and, if the bus is slower than the platter, the last will arrive in time.
+    /// arrived and the watermark is reached and, if the bus is slower than the platter, the last
+    /// will arrive in time.
     fn fetch(&self, now: Nanos, begin: Nanos, access: &Access, bus: &mut Bus) -> Nanos {
         let model = &*self.model;
         let mut across = begin + model.overheads.write_data_delay;
-        let mut first_piece = None;
-        let (mut left, mut last) = (access.sectors, 0);
-        while left > 0 {
-            last = model.piece_sectors.min(left);
-            left -= last;
+        let marked = share(access.sectors, model.write_watermark).max(1);
+        let mut enough = None;
+        let (mut arrived, mut last) = (0, 0);
+        while arrived < access.sectors {
+            last = model.piece_sectors.min(access.sectors - arrived);
+            arrived += last;
             across = bus.transfer(now, across, Direction::Write, last * model.sector_bytes);
-            first_piece.get_or_insert(across);
+            if arrived >= marked {
+                enough.get_or_insert(across);
+            }
         }
         let place = model.mechanism.geometry.locate(access.first);
         let before_last = (access.sectors - last) * model.mechanism.sector_time(&place);
-        first_piece.unwrap_or(begin).max(across.saturating_sub(before_last))
+        enough.unwrap_or(across).max(across.saturating_sub(before_last))
     }
+}
+
+/// A share of so many sectors, rounded up.
+fn share(sectors: u64, of: f64) -> u64 {
+    (sectors as f64 * of).ceil() as u64
 }
 
 /// When the sector at `address` is in the buffer, looking from segment `at` on; 0 if it lies
@@ -328,7 +348,9 @@ pub(super) struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn costs(&self, access: &Access) -> (Nanos, Nanos) {
+    /// What the arm's move costs, and what it costs until the first sector begins.
+    fn costs(&self, request: &Waiting) -> (Nanos, Nanos) {
+        let access = &request.access;
         if access.kind == Kind::Flush {
             return (0, 0);
         }
@@ -337,15 +359,15 @@ impl Here<'_> {
             return (0, 0);
         }
         let mechanism = &self.disk.model.mechanism;
-        let place = mechanism.geometry.locate(access.first);
-        let (seek, head_switch) = mechanism.reach(self.disk.arm, &place, write);
+        let target = request.target;
+        let (seek, head_switch) = mechanism.reach(self.disk.arm, target.track, write);
         let after_write = usize::from(self.disk.after_write);
         let overhead = match write {
             true => self.disk.model.overheads.write[after_write],
             false => self.disk.model.overheads.read_miss[after_write],
         };
         let there = self.now + overhead + seek + head_switch;
-        let rotation = mechanism.rotation(there, self.disk.phase, &place);
+        let rotation = mechanism.rotation(there, self.disk.phase, target.angle);
         (seek + head_switch, seek + head_switch + rotation)
     }
 }
@@ -360,10 +382,10 @@ impl Positions<Waiting> for Here<'_> {
     }
 
     fn seek(&self, request: &Waiting) -> u64 {
-        self.costs(&request.access).0
+        self.costs(request).0
     }
 
     fn access(&self, request: &Waiting) -> u64 {
-        self.costs(&request.access).1
+        self.costs(request).1
     }
 }

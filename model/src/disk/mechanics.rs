@@ -13,6 +13,13 @@ pub(super) struct Arm {
     pub head: u32,
 }
 
+/// Where an access begins: the track, and the angle as the time since the index passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Target {
+    pub track: Arm,
+    pub angle: Nanos,
+}
+
 /// Sectors of one track, one after another under the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
@@ -91,29 +98,30 @@ impl Mechanism {
         }
     }
 
-    /// The time it takes to put the head over the track of `place`: of the arm, and of
-    /// switching heads where the arm does not move.
-    pub fn reach(&self, arm: Arm, place: &Place, write: bool) -> (Nanos, Nanos) {
-        let settled = |time: Nanos| match write {
-            true => time.saturating_add_signed(self.write_settle),
-            false => time,
-        };
-        let distance = arm.cylinder.abs_diff(place.cylinder);
+    /// Where the sector at `place` begins.
+    pub fn target(&self, place: &Place) -> Target {
+        let track = Arm { cylinder: place.cylinder, head: place.head };
+        Target { track, angle: self.geometry.angle(place, 0) }
+    }
+
+    /// The time it takes to put the head over another track: of the arm, and of switching heads
+    /// where the arm does not move.
+    pub fn reach(&self, arm: Arm, track: Arm, write: bool) -> (Nanos, Nanos) {
+        let distance = arm.cylinder.abs_diff(track.cylinder);
         if distance > 0 {
-            let seek = self.seeks[distance as usize];
-            (settled(seek.max(self.head_switch)), 0)
-        } else if arm.head != place.head {
-            (0, settled(self.head_switch))
+            let seek = self.seeks[distance as usize].max(self.head_switch);
+            (if write { seek.saturating_add_signed(self.write_settle) } else { seek }, 0)
+        } else if arm.head != track.head {
+            (0, self.head_switch)
         } else {
             (0, 0)
         }
     }
 
-    /// How long from `time` until the sector at `place` begins to pass under the head, for a
-    /// disk whose index passed its head `phase` before time 0.
-    pub fn rotation(&self, time: Nanos, phase: Nanos, place: &Place) -> Nanos {
+    /// How long from `time` until the platter is at `angle`, for a disk whose index passed its
+    /// head `phase` before time 0.
+    pub fn rotation(&self, time: Nanos, phase: Nanos, angle: Nanos) -> Nanos {
         let now = (time + phase) % self.period;
-        let angle = self.geometry.angle(place, 0);
         if angle >= now { angle - now } else { angle + self.period - now }
     }
 
@@ -121,18 +129,19 @@ impl Mechanism {
     /// its track goes; beginning at `from`, but with the first sector not before `not_before`.
     pub fn pass(&self, arm: &mut Arm, from: Nanos, not_before: Nanos, pass: Pass) -> Passed {
         let place = self.geometry.locate(pass.first);
-        let (seek, head_switch) = self.reach(*arm, &place, pass.write);
-        *arm = Arm { cylinder: place.cylinder, head: place.head };
+        let target = self.target(&place);
+        let (seek, head_switch) = self.reach(*arm, target.track, pass.write);
+        *arm = target.track;
         let there = from + seek + head_switch;
         let ready = there.max(not_before);
-        let begin = ready + self.rotation(ready, pass.phase, &place);
+        let begin = ready + self.rotation(ready, pass.phase, target.angle);
         let left = place.sectors_per_track - place.sector;
         let sectors = pass.sectors.min(u64::from(left)) as u32;
         // From angle to angle, so that where one pass ends the next begins to the nanosecond.
         let transfer = if sectors == place.sectors_per_track {
             self.period
         } else {
-            let (a, b) = (self.geometry.angle(&place, 0), self.geometry.angle(&place, sectors));
+            let (a, b) = (target.angle, self.geometry.angle(&place, sectors));
             if b >= a { b - a } else { b + self.period - a }
         };
         Passed {

@@ -23,18 +23,18 @@ mod flash;
 pub mod geometry;
 mod mechanical;
 mod mechanics;
+mod model;
 mod seek;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use weft_core::units::Nanos;
 
 use crate::schedule::{Policy, Positions, Queue};
-use crate::spec::{Device, Spec};
 use bus::Bus;
-use geometry::Geometry;
+use mechanics::Target;
+use model::DeviceModel;
+pub use model::Model;
 pub(crate) use seek::seek_ms;
 
 /// Milliseconds as nanoseconds; what is negative is nothing.
@@ -132,79 +132,14 @@ pub struct Completed {
     pub from_buffer: bool,
 }
 
-/// A kind of disk, ready for use; one serves all disks of its kind.
-#[derive(Clone, Debug)]
-pub struct Model {
-    device: DeviceModel,
-    bus: crate::spec::Bus,
-}
-
-#[derive(Clone, Debug)]
-enum DeviceModel {
-    Mechanical(Arc<mechanical::Model>),
-    Fixed(crate::spec::Fixed),
-    Flash(crate::spec::Flash),
-}
-
-impl Model {
-    /// Works out what is needed again and again.
-    pub fn new(spec: &Spec) -> Self {
-        let device = match &spec.device {
-            Device::Mechanical(disk) => {
-                DeviceModel::Mechanical(Arc::new(mechanical::Model::new(disk, &spec.bus)))
-            }
-            Device::Fixed(fixed) => DeviceModel::Fixed(fixed.clone()),
-            Device::Flash(flash) => DeviceModel::Flash(flash.clone()),
-        };
-        Model { device, bus: spec.bus.clone() }
-    }
-
-    /// How many sectors there are.
-    pub fn sectors(&self) -> u64 {
-        match &self.device {
-            DeviceModel::Mechanical(disk) => disk.mechanism.geometry.sectors(),
-            DeviceModel::Fixed(fixed) => fixed.capacity_bytes / u64::from(fixed.sector_bytes),
-            DeviceModel::Flash(flash) => flash.capacity_bytes / u64::from(flash.sector_bytes),
-        }
-    }
-
-    /// Bytes in a sector.
-    pub fn sector_bytes(&self) -> u64 {
-        match &self.device {
-            DeviceModel::Mechanical(disk) => disk.sector_bytes,
-            DeviceModel::Fixed(fixed) => fixed.sector_bytes.into(),
-            DeviceModel::Flash(flash) => flash.sector_bytes.into(),
-        }
-    }
-
-    /// The layout of its sectors, if it is a disk with a mechanism.
-    pub fn geometry(&self) -> Option<&Geometry> {
-        match &self.device {
-            DeviceModel::Mechanical(disk) => Some(&disk.mechanism.geometry),
-            _ => None,
-        }
-    }
-
-    /// One revolution in nanoseconds, if it is a disk with a mechanism.
-    pub fn revolution(&self) -> Option<Nanos> {
-        match &self.device {
-            DeviceModel::Mechanical(disk) => Some(disk.mechanism.period),
-            _ => None,
-        }
-    }
-
-    /// A bus such as the parameter file describes, for several disks to share.
-    pub fn new_bus(&self) -> Bus {
-        Bus::new(&self.bus)
-    }
-}
-
 /// An access in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: u64,
     access: Access,
     since: Nanos,
+    /// Where it begins, if the disk has a mechanism and the policy asks for it.
+    target: Target,
 }
 
 /// A disk.
@@ -329,7 +264,13 @@ impl Disk {
             self.busy.add(now, until);
             return;
         }
-        self.queue.push(Waiting { id, access, since: now });
+        let target = match &self.device {
+            DeviceState::Mechanical(disk) if self.queue.policy() != Policy::Fcfs => {
+                disk.target(&access)
+            }
+            _ => Target::default(),
+        };
+        self.queue.push(Waiting { id, access, since: now, target });
         if self.current.is_none() {
             self.begin(now, bus);
         }
@@ -353,7 +294,7 @@ impl Disk {
             DeviceState::Fixed(disk) => self.queue.take(disk),
             DeviceState::Flash(_) => None,
         };
-        let Some(Waiting { id, access, since }) = next else { return };
+        let Some(Waiting { id, access, since, .. }) = next else { return };
         let (mut times, from_buffer) = match &mut self.device {
             DeviceState::Mechanical(disk) => disk.serve(now, &access, bus),
             DeviceState::Fixed(disk) => (disk.serve(now, &access, bus), false),

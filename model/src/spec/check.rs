@@ -88,6 +88,9 @@ fn zone(at: usize, zone: &Zone, heads: u32, from: u32, cylinders: u32) -> Result
     if without >= u64::from(tracks) {
         return conflict(key("spare_tracks"), format!("nothing is left of {tracks} tracks"));
     }
+    if u64::from(tracks) * u64::from(zone.sectors_per_track) > u64::from(u32::MAX) {
+        return conflict(key("last_cylinder"), "a zone has at most 4,294,967,295 sectors".into());
+    }
     let slipped = &zone.slipped_tracks;
     if !slipped.is_sorted_by(|a, b| a < b)
         || slipped.iter().any(|&s| s >= tracks || s < zone.unused_tracks)

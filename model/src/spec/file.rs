@@ -178,7 +178,8 @@ pub struct Bus {
     pub setup_ms: f64,
     pub reselect_ms: f64,
     pub piece_bytes: u64,
-    pub watermark: f64,
+    pub read_watermark: f64,
+    pub write_watermark: f64,
 }
 
 impl Default for Bus {
@@ -190,7 +191,8 @@ impl Default for Bus {
             setup_ms: 0.0,
             reselect_ms: 0.0,
             piece_bytes: 4096,
-            watermark: 0.0,
+            read_watermark: 0.0,
+            write_watermark: 0.0,
         }
     }
 }

@@ -99,7 +99,7 @@ const PARAMETERS: &[Parameter] = &[
         "Bytes in a sector."),
     row("geometry.cylinders", "cylinders", Range::Whole(1, 1_000_000), None, RW,
         "Cylinders that the arm can reach, whether they hold data or not."),
-    row("geometry.heads", "heads", Range::Whole(1, 256), None, RW,
+    row("geometry.heads", "tracks", Range::Whole(1, 256), None, RW,
         "Surfaces that hold data: tracks in a cylinder."),
     row("geometry.zones.first_cylinder", "cylinder", Range::Whole(0, 1_000_000), None, RW,
         "The zone's first cylinder. Cylinders between zones hold no data."),
@@ -125,8 +125,8 @@ const PARAMETERS: &[Parameter] = &[
     row("mechanics.head_switch_ms", "ms", MS, None, RW,
         "From one track of a cylinder to another; also the least for a move of the arm."),
     row("mechanics.write_settle_ms", "ms", Range::Number(-10.0, 100.0), Some("0"), TT,
-        "How much longer a seek or head switch takes before a write. Negative where the published \
-         overhead of writes was extracted with it and counts it in."),
+        "How much longer the arm takes to settle before a write than before a read. Negative where \
+         it was extracted together with an overhead of writes that is too long by as much."),
     row("mechanics.seek.table", "[cylinders, ms]", Range::Number(0.0, 1_000_000.0), Some("[]"), DS,
         "Measured seek times by distance; straight lines in between. Used up to its last \
          distance, and beyond if there are no pieces."),
@@ -200,9 +200,12 @@ const PARAMETERS: &[Parameter] = &[
         "What each piece costs on the bus before its bytes: arbitration and set-up."),
     row("bus.reselect_ms", "ms", MS, Some("0"), DS,
         "What a read costs once, when it takes the bus after the mechanism had its turn."),
-    row("bus.piece_bytes", "bytes", Range::Whole(1, 1 << 40), Some("4096"), TT,
+    row("bus.piece_bytes", "bytes", Range::Whole(1, 1 << 30), Some("4096"), TT,
         "Bytes that cross in one go. A piece of a read can go as soon as it is in the buffer, \
          while the disk reads the next."),
-    row("bus.watermark", "", Range::Number(0.0, 1.0), Some("0"), DS,
+    row("bus.read_watermark", "", Range::Number(0.0, 1.0), Some("0"), DS,
         "The share of a read that must be in the buffer before its first piece goes."),
+    row("bus.write_watermark", "", Range::Number(0.0, 1.0), Some("0"), WEFT,
+        "The share of a write that must have arrived before its first sector goes to the platter. \
+         If 0, that begins as early as it can without running dry."),
 ];

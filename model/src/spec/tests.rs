@@ -27,6 +27,14 @@ fn errors_name_key_and_range() {
     assert_eq!(text, "geometry.zones[0].track_skew: must be less than the track's 72 sectors");
     let text = problem(&changed("last_cylinder = 1952", "last_cylinder = 1962"));
     assert_eq!(text, "geometry.zones[2].last_cylinder: must be 1308..=1961");
+    let text = problem(&changed("heads = 19", "heads = 0"));
+    assert_eq!(text, "geometry.heads is 0; it must be 1 to 256 tracks");
+    let text = problem(&changed("spare_tracks = 15", "spare_tracks = 12270"));
+    assert_eq!(text, "geometry.zones[0].spare_tracks: nothing is left of 12274 tracks");
+    let text = problem(&changed("unused_tracks = 4", "slipped_tracks = [9, 9]"));
+    assert_eq!(text, "geometry.zones[0].slipped_tracks: must ascend within 0..12274");
+    let text = problem(&changed("{ up_to = 12,", "{"));
+    assert_eq!(text, "mechanics.seek.pieces[0].up_to: only the last piece may do without");
     let text = problem(&changed("rpm = 4002", "rpms = 4002"));
     assert!(text.contains("unknown field `rpms`") && text.contains("line "), "{text}");
     let text = problem(&changed("bytes = 131072", "bytes = 1024"));
