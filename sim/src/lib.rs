@@ -4,6 +4,7 @@
 //! - [`disk`]: disks that lose, tear and reorder what was not flushed, fail to read, and rot
 //! - [`world`]: nodes, disks, a network that delays, drops, repeats and reorders, crashes
 //! - [`perf`]: the simulator of performance, with models of hardware and no faults
+//! - [`paper`]: the papers' evaluations
 //! - [`check`]: random clusters, workloads and faults, and the checker of what hosts saw
 //!
 //! The same seed gives the same run, on every machine.
@@ -13,5 +14,6 @@
 pub mod check;
 pub mod disk;
 pub mod engine;
+pub mod paper;
 pub mod perf;
 pub mod world;

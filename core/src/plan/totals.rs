@@ -2,8 +2,8 @@
 
 use super::{Destination, Policy, ReadPlan, Span, Strategy, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
-use crate::units::ColumnSet;
 use crate::plan::Commit;
+use crate::units::ColumnSet;
 
 /// The costs of a request, as a plan promises them and as nodes count them.
 ///

@@ -39,13 +39,13 @@ pub struct PathLengths {
 impl Default for PathLengths {
     fn default() -> Self {
         PathLengths {
-            request: 22_000,
-            reply: 10_000,
-            send: 1_000,
-            receive: 2_000,
+            request: 10_000,
+            reply: 4_000,
+            send: 600,
+            receive: 1_000,
             local: 500,
-            disk_start: 4_000,
-            disk_end: 4_000,
+            disk_start: 2_000,
+            disk_end: 2_000,
             unit: 60,
             timer: 0,
             xor_byte: 1.25,

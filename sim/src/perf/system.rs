@@ -123,7 +123,7 @@ pub struct Hosts {
 
 impl Default for Hosts {
     fn default() -> Self {
-        Hosts { ask_us: 1_000.0, reply_us: 500.0 }
+        Hosts { ask_us: 2_500.0, reply_us: 1_500.0 }
     }
 }
 
