@@ -15,12 +15,12 @@ use crate::perf::{
     VolumeSpec,
 };
 
-/// Requests outstanding in all when throughput is measured: of each of ten streams of requests,
+/// Requests outstanding in all when throughput is measured: of each of nine streams of requests,
 /// shared by the four hosts' ports, one.
-const SATURATED: u32 = 10;
+const SATURATED: u32 = 9;
 
 /// The same for the imitated workloads.
-const IMITATED: u32 = 50;
+const IMITATED: u32 = 56;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
