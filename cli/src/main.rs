@@ -12,6 +12,7 @@ mod explain;
 mod load;
 mod node;
 mod output;
+mod paper;
 mod processes;
 mod real;
 mod scratch;
@@ -63,6 +64,9 @@ enum Command {
     Demo(demo::Demo),
     /// Measure a fixed set of workloads, healthy and degraded
     Bench(bench::Bench),
+    /// Repeat the evaluation of a paper in simulation, and compare
+    #[command(subcommand)]
+    Paper(paper::Paper),
     /// Say what a block trace is like, or write it in another format
     #[command(subcommand)]
     Trace(trace::Trace),
@@ -82,6 +86,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Paper(paper) => paper.run(),
             Command::Trace(trace) => trace.run(),
         }
     }

@@ -1,0 +1,188 @@
+//! `weft paper`: repeats a paper's evaluation with Weft's nodes, and sets the results beside the
+//! paper's.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use weft_sim::paper::tickertaip::{self, Effort};
+use weft_sim::paper::{Case, Metric, Row};
+use weft_sim::perf::{Outcome, Simulation};
+
+use crate::output::{Counts, Stage, align_right, say, table};
+
+/// Repeat the evaluation of a paper.
+#[derive(Debug, Subcommand)]
+pub enum Paper {
+    /// "The TickerTAIP parallel RAID architecture", sections 4.3 to 4.7: Tables VII and VIII, Figures 8 to 15
+    Tickertaip(Evaluation),
+}
+
+/// What to repeat, and how to show it.
+#[derive(Debug, Args)]
+pub struct Evaluation {
+    /// Which tables and figures, separated by commas (table-7, figure-11, ...) [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = experiment)]
+    only: Vec<String>,
+    /// Fewer points, fewer requests: the shape of it in a minute
+    #[arg(long)]
+    quick: bool,
+    /// How many simulations to run at a time [default: one for each core]
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+    /// Also write results.json and results.csv to this directory
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print the results as a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+fn experiment(name: &str) -> Result<String, String> {
+    if tickertaip::EXPERIMENTS.contains(&name) {
+        return Ok(name.to_string());
+    }
+    Err(format!("there is no '{name}'; there are {}", tickertaip::EXPERIMENTS.join(", ")))
+}
+
+impl Paper {
+    /// Repeats it.
+    pub fn run(&self) -> Result<ExitCode> {
+        let Paper::Tickertaip(evaluation) = self;
+        evaluation.run()
+    }
+}
+
+impl Evaluation {
+    fn run(&self) -> Result<ExitCode> {
+        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let cases = tickertaip::cases(effort, &self.only);
+        if let Some(dir) = &self.out {
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        let jobs = self.jobs.or_else(|| thread::available_parallelism().ok());
+        let rows = run_all(&cases, jobs.map_or(1, NonZeroUsize::get))?;
+        let json = serde_json::to_string_pretty(&rows)?;
+        if let Some(dir) = &self.out {
+            for (name, text) in [("results.json", &json), ("results.csv", &csv(&rows))] {
+                let path = dir.join(name);
+                std::fs::write(&path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        if self.json {
+            say(json)?;
+        } else {
+            for (experiment, rows) in by_experiment(&rows) {
+                say(format!("{experiment}\n{}\n", describe(&rows)))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Runs all cases, so many simulations at a time. What comes out does not depend on how many.
+fn run_all(cases: &[Case], jobs: usize) -> Result<Vec<Row>> {
+    let runs: Vec<(usize, u64)> = cases
+        .iter()
+        .enumerate()
+        .flat_map(|(n, case)| (0..case.system.measure.replications).map(move |r| (n, r.into())))
+        .collect();
+    let stage = Stage::new("simulating".to_string(), runs.len() as u64, Counts::Things);
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<BTreeMap<(usize, u64), Result<Outcome>>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(runs.len()) {
+            scope.spawn(|| {
+                while let Some(&(n, replication)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = simulate(&cases[n], replication);
+                    stage.advance(1);
+                    if let Ok(mut all) = outcomes.lock() {
+                        all.insert((n, replication), outcome);
+                    }
+                }
+            });
+        }
+    });
+    stage.done("done");
+    let Ok(outcomes) = outcomes.into_inner() else { bail!("a simulation panicked") };
+    let mut of_cases: Vec<Vec<Outcome>> = cases.iter().map(|_| Vec::new()).collect();
+    for ((n, _), outcome) in outcomes {
+        of_cases[n].push(outcome?);
+    }
+    Ok(cases.iter().zip(of_cases).flat_map(|(case, runs)| case.rows(&runs)).collect())
+}
+
+fn simulate(case: &Case, replication: u64) -> Result<Outcome> {
+    let simulation = Simulation::new(&case.system, replication)?;
+    simulation.run().map_err(|why| anyhow!("{} {}: {why}", case.experiment, place(&case.point)))
+}
+
+fn place(point: &[(&'static str, weft_sim::paper::Value)]) -> String {
+    let words: Vec<String> = point.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    words.join(" ")
+}
+
+/// The rows of each experiment, in the order of the paper.
+fn by_experiment(rows: &[Row]) -> Vec<(&'static str, Vec<&Row>)> {
+    let of = |name: &&'static str| rows.iter().filter(|r| r.experiment == *name).collect();
+    let all = tickertaip::EXPERIMENTS.iter().map(|name| (*name, of(name)));
+    all.filter(|(_, rows): &(_, Vec<&Row>)| !rows.is_empty()).collect()
+}
+
+fn describe(rows: &[&Row]) -> String {
+    let mut out = table(["point", "metric", "measured", "± 95 %", "paper", "off by"]);
+    for row in rows {
+        let (metric, digits) = match row.metric {
+            Metric::ThroughputMbS => ("MB/s", 2),
+            Metric::ResponseMs => ("ms", 1),
+        };
+        let number = |x: f64| format!("{x:.digits$}");
+        out.add_row([
+            place(&row.point),
+            metric.to_string(),
+            number(row.measured),
+            row.ci95.map(number).unwrap_or_default(),
+            row.paper.map(|p| p.to_string()).unwrap_or_default(),
+            row.paper
+                .map(|p| format!("{:+.1} %", (row.measured / p - 1.0) * 100.0))
+                .unwrap_or_default(),
+        ]);
+    }
+    align_right(&mut out, 2..6);
+    out.to_string()
+}
+
+/// One line a row; the point's keys are columns, empty where they have no meaning.
+fn csv(rows: &[Row]) -> String {
+    let mut keys: Vec<&str> = Vec::new();
+    for key in rows.iter().flat_map(|r| r.point.iter().map(|p| p.0)) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let mut out = format!("experiment,{},metric,measured,ci95,paper\n", keys.join(","));
+    for row in rows {
+        let value = |key: &&str| {
+            let found = row.point.iter().find(|p| p.0 == *key);
+            found.map(|p| p.1.to_string()).unwrap_or_default()
+        };
+        let values: Vec<String> = keys.iter().map(value).collect();
+        let metric = match row.metric {
+            Metric::ThroughputMbS => "throughput_mb_s",
+            Metric::ResponseMs => "response_ms",
+        };
+        let maybe = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+        let values = values.join(",");
+        let (ci95, paper) = (maybe(row.ci95), maybe(row.paper));
+        out += &format!("{},{values},{metric},{},{ci95},{paper}\n", row.experiment, row.measured);
+    }
+    out
+}
