@@ -30,7 +30,7 @@ const FOREVER: Nanos = 3_600_000 * MILLIS;
 /// What happens.
 enum Event {
     /// A host asks.
-    Ask { host: u32 },
+    Ask { request: u32 },
     /// A request arrives at its originator.
     Request { request: u32 },
     /// A message arrives.
@@ -75,7 +75,7 @@ pub struct Simulation {
     sector_bytes: u64,
     generator: Generator,
     chances: Vec<fastrand::Rng>,
-    /// What each host will ask next, in an open workload.
+    /// Requests that have been drawn and not answered, by number.
     requests: Vec<Option<Request>>,
     free: Vec<u32>,
     run: Run,
@@ -193,7 +193,7 @@ impl Simulation {
                 (self.requests.len() - 1) as u32
             }
         };
-        self.queue.push(ask.wait, Event::Ask { host: number });
+        self.queue.push(ask.wait, Event::Ask { request: number });
     }
 
     /// Runs until enough requests are done, and says how it went.
@@ -268,7 +268,7 @@ impl Simulation {
 
     fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Ask { host: request } => self.ask(request),
+            Event::Ask { request } => self.ask(request),
             Event::Request { request } => {
                 let r = self.requests[request as usize].as_ref().expect("a request in work");
                 let (len, offset) = (r.ask.len, r.ask.offset);
@@ -339,11 +339,9 @@ impl Simulation {
     /// the work is done.
     fn work(&mut self, node: u32) -> Result<(), String> {
         let now = self.queue.now();
-        let path = &self.system.nodes.path;
         let unit = self.system.volume.unit;
-        loop {
-            let place = &mut self.places[node as usize];
-            let Some(input) = place.processor.waiting.pop_front() else { return Ok(()) };
+        while let Some(input) = self.places[node as usize].processor.waiting.pop_front() {
+            let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
             let mut outputs = Vec::new();
@@ -358,13 +356,9 @@ impl Simulation {
                 return Ok(());
             }
             place.processor.load.down(now);
-            return self.apply(node, outputs).and_then(|()| {
-                match self.places[node as usize].processor.in_hand {
-                    Some(_) => Ok(()),
-                    None => self.work(node),
-                }
-            });
+            self.apply(node, outputs)?;
         }
+        Ok(())
     }
 
     fn apply(&mut self, node: u32, outputs: Vec<Output>) -> Result<(), String> {
