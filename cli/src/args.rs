@@ -80,6 +80,15 @@ impl Switch {
     }
 }
 
+/// Who works out what each node does for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dispatch {
+    /// Each node, for itself.
+    Collaborative,
+    /// The originator, step by step.
+    Commanded,
+}
+
 /// Reads a size such as `64K`.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| e.to_string())

@@ -14,7 +14,7 @@ use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
 
-use crate::args::{self, Switch};
+use crate::args::{self, Dispatch, Switch};
 use crate::output::{bytes, say, say_json, table};
 
 /// The longest request that is explained: it has a row for every stripe.
@@ -71,7 +71,10 @@ pub struct Write {
     /// Which strategy to take where it is possible
     #[arg(long, default_value = "auto")]
     strategy: Strategy,
-    /// When the write is decided: when all hold their part (late), or never (none)
+    /// Who works out what each node does
+    #[arg(long, default_value = "collaborative")]
+    dispatch: Dispatch,
+    /// When the write is decided: when all hold their part (late), when it can be finished without any one (early), or never (none)
     #[arg(long, default_value = "late")]
     commit: Commit,
     /// Whether participants journal their part before they vote
@@ -98,6 +101,7 @@ enum Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Commit {
     Late,
+    Early,
     None,
 }
 
@@ -202,9 +206,9 @@ impl Common {
 
 impl Write {
     fn policy(&self) -> Result<Policy> {
-        let late = self.commit == Commit::Late;
-        let journal = self.journal.map_or(late, Switch::is_on);
-        if journal && !late {
+        let decided = self.commit != Commit::None;
+        let journal = self.journal.map_or(decided, Switch::is_on);
+        if journal && !decided {
             bail!(
                 "with --commit none nothing is journalled; leave out --journal on, or use --commit late"
             );
@@ -221,7 +225,15 @@ impl Write {
                 ParityAt::Solely => Some(plan::ParityAt::Solely),
                 ParityAt::Parity => Some(plan::ParityAt::Parity),
             },
-            commit: if late { plan::Commit::Late } else { plan::Commit::None },
+            dispatch: match self.dispatch {
+                Dispatch::Collaborative => plan::Dispatch::Collaborative,
+                Dispatch::Commanded => plan::Dispatch::Commanded,
+            },
+            commit: match self.commit {
+                Commit::Late => plan::Commit::Late,
+                Commit::Early => plan::Commit::Early,
+                Commit::None => plan::Commit::None,
+            },
             journal,
         })
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Request, Size};
 
-use crate::args::{self, Common, Switch};
+use crate::args::{self, Common, Dispatch, Switch};
 use crate::output::{align_right, say, say_json, table, uri};
 
 /// What to do about volumes.
@@ -43,6 +43,9 @@ pub struct Create {
     /// Whether writes go to a journal before they are voted on [default: on]
     #[arg(long)]
     journal: Option<Switch>,
+    /// Who works out what each node does for a write: itself, or the originator (as a central controller would)
+    #[arg(long, default_value = "collaborative")]
+    dispatch: Dispatch,
     /// Label of the failure domains: no two columns of an extent go to nodes with the same value; 'node' means any nodes [default: box]
     #[arg(long, value_name = "LABEL")]
     apart: Option<String>,
@@ -107,6 +110,7 @@ impl Volume {
                     layout: c.layout.map(|l| l.to_string()),
                     stripe_unit: c.stripe_unit,
                     journal: c.journal.map(Switch::is_on),
+                    commanded: c.dispatch == Dispatch::Commanded,
                     apart: c.apart.clone(),
                 };
                 (&c.common, request)

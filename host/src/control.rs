@@ -60,6 +60,9 @@ pub enum Request {
         /// Whether it is journalled; it is if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         journal: Option<bool>,
+        /// Whether originators command its workers, instead of each working out its part.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        commanded: bool,
         /// The label of failure domains to keep its columns apart by; `box` if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         apart: Option<String>,
@@ -161,6 +164,7 @@ mod tests {
                     layout: None,
                     stripe_unit: None,
                     journal: Some(false),
+                    commanded: false,
                     apart: None,
                 },
             ),

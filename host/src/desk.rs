@@ -25,6 +25,7 @@ use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
 use crate::news::News;
 use crate::requests::{Owner, Requests};
+use crate::spec::Spec;
 use crate::status::{self, Clients};
 
 /// How long a question for the leader waits for one.
@@ -193,8 +194,17 @@ impl Desk<'_> {
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
-            Request::VolumeCreate { name, size, layout, stripe_unit, journal, apart } => {
-                Outcome::Wait(self.create(name, size, layout, stripe_unit, journal, apart)?)
+            Request::VolumeCreate {
+                name,
+                size,
+                layout,
+                stripe_unit,
+                journal,
+                commanded,
+                apart,
+            } => {
+                let spec = Spec { stripe_unit, journal, commanded, apart, ..Spec::default() };
+                Outcome::Wait(self.create(name, size, layout, spec)?)
             }
             Request::VolumeResize { name, size } => Outcome::Wait(self.resize(&name, size)?),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),

@@ -21,16 +21,14 @@ impl Desk<'_> {
         name: String,
         size: u64,
         layout: Option<String>,
-        stripe_unit: Option<u64>,
-        journal: Option<bool>,
-        apart: Option<String>,
+        spec: Spec,
     ) -> Result<Wait> {
         if !self.engine.is_settled() || self.engine.originator(0).is_none() {
             return fail("the nodes are just starting or changing; try again in a moment");
         }
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
-        let spec = Spec { layout, stripe_unit, journal, apart, ..Spec::default() };
+        let spec = Spec { layout, ..spec };
         let volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
         if !self.engine.map().room_used {
             let ticket = self.engine.add_volume(volume.clone());

@@ -24,6 +24,9 @@ pub struct Spec {
     pub stripe_unit: Option<u64>,
     /// Whether the volumes are journalled; they are if open.
     pub journal: Option<bool>,
+    /// Whether originators command the workers of a volume made now, instead of each working out
+    /// its part.
+    pub commanded: bool,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::Policy;
+use weft_core::plan::{Dispatch, Policy};
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use crate::error::{Error, Result, fail};
@@ -95,6 +95,8 @@ struct VolumeEntry {
     layout: String,
     stripe_unit: u64,
     journal: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    commanded: bool,
     /// Open if hosts see all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     visible: Option<u64>,
@@ -175,6 +177,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         layout: v.layout.clone(),
         stripe_unit: v.geometry.unit,
         journal: v.policy.journal,
+        commanded: v.policy.dispatch == Dispatch::Commanded,
         visible: (v.visible < v.size).then_some(v.visible),
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
@@ -286,7 +289,14 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         }
     }
     Ok(Volume {
-        policy: Policy { journal: entry.journal, ..Policy::default() },
+        policy: Policy {
+            journal: entry.journal,
+            dispatch: match entry.commanded {
+                true => Dispatch::Commanded,
+                false => Dispatch::Collaborative,
+            },
+            ..Policy::default()
+        },
         visible: entry.visible.unwrap_or(entry.size),
         ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use weft_core::cluster::{Extent, Volume};
 use weft_core::node::{NodeConfig, NodeCounters};
+use weft_core::plan::Dispatch;
 use weft_core::units::{NodeId, VolumeId};
 
 use crate::desk::Desk;
@@ -190,6 +191,10 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "layout": volume.layout,
         "stripe_unit": volume.geometry.unit,
         "journal": volume.policy.journal,
+        "dispatch": match volume.policy.dispatch {
+            Dispatch::Collaborative => "collaborative",
+            Dispatch::Commanded => "commanded",
+        },
         "mode": mode,
         "extents": volume.extents.len(),
         "extents_reconstructing": reconstructing,

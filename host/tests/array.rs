@@ -90,6 +90,7 @@ fn volumes_come_and_go() {
         layout: Some("raid6".into()),
         stripe_unit: Some(8192),
         journal: Some(false),
+        commanded: false,
         apart: None,
     };
     let made = control.request(&create).unwrap();
@@ -153,6 +154,7 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         layout: None,
         stripe_unit: None,
         journal: None,
+        commanded: false,
         apart: None,
     };
     assert!(control.request(&create).is_err(), "and nothing hangs");

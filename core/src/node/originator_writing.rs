@@ -118,6 +118,12 @@ impl Originator {
             outbox.counters.xor_bytes += added(g, &row, &w.gathered[n]);
             let results = results(g, &row, &txn.job.what, &w.gathered[n]);
             w.gathered[n].clear();
+            let kept = if row.keeps_new(g) { fresh_of_all(g, &row, &txn.job.what) } else { vec![] };
+            for (column, data) in kept {
+                let node = txn.volume.extents[txn.extent].columns[column].0;
+                let item = Item { stripe: row.stripe, slot: Slot::New, data };
+                outbox.send(node, Body::Part { header: w.header, items: vec![item] });
+            }
             for (column, data) in results {
                 let node = txn.volume.extents[txn.extent].columns[column].0;
                 let item = Item { stripe: row.stripe, slot: Slot::Result, data };
@@ -225,13 +231,14 @@ fn tell_workers(
             let cell = row.cell(g, column);
             told[column] |= cell.told() || announce && cell.delta;
             let stripe = row.stripe;
-            if let (ColumnRole::Data(i), false) = (cell.role, cell.new.is_empty()) {
-                let data = fresh(g, row, &job.what, i);
-                items[column].push(Item { stripe, slot: Slot::New, data });
-            }
             for i in cell.awaits.originator.iter() {
                 let data = fresh(g, row, &job.what, i);
                 items[column].push(Item { stripe, slot: Slot::Originator(i), data });
+            }
+        }
+        if !row.keeps_new(g) {
+            for (column, data) in fresh_of_all(g, row, &job.what) {
+                items[column].push(Item { stripe: row.stripe, slot: Slot::New, data });
             }
         }
         let at_once = row.strategy != Strategy::Rebuild && row.originator_awaits(g).is_empty();
@@ -247,6 +254,16 @@ fn tell_workers(
         let node = volume.extents[extent].columns[column].0;
         outbox.send_after(node, Body::Write { header: w.header, items }, 1);
     }
+}
+
+/// The new bytes of a row, for each column that gets any.
+fn fresh_of_all(g: &Geometry, row: &WriteRow, what: &What) -> Vec<(usize, Buffer)> {
+    let gets = |c: &usize| !row.cell(g, *c).new.is_empty();
+    let new = |c| match g.layout.role(row.stripe, c) {
+        ColumnRole::Data(i) => Some((c, fresh(g, row, what, i))),
+        ColumnRole::Parity(_) => None,
+    };
+    (0..g.layout.width()).filter(gets).filter_map(new).collect()
 }
 
 /// The new bytes of data unit `i` of a row.
@@ -282,7 +299,9 @@ fn results(
         let ColumnRole::Parity(j) = g.layout.role(row.stripe, column) else {
             unreachable!("only parity awaits results")
         };
-        (column, combine(g, row, j, &shares))
+        let old_parity =
+            gathered.get(&(g.layout.data + j)).filter(|_| row.commanded && !row.decode);
+        (column, combine(g, row, j, &shares, old_parity))
     };
     awaiting.into_iter().map(sum).collect()
 }
@@ -326,14 +345,20 @@ fn contributions(
     out
 }
 
-/// The sum of the contributions for parity unit `j`.
-fn combine(g: &Geometry, row: &WriteRow, j: usize, shares: &[(usize, Spans, Buffer)]) -> Buffer {
+/// The sum of the contributions for parity unit `j`, added to its old content if that is given.
+fn combine(
+    g: &Geometry,
+    row: &WriteRow,
+    j: usize,
+    shares: &[(usize, Spans, Buffer)],
+    old: Option<&Buffer>,
+) -> Buffer {
     let len = row.parity.len() as usize;
     if shares.iter().all(|s| s.2.is_zero()) {
-        return Buffer::Zero(len);
+        return old.cloned().unwrap_or(Buffer::Zero(len));
     }
-    let mut sum = vec![0; len];
-    let whole = shares.iter().all(|s| s.1 == row.parity);
+    let mut sum = old.map_or_else(|| vec![0; len], |old| old.to_bytes().to_vec());
+    let whole = old.is_none() && shares.iter().all(|s| s.1 == row.parity);
     if whole {
         let bytes = shares.iter().filter_map(|(i, _, data)| match data {
             Buffer::Bytes(b) => Some((g.code.coefficient(j, *i), &b[..])),

@@ -79,6 +79,17 @@ pub enum ParityAt {
     Parity,
 }
 
+/// Who works out what each worker does (DESIGN, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Each worker, for itself, from the request.
+    #[default]
+    Collaborative,
+    /// The originator: it asks for old content, computes, and says what to write, so that
+    /// workers do nothing but read and write. So works a central controller.
+    Commanded,
+}
+
 /// When a write is decided (DESIGN, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
@@ -100,6 +111,8 @@ pub struct Policy {
     pub strategy: Option<Strategy>,
     /// Where parity is computed.
     pub parity_at: Option<ParityAt>,
+    /// Who works out what each worker does.
+    pub dispatch: Dispatch,
     /// When a write is decided.
     pub commit: Commit,
     /// Whether a participant journals its part before it votes.
@@ -115,7 +128,13 @@ impl Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { strategy: None, parity_at: None, commit: Commit::Late, journal: true }
+        Policy {
+            strategy: None,
+            parity_at: None,
+            dispatch: Dispatch::Collaborative,
+            commit: Commit::Late,
+            journal: true,
+        }
     }
 }
 

@@ -171,6 +171,14 @@ impl Array {
             return sum;
         }
         for i in from_data.iter() {
+            if i >= g.layout.data {
+                // Old parity, which the originator adds to.
+                if i == g.layout.data + j {
+                    let (spans, bytes) = sent[g.column_of(row.stripe, i)].as_ref().expect("sent");
+                    accumulate(&mut sum, row.parity, *spans, bytes, 1);
+                }
+                continue;
+            }
             let (spans, bytes) = sent[g.column_of(row.stripe, i)].as_ref().expect("was sent");
             accumulate(&mut sum, row.parity, *spans, bytes, g.code.coefficient(j, i));
         }

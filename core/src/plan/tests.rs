@@ -213,9 +213,11 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
         Just(Some(ParityAt::Solely)),
         Just(Some(ParityAt::Parity))
     ];
-    (strategy, place).prop_map(|(strategy, parity_at)| Policy {
+    let dispatch = prop_oneof![3 => Just(Dispatch::Collaborative), 1 => Just(Dispatch::Commanded)];
+    (strategy, place, dispatch).prop_map(|(strategy, parity_at, dispatch)| Policy {
         strategy,
         parity_at,
+        dispatch,
         ..Policy::default()
     })
 }

@@ -129,11 +129,16 @@ impl WritePlan {
     }
 }
 
-/// Parity (or rebuilt content) that the originator computes and sends.
+/// Parity (or rebuilt content) that the originator computes and sends, and new data that it
+/// sends only then.
 fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) {
     let receivers = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result).count() as u64;
     t.wire_bytes += receivers * row.parity.len();
     let gathers = !row.originator_awaits(g).is_empty();
+    if row.keeps_new(g) {
+        let units = 0..g.layout.width();
+        t.messages += units.filter(|&c| !row.cell(g, c).new.is_empty()).count() as u64;
+    }
     debug_assert!(gathers || row.strategy != Strategy::Rebuild);
     if gathers {
         t.messages += receivers;

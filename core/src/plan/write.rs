@@ -5,7 +5,7 @@
 //! old xor new (or old and new apart), a large or full one contributes content. The sum of
 //! the contributions is the change of the parity, or its new content.
 
-use super::{ParityAt, PlanError, Policy, Range, Span, Spans, Strategy};
+use super::{Dispatch, ParityAt, PlanError, Policy, Range, Span, Spans, Strategy};
 use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
 
@@ -31,6 +31,9 @@ pub struct WriteRow {
     pub strategy: Strategy,
     /// Where parity is computed.
     pub parity_at: ParityAt,
+    /// Whether the originator hands out new data only when it knows all that is to be written,
+    /// and changes of parity as content.
+    pub commanded: bool,
     /// Whether lost data has to be solved for: the originator then reads k whole columns.
     pub decode: bool,
     /// The bytes of each parity unit that change: whole sectors.
@@ -147,6 +150,7 @@ impl WritePlan {
             avoid,
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
+            commanded: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -164,6 +168,7 @@ impl WritePlan {
             avoid: (0..g.layout.width()).collect(),
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
+            commanded: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -211,6 +216,7 @@ impl WriteRow {
             avoid,
             strategy: Strategy::Small,
             parity_at: ParityAt::Parity,
+            commanded: policy.dispatch == Dispatch::Commanded,
             decode: false,
             parity: Spans::EMPTY,
             target: None,
@@ -288,7 +294,7 @@ impl WriteRow {
 
     /// Fewest bytes on the wire, then fewest steps one after the other.
     fn choose_place(&mut self, g: &Geometry, policy: Policy) {
-        if self.decode {
+        if self.decode || self.commanded {
             self.parity_at = ParityAt::Originator;
             return;
         }
@@ -394,7 +400,12 @@ impl WriteRow {
             }
             (ParityAt::Solely, false) => Awaits { data: old, originator: new, result: false },
         };
-        WriteCell { awaits, write: self.parity, delta: small, ..idle }
+        let cell = WriteCell { awaits, write: self.parity, delta: small, ..idle };
+        if small && self.commanded {
+            let send = Some((Sends::Old, self.parity, Destination::Originator));
+            return WriteCell { read: self.parity, send, delta: false, ..cell };
+        }
+        cell
     }
 
     /// When lost data must be solved for, k columns show the originator all they have.
@@ -413,6 +424,11 @@ impl WriteRow {
         let sends =
             |c: &usize| matches!(self.cell(g, *c).send, Some((_, _, Destination::Originator)));
         (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()
+    }
+
+    /// Whether the originator keeps new data until it has gathered what it needs of the old.
+    pub fn keeps_new(&self, g: &Geometry) -> bool {
+        self.commanded && !self.originator_awaits(g).is_empty()
     }
 
     /// Messages in a chain before the last vote arrives at the originator, when it collects

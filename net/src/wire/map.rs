@@ -5,7 +5,7 @@ use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{MapMessage, MemberReport};
-use weft_core::plan::{Commit, ParityAt, Policy, Strategy};
+use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
 use super::WireError;
@@ -93,7 +93,7 @@ wire_enum!(Placement, "placement" {
     5 = RightAsymmetric,
 });
 
-wire_struct!(Policy { strategy, parity_at, commit, journal });
+wire_struct!(Policy { strategy, parity_at, dispatch, commit, journal });
 
 wire_enum!(Strategy, "strategy" {
     1 = Full,
@@ -106,6 +106,11 @@ wire_enum!(ParityAt, "place of parity" {
     1 = Originator,
     2 = Solely,
     3 = Parity,
+});
+
+wire_enum!(Dispatch, "kind of dispatch" {
+    1 = Collaborative,
+    2 = Commanded,
 });
 
 wire_enum!(Commit, "kind of commit" {

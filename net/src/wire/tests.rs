@@ -13,7 +13,7 @@ use weft_core::node::{
     Body, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot, Standing, Task,
     Wanted,
 };
-use weft_core::plan::{Commit, ParityAt, Policy, Range, Span, Strategy as Way};
+use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
@@ -166,8 +166,15 @@ fn policy() -> impl Strategy<Value = Policy> {
     let place =
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
     let commit = prop_oneof![Just(Commit::Late), Just(Commit::Early), Just(Commit::None)];
-    (option::of(way), option::of(place), commit, any::<bool>()).prop_map(
-        |(strategy, parity_at, commit, journal)| Policy { strategy, parity_at, commit, journal },
+    let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
+    (option::of(way), option::of(place), dispatch, commit, any::<bool>()).prop_map(
+        |(strategy, parity_at, dispatch, commit, journal)| Policy {
+            strategy,
+            parity_at,
+            dispatch,
+            commit,
+            journal,
+        },
     )
 }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
-use weft_core::plan::{ParityAt, Policy, Range, Strategy, chunks};
+use weft_core::plan::{Dispatch, ParityAt, Policy, Range, Strategy, chunks};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
@@ -225,7 +225,7 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
-        let mut policy = draw_policy(&mut rng);
+        let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
         let mut options = options;
         if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
             // Without journal only the promises of single deaths stand.
@@ -785,7 +785,8 @@ impl Run {
     }
 }
 
-fn draw_policy(rng: &mut Rng) -> Policy {
+/// `other` is for what was not always drawn.
+fn draw_policy(rng: &mut Rng, other: &mut Rng) -> Policy {
     let strategies = [None, None, None, Some(Strategy::Small), Some(Strategy::Large)];
     let places = [
         None,
@@ -798,6 +799,10 @@ fn draw_policy(rng: &mut Rng) -> Policy {
     Policy {
         strategy: strategies[rng.usize(0..strategies.len())],
         parity_at: places[rng.usize(0..places.len())],
+        dispatch: match other.u8(0..6) {
+            0 => Dispatch::Commanded,
+            _ => Dispatch::Collaborative,
+        },
         ..Policy::default()
     }
 }

@@ -11,8 +11,8 @@ use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Metric, Value};
 use crate::perf::{
-    Commit, Disks, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Stripes, System,
-    VolumeSpec,
+    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Stripes,
+    System, VolumeSpec,
 };
 
 /// Requests outstanding in all when throughput is measured: of each of nine streams of requests,
@@ -121,6 +121,8 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             width: None,
             parity_at: if central { ParityAt::Originator } else { ParityAt::Parity },
             stripes: Stripes::Large,
+            // Its workers "did read and write operations only when directed to do so".
+            dispatch: if central { Dispatch::Commanded } else { Dispatch::Collaborative },
             // One controller decides alone; without parity there is nothing to keep in step.
             commit: if central || striping { Commit::None } else { Commit::Late },
         },

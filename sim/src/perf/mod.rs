@@ -23,6 +23,6 @@ pub use costs::PathLengths;
 pub use outcome::{Estimate, Outcome, Resource, Summary};
 pub use simulation::Simulation;
 pub use system::{
-    Commit, Disks, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Problem, Stripes,
-    System, VolumeSpec,
+    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Problem,
+    Stripes, System, VolumeSpec,
 };

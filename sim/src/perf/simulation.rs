@@ -19,7 +19,7 @@ use weft_model::spec;
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
-use super::system::{Commit, ParityAt, Problem, Stripes, System};
+use super::system::{Commit, Dispatch, ParityAt, Problem, Stripes, System};
 use crate::engine::Queue;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -493,6 +493,10 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
             ParityAt::Originator => Some(plan::ParityAt::Originator),
             ParityAt::Solely => Some(plan::ParityAt::Solely),
             ParityAt::Parity => Some(plan::ParityAt::Parity),
+        },
+        dispatch: match system.volume.dispatch {
+            Dispatch::Collaborative => plan::Dispatch::Collaborative,
+            Dispatch::Commanded => plan::Dispatch::Commanded,
         },
         commit: match system.volume.commit {
             Commit::None => plan::Commit::None,

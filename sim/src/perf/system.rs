@@ -142,6 +142,8 @@ pub struct VolumeSpec {
     /// Whether parity may be computed from what is not written, where that reads less
     /// (TickerTAIP's large-stripe policy).
     pub stripes: Stripes,
+    /// Who works out what each worker does.
+    pub dispatch: Dispatch,
     /// When a write is decided.
     pub commit: Commit,
 }
@@ -154,6 +156,7 @@ impl Default for VolumeSpec {
             width: None,
             parity_at: ParityAt::Parity,
             stripes: Stripes::Large,
+            dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
         }
     }
@@ -175,6 +178,16 @@ pub enum ParityAt {
     Solely,
     /// At the parity's worker, from partial results of the data's workers.
     Parity,
+}
+
+/// Who works out what each worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dispatch {
+    /// Each worker, for itself.
+    Collaborative,
+    /// The originator, step by step; parity is computed there.
+    Commanded,
 }
 
 /// How a stripe that is written in part is dealt with.
