@@ -21,6 +21,9 @@ pub fn totals(setup: Setup, failed: &[usize], request: Request) -> (Totals, u64)
     if request.write {
         command.args(["--journal", if setup.journal { "on" } else { "off" }]);
         command.args(["--roles", name(setup.roles)]);
+        if setup.commanded {
+            command.args(["--dispatch", "commanded"]);
+        }
     }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

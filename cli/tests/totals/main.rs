@@ -25,11 +25,13 @@ struct Setup {
     journal: bool,
     /// Where parity is computed, if that is forced. A running array leaves it to the plan.
     roles: Option<ParityAt>,
+    /// Whether the originator commands the workers.
+    commanded: bool,
 }
 
 impl Setup {
     const fn new(layout: &'static str, nodes: usize) -> Setup {
-        Setup { layout, nodes, unit: 64 * KIB, journal: true, roles: None }
+        Setup { layout, nodes, unit: 64 * KIB, journal: true, roles: None, commanded: false }
     }
 }
 
@@ -148,6 +150,16 @@ fn raid5_with_forced_roles() {
             agree(setup, &[(&[], &FIVE), (&[4], &FIVE)]);
         }
     }
+}
+
+#[test]
+fn commanded() {
+    for journal in [true, false] {
+        let setup = Setup { commanded: true, journal, ..Setup::new("raid5", 5) };
+        agree(setup, &[(&[], &FIVE), (&[3], &FIVE)]);
+    }
+    let setup = Setup { commanded: true, ..Setup::new("raid6", 6) };
+    agree(setup, &[(&[], &FIVE), (&[0, 4], &FIVE)]);
 }
 
 #[test]

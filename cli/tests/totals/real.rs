@@ -30,6 +30,7 @@ pub fn start(setup: Setup) -> Running {
         layout: Some(setup.layout.parse().unwrap()),
         stripe_unit: Some(setup.unit),
         journal: Some(setup.journal),
+        commanded: setup.commanded,
         ..Spec::default()
     };
     let listens = [Listen::Unix(socket.clone())];

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
-use weft_core::plan::{Policy, Range, Totals};
+use weft_core::plan::{Dispatch, Policy, Range, Totals};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 use weft_sim::world;
 
@@ -44,7 +44,9 @@ fn volume(setup: Setup, disk: u64) -> Volume {
     let geometry = Geometry::new(layout.over(setup.nodes).unwrap(), setup.unit);
     let disks = Place::apart(&vec![disk; setup.nodes]);
     let extents = place_volume(&geometry, VOLUME, &disks, &[], EXTENT_COLUMN_BYTES).unwrap();
-    let policy = Policy { parity_at: setup.roles, journal: setup.journal, ..Policy::default() };
+    let dispatch = if setup.commanded { Dispatch::Commanded } else { Dispatch::Collaborative };
+    let (parity_at, journal) = (setup.roles, setup.journal);
+    let policy = Policy { parity_at, dispatch, journal, ..Policy::default() };
     Volume { policy, ..Volume::new(ID, "v", VOLUME, &layout, geometry, extents) }
 }
 
