@@ -4,6 +4,7 @@
 //! - [`disk`]: disks that lose, tear and reorder what was not flushed, fail to read, and rot
 //! - [`world`]: nodes, disks, a network that delays, drops, repeats and reorders, crashes
 //! - [`check`]: random clusters, workloads and faults, and the checker of what hosts saw
+//! - [`explore`]: one or two writes on two or three nodes, in every order in which things can happen
 //!
 //! The same seed gives the same run, on every machine.
 
@@ -12,4 +13,5 @@
 pub mod check;
 pub mod disk;
 pub mod engine;
+pub mod explore;
 pub mod world;

@@ -31,7 +31,7 @@ use reading::Reading;
 use writing::Writing;
 
 /// How far a scrub has come, or came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScrubProgress {
     /// Stripes of the volume.
     pub stripes: u64,
@@ -46,6 +46,7 @@ pub struct ScrubProgress {
 }
 
 /// A host's request in work.
+#[derive(Clone, Hash)]
 struct Request {
     volume: VolumeId,
     answer: Answer,
@@ -58,6 +59,7 @@ struct Request {
     gone: bool,
 }
 
+#[derive(Clone, Hash)]
 enum Answer {
     Done,
     Bytes(BTreeMap<u64, Vec<Buffer>>),
@@ -66,14 +68,14 @@ enum Answer {
 }
 
 /// What a job is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Host(u64),
     Rebuild,
 }
 
 /// What a job does; each attempt is a transaction of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum What {
     Read(Range),
     Holes(Range),
@@ -82,7 +84,7 @@ enum What {
     Verify { stripe: u64 },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Job {
     purpose: Purpose,
     volume: VolumeId,
@@ -112,6 +114,7 @@ impl Job {
 const FRESH_LOOKS: u32 = 16;
 
 /// An attempt at a job.
+#[derive(Clone, Hash)]
 struct Txn {
     job: Job,
     volume: Arc<Volume>,
@@ -120,6 +123,7 @@ struct Txn {
     started: Nanos,
 }
 
+#[derive(Clone, Hash)]
 enum State {
     Reading(Reading),
     Writing(Box<Writing>),
@@ -139,6 +143,7 @@ const FIRST_PAUSE: Nanos = 50_000;
 const MOST_DOUBLINGS: u32 = 8;
 
 /// A node's originator.
+#[derive(Clone, Hash)]
 pub(crate) struct Originator {
     config: NodeConfig,
     clock: NodeClock,
@@ -162,6 +167,7 @@ pub(crate) struct Originator {
     pub retries: u64,
 }
 
+#[derive(Clone, Hash)]
 struct Settling {
     participants: Vec<NodeId>,
     left: BTreeSet<NodeId>,
@@ -170,6 +176,7 @@ struct Settling {
     since: Nanos,
 }
 
+#[derive(Clone, Hash)]
 struct Flush {
     request: u64,
     left: BTreeSet<NodeId>,

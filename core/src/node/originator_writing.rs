@@ -14,6 +14,7 @@ use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumu
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
 /// A write in work.
+#[derive(Clone, Hash)]
 pub(super) struct Writing {
     header: Header,
     plan: WritePlan,

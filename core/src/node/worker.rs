@@ -44,13 +44,13 @@ use cells::Cell;
 use reading::ReadJob;
 
 /// Where a participant's vote goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Collector {
     Me,
     Node(NodeId),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// Cells are being executed.
     Working,
@@ -63,6 +63,7 @@ enum Phase {
 }
 
 /// A write as this participant sees it.
+#[derive(Clone, Hash)]
 struct Txn {
     epoch: Epoch,
     volume: VolumeId,
@@ -93,7 +94,7 @@ struct Txn {
     since: Nanos,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Ticket {
     Read { ts: Timestamp, run: usize },
     Cell { ts: Timestamp, cell: usize, part: usize },
@@ -117,6 +118,7 @@ fn share_sectors(a: VolumeRange, b: VolumeRange) -> bool {
 }
 
 /// A node's worker.
+#[derive(Clone, Hash)]
 pub(crate) struct Worker {
     node: NodeId,
     config: NodeConfig,
@@ -220,6 +222,19 @@ impl Worker {
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let settled = |t: &&Txn| !matches!(t.phase, Phase::Working);
         self.txns.iter().find(|(_, t)| settled(t)).map(|(ts, _)| *ts)
+    }
+
+    /// The writes that it has begun and not forgotten. One that it may still drop, or that has
+    /// yet to become durable, is busy.
+    pub fn writes(&self) -> impl Iterator<Item = (Timestamp, Standing)> + '_ {
+        self.txns.iter().map(|(ts, txn)| {
+            let standing = match txn.phase {
+                Phase::Working | Phase::Preparing => Standing::Busy,
+                Phase::Prepared => Standing::Prepared,
+                Phase::Committed { safe } => Standing::Committed { safe },
+            };
+            (*ts, standing)
+        })
     }
 
     /// Whether this worker collects the votes of a write.

@@ -39,7 +39,7 @@ use recover::Recovery;
 use table::Table;
 
 /// Something to do to the disk. Offsets and lengths are bytes, multiples of the sector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum DiskOp {
     /// Read.
     Read {
@@ -69,7 +69,7 @@ pub enum DiskOp {
 }
 
 /// A disk operation with the number by which its end is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct DiskRequest {
     /// The number.
     pub id: u64,
@@ -81,7 +81,7 @@ pub struct DiskRequest {
 pub type DiskResult = Result<Buffer, String>;
 
 /// Something that the store has to say.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Event {
     /// The disk is open; these writes were prepared here and are not yet released.
     Opened(Vec<Recovered>),
@@ -104,7 +104,7 @@ pub enum Event {
 }
 
 /// What a read found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ReadDone {
     /// The reader's number for it.
     pub ticket: u64,
@@ -119,7 +119,7 @@ pub struct ReadDone {
 }
 
 /// A write found in the journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Recovered {
     /// Its name.
     pub ts: Timestamp,
@@ -132,7 +132,7 @@ pub struct Recovered {
 }
 
 /// One contiguous part of a write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Change {
     /// First data sector.
     pub sector: u64,
@@ -171,8 +171,13 @@ pub struct StoreCounters {
     pub erasures: u64,
 }
 
+impl std::hash::Hash for StoreCounters {
+    /// Counters decide nothing: states that differ only in them are one.
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
 /// Sizes that a store is run with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct StoreConfig {
     /// Table pages kept in memory.
     pub table_pages: usize,
@@ -189,7 +194,7 @@ impl Default for StoreConfig {
 }
 
 /// A write between prepare and release.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Txn {
     meta: Vec<u8>,
     changes: Vec<Change>,
@@ -204,7 +209,7 @@ struct Txn {
     released: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Pages { first: u64, count: u64 },
     Read(u64),
@@ -220,6 +225,7 @@ enum Purpose {
 }
 
 /// The store of one disk.
+#[derive(Clone, Hash)]
 pub struct Store {
     config: StoreConfig,
     superblock: Superblock,
