@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::plan::{Policy, Strategy};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 
 use crate::check::BLOCK;
@@ -33,7 +34,7 @@ pub struct Host {
     pub asks: Vec<Ask>,
 }
 
-/// A volume and its hosts. Column c of the volume is on node c; a unit is one sector.
+/// A volume and its hosts. A unit is one sector.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Its name.
@@ -42,12 +43,16 @@ pub struct Setup {
     pub about: &'static str,
     /// The layout's name.
     pub layout: &'static str,
-    /// How many columns.
-    pub columns: usize,
+    /// The node of each column.
+    pub columns: &'static [u16],
     /// How many nodes.
     pub nodes: usize,
     /// How many stripes.
     pub stripes: u64,
+    /// The strategy of its writes, if not by cost.
+    pub strategy: Option<Strategy>,
+    /// A node whose clock is a millisecond ahead of the others'.
+    pub ahead: Option<NodeId>,
     /// The hosts.
     pub hosts: Vec<Host>,
 }
@@ -61,7 +66,9 @@ impl Setup {
             name,
             about,
             layout: "raid4",
-            columns: 3,
+            columns: &[0, 1, 2],
+            strategy: None,
+            ahead: None,
             nodes: 3,
             stripes,
             hosts,
@@ -72,7 +79,9 @@ impl Setup {
                 about: "two copies on nodes 0 and 1; node 2 writes, the worker of the first copy \
                         collects the votes",
                 layout: "raid1",
-                columns: 2,
+                columns: &[0, 1],
+                strategy: None,
+                ahead: None,
                 nodes: 3,
                 stripes: 1,
                 hosts: vec![write(2, 0..1)],
@@ -81,17 +90,33 @@ impl Setup {
                 name: "pair",
                 about: "two copies on nodes 0 and 1; node 0 writes and collects the votes itself",
                 layout: "raid1",
-                columns: 2,
+                columns: &[0, 1],
+                strategy: None,
+                ahead: None,
                 nodes: 2,
                 stripes: 1,
                 hosts: vec![write(0, 0..1)],
+            },
+            Setup {
+                name: "refused",
+                about: "two copies on nodes 0 and 1; node 2 writes while node 1 reads, which may make \
+                        the write come too late",
+                layout: "raid1",
+                columns: &[0, 1],
+                strategy: None,
+                ahead: None,
+                nodes: 3,
+                stripes: 1,
+                hosts: vec![write(2, 0..1), read(1, 0..1)],
             },
             Setup {
                 name: "again",
                 about: "two copies on nodes 0 and 1; node 2 writes, while a host of node 1 reads, \
                         reads, writes and reads",
                 layout: "raid1",
-                columns: 2,
+                columns: &[0, 1],
+                strategy: None,
+                ahead: None,
                 nodes: 3,
                 stripes: 1,
                 hosts: vec![
@@ -125,6 +150,28 @@ impl Setup {
                 2,
                 vec![write(2, 1..3)],
             ),
+            Setup {
+                columns: &[2, 1, 0],
+                ahead: Some(NodeId(2)),
+                ..raid4(
+                    "ahead",
+                    "2+1; node 2, whose clock is ahead, writes a unit of its own disk while node 1 \
+                     writes it too; the parity is on node 0",
+                    1,
+                    vec![write(2, 0..1), write(1, 0..1)],
+                )
+            },
+            Setup {
+                columns: &[2, 1, 0],
+                strategy: Some(Strategy::Small),
+                ahead: Some(NodeId(2)),
+                ..raid4(
+                    "late",
+                    "as 'ahead', but the parity gets changes, not content",
+                    1,
+                    vec![write(2, 0..1), write(1, 0..1)],
+                )
+            },
             raid4(
                 "two",
                 "2+1; node 0 writes a whole stripe while node 1 writes one unit of it",
@@ -148,9 +195,11 @@ impl Setup {
     /// Its volume.
     pub(super) fn volume(&self) -> Volume {
         let spec: LayoutSpec = self.layout.parse().expect("a known name");
-        let geometry = Geometry::new(spec.over(self.columns).expect("enough columns"), UNIT);
+        let geometry = Geometry::new(spec.over(self.columns.len()).expect("enough columns"), UNIT);
         let size = self.stripes * geometry.stripe_bytes();
-        let columns = (0..self.columns as u16).map(|c| (NodeId(c), 0)).collect();
-        Volume::new(VOLUME, "v", size, &spec, geometry, vec![Extent::new(0, columns)])
+        let columns = self.columns.iter().map(|n| (NodeId(*n), 0)).collect();
+        let policy = Policy { strategy: self.strategy, ..Policy::default() };
+        let extents = vec![Extent::new(0, columns)];
+        Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) }
     }
 }

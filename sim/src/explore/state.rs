@@ -4,6 +4,15 @@
 //! Nothing here is drawn by chance. Links between two nodes, and between a node and the authority,
 //! deliver in order, each packet once (docs/transport.md); between different pairs any order is
 //! possible. Time stands still while anything else can happen.
+//!
+//! - this file: a state; nodes that start, die and do what they do
+//! - [`choices`]: what can happen next, and making it happen
+//! - [`links`]: what travels between nodes and the authority
+
+#[path = "state_choices.rs"]
+mod choices;
+#[path = "state_links.rs"]
+mod links;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -95,6 +104,7 @@ pub(super) struct State {
     pub story: Option<Vec<String>>,
     config: NodeConfig,
     rule: bool,
+    ahead: Option<NodeId>,
     pub volume: Arc<Volume>,
 }
 
@@ -140,6 +150,7 @@ impl State {
             story: None,
             config,
             rule: bounds.rule,
+            ahead: setup.ahead,
             volume,
         };
         for n in 0..setup.nodes as u16 {
@@ -220,7 +231,8 @@ impl State {
     pub fn on_disk(&self, stripe: u64, column: usize) -> Vec<u8> {
         let superblock = Superblock::divide(CLUSTER, 0, 1, SECTORS, JOURNAL).expect("a fair size");
         let data = Superblock { journal: JOURNAL, ..superblock }.data_start();
-        let place = &self.places[column];
+        let node = self.volume.extent(stripe).columns[column].0;
+        let place = self.node(node);
         place.disk.read(data + self.volume.sector(stripe, column), 1).to_bytes().to_vec()
     }
 
@@ -228,122 +240,6 @@ impl State {
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {
             story.push(line());
-        }
-    }
-
-    /// What can happen next, faults apart. The first is what happens if nothing is delayed.
-    pub fn steps(&self) -> Vec<Choice> {
-        let mut out = Vec::new();
-        for n in self.nodes() {
-            let ops = self.node(n).disk.under_way();
-            out.extend(ops.map(|id| Choice::Disk(n, id)));
-        }
-        out.extend(self.links.keys().map(|(from, to)| Choice::Deliver(*from, *to)));
-        let can_ask = |h: &usize| self.hosts.asks(*h).is_some_and(|n| self.runs(n));
-        out.extend((0..self.hosts.len()).filter(can_ask).map(Choice::Ask));
-        if out.is_empty() && self.next_timer().is_some() {
-            out.push(Choice::Pass);
-        }
-        out
-    }
-
-    /// What can go wrong next.
-    pub fn faults(&self) -> Vec<Choice> {
-        let mut out = Vec::new();
-        if self.budget.crashes > 0 {
-            for n in self.running() {
-                let all = self.node(n).disk.crashes().into_iter();
-                out.extend(all.map(|left| Choice::Crash(n, left)));
-            }
-        }
-        if self.budget.power_cuts > 0 {
-            let mut all = vec![Vec::new()];
-            for place in &self.places {
-                let lefts = place.disk.crashes();
-                let with = |so_far: &Vec<Left>| {
-                    let so_far = so_far.clone();
-                    lefts.iter().map(move |l| [&so_far[..], &[*l]].concat()).collect::<Vec<_>>()
-                };
-                all = all.iter().flat_map(with).collect();
-            }
-            out.extend(all.into_iter().map(Choice::PowerCut));
-        }
-        if self.budget.early_returns > 0 {
-            out.extend(self.down().into_iter().map(Choice::Start));
-        }
-        if self.budget.losses > 0 {
-            let lost = |(from, to): &(End, End)| match (from, to) {
-                (End::Node(a), End::Node(b)) if a != b => Some(Choice::Lose(*a, *b)),
-                _ => None,
-            };
-            out.extend(self.links.keys().filter_map(lost));
-        }
-        if self.budget.early_timers > 0 {
-            for n in self.nodes() {
-                let timers = self.node(n).timers.keys();
-                out.extend(timers.map(|t| Choice::Early(n, *t)));
-            }
-        }
-        out
-    }
-
-    fn next_timer(&self) -> Option<(Nanos, NodeId, Timer)> {
-        let timers = |n: NodeId| self.node(n).timers.iter().map(move |(t, at)| (*at, n, *t));
-        self.nodes().flat_map(timers).min()
-    }
-
-    /// Makes it happen.
-    pub fn apply(&mut self, choice: &Choice) -> Result<(), String> {
-        match choice {
-            Choice::Disk(n, id) => {
-                self.tell_disk(*n, *id);
-                let result = self.place(*n).disk.finish(*id);
-                self.input(*n, Input::Disk(*id, result))
-            }
-            Choice::Deliver(from, to) => {
-                let packet = self.take(*from, *to);
-                self.deliver(*from, *to, packet)
-            }
-            Choice::Ask(h) => {
-                let (node, id, op) = Arc::make_mut(&mut self.hosts).ask(*h, &self.volume);
-                let what = if matches!(op, HostOp::Write(..)) { "write" } else { "read" };
-                self.tell(|| format!("host {h} asks {node} to {what} (request {id})"));
-                self.input(node, Input::Host(id, VOLUME, op))
-            }
-            Choice::Pass => {
-                let (at, n, timer) = self.next_timer().expect("a timer is set");
-                self.now = self.now.max(at);
-                self.fire(n, timer)
-            }
-            Choice::Early(n, timer) => {
-                self.budget.early_timers -= 1;
-                self.fire(*n, *timer)
-            }
-            Choice::Crash(n, left) => {
-                self.budget.crashes -= 1;
-                self.crash(*n, *left);
-                self.send(End::Node(*n), End::Authority, Packet::Missed);
-                Ok(())
-            }
-            Choice::Start(n) => {
-                self.budget.early_returns -= 1;
-                self.start(*n)
-            }
-            Choice::PowerCut(lefts) => {
-                self.budget.power_cuts -= 1;
-                self.tell(|| "all power is cut".into());
-                for (n, left) in self.nodes().zip(lefts) {
-                    self.crash(n, *left);
-                }
-                self.links.clear();
-                self.start_everything()
-            }
-            Choice::Lose(from, to) => {
-                self.budget.losses -= 1;
-                let packet = self.take(End::Node(*from), End::Node(*to));
-                self.tell(|| format!("LOST {from} -> {to}: {}", story::describe(&packet.0)));
-                Ok(())
-            }
         }
     }
 
@@ -413,115 +309,9 @@ impl State {
         self.prints[usize::from(n.0)] = print(&(&place.node, &place.disk, &place.timers));
     }
 
-    fn fire(&mut self, n: NodeId, timer: Timer) -> Result<(), String> {
-        self.place(n).timers.remove(&timer);
-        let now = (self.now - BEGIN) / 1000;
-        self.tell(|| format!("{n}: timer {timer:?} at {now} us"));
-        self.input(n, Input::Timer(timer))
-    }
-
-    fn tell_disk(&mut self, n: NodeId, id: u64) {
-        if self.story.is_some() {
-            let what = self.node(n).disk.describe(id);
-            self.tell(|| format!("{n}: its disk {what}"));
-        }
-    }
-
-    fn send(&mut self, from: End, to: End, packet: Packet) {
-        if matches!(to, End::Node(n) if !self.runs(n)) {
-            return;
-        }
-        let fingerprint = print(&packet);
-        self.links.entry((from, to)).or_default().push_back(Arc::new((packet, fingerprint)));
-    }
-
-    fn take(&mut self, from: End, to: End) -> Printed {
-        let queue = self.links.get_mut(&(from, to)).expect("a packet is under way");
-        let packet = queue.pop_front().expect("a packet is under way");
-        if queue.is_empty() {
-            self.links.remove(&(from, to));
-        }
-        packet
-    }
-
-    fn deliver(&mut self, from: End, to: End, packet: Printed) -> Result<(), String> {
-        self.tell(|| format!("{from} -> {to}: {}", story::describe(&packet.0)));
-        match (from, to, packet.0.clone()) {
-            (_, End::Node(n), Packet::Message(envelope)) => self.input(n, Input::Message(envelope)),
-            (_, End::Node(n), Packet::Tell(message)) => {
-                let before = self.node(n).map.clone();
-                if let MapMessage::Enter { map, .. } = &message {
-                    self.place(n).map = Some(map.clone());
-                }
-                self.input(n, Input::Map(message))?;
-                let place = self.place(n);
-                let enters = |m: &Arc<ClusterMap>| {
-                    place.node.as_ref().is_some_and(|node| node.serves_in(m.epoch))
-                };
-                if !place.map.as_ref().is_some_and(enters) {
-                    place.map = before;
-                }
-                Ok(())
-            }
-            (End::Node(n), End::Authority, Packet::Report(report)) => {
-                self.authority(AuthorityInput::Report(n, report));
-                Ok(())
-            }
-            (End::Node(n), End::Authority, Packet::Missed) => {
-                self.authority(AuthorityInput::NodeDown(n));
-                Ok(())
-            }
-            (End::Node(_), End::Authority, Packet::Ready(arrival)) => {
-                self.ready(arrival);
-                Ok(())
-            }
-            (from, to, packet) => unreachable!("{from} -> {to}: {packet:?}"),
-        }
-    }
-
-    fn ready(&mut self, arrival: Arrival) {
-        let seat = Arc::make_mut(&mut self.seat);
-        if !seat.awaited.remove(&arrival.node) {
-            self.authority(AuthorityInput::NodeUp(arrival));
-            return;
-        }
-        seat.arrivals.push(arrival);
-        if seat.awaited.is_empty() {
-            let mut arrivals = std::mem::take(&mut seat.arrivals);
-            arrivals.sort_by_key(|a| a.node);
-            self.authority(AuthorityInput::Start(arrivals));
-        } else {
-            self.seat_print = print(&self.seat);
-        }
-    }
-
-    /// The authority stores a map at once.
-    fn authority(&mut self, input: AuthorityInput) {
-        let seat = Arc::make_mut(&mut self.seat);
-        let mut inputs = VecDeque::from([input]);
-        let mut tell = Vec::new();
-        while let Some(input) = inputs.pop_front() {
-            let mut out = Vec::new();
-            seat.authority.handle(input, &mut out);
-            for output in out {
-                match output {
-                    AuthorityOutput::Tell(node, message) => tell.push((node, message)),
-                    AuthorityOutput::Store(map) => {
-                        inputs.push_back(AuthorityInput::Stored(map.epoch));
-                        seat.stored = map;
-                    }
-                }
-            }
-        }
-        self.seat_print = print(&self.seat);
-        for (node, message) in tell {
-            self.send(End::Authority, End::Node(node), Packet::Tell(message));
-        }
-    }
-
     /// Hands a node an input.
     pub fn input(&mut self, n: NodeId, input: Input) -> Result<(), String> {
-        let now = self.now;
+        let now = self.now + if self.ahead == Some(n) { MILLIS } else { 0 };
         let Some(node) = &mut self.place(n).node else { return Ok(()) };
         let mut out = Vec::new();
         node.handle(now, input, &mut out);
