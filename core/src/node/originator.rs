@@ -751,7 +751,8 @@ impl Originator {
             {
                 let extent = volume.extent_of(job.what.first_stripe(&volume));
                 let columns = settling.participants.iter();
-                let place = |n: &NodeId| Some((volume.extents[extent].column_of(*n)?, *n));
+                // A disk that its column is leaving knows of it too.
+                let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
                 let participants = columns.filter_map(place).collect();
                 let state = State::Asking(Inquiry::default(), participants);
                 self.txns.insert(ts, Txn { job, volume, extent, state, started: outbox.now });
