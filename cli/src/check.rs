@@ -1,5 +1,5 @@
-//! `weft check`: runs the simulation check over a range of seeds, or has real processes suffer
-//! (module `real`).
+//! `weft check`: runs the simulation check over a range of seeds, goes through all that can happen to
+//! a few writes (module `explore`), or has real processes suffer (module `real`).
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -19,6 +19,7 @@ use weft_core::layout::LayoutSpec;
 use weft_sim::check::{Failure, Options, Summary, run_seed};
 
 use crate::args;
+use crate::explore::Explore;
 use crate::output::{Counts, Stage, say, say_json};
 use crate::real::{FAULTS, Fault, Real};
 
@@ -32,11 +33,13 @@ const LONGEST: usize = 400;
 #[derive(Debug, Args)]
 pub struct Check {
     /// The seeds, from A up to but without B
-    #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present = "real")]
+    #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present_any = ["real", "explore"])]
     seeds: Option<Range<u64>>,
     /// Do it to real processes: kill, pause, cut off, fill up and corrupt nodes under load (as root, with links that can be cut)
     #[arg(long, conflicts_with_all = ["seeds", "jobs", "operations", "story"])]
     real: bool,
+    #[command(flatten)]
+    explore: Explore,
     /// With --real: how many rounds
     #[arg(long, default_value_t = 20, requires = "real", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -118,6 +121,9 @@ impl Check {
     pub fn run(&self) -> Result<ExitCode> {
         if self.real {
             return self.real().run();
+        }
+        if self.explore.explore {
+            return self.explore.run(self.json);
         }
         let begun = Instant::now();
         let hook = panic::take_hook();

@@ -9,6 +9,7 @@ mod cluster;
 mod demo;
 mod disk;
 mod explain;
+mod explore;
 mod load;
 mod node;
 mod output;

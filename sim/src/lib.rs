@@ -6,6 +6,7 @@
 //! - [`perf`]: the simulator of performance, with models of hardware and no faults
 //! - [`paper`]: the papers' evaluations
 //! - [`check`]: random clusters, workloads and faults, and the checker of what hosts saw
+//! - [`explore`]: one or two writes on two or three nodes, in every order in which things can happen
 //!
 //! The same seed gives the same run, on every machine.
 
@@ -14,6 +15,7 @@
 pub mod check;
 pub mod disk;
 pub mod engine;
+pub mod explore;
 pub mod paper;
 pub mod perf;
 pub mod world;

@@ -22,7 +22,7 @@ use crate::node::{MapMessage, MemberReport};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival {
     /// The node.
     pub node: NodeId,
@@ -33,7 +33,7 @@ pub struct Arrival {
 }
 
 /// How large a volume is to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VolumeSize {
     /// Its size in bytes; extents behind it go.
     pub size: u64,
@@ -45,7 +45,7 @@ pub struct VolumeSize {
 }
 
 /// What the authority is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum AuthorityInput {
     /// These nodes run, after a start of everything: nobody went on without anybody.
     Start(Vec<Arrival>),
@@ -85,7 +85,7 @@ pub enum AuthorityOutput {
     Store(Arc<ClusterMap>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase {
     Settled,
     /// Waiting for every node that takes part to stop.
@@ -99,7 +99,7 @@ enum Phase {
 }
 
 /// The holder of the map.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Authority {
     map: ClusterMap,
     /// The nodes that run, whether or not the map knows.
@@ -117,7 +117,7 @@ pub struct Authority {
     settled_once: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Change {
     AddVolume(Arc<Volume>),
     SizeVolume(VolumeId, VolumeSize),

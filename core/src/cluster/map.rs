@@ -13,7 +13,7 @@ use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 pub const APART: &str = "box";
 
 /// Where a node lives, as its operator configured it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Home {
     /// Its name; no two nodes of a cluster have the same.
     pub name: String,
@@ -24,7 +24,7 @@ pub struct Home {
 }
 
 /// What the cluster knows of a node and its disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeInfo {
     /// Whether it takes part.
     pub up: bool,
@@ -73,7 +73,7 @@ impl NodeInfo {
 /// A volume is *asleep* while more of its nodes are down or behind than its layout bears.
 /// Then nothing is written to it and nothing is decided, so those that left last have missed
 /// nothing: when they are back the volume goes on where it stopped, as after a power cut.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attendance {
     /// The nodes that it goes on without. One that is down and not among these is what the
     /// volume waits for.
@@ -85,7 +85,7 @@ pub struct Attendance {
 }
 
 /// A run of stripes kept on one set of disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// Its first stripe; it ends where the next extent begins, or with the volume.
     pub first: u64,
@@ -132,7 +132,7 @@ impl Extent {
 }
 
 /// A volume and its stripe map.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Volume {
     /// Its number.
     pub id: VolumeId,
@@ -264,7 +264,7 @@ impl Volume {
 }
 
 /// The nodes, the volumes, and the number of this state of affairs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClusterMap {
     /// Grows with every change.
     pub epoch: Epoch,

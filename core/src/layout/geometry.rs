@@ -18,6 +18,13 @@ pub struct Geometry {
     pub code: Arc<Code>,
 }
 
+impl std::hash::Hash for Geometry {
+    /// The code follows from the layout.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.layout, self.unit).hash(state);
+    }
+}
+
 impl Geometry {
     /// A geometry with the code that fits the layout.
     ///

@@ -12,7 +12,7 @@ pub use geometry::Geometry;
 pub use spec::{LayoutError, LayoutSpec};
 
 /// What a column of a stripe holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnRole {
     /// The stripe's data unit of this index, `0..k`.
     Data(usize),
@@ -21,7 +21,7 @@ pub enum ColumnRole {
 }
 
 /// How parity moves from stripe to stripe (Lee 1990 names the four rotations).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Parity stays on the last columns (RAID 4).
     Fixed,
@@ -36,7 +36,7 @@ pub enum Placement {
 }
 
 /// Data and parity columns of a stripe, and how they rotate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Data units in a stripe, k.
     pub data: usize,

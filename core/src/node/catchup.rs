@@ -18,7 +18,7 @@ use crate::units::{NodeId, Timestamp, VolumeId};
 pub(crate) type Place = (VolumeId, usize);
 
 /// An extent of which this disk missed something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Behind {
     /// The sectors of this disk that hold its column.
     pub sectors: Range<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Behind {
 pub(crate) const LOST: Timestamp = Timestamp(u64::MAX);
 
 /// How a disk stands.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Catchup {
     /// The extents of which it knows what it misses.
     known: BTreeMap<Place, Behind>,
@@ -54,7 +54,7 @@ pub(crate) struct Catchup {
 
 /// Finding out what was missed. Until that is known everything counts as stale but what has
 /// been written since.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Asking {
     /// The extents.
     pub extents: BTreeMap<Place, Behind>,

@@ -8,7 +8,7 @@ use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
 /// A message on its way, with the notices that ride along.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Envelope {
     /// Who sends it.
     pub from: NodeId,
@@ -25,7 +25,7 @@ pub struct Envelope {
 }
 
 /// What became of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// Collector to participants: it happened.
     Commit(Timestamp),
@@ -40,7 +40,7 @@ pub enum Notice {
 }
 
 /// What a write is: enough for every worker to derive its own part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Its name and place in the order.
     pub ts: Timestamp,
@@ -53,7 +53,7 @@ pub struct Header {
 }
 
 /// The kinds of writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// A host's data.
     Write(Range),
@@ -78,7 +78,7 @@ pub enum Task {
 }
 
 /// Data that a cell of a plan gets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Item {
     /// The stripe.
     pub stripe: u64,
@@ -89,7 +89,7 @@ pub struct Item {
 }
 
 /// What an [`Item`] is to the cell that gets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slot {
     /// New data of the cell's own unit.
     New,
@@ -104,7 +104,7 @@ pub enum Slot {
 }
 
 /// What a read asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// The data of the range.
     Data,
@@ -115,7 +115,7 @@ pub enum Wanted {
 }
 
 /// Why a worker cannot do its part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// It comes too late; a timestamp above this one would do.
     Late(Timestamp),
@@ -133,7 +133,7 @@ pub enum Refusal {
 }
 
 /// What a participant knows of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Nothing, and it will not take part in it any more.
     Unknown,
@@ -152,7 +152,7 @@ pub enum Standing {
 pub type DirtySector = (u64, u64, Timestamp);
 
 /// The messages. O is an originator, W a worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Body {
     /// O to W: send your part of this range.
     Read {
@@ -281,7 +281,7 @@ impl Body {
 }
 
 /// The authority to a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum MapMessage {
     /// Stop serving; a new epoch is coming.
     Freeze {
@@ -298,7 +298,7 @@ pub enum MapMessage {
 }
 
 /// A node to the authority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemberReport {
     /// It has stopped.
     Frozen {

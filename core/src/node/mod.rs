@@ -52,7 +52,7 @@ pub enum HostOp {
 }
 
 /// What a host is answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum HostData {
     /// It is done.
     Done,
@@ -65,7 +65,7 @@ pub enum HostData {
 }
 
 /// Why a host's request failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HostError {
     /// The volume is not there.
     #[error("there is no such volume")]
@@ -98,7 +98,7 @@ pub enum HostError {
 }
 
 /// Timers; each runs once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
     /// Send notices and outcomes that nothing carried along.
     Soon,
@@ -126,7 +126,7 @@ pub enum Input {
 }
 
 /// What a node wants done, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Output {
     /// Deliver a message.
     Send(Envelope),
@@ -149,7 +149,7 @@ pub enum Output {
 }
 
 /// How a node is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct NodeConfig {
     /// The store's sizes.
     pub store: StoreConfig,
@@ -191,7 +191,7 @@ impl Default for NodeConfig {
 }
 
 /// Deliberate bugs that the simulation check must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
     /// The host is answered one vote early.
     AnswerBeforeLastVote,
@@ -228,6 +228,11 @@ pub struct NodeCounters {
     pub store: StoreCounters,
 }
 
+impl std::hash::Hash for NodeCounters {
+    /// Counters decide nothing: states that differ only in them are one.
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
 /// A node's state at a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
@@ -248,6 +253,7 @@ pub struct NodeStatus {
 }
 
 /// A node.
+#[derive(Clone, Hash)]
 pub struct Node {
     id: NodeId,
     config: NodeConfig,
@@ -489,6 +495,11 @@ impl Node {
     /// Whether it serves in this epoch.
     pub fn serves_in(&self, epoch: Epoch) -> bool {
         self.serving && self.map.epoch == epoch
+    }
+
+    /// The writes that its worker has begun and not forgotten, and what it knows of each.
+    pub fn writes(&self) -> impl Iterator<Item = (Timestamp, Standing)> + '_ {
+        self.worker.writes()
     }
 
     /// Its state at a glance.

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Standing, Timer,
+    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
+    Timer,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -31,7 +32,7 @@ use reading::Reading;
 use writing::Writing;
 
 /// How far a scrub has come, or came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScrubProgress {
     /// Stripes of the volume.
     pub stripes: u64,
@@ -46,6 +47,7 @@ pub struct ScrubProgress {
 }
 
 /// A host's request in work.
+#[derive(Clone, Hash)]
 struct Request {
     volume: VolumeId,
     answer: Answer,
@@ -58,6 +60,7 @@ struct Request {
     gone: bool,
 }
 
+#[derive(Clone, Hash)]
 enum Answer {
     Done,
     Bytes(BTreeMap<u64, Vec<Buffer>>),
@@ -66,14 +69,14 @@ enum Answer {
 }
 
 /// What a job is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Host(u64),
     Rebuild,
 }
 
 /// What a job does; each attempt is a transaction of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum What {
     Read(Range),
     Holes(Range),
@@ -82,7 +85,7 @@ enum What {
     Verify { stripe: u64 },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Job {
     purpose: Purpose,
     volume: VolumeId,
@@ -112,6 +115,7 @@ impl Job {
 const FRESH_LOOKS: u32 = 16;
 
 /// An attempt at a job.
+#[derive(Clone, Hash)]
 struct Txn {
     job: Job,
     volume: Arc<Volume>,
@@ -120,11 +124,15 @@ struct Txn {
     started: Nanos,
 }
 
+#[derive(Clone, Hash)]
 enum State {
     Reading(Reading),
     Writing(Box<Writing>),
     /// Finding out what became of a write.
     Asking(Inquiry, Vec<(usize, NodeId)>),
+    /// It is given up, and those who may have prepared it have yet to say that they have dropped it;
+    /// then the job goes on according to the refusal, or is tried again if there was none.
+    GivingUp(Inquiry, Vec<(usize, NodeId)>, Option<Refusal>),
 }
 
 type Key = (VolumeId, u64, usize);
@@ -139,6 +147,7 @@ const FIRST_PAUSE: Nanos = 50_000;
 const MOST_DOUBLINGS: u32 = 8;
 
 /// A node's originator.
+#[derive(Clone, Hash)]
 pub(crate) struct Originator {
     config: NodeConfig,
     clock: NodeClock,
@@ -162,6 +171,7 @@ pub(crate) struct Originator {
     pub retries: u64,
 }
 
+#[derive(Clone, Hash)]
 struct Settling {
     participants: Vec<NodeId>,
     left: BTreeSet<NodeId>,
@@ -170,6 +180,7 @@ struct Settling {
     since: Nanos,
 }
 
+#[derive(Clone, Hash)]
 struct Flush {
     request: u64,
     left: BTreeSet<NodeId>,
@@ -588,7 +599,11 @@ impl Originator {
             txn.state = State::Asking(Inquiry::default(), participants);
         }
         let volume = txn.volume.clone();
-        let State::Asking(inquiry, participants) = &mut txn.state else { return };
+        let (inquiry, participants, gives_up) = match &mut txn.state {
+            State::Asking(inquiry, participants) => (inquiry, participants, false),
+            State::GivingUp(inquiry, participants, _) => (inquiry, participants, true),
+            State::Reading(_) | State::Writing(_) => return,
+        };
         if self.map.is_asleep(&volume) {
             let txn = self.txns.remove(&ts).expect("just seen");
             self.finish(txn.job, Err(HostError::TooManyLost), outbox);
@@ -603,7 +618,58 @@ impl Originator {
             return;
         }
         for node in inquiry.unanswered(&voters) {
+            if gives_up {
+                outbox.notice(node, Notice::Abort(ts));
+            }
             outbox.send(node, Body::Ask { ts });
+        }
+    }
+
+    /// An attempt at a write is not to happen: `from` knows nothing of it, or has dropped it.
+    ///
+    /// The job goes on only when all participants have dropped it. Else one that has prepared it and
+    /// has not heard could, when those who know die, be the last with a say and commit it; then the
+    /// write would happen now, and once more when it is tried again, on top of what others wrote
+    /// and read in between.
+    fn give_up(
+        &mut self,
+        ts: Timestamp,
+        from: NodeId,
+        refusal: Option<Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let (mut inquiry, participants) = match &mut txn.state {
+            State::Writing(w) => (Inquiry::default(), w.participants.clone()),
+            State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
+            State::GivingUp(..) | State::Reading(_) => return,
+        };
+        inquiry.answer(from, Standing::Unknown);
+        for (_, node) in &participants {
+            outbox.notice(*node, Notice::Abort(ts));
+        }
+        outbox.hurry();
+        let voters = voters(&self.map, &txn.volume, txn.extent, &participants, ts);
+        for node in inquiry.unanswered(&voters) {
+            outbox.send(node, Body::Ask { ts });
+        }
+        inquiry.asked = outbox.now;
+        txn.started = outbox.now;
+        txn.state = State::GivingUp(inquiry, participants, refusal);
+        self.go_on_if_given_up(ts, outbox);
+    }
+
+    /// Goes on with a job whose attempt all have dropped.
+    fn go_on_if_given_up(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get(&ts) else { return };
+        let State::GivingUp(inquiry, participants, _) = &txn.state else { return };
+        if !inquiry.all_know(&voters(&self.map, &txn.volume, txn.extent, participants, ts)) {
+            return;
+        }
+        let txn = self.txns.remove(&ts).expect("just seen");
+        match txn.state {
+            State::GivingUp(.., Some(refusal)) => self.refused(txn.job, refusal, outbox),
+            _ => self.retry(txn.job),
         }
     }
 
@@ -615,23 +681,25 @@ impl Originator {
         outbox: &mut Outbox,
     ) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
-        let State::Asking(inquiry, participants) = &mut txn.state else { return };
+        let (inquiry, participants) = match &mut txn.state {
+            State::Asking(inquiry, participants) => (inquiry, participants),
+            State::GivingUp(inquiry, ..) => {
+                inquiry.answer(from, standing);
+                debug_assert!(!inquiry.any_committed(), "given up, and yet it happened: {ts}");
+                return self.go_on_if_given_up(ts, outbox);
+            }
+            State::Reading(_) | State::Writing(_) => return,
+        };
         inquiry.answer(from, standing);
         let voters = voters(&self.map, &txn.volume, txn.extent, participants, ts);
         let verdict = inquiry.verdict(&voters);
         if verdict == Verdict::Wait {
             return;
         }
-        let participants: Vec<NodeId> = participants.iter().map(|p| p.1).collect();
-        let txn = self.txns.remove(&ts).expect("just seen");
         if verdict == Verdict::Abort {
-            for node in participants {
-                outbox.notice(node, Notice::Abort(ts));
-            }
-            outbox.hurry();
-            self.retry(txn.job);
-            return;
+            return self.give_up(ts, from, None, outbox);
         }
+        let txn = self.txns.remove(&ts).expect("just seen");
         self.commit(ts, txn, voters, outbox);
     }
 
@@ -701,7 +769,8 @@ impl Originator {
             {
                 let extent = volume.extent_of(job.what.first_stripe(&volume));
                 let columns = settling.participants.iter();
-                let place = |n: &NodeId| Some((volume.extents[extent].column_of(*n)?, *n));
+                // A disk that its column is leaving knows of it too.
+                let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
                 let participants = columns.filter_map(place).collect();
                 let state = State::Asking(Inquiry::default(), participants);
                 self.txns.insert(ts, Txn { job, volume, extent, state, started: outbox.now });
@@ -719,6 +788,11 @@ impl Originator {
                 }
                 State::Asking(inquiry, _) => {
                     *inquiry = Inquiry::default();
+                    self.inquire(ts, outbox);
+                }
+                State::GivingUp(_, participants, _) => {
+                    // Those that are left decide, which had perhaps not heard.
+                    txn.state = State::Asking(Inquiry::default(), std::mem::take(participants));
                     self.inquire(ts, outbox);
                 }
                 State::Writing(_) => self.inquire(ts, outbox),

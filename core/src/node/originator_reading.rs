@@ -15,6 +15,7 @@ use crate::plan::{Range, ReadPlan, ReadRow, Span, Spans, compose};
 use crate::units::{ColumnSet, SECTOR, Timestamp};
 
 /// A read in work.
+#[derive(Clone, Hash)]
 pub(super) struct Reading {
     plan: ReadPlan,
     avoid: ColumnSet,

@@ -14,6 +14,7 @@ use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumu
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
 /// A write in work.
+#[derive(Clone, Hash)]
 pub(super) struct Writing {
     header: Header,
     plan: WritePlan,
@@ -150,13 +151,7 @@ impl Originator {
         };
         let State::Writing(w) = &mut txn.state else { return };
         if let Err(refusal) = vote {
-            for (_, node) in &w.participants {
-                outbox.notice(*node, Notice::Abort(ts));
-            }
-            outbox.hurry();
-            let txn = self.txns.remove(&ts).expect("just seen");
-            self.refused(txn.job, refusal, outbox);
-            return;
+            return self.give_up(ts, from, Some(refusal), outbox);
         }
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);
@@ -200,13 +195,13 @@ impl Originator {
                 return;
             }
         }
-        let Some(txn) = self.txns.remove(&ts) else { return };
         match result {
             Ok(()) => {
+                let Some(txn) = self.txns.remove(&ts) else { return };
                 self.count_round_trips(txn.job.purpose, outbox.hops);
                 self.finish(txn.job, Ok(HostData::Done), outbox);
             }
-            Err(refusal) => self.refused(txn.job, refusal, outbox),
+            Err(refusal) => self.give_up(ts, from, Some(refusal), outbox),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::units::{Epoch, Nanos, NodeId};
 
 /// Collects outputs while an input is handled.
+#[derive(Clone, Hash)]
 pub(crate) struct Outbox {
     node: NodeId,
     epoch: Epoch,

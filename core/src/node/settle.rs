@@ -23,7 +23,7 @@ pub(crate) enum Verdict {
 }
 
 /// A question to every voter.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Inquiry {
     answers: BTreeMap<NodeId, Standing>,
     /// When it was last asked.

@@ -36,7 +36,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Access, Admission, Verdict as Admitted};
 use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
-use crate::store::{Change, Event, JournalStore, PlainStore, Recovered, Store};
+use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
@@ -44,13 +44,13 @@ use cells::Cell;
 use reading::ReadJob;
 
 /// Where a participant's vote goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Collector {
     Me,
     Node(NodeId),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// Cells are being executed.
     Working,
@@ -63,6 +63,7 @@ enum Phase {
 }
 
 /// A write as this participant sees it.
+#[derive(Clone, Hash)]
 struct Txn {
     epoch: Epoch,
     volume: VolumeId,
@@ -100,7 +101,7 @@ struct Txn {
     since: Nanos,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Ticket {
     Read { ts: Timestamp, run: usize },
     Cell { ts: Timestamp, cell: usize, part: usize },
@@ -128,11 +129,12 @@ fn share_sectors(a: VolumeRange, b: VolumeRange) -> bool {
 }
 
 /// A node's worker.
+#[derive(Clone, Hash)]
 pub(crate) struct Worker {
     node: NodeId,
     config: NodeConfig,
     map: Arc<ClusterMap>,
-    pub store: Box<dyn Store>,
+    pub store: AnyStore,
     admission: Admission,
     txns: BTreeMap<Timestamp, Txn>,
     reads: BTreeMap<Timestamp, ReadJob>,
@@ -231,6 +233,19 @@ impl Worker {
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let settled = |t: &&Txn| !matches!(t.phase, Phase::Working);
         self.txns.iter().find(|(_, t)| settled(t)).map(|(ts, _)| *ts)
+    }
+
+    /// The writes that it has begun and not forgotten. One that it may still drop, or that has
+    /// yet to become durable, is busy.
+    pub fn writes(&self) -> impl Iterator<Item = (Timestamp, Standing)> + '_ {
+        self.txns.iter().map(|(ts, txn)| {
+            let standing = match txn.phase {
+                Phase::Working | Phase::Preparing => Standing::Busy,
+                Phase::Prepared => Standing::Prepared,
+                Phase::Committed { safe } => Standing::Committed { safe },
+            };
+            (*ts, standing)
+        })
     }
 
     /// Whether this worker collects the votes of a write.
@@ -632,10 +647,13 @@ impl Worker {
     }
 }
 
-fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> Box<dyn Store> {
+fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> AnyStore {
     match config.store.plain {
-        Some(gap) => Box::new(PlainStore::new(sectors, gap)),
-        None => Box::new(JournalStore::open(config.store, cluster, node.0, sectors)),
+        Some(gap) => AnyStore::Plain(Box::new(PlainStore::new(sectors, gap))),
+        None => {
+            let store = JournalStore::open(config.store, cluster, node.0, sectors);
+            AnyStore::Journal(Box::new(store))
+        }
     }
 }
 

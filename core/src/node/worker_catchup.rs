@@ -11,6 +11,7 @@ use crate::store::Scan;
 const MOST_HELD: u64 = 8 << 20;
 
 /// Looking for what a node that is behind missed.
+#[derive(Clone, Hash)]
 pub(super) struct DirtyScan {
     to: NodeId,
     /// Of the extent being scanned (the last) and those to come: volume, first sector, sectors,

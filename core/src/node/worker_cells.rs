@@ -14,6 +14,7 @@ use crate::plan::{Destination, Sends, Span, Spans, WriteCell, WriteRow, accumula
 use crate::store::Change;
 use crate::units::{ColumnSet, NodeId, SECTOR};
 
+#[derive(Clone, Hash)]
 enum Old {
     NotNeeded,
     Wanted,
@@ -22,6 +23,7 @@ enum Old {
 }
 
 /// A cell in work.
+#[derive(Clone, Hash)]
 pub(super) struct Cell {
     pub header: Header,
     pub row: WriteRow,
@@ -45,6 +47,7 @@ pub(super) struct Cell {
 }
 
 /// The contributions so far.
+#[derive(Clone, Hash)]
 enum Sum {
     Nothing,
     /// One alone that is the whole sum.

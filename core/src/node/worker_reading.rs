@@ -13,6 +13,7 @@ use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// A read in work.
+#[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     from: NodeId,
     column: usize,
@@ -23,12 +24,14 @@ pub(super) struct ReadJob {
     hops: u8,
 }
 
+#[derive(Clone, Hash)]
 struct RowPart {
     stripe: u64,
     base: u64,
     spans: Spans,
 }
 
+#[derive(Clone, Hash)]
 struct Run {
     sectors: Range<u64>,
     data: Option<Buffer>,

@@ -17,7 +17,7 @@ use crate::units::Timestamp;
 const GRANULE: u64 = 16;
 
 /// What a transaction wants of a range of sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// See the content.
     Read,
@@ -36,7 +36,7 @@ pub enum Verdict {
     Rejected(Timestamp),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct Stamps {
     read: Timestamp,
     content: Timestamp,
@@ -45,14 +45,14 @@ struct Stamps {
     committed: Timestamp,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Granule {
     stamps: [Stamps; GRANULE as usize],
     newest: Timestamp,
     prewrites: Vec<Prewrite>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Prewrite {
     ts: Timestamp,
     lo: u64,
@@ -61,7 +61,7 @@ struct Prewrite {
 }
 
 /// The timestamps of one disk.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Admission {
     granules: BTreeMap<u64, Granule>,
     floor: Timestamp,

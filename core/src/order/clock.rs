@@ -4,7 +4,7 @@ use crate::units::{Nanos, NodeId, Timestamp};
 
 /// Issues timestamps that only grow, and that follow the highest seen from anyone, so that
 /// a slow clock costs one rejection and not one a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Clock {
     node: NodeId,
     last: u64,

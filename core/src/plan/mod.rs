@@ -28,7 +28,7 @@ pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
 use crate::layout::Geometry;
 
 /// Bytes `offset..offset + len` of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     /// First byte.
     pub offset: u64,
@@ -56,7 +56,7 @@ impl Range {
 }
 
 /// How the new parity of a stripe comes about (TickerTAIP 3.2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
     /// Everything that parity covers is new: nothing is read.
     Full,
@@ -69,7 +69,7 @@ pub enum Strategy {
 }
 
 /// Where parity is computed (TickerTAIP 3.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParityAt {
     /// At the originator.
     Originator,
@@ -80,7 +80,7 @@ pub enum ParityAt {
 }
 
 /// Who works out what each worker does (DESIGN, section 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dispatch {
     /// Each worker, for itself, from the request.
     #[default]
@@ -91,7 +91,7 @@ pub enum Dispatch {
 }
 
 /// When a write is decided (DESIGN, section 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// When every participant holds its final content. (With the journal on, a parity column
     /// that holds the change has that: it is added to what is there when it is put in place.)
@@ -105,7 +105,7 @@ pub enum Commit {
 }
 
 /// What a volume leaves open, settled; `None` lets cost decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// A strategy to prefer where it is possible.
     pub strategy: Option<Strategy>,

@@ -9,14 +9,14 @@ use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
 
 /// The plan of one chunk of a read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ReadPlan {
     /// The stripes' rows, in order.
     pub rows: Vec<ReadRow>,
 }
 
 /// One stripe of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadRow {
     /// The stripe's number in the volume.
     pub stripe: u64,
@@ -33,7 +33,7 @@ pub struct ReadRow {
 }
 
 /// One column's part in one stripe of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadCell {
     /// The bytes of the unit to send to the originator.
     pub send: Spans,

@@ -7,7 +7,7 @@ use crate::Buffer;
 use crate::units::SECTOR;
 
 /// Bytes `lo..hi` of a stripe unit; empty if `lo >= hi`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// First byte.
     pub lo: u64,
@@ -51,7 +51,7 @@ impl Span {
 }
 
 /// Up to two disjoint ranges, in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spans {
     parts: [Span; 2],
 }

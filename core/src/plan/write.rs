@@ -10,14 +10,14 @@ use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
 
 /// The plan of one chunk of a write, or of the rebuilding of a column's part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct WritePlan {
     /// The stripes' rows, in order.
     pub rows: Vec<WriteRow>,
 }
 
 /// One stripe of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteRow {
     /// The stripe's number in the volume.
     pub stripe: u64,
@@ -43,7 +43,7 @@ pub struct WriteRow {
 }
 
 /// What a cell sends of its old or new content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sends {
     /// Its old content.
     Old,
@@ -54,7 +54,7 @@ pub enum Sends {
 }
 
 /// Where a cell sends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// To every parity column that can be used.
     Parities,
@@ -63,7 +63,7 @@ pub enum Destination {
 }
 
 /// The contributions that a cell waits for before it can write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Awaits {
     /// From the columns of these data units (or, at the originator, these columns of the
     /// code).
@@ -75,7 +75,7 @@ pub struct Awaits {
 }
 
 /// One column's part in one stripe of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteCell {
     /// What the column holds.
     pub role: ColumnRole,

@@ -1,10 +1,15 @@
 //! What a worker asks of its store.
 //!
 //! There are two: [`JournalStore`], which survives crashes and checks what it reads, and
-//! [`PlainStore`](super::PlainStore), which does neither and costs nothing but the transfers that
+//! [`PlainStore`], which does neither and costs nothing but the transfers that
 //! were asked for: that of the papers' arrays.
 
-use super::{Change, DiskRequest, DiskResult, Event, JournalStore, Scan, StoreCounters, Timestamp};
+use std::ops::{Deref, DerefMut};
+
+use super::{
+    Change, DiskRequest, DiskResult, Event, JournalStore, PlainStore, Scan, StoreCounters,
+    Timestamp,
+};
 
 /// Says of a sector, its newest write and whether it has content, that an earlier write of it is
 /// undecided.
@@ -68,6 +73,35 @@ pub trait Store: Send {
     fn poll(&mut self) -> Option<Event>;
     /// Whether there is something to say.
     fn has_events(&self) -> bool;
+}
+
+/// Either of them.
+#[derive(Clone, Hash)]
+pub enum AnyStore {
+    /// One with a journal.
+    Journal(Box<JournalStore>),
+    /// One without.
+    Plain(Box<PlainStore>),
+}
+
+impl Deref for AnyStore {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            AnyStore::Journal(store) => &**store,
+            AnyStore::Plain(store) => &**store,
+        }
+    }
+}
+
+impl DerefMut for AnyStore {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            AnyStore::Journal(store) => &mut **store,
+            AnyStore::Plain(store) => &mut **store,
+        }
+    }
 }
 
 impl Store for JournalStore {

@@ -19,7 +19,7 @@ use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 const BATCH_SECTORS: usize = 1024;
 const BATCH_PAGES: usize = 256;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     /// Waiting for table pages.
     Pages,
@@ -34,6 +34,7 @@ enum Stage {
     Superblock,
 }
 
+#[derive(Clone, Hash)]
 pub(super) struct Checkpoint {
     stage: Stage,
     sectors: BTreeMap<u64, Over>,

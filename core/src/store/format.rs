@@ -20,7 +20,7 @@ pub const JOURNAL_START: u64 = 2;
 const FRAME_FIXED: usize = 48;
 
 /// Why a disk is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FormatError {
     /// Neither superblock is one.
     #[error("it is not a Weft disk (no valid superblock); format it, or restore the right file")]
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The superblock: who the disk is, how it is divided, where the journal begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Superblock {
     /// The cluster that the disk belongs to.
     pub cluster: u128,
@@ -244,7 +244,7 @@ impl Superblock {
 }
 
 /// An entry of a journal frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Entry {
     /// A participant's part of a write: what to do if it commits, and who else takes part.
     Prepare { ts: Timestamp, meta: Vec<u8>, changes: Vec<ChangeHead> },
@@ -261,7 +261,7 @@ pub(crate) enum Entry {
 }
 
 /// What a change is, apart from its bytes, which follow the frame's head.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChangeHead {
     pub sector: u64,
     pub count: u32,
@@ -271,7 +271,7 @@ pub(crate) struct ChangeHead {
 }
 
 /// What a sector in place will be once an apply is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Applied {
     pub sector: u64,
     pub version: Timestamp,

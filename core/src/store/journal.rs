@@ -13,11 +13,13 @@ const FRAME_PAYLOAD: u64 = 1024;
 /// Most entries in a frame.
 const FRAME_ENTRIES: usize = 512;
 
+#[derive(Clone, Hash)]
 struct Pending {
     entry: Entry,
     payload: Vec<Buffer>,
 }
 
+#[derive(Clone, Hash)]
 struct Frame {
     number: u64,
     at: u64,
@@ -28,6 +30,7 @@ struct Frame {
 }
 
 /// The ring and what waits for it.
+#[derive(Clone, Hash)]
 pub(crate) struct Journal {
     incarnation: u64,
     size: u64,

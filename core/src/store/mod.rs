@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Buffer;
 use crate::units::{SECTOR, Timestamp};
 
-pub use api::Store;
+pub use api::{AnyStore, Store};
 pub use format::{FORMAT_VERSION, FormatError, Superblock};
 pub use plain::PlainStore;
 pub use reads::Scan;
@@ -47,7 +47,7 @@ use recover::Recovery;
 use table::Table;
 
 /// Something to do to the disk. Offsets and lengths are bytes, multiples of the sector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum DiskOp {
     /// Read.
     Read {
@@ -77,7 +77,7 @@ pub enum DiskOp {
 }
 
 /// A disk operation with the number by which its end is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct DiskRequest {
     /// The number.
     pub id: u64,
@@ -89,7 +89,7 @@ pub struct DiskRequest {
 pub type DiskResult = Result<Buffer, String>;
 
 /// Something that the store has to say.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Event {
     /// The disk is open; these writes were prepared here and are not yet released.
     Opened(Vec<Recovered>),
@@ -112,7 +112,7 @@ pub enum Event {
 }
 
 /// What a read found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ReadDone {
     /// The reader's number for it.
     pub ticket: u64,
@@ -127,7 +127,7 @@ pub struct ReadDone {
 }
 
 /// A write found in the journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Recovered {
     /// Its name.
     pub ts: Timestamp,
@@ -140,7 +140,7 @@ pub struct Recovered {
 }
 
 /// One contiguous part of a write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Change {
     /// First data sector.
     pub sector: u64,
@@ -181,8 +181,13 @@ pub struct StoreCounters {
     pub added_bytes: u64,
 }
 
+impl std::hash::Hash for StoreCounters {
+    /// Counters decide nothing: states that differ only in them are one.
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
 /// Sizes that a store is run with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct StoreConfig {
     /// Use a [`PlainStore`] with this gap instead of a [`JournalStore`].
     pub plain: Option<u64>,
@@ -206,7 +211,7 @@ impl Default for StoreConfig {
 }
 
 /// A write between prepare and release.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Txn {
     meta: Vec<u8>,
     changes: Vec<Change>,
@@ -221,7 +226,7 @@ struct Txn {
     released: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Pages { first: u64, count: u64 },
     Read(u64),
@@ -237,6 +242,7 @@ enum Purpose {
 }
 
 /// The store of one disk.
+#[derive(Clone, Hash)]
 pub struct JournalStore {
     config: StoreConfig,
     superblock: Superblock,

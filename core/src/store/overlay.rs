@@ -8,7 +8,7 @@ use crate::units::{SECTOR_BYTES, Timestamp};
 
 /// What is committed of a sector: content, if any, and deltas on top of it (or of what is
 /// in place).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Over {
     pub content: Option<(Timestamp, Buffer)>,
     pub deltas: Vec<(Timestamp, Buffer)>,
@@ -96,7 +96,7 @@ impl Over {
 }
 
 /// The committed sectors that are not in place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Overlay {
     sectors: BTreeMap<u64, Over>,
 }

@@ -17,7 +17,7 @@ use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Job {
     purpose: Purpose,
     sectors: Range<u64>,
@@ -25,7 +25,7 @@ struct Job {
     data: Option<Vec<Buffer>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Read(u64),
     Base,
@@ -33,14 +33,14 @@ enum Purpose {
 }
 
 /// What a sector holds while changes that are to be added to it are undecided.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Base {
     content: Option<Buffer>,
     /// Writes that expect to change it, or have yet to be written.
     users: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Txn {
     /// Sectors of whose bases it is a user.
     bases: Vec<Range<u64>>,
@@ -52,7 +52,7 @@ struct Txn {
     left: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
     #[default]
     Expected,
@@ -65,6 +65,7 @@ enum Stage {
 }
 
 /// A store of one disk that keeps nothing but data.
+#[derive(Clone, Hash)]
 pub struct PlainStore {
     sectors: u64,
     /// Sectors between two transfers of one write or read that are passed over rather than made

@@ -13,7 +13,7 @@ use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
 /// What a scan looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scan {
     /// Sectors written at this time or later; lost ones may have been.
     Since(Timestamp),
@@ -23,6 +23,7 @@ pub enum Scan {
     Content,
 }
 
+#[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     first: u64,
     count: u64,
@@ -36,6 +37,7 @@ pub(super) struct ReadJob {
     salvage: Option<Salvage>,
 }
 
+#[derive(Clone, Hash)]
 struct Salvage {
     base: Vec<u8>,
     /// Sectors that could not be read.
@@ -43,12 +45,14 @@ struct Salvage {
     waiting: usize,
 }
 
+#[derive(Clone, Hash)]
 struct Source {
     content: Option<Buffer>,
     deltas: Vec<Buffer>,
     entry: TableEntry,
 }
 
+#[derive(Clone, Hash)]
 pub(super) struct ScanJob {
     next: u64,
     end: u64,

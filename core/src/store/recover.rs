@@ -15,6 +15,7 @@ use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
 const PIECE: u64 = 256;
 
+#[derive(Clone, Hash)]
 pub(super) struct Recovery {
     cluster: u128,
     disk: u16,

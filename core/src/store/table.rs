@@ -13,7 +13,7 @@ pub const ENTRIES_PER_PAGE: usize = SECTOR_BYTES / ENTRY_BYTES - 1;
 const PAGE_CRC: usize = SECTOR_BYTES - 4;
 
 /// What is known of a sector's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
     /// Reads as zeros; what stands in the place means nothing.
@@ -36,7 +36,7 @@ impl State {
 }
 
 /// A sector's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableEntry {
     /// The latest write in the content.
     pub version: Timestamp,
@@ -66,6 +66,7 @@ impl TableEntry {
     }
 }
 
+#[derive(Clone, Hash)]
 struct Page {
     entries: Vec<TableEntry>,
     dirty: bool,
@@ -73,6 +74,7 @@ struct Page {
 }
 
 /// The pages in memory.
+#[derive(Clone, Hash)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
     room: usize,

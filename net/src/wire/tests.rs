@@ -379,7 +379,7 @@ fn the_encoding_of_this_version_stays() {
     let expected = concat!(
         "0100",
         "3b000000", // version, head of 59 bytes
-        "01",
+        "02",
         "0100",
         "0200",
         "0300000000000000",
@@ -410,7 +410,7 @@ fn a_later_version_is_named() {
     let error = Message::decode(&bytes.into()).unwrap_err();
     assert_eq!(error, WireError::Version { theirs: 9 });
     let text = error.to_string();
-    assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+    assert!(text.contains("version 9") && text.contains("version 2"), "{text}");
 }
 
 #[test]

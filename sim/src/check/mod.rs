@@ -11,6 +11,7 @@ mod history;
 mod run;
 
 pub use history::{BLOCK, Did, Op, check as check_history};
+pub(crate) use history::{content, numbers};
 pub use run::{Faults, Options, Summary};
 
 /// A seed that failed.

@@ -1,0 +1,205 @@
+//! The rule of settlement, kept beside the nodes: who prepared which write, who committed it and
+//! who dropped it, as it happens.
+//!
+//! - A disk commits a write only when all participants that have a say in it have prepared it.
+//! - A disk that has prepared a write drops it only if one of those has not, or another has dropped
+//!   it.
+//! - No disk commits what another one, that had prepared it, drops.
+//! - No disk commits an attempt that its originator has given up and begun anew.
+//!
+//! That is DESIGN's rule (section 5) and TickerTAIP's Table IV with late commit: after a failure
+//! the survivors finish the write if they have what it takes, else it did not happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_core::cluster::{ClusterMap, Volume};
+use weft_core::node::{Body, Envelope, Header, Standing, Task};
+use weft_core::plan::WritePlan;
+use weft_core::units::{NodeId, Timestamp};
+
+/// What is known of one attempt at a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Entry {
+    participants: Vec<(usize, NodeId)>,
+    prepared: BTreeSet<NodeId>,
+    committed: BTreeSet<NodeId>,
+    dropped: BTreeSet<NodeId>,
+    /// Nodes that died while it was under way, before anyone had committed it.
+    lost: BTreeSet<NodeId>,
+    /// Its originator has begun anew.
+    given_up: bool,
+}
+
+/// All attempts at writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Ledger {
+    entries: BTreeMap<Timestamp, Entry>,
+}
+
+/// Who died in the middle of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// The originator, which is no participant.
+    Originator,
+    /// A participant that is the originator too.
+    Both,
+    /// A participant with data.
+    Data,
+    /// A participant with parity (or the second copy).
+    Parity,
+}
+
+/// What became of a write in the middle of which a node died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Case {
+    /// Who died.
+    pub died: Role,
+    /// Whether all other participants had prepared, in the end.
+    pub all_prepared: bool,
+    /// Whether it happened.
+    pub happened: bool,
+}
+
+impl Ledger {
+    /// A message is sent.
+    pub fn sent(&mut self, envelope: &Envelope, volume: &Volume) {
+        let Some(Body::Write { header, .. } | Body::Part { header, .. }) = &envelope.body else {
+            return;
+        };
+        let Header { ts, avoid, task: Task::Write(range), .. } = *header else { return };
+        if !self.entries.contains_key(&ts) {
+            // A node's hosts ask one thing at a time, so this is the same write again.
+            let earlier =
+                self.entries.iter_mut().filter(|(t, _)| t.originator() == ts.originator());
+            earlier.for_each(|(_, entry)| entry.given_up = true);
+        }
+        self.entries.entry(ts).or_insert_with(|| {
+            let plan = WritePlan::new(&volume.geometry, range, avoid, volume.policy);
+            let plan = plan.expect("a plan that is carried out");
+            let node = |c: usize| (c, volume.extents[0].columns[c].0);
+            let participants = plan.participants(&volume.geometry).iter().map(node).collect();
+            Entry { participants, ..Entry::default() }
+        });
+    }
+
+    /// A node dies.
+    pub fn died(&mut self, node: NodeId) {
+        for (ts, entry) in &mut self.entries {
+            let involved =
+                ts.originator() == node || entry.participants.iter().any(|p| p.1 == node);
+            if involved && entry.committed.is_empty() && entry.dropped.is_empty() {
+                entry.lost.insert(node);
+            }
+        }
+    }
+
+    /// What a node that has started finds on its disk: a write may have become durable there
+    /// without anyone's hearing of it.
+    pub fn recovered(&mut self, node: NodeId, found: &BTreeMap<Timestamp, Standing>) {
+        for ts in found.keys() {
+            if let Some(entry) = self.entries.get_mut(ts) {
+                entry.prepared.insert(node);
+            }
+        }
+    }
+
+    /// What a node knows of its writes has changed. `map` is the one that it goes by.
+    pub fn changed(
+        &mut self,
+        node: NodeId,
+        volume: &Volume,
+        map: &ClusterMap,
+        before: &BTreeMap<Timestamp, Standing>,
+        after: &BTreeMap<Timestamp, Standing>,
+    ) -> Result<(), String> {
+        for (ts, standing) in after {
+            if before.get(ts) == Some(standing) {
+                continue;
+            }
+            let Some(entry) = self.entries.get_mut(ts) else { continue };
+            match standing {
+                Standing::Prepared => drop(entry.prepared.insert(node)),
+                Standing::Committed { .. } => {
+                    entry.prepared.insert(node);
+                    if entry.committed.insert(node) {
+                        entry.judge(*ts, node, volume, map, true)?;
+                    }
+                }
+                Standing::Unknown | Standing::Busy => {}
+            }
+        }
+        for (ts, standing) in before {
+            if after.contains_key(ts) || *standing != Standing::Prepared {
+                continue;
+            }
+            if let Some(entry) = self.entries.get_mut(ts)
+                && !entry.committed.contains(&node)
+            {
+                entry.judge(*ts, node, volume, map, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The writes in the middle of which one node died, and what became of them.
+    pub fn cases(&self, volume: &Volume) -> impl Iterator<Item = Case> {
+        let case = |(ts, entry): (&Timestamp, &Entry)| {
+            let mut lost = entry.lost.iter();
+            let (Some(&dead), None) = (lost.next(), lost.next()) else { return None };
+            let place = entry.participants.iter().find(|p| p.1 == dead);
+            let died = match place {
+                None => Role::Originator,
+                Some(_) if ts.originator() == dead => Role::Both,
+                Some((c, _)) if *c < volume.geometry.layout.data => Role::Data,
+                Some(_) => Role::Parity,
+            };
+            let others = entry.participants.iter().filter(|p| p.1 != dead);
+            let all_prepared = others.clone().all(|p| entry.prepared.contains(&p.1));
+            Some(Case { died, all_prepared, happened: !entry.committed.is_empty() })
+        };
+        self.entries.iter().filter_map(case).collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl Entry {
+    /// Whether `node` may commit the write, or drop it.
+    fn judge(
+        &mut self,
+        ts: Timestamp,
+        node: NodeId,
+        volume: &Volume,
+        map: &ClusterMap,
+        commits: bool,
+    ) -> Result<(), String> {
+        if !map.has_say(volume, 0, node, ts) {
+            // It follows, or will catch up.
+            return Ok(());
+        }
+        // Who drops it after another has only follows.
+        let first = self.dropped.is_empty();
+        if !commits {
+            self.dropped.insert(node);
+        }
+        if commits && self.given_up && self.committed.len() == 1 {
+            return Err(format!(
+                "{node} commits attempt {ts}, which its originator has begun anew"
+            ));
+        }
+        let voters = map.voters(volume, 0, &self.participants, ts);
+        let missing: Vec<NodeId> =
+            voters.iter().filter(|v| !self.prepared.contains(v)).copied().collect();
+        match (commits, missing.is_empty()) {
+            (true, false) => {
+                Err(format!("{node} commits write {ts}, which {} has not prepared", missing[0]))
+            }
+            (false, true) if first => Err(format!(
+                "{node} drops write {ts}, which all that have a say have prepared: {voters:?}"
+            )),
+            _ if !self.committed.is_empty() && !self.dropped.is_empty() => Err(format!(
+                "write {ts} is committed by {:?} and dropped by {:?}",
+                self.committed, self.dropped
+            )),
+            _ => Ok(()),
+        }
+    }
+}

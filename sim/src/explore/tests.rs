@@ -1,0 +1,109 @@
+use super::*;
+
+fn setup(name: &str) -> Setup {
+    Setup::named(name).expect("a known setup")
+}
+
+/// Goes through everything within the bounds, and finds nothing wrong.
+fn passes(name: &str, bounds: Bounds) -> Report {
+    let report = explore(&setup(name), &bounds);
+    if let Some(failure) = &report.failure {
+        panic!("{name}, {bounds:?}\n{}\n{}", failure.story.join("\n"), failure.reason);
+    }
+    assert!(report.complete && report.ends > 0, "{name}: {report:?}");
+    let Report { states, steps, ends, longest, .. } = report;
+    println!("{name}: {states} states, {steps} steps, {ends} ends, longest {longest}; {bounds:?}");
+    report
+}
+
+/// Finds a deliberate bug; the story is printed.
+fn finds(name: &str, bounds: Bounds) -> Failure {
+    let failure = simplest(&setup(name), &bounds).unwrap_or_else(|| {
+        panic!("{name}: {:?} is not found", bounds.bug);
+    });
+    println!("{:?} in '{name}':\n{}\n{}", bounds.bug, failure.story.join("\n"), failure.reason);
+    failure
+}
+
+/// One write, and any one node dies at any instant. TickerTAIP's Table IV with late commit: the
+/// write happens if all that are left have prepared it, and else it does not; each of the two
+/// happens, whoever dies.
+#[test]
+fn one_write_and_the_death_of_any_node() {
+    let roles = [
+        ("mirror", vec![Role::Originator, Role::Data, Role::Parity]),
+        ("pair", vec![Role::Both, Role::Parity]),
+        ("small", vec![Role::Originator, Role::Data, Role::Parity]),
+        ("full", vec![Role::Both, Role::Data, Role::Parity]),
+    ];
+    for (name, roles) in roles {
+        let report = passes(name, Bounds::default());
+        assert!(report.cases.keys().all(|c| c.all_prepared == c.happened), "{name}: {report:?}");
+        for died in roles {
+            for happened in [false, true] {
+                let case = Case { died, all_prepared: happened, happened };
+                assert!(report.cases.contains_key(&case), "{name}: {case:?} never occurs");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_write_and_the_loss_of_all_power() {
+    for name in ["mirror", "pair", "small"] {
+        passes(name, Bounds { crashes: 0, power_cuts: 1, ..Bounds::default() });
+    }
+}
+
+/// A participant refuses a write and dies, and of those that have prepared it one has not heard: it
+/// must not commit an attempt that the originator has given up for the next.
+#[test]
+fn an_attempt_that_was_given_up_never_happens() {
+    for name in ["refused", "ahead"] {
+        passes(name, Bounds { delays: Some(1), ..Bounds::default() });
+    }
+}
+
+#[test]
+fn the_same_bounds_give_the_same_report() {
+    let report = |_| format!("{:?}", explore(&setup("pair"), &Bounds::default()));
+    assert_eq!(report(1), report(2));
+}
+
+#[test]
+fn guessing_that_a_write_happened_is_found() {
+    let bounds = Bounds { bug: Some(Bug::GuessedCommit), ..Bounds::default() };
+    let failure = finds("small", bounds);
+    assert!(failure.reason.contains("has not prepared"), "{}", failure.reason);
+    // Hosts would see it too.
+    finds("small", Bounds { rule: false, ..bounds });
+}
+
+#[test]
+fn acting_on_messages_of_an_epoch_that_is_over_is_found() {
+    let bug = Some(Bug::NoFencing);
+    finds("late", Bounds { delays: Some(0), bug, ..Bounds::default() });
+    passes("late", Bounds { delays: Some(0), ..Bounds::default() });
+}
+
+#[test]
+fn an_answer_before_the_last_vote_is_found() {
+    finds("mirror", Bounds { bug: Some(Bug::AnswerBeforeLastVote), ..Bounds::default() });
+}
+
+#[test]
+fn a_missing_flush_is_found() {
+    let bug = Some(Bug::MissingFlush);
+    finds("mirror", Bounds { crashes: 0, power_cuts: 1, bug, ..Bounds::default() });
+}
+
+#[test]
+fn a_stale_read_is_found() {
+    let bug = Some(Bug::StaleRead);
+    finds("read", Bounds { crashes: 0, bug, ..Bounds::default() });
+}
+
+#[test]
+fn a_sector_missed_in_catching_up_is_found() {
+    finds("mirror", Bounds { bug: Some(Bug::MissedSector), ..Bounds::default() });
+}
