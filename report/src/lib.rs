@@ -14,6 +14,7 @@ mod axis;
 mod number;
 mod page;
 mod plot;
+mod style;
 mod table;
 
 pub use axis::{Axis, Scale};

@@ -1,9 +1,7 @@
 //! A page of results: one HTML file that needs nothing from anywhere.
 
-use crate::{Plot, Table, escape};
+use crate::{Plot, Table, escape, style};
 
-/// What plots look like; in pages, and in files of their own.
-pub(crate) const PLOT_STYLE: &str = include_str!("plot.css");
 const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -37,8 +35,9 @@ impl Page {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>\n{PLOT_STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n\
-             <button id=\"theme\" type=\"button\">light / dark</button>\n<h1>{title}</h1>\n"
+             <title>{title}</title>\n<style>\n{}{PAGE_STYLE}</style>\n</head>\n<body>\n\
+             <button id=\"theme\" type=\"button\">light / dark</button>\n<h1>{title}</h1>\n",
+            style::of_page()
         );
         for block in &self.blocks {
             out += &match block {

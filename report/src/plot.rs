@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::axis::Range;
 use crate::number::coordinate as xy;
-use crate::page::PLOT_STYLE;
+use crate::style::{self, COLOURS};
 use crate::{Axis, escape, short};
 
 /// The whole picture without its legend, and the height of it.
@@ -17,8 +17,6 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 620.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 340.0;
-/// How many colours there are; further series are dashed.
-const COLOURS: usize = 8;
 /// Characters of a legend's line.
 const LEGEND_CHARS: usize = 30;
 
@@ -70,7 +68,7 @@ pub struct Plot {
 impl Plot {
     /// The plot as an SVG file that follows the viewer's choice of light or dark.
     pub fn svg(&self) -> String {
-        self.draw(&format!("<style>{PLOT_STYLE}</style>\n"))
+        self.draw(&format!("<style>\n{}</style>\n", style::of_file()))
     }
 
     /// The plot inside of a page, which has the style.
@@ -204,7 +202,7 @@ impl Plot {
     }
 }
 
-/// The class that gives the `n`-th series its colour.
+/// The class that gives the `n`-th series its colour; when colours come again, lines are dashed.
 fn class(n: usize) -> String {
     let dashed = if n >= COLOURS { " dashed" } else { "" };
     format!("c{}{dashed}", n % COLOURS)

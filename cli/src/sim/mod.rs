@@ -142,6 +142,7 @@ impl Sim {
             }
             None => (None, Done::new()),
         };
+        let known = study.points.iter().filter(|p| done.contains_key(&p.key)).count();
         let mine = |n: usize| self.shard.is_none_or(|s| n % s.of == s.index);
         // Points that are the same are run once.
         let mut taken = BTreeSet::new();
@@ -162,12 +163,7 @@ impl Sim {
             Ok(())
         })?;
         let seconds = begun.elapsed().as_secs_f64();
-        let there = points.len() - missing.len();
-        let known = if there > 0 && self.out.is_some() && self.shard.is_none() {
-            format!(", {there} known before")
-        } else {
-            String::new()
-        };
+        let known = if known > 0 { format!(", {known} known before") } else { String::new() };
         eprintln!(
             "{} points run in {seconds:.1} s{known}; {:.2} million events a second",
             missing.len(),
@@ -211,18 +207,25 @@ impl Sim {
     }
 }
 
+/// What stands behind a plus and minus.
+const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student).";
+
 /// What is run, for those who only have its directory.
 fn study(scenario: &Scenario, points: &[Point]) -> Study {
     let axes: Vec<&str> = scenario.axes.iter().map(|a| a.key.as_str()).collect();
     let measure = |p: &Point| p.system.measure;
     let method = match points.first().map(measure) {
-        Some(first) if points.iter().all(|p| measure(p) == first) => format!(
-            "Every point is the mean of {} independent runs of {} requests, after {} to warm up; \
-             seed {}. Intervals hold the true mean with 95 % (Student).",
-            first.replications, first.requests, first.warm_up, first.seed
-        ),
-        _ => "Points are measured differently. Intervals hold the true mean with 95 % (Student)."
-            .to_string(),
+        Some(first) if points.iter().all(|p| measure(p) == first) => {
+            let runs = match first.replications {
+                1 => "one run".to_string(),
+                n => format!("the mean of {n} independent runs"),
+            };
+            format!(
+                "Every point is {runs} of {} requests, after {} to warm up; seed {}. {INTERVALS}",
+                first.requests, first.warm_up, first.seed
+            )
+        }
+        _ => format!("Points are measured differently. {INTERVALS}"),
     };
     let json = |value: &toml::Value| serde_json::to_value(value).expect("TOML has a form in JSON");
     Study {
