@@ -36,7 +36,7 @@ pub fn describe(key: &str) -> Result<String> {
     let key = key.trim_end_matches('.');
     let below = format!("{key}.");
     let meant = |name: &str| key.is_empty() || name == key || name.starts_with(&below);
-    let mut of_system = keys::rows();
+    let mut of_system = keys::rows().to_vec();
     let defaults = defaults()?;
     for row in &mut of_system {
         if let Some(value) = defaults.get(&row.key) {

@@ -1,6 +1,7 @@
 //! What keys a scenario has, and what is wrong with a value.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use anyhow::{Result, anyhow, bail};
 use toml::{Table, Value};
@@ -34,8 +35,13 @@ pub struct Row {
     pub source: &'static str,
 }
 
-/// All keys of a scenario.
-pub fn rows() -> Vec<Row> {
+/// All keys of a scenario but its own three.
+pub fn rows() -> &'static [Row] {
+    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(all_rows);
+    &ROWS
+}
+
+fn all_rows() -> Vec<Row> {
     let system = parameters::PARAMETERS.iter().map(|p| Row {
         key: p.key.to_string(),
         unit: p.unit,
@@ -71,7 +77,7 @@ pub fn known(key: &str) -> Result<()> {
         let at = join(&above, name);
         let below = format!("{at}.");
         if !rows.iter().any(|r| r.key == at || r.key.starts_with(&below)) {
-            return Err(anyhow!("{key}: there is no such key; {}", nearest(&rows, &above, name)));
+            return Err(anyhow!("{key}: there is no such key; {}", nearest(rows, &above, name)));
         }
         above = at;
     }
@@ -160,7 +166,7 @@ fn check_value(key: &str, value: &Value) -> Result<(), String> {
 
 /// What a value should be, where the workload's own reading refused it.
 pub fn expected(key: &str) -> Option<String> {
-    let row = rows().into_iter().find(|r| r.key == key)?;
+    let row = rows().iter().find(|r| r.key == key)?;
     match row.unit {
         "" => Some(format!("give {}", row.range)),
         unit => Some(format!("give {}; it counts {unit}", row.range)),

@@ -164,11 +164,12 @@ impl Sim {
         })?;
         let seconds = begun.elapsed().as_secs_f64();
         let known = if known > 0 { format!(", {known} known before") } else { String::new() };
-        eprintln!(
-            "{} points run in {seconds:.1} s{known}; {:.2} million events a second",
-            missing.len(),
-            events as f64 / 1e6 / seconds.max(1e-9)
-        );
+        let rate = events as f64 / 1e6 / seconds.max(1e-9);
+        let rate = match events {
+            0 => String::new(),
+            _ => format!("; {rate:.2} million events a second"),
+        };
+        eprintln!("{} points run in {seconds:.1} s{known}{rate}", missing.len());
         self.finish(&study, &done)
     }
 

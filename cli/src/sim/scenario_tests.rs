@@ -82,6 +82,10 @@ fn errors_name_file_line_and_range() {
             "x.toml:10: volume.layout = raid6: ",
         ),
         (
+            "[nodes]\nworkers = 5000\n[links]\nfabric = \"point-to-point\"",
+            "x.toml:9: links.fabric = point-to-point: 5000 workers would need a wire",
+        ),
+        (
             "[volume]\nwidth = 4",
             "x.toml:7: volume.width = 4: give a number that divides the 11 workers",
         ),

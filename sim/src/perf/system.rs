@@ -11,6 +11,9 @@ use weft_model::spec;
 use super::costs::PathLengths;
 use super::{capacity, parameters};
 
+/// The most workers with a wire from each to each: 16 million wires.
+const MOST_WIRED: u16 = 4_096;
+
 /// An array and what is done with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -263,6 +266,13 @@ impl System {
         }
         within("nodes.mips", self.nodes.mips)?;
         self.check_path_lengths()?;
+        if self.links.fabric == Fabric::PointToPoint && workers > MOST_WIRED {
+            let expected = format!(
+                "{workers} workers would need a wire for each pair; give switch or bus beyond \
+                 {MOST_WIRED} workers"
+            );
+            return Err(Problem::new("links.fabric", "point-to-point", expected));
+        }
         within("links.mb_s", self.links.mb_s)?;
         within("links.latency_us", self.links.latency_us)?;
         within("links.set_up_us", self.links.set_up_us)?;
