@@ -150,7 +150,8 @@ impl Sim {
             .filter(|n| mine(*n) && !done.contains_key(&study.points[*n].key))
             .filter(|n| taken.insert(&study.points[*n].key))
             .collect();
-        let systems: Vec<_> = missing.iter().map(|n| &points[*n].system).collect();
+        let named = |n: &usize| (name(&scenario, &points[*n]), &points[*n].system);
+        let systems: Vec<_> = missing.iter().map(named).collect();
         let begun = Instant::now();
         let mut events = 0;
         run::run(&systems, self.jobs(), |n, measured| {
@@ -205,6 +206,17 @@ impl Sim {
     fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(cores, usize::from)
+    }
+}
+
+/// What a point is called in errors.
+fn name(scenario: &Scenario, point: &Point) -> String {
+    let axes = scenario.axes.iter().zip(&point.labels);
+    let parts: Vec<String> =
+        axes.map(|(axis, label)| format!("{} = {}", axis.key, keys::plain(label))).collect();
+    match parts.is_empty() {
+        true => scenario.title.clone(),
+        false => parts.join(", "),
     }
 }
 

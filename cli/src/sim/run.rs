@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_sim::perf::{Outcome, Simulation, Summary, System};
 
 use super::result::Measured;
 
-/// Runs all replications of these systems on so many threads, and tells of each system that is
-/// done, by its number in the list. What comes out does not depend on the number of threads; the
+/// Runs all replications of these systems, each with a name for errors, on so many threads, and tells
+/// of each system that is done, by its number in the list. What comes out does not depend on the number of threads; the
 /// order in which it comes does.
 ///
 /// # Errors
 /// The first run that failed, or what `done` said; what was done before has been told.
 pub fn run(
-    systems: &[&System],
+    systems: &[(String, &System)],
     jobs: usize,
     mut done: impl FnMut(usize, Measured) -> Result<()>,
 ) -> Result<()> {
@@ -26,7 +26,7 @@ pub fn run(
     let tasks: Vec<(usize, u64)> = systems
         .iter()
         .enumerate()
-        .flat_map(|(n, s)| (0..replications(s)).map(move |r| (n, r)))
+        .flat_map(|(n, (_, s))| (0..replications(s)).map(move |r| (n, r)))
         .collect();
     let bar = bar(tasks.len() as u64);
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -40,7 +40,7 @@ pub fn run(
                         return;
                     };
                     // Nobody listens any more after an error.
-                    if sender.send((n, r, one(systems[n], r))).is_err() {
+                    if sender.send((n, r, one(systems[n].1, r))).is_err() {
                         return;
                     }
                 }
@@ -48,10 +48,11 @@ pub fn run(
         }
         drop(sender);
         let mut runs: Vec<Vec<Option<Outcome>>> =
-            systems.iter().map(|s| vec![None; replications(s) as usize]).collect();
+            systems.iter().map(|(_, s)| vec![None; replications(s) as usize]).collect();
         let mut gather = || {
             for (n, r, outcome) in &receiver {
-                runs[n][r as usize] = Some(outcome?);
+                let outcome = outcome.with_context(|| format!("{}, run {r}", systems[n].0))?;
+                runs[n][r as usize] = Some(outcome);
                 bar.inc(1);
                 if runs[n].iter().all(Option::is_some) {
                     let outcomes: Vec<Outcome> =
@@ -71,7 +72,7 @@ pub fn run(
 /// One run.
 fn one(system: &System, replication: u64) -> Result<Outcome> {
     let simulation = Simulation::new(system, replication).map_err(|p| anyhow!("{p}"))?;
-    simulation.run().map_err(|e| anyhow!("run {replication}: {e}"))
+    simulation.run().map_err(|e| anyhow!("{e}"))
 }
 
 /// A bar with the time left, on a terminal.
@@ -86,4 +87,27 @@ fn bar(length: u64) -> ProgressBar {
     }
     bar.enable_steady_tick(std::time::Duration::from_millis(500));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_fails_is_named_and_ends_all() {
+        let text = "workload.arrivals.closed.population = 1\nworkload.requests.imitation = \"oltp\"\n\
+                    measure.requests = 5";
+        let good: System = toml::from_str(text).unwrap();
+        let mut bad = good.clone();
+        bad.nodes.workers = 0;
+        let systems = [("good".to_string(), &good), ("bad".to_string(), &bad)];
+        let mut done = Vec::new();
+        let error = run(&systems, 1, |n, _| {
+            done.push(n);
+            Ok(())
+        })
+        .unwrap_err();
+        assert_eq!(format!("{error:#}"), "bad, run 0: nodes.workers = 0: give 1 to 16384");
+        assert_eq!(done, [0]);
+    }
 }

@@ -13,7 +13,7 @@ fn small(entry: &catalogue::Entry) -> Scenario {
 fn results(scenario: &Scenario, jobs: usize) -> (Study, Done) {
     let points = scenario.points().unwrap();
     let study = study(scenario, &points);
-    let systems: Vec<_> = points.iter().map(|p| &p.system).collect();
+    let systems: Vec<_> = points.iter().map(|p| (name(scenario, p), &p.system)).collect();
     let mut done = Done::new();
     run::run(&systems, jobs, |n, measured| {
         done.insert(study.points[n].key.clone(), measured);
