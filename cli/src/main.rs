@@ -18,6 +18,7 @@ mod processes;
 mod real;
 mod scratch;
 mod scrub;
+mod sim;
 mod status;
 mod trace;
 mod up;
@@ -71,6 +72,8 @@ enum Command {
     /// Say what a block trace is like, or write it in another format
     #[command(subcommand)]
     Trace(trace::Trace),
+    /// Simulate an array and its workload, and measure it
+    Sim(sim::Sim),
 }
 
 impl Command {
@@ -89,6 +92,7 @@ impl Command {
             Command::Bench(bench) => bench.run(),
             Command::Paper(paper) => paper.run(),
             Command::Trace(trace) => trace.run(),
+            Command::Sim(sim) => sim.run(),
         }
     }
 }
@@ -144,6 +148,12 @@ mod tests {
             "bench --quick --json --seconds 1",
             "bench --dir /tmp",
             "trace info t.csv.gz --format disksim --sector-size 256 --json",
+            "sim tickertaip/reads --set links.mb_s=5 nodes.mips=2 --sweep volume.unit=4096,8192 --seed 7 \
+             --replications 3 --jobs 2 --out d --shard 0/2 --json",
+            "sim --list",
+            "sim --describe",
+            "sim --describe links.mb_s",
+            "sim merge a b --out c --json",
             "trace convert a b --from blkparse --to iolog --sector-size 4K",
         ] {
             let words = std::iter::once("weft").chain(line.split_whitespace());
@@ -162,6 +172,11 @@ mod tests {
             ("check --seeds 5", "A..B"),
             ("trace info t --format pcap", "choose from csv, srt"),
             ("check --seeds 5..5", "no seed"),
+            ("sim", "Usage"),
+            ("sim s --set a", "KEY=VALUE"),
+            ("sim s --out d --shard 2/2", "I from 0 to N-1"),
+            ("sim s --shard 0/2", "--out"),
+            ("sim s --jobs 0", "1.."),
             ("explain read --layout raid5 --offset 0 --length 1 --strategy small", "unexpected"),
         ] {
             let words = std::iter::once("weft").chain(line.split_whitespace());

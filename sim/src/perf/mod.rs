@@ -6,15 +6,17 @@
 //! ([`PathLengths`]). No data is moved: buffers have only lengths. What comes out is an
 //! [`Outcome`], and of several independent ones a [`Summary`].
 //!
-//! - [`system`]: the description
+//! - [`system`]: the description; [`parameters`]: its keys, [`capacity`]: what it could carry
 //! - [`costs`]: path lengths
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`simulation`]: the events
 //! - [`outcome`]: what was measured
 
+mod capacity;
 mod costs;
 mod links;
 mod outcome;
+pub mod parameters;
 mod processor;
 mod simulation;
 mod system;

@@ -3,11 +3,16 @@
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_load::workload::Workload;
+use weft_load::workload::{Generator, Workload};
+use weft_model::disk::Model;
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec;
 
 use super::costs::PathLengths;
+use super::{capacity, parameters};
+
+/// The most workers with a wire from each to each: 16 million wires.
+const MOST_WIRED: u16 = 4_096;
 
 /// An array and what is done with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -245,16 +250,18 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(key: &str, value: impl ToString, expected: impl ToString) -> Problem {
+    pub(super) fn new(key: &str, value: impl ToString, expected: impl ToString) -> Problem {
         Problem { key: key.into(), value: value.to_string(), expected: expected.to_string() }
     }
 }
 
-fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), Problem> {
-    if low <= value && value <= high {
-        return Ok(());
+/// Refuses a number that is not in the range that [`parameters`] gives for its key.
+fn within(key: &str, value: f64) -> Result<(), Problem> {
+    let range = parameters::of(key).range;
+    match range.holds(value) {
+        true => Ok(()),
+        false => Err(Problem::new(key, value, format!("give {}", parameters::show(&range)))),
     }
-    Err(Problem::new(key, value, format!("give {low} to {high}")))
 }
 
 impl System {
@@ -263,33 +270,77 @@ impl System {
     /// # Errors
     /// The first that is not, by its key.
     pub fn check(&self) -> Result<(), Problem> {
-        let workers = f64::from(self.nodes.workers);
-        within("nodes.workers", workers, 1.0, 16_384.0)?;
-        within("nodes.originators", f64::from(self.nodes.originators), 0.0, workers.min(4_000.0))?;
-        within("nodes.mips", self.nodes.mips, 1e-3, 1e9)?;
-        within("nodes.path.xor_byte", self.nodes.path.xor_byte, 0.0, 1e6)?;
-        within("links.mb_s", self.links.mb_s, 1e-3, 1e9)?;
-        within("links.latency_us", self.links.latency_us, 0.0, 1e9)?;
-        within("links.set_up_us", self.links.set_up_us, 0.0, 1e9)?;
-        within("hosts.ask_us", self.hosts.ask_us, 0.0, 1e9)?;
-        within("hosts.reply_us", self.hosts.reply_us, 0.0, 1e9)?;
-        within("measure.requests", self.measure.requests as f64, 1.0, 1e12)?;
-        within("measure.replications", f64::from(self.measure.replications), 1.0, 1e6)?;
+        let workers = self.nodes.workers;
+        within("nodes.workers", f64::from(workers))?;
+        within("nodes.originators", f64::from(self.nodes.originators))?;
+        if self.nodes.originators > workers {
+            let expected = format!("there are {workers} workers; give 0 to {workers}");
+            return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
+        }
+        within("nodes.mips", self.nodes.mips)?;
+        self.check_path_lengths()?;
+        if self.links.fabric == Fabric::PointToPoint && workers > MOST_WIRED {
+            let expected = format!(
+                "{workers} workers would need a wire for each pair; give switch or bus beyond \
+                 {MOST_WIRED} workers"
+            );
+            return Err(Problem::new("links.fabric", "point-to-point", expected));
+        }
+        within("links.mb_s", self.links.mb_s)?;
+        within("links.latency_us", self.links.latency_us)?;
+        within("links.set_up_us", self.links.set_up_us)?;
+        within("hosts.ask_us", self.hosts.ask_us)?;
+        within("hosts.reply_us", self.hosts.reply_us)?;
+        within("measure.warm_up", self.measure.warm_up as f64)?;
+        within("measure.requests", self.measure.requests as f64)?;
+        within("measure.replications", f64::from(self.measure.replications))?;
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
             return Err(Problem::new("volume.unit", unit, "give a multiple of 4096, to 16 MiB"));
         }
-        if let Some(width) = self.volume.width {
-            within("volume.width", f64::from(width), 1.0, workers)?;
+        if let Some(width) = self.volume.width
+            && (width == 0 || !workers.is_multiple_of(width))
+        {
+            let expected = format!("give a number that divides the {workers} workers into groups");
+            return Err(Problem::new("volume.width", width, expected));
         }
-        self.layout()?;
-        spec::builtin(&self.disks.model)
+        let (_, layout) = self.layout()?;
+        let disk = spec::builtin(&self.disks.model)
             .map_err(|e| Problem::new("disks.model", &self.disks.model, e))?;
-        self.workload.check().map_err(|p| Problem {
-            key: format!("workload.{}", p.key),
+        let of_workload = |p: weft_load::workload::Problem| Problem {
+            key: match p.key.as_str() {
+                "volume" => "volume".to_string(),
+                key => format!("workload.{key}"),
+            },
             value: p.value,
             expected: p.expected,
-        })
+        };
+        self.workload.check().map_err(of_workload)?;
+        let redundancy = layout.width() as f64 / layout.data as f64;
+        capacity::check(self, &disk, redundancy)?;
+        let disk = Model::new(&disk);
+        let disk_bytes = disk.sectors() * disk.sector_bytes();
+        let volume = disk_bytes / unit * unit * u64::from(workers) / layout.width() as u64
+            * layout.data as u64;
+        Generator::new(&self.workload, volume).map(|_| ()).map_err(of_workload)
+    }
+
+    fn check_path_lengths(&self) -> Result<(), Problem> {
+        let path = &self.nodes.path;
+        for (name, instructions) in [
+            ("request", path.request),
+            ("reply", path.reply),
+            ("send", path.send),
+            ("receive", path.receive),
+            ("local", path.local),
+            ("disk_start", path.disk_start),
+            ("disk_end", path.disk_end),
+            ("unit", path.unit),
+            ("timer", path.timer),
+        ] {
+            within(&format!("nodes.path.{name}"), instructions as f64)?;
+        }
+        within("nodes.path.xor_byte", path.xor_byte)
     }
 
     /// The layout, over as many disks as a stripe is on.

@@ -1,0 +1,241 @@
+//! What keys a scenario has, and what is wrong with a value.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use anyhow::{Result, anyhow, bail};
+use toml::{Table, Value};
+use weft_load::workload;
+use weft_sim::perf::parameters::{self, Range, show};
+
+use super::document::{Document, join};
+
+/// Tables of which only one key can be there, and the keys that it may be.
+const ALTERNATIVES: &[(&str, &[&str])] = &[
+    ("workload.arrivals", &["closed", "open"]),
+    ("workload.arrivals.closed.think", &["constant_us", "exponential_us"]),
+    ("workload.requests", &["fixed", "mix", "imitation"]),
+    ("workload.addresses", &["uniform", "sequential", "zipf"]),
+];
+
+/// A key, as it is explained to people.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name, with those above it.
+    pub key: String,
+    /// What its value counts.
+    pub unit: &'static str,
+    /// Which values it may have.
+    pub range: String,
+    /// What it is if left out; empty if it must be given, or is not needed.
+    pub default: String,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Where the default, or the notion, comes from.
+    pub source: &'static str,
+}
+
+/// All keys of a scenario but its own three.
+pub fn rows() -> &'static [Row] {
+    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(all_rows);
+    &ROWS
+}
+
+fn all_rows() -> Vec<Row> {
+    let system = parameters::PARAMETERS.iter().map(|p| Row {
+        key: p.key.to_string(),
+        unit: p.unit,
+        range: show(&p.range),
+        default: String::new(),
+        meaning: p.meaning,
+        source: p.source,
+    });
+    let workload = workload::PARAMETERS.iter().map(|p| Row {
+        key: join("workload", p.key),
+        unit: p.unit,
+        range: p.range.to_string(),
+        default: p.default.to_string(),
+        meaning: p.meaning,
+        source: p.source,
+    });
+    system.chain(workload).collect()
+}
+
+/// The keys of which one can be in this table, if it is such a table.
+pub fn alternatives(table: &str) -> Option<&'static [&'static str]> {
+    ALTERNATIVES.iter().find(|(key, _)| *key == table).map(|(_, names)| *names)
+}
+
+/// Refuses a key that there is none.
+///
+/// # Errors
+/// With the nearest that there is.
+pub fn known(key: &str) -> Result<()> {
+    let rows = rows();
+    let mut above = String::new();
+    for name in key.split('.') {
+        let at = join(&above, name);
+        let below = format!("{at}.");
+        if !rows.iter().any(|r| r.key == at || r.key.starts_with(&below)) {
+            return Err(anyhow!("{key}: there is no such key; {}", nearest(rows, &above, name)));
+        }
+        above = at;
+    }
+    Ok(())
+}
+
+/// What may have been meant by `name` in a table.
+fn nearest(rows: &[Row], above: &str, name: &str) -> String {
+    let prefix = join(above, "");
+    let names = rows.iter().filter_map(|r| r.key.strip_prefix(prefix.as_str()));
+    let mut names: Vec<&str> = names.filter_map(|k| k.split('.').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let with_unit = format!("{name}_");
+    if let Some(full) = names.iter().find(|n| n.starts_with(&with_unit)) {
+        return format!("its unit is part of its name: {}", join(above, full));
+    }
+    let best = names.iter().min_by_key(|n| strsim::damerau_levenshtein(n, name));
+    match best {
+        Some(best) if strsim::damerau_levenshtein(best, name) * 2 <= name.len().max(2) => {
+            format!("did you mean {}?", join(above, best))
+        }
+        _ if names.is_empty() => format!("{above} has no keys below it"),
+        _ => {
+            let mut list = format!("{} has ", if above.is_empty() { "a scenario" } else { above });
+            let _ = write!(list, "{}", names.join(", "));
+            list
+        }
+    }
+}
+
+/// Checks that all keys are known, and that what this crate knows of their values holds.
+///
+/// # Errors
+/// The first that is wrong, with its place.
+pub fn check(document: &Document) -> Result<()> {
+    check_table(document, "", &document.table)
+}
+
+fn check_table(document: &Document, prefix: &str, table: &Table) -> Result<()> {
+    if let Some(names) = alternatives(prefix)
+        && table.len() != 1
+    {
+        bail!("{}: {prefix}: give one of {}", document.place(prefix), names.join(", "));
+    }
+    for (name, value) in table {
+        let key = join(prefix, name);
+        known(&key).map_err(|e| anyhow!("{}: {e}", document.place(&key)))?;
+        match value {
+            Value::Table(inner) => check_table(document, &key, inner)?,
+            value => check_value(&key, value).map_err(|expected| {
+                let place = document.place(&key);
+                anyhow!("{place}: {key} = {}: {expected}", plain(value))
+            })?,
+        }
+    }
+    Ok(())
+}
+
+/// What a value should be, if it is not.
+fn check_value(key: &str, value: &Value) -> Result<(), String> {
+    let Some(row) = parameters::PARAMETERS.iter().find(|p| p.key == key) else { return Ok(()) };
+    let good = match (row.range, value) {
+        (Range::Number(..), Value::Float(number)) => row.range.holds(*number),
+        (Range::Number(..) | Range::Whole(..), Value::Integer(number)) => {
+            row.range.holds(*number as f64)
+        }
+        (Range::Word(words), Value::String(word)) => words.contains(&word.as_str()),
+        (Range::YesNo, Value::Boolean(_)) | (Range::Text, Value::String(_)) => true,
+        _ => false,
+    };
+    if good {
+        return Ok(());
+    }
+    Err(match (row.range, value) {
+        (Range::Number(..), Value::String(_)) => {
+            format!("give a number without unit, {}; it counts {}", show(&row.range), row.unit)
+        }
+        (Range::Whole(..), Value::String(_) | Value::Float(_)) => {
+            format!("give a whole number without unit, {}; it counts {}", row.range, row.unit)
+        }
+        (Range::Word(words), _) => format!("choose from {}", words.join(", ")),
+        (range, _) => format!("give {}", show(&range)),
+    })
+}
+
+/// What a value should be, where the workload's own reading refused it.
+pub fn expected(key: &str) -> Option<String> {
+    let row = rows().iter().find(|r| r.key == key)?;
+    match row.unit {
+        "" => Some(format!("give {}", row.range)),
+        unit => Some(format!("give {}; it counts {unit}", row.range)),
+    }
+}
+
+/// A value as people write it: words without quotes.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Float(number) => number.to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        check(&Document::parse("f", text).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_the_nearest() {
+        assert_eq!(
+            problem("[links]\n\nmb_sec = 1"),
+            "f:3: links.mb_sec: there is no such key; did you mean links.mb_s?"
+        );
+        assert_eq!(
+            problem("link.mb_s = 1"),
+            "f:1: link: there is no such key; did you mean links?"
+        );
+        assert_eq!(
+            problem("links.latency = 1"),
+            "f:1: links.latency: there is no such key; its unit is part of its name: links.latency_us"
+        );
+        assert_eq!(
+            problem("workload.requests.fixed.size = 1"),
+            "f:1: workload.requests.fixed.size: there is no such key; workload.requests.fixed has \
+             bytes, read_share"
+        );
+        assert!(problem("disks.model.name = 1").contains("has no keys below it"));
+    }
+
+    #[test]
+    fn values_of_the_wrong_kind_or_out_of_range_are_refused_with_it() {
+        for (text, why) in [
+            ("links.mb_s = -1", "f:1: links.mb_s = -1: give 0.001 to 1e9"),
+            ("links.mb_s = nan", "f:1: links.mb_s = NaN: give 0.001 to 1e9"),
+            (
+                "links.mb_s = \"10 MB/s\"",
+                "f:1: links.mb_s = 10 MB/s: give a number without unit, 0.001 to 1e9; it counts \
+                 10^6 bytes/s",
+            ),
+            (
+                "\nnodes.workers = 1.5",
+                "f:2: nodes.workers = 1.5: give a whole number without unit, 1 to 16384; it counts \
+                 nodes",
+            ),
+            ("nodes.workers = 0", "f:1: nodes.workers = 0: give 1 to 16384"),
+            (
+                "links.fabric = \"ring\"",
+                "f:1: links.fabric = ring: choose from point-to-point, bus, switch",
+            ),
+            ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
+            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open"),
+        ] {
+            assert_eq!(problem(text), why);
+        }
+    }
+}

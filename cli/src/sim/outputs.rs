@@ -1,0 +1,238 @@
+//! Results as a table, as CSV and JSON, as plots, and as one report.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table, short};
+
+use super::result::{METRICS, Measured, Metric};
+use super::store::{Done, Place, Study};
+use crate::output::{align_right, table};
+
+/// What a study came to, to be written and printed.
+pub struct Outputs<'a> {
+    study: &'a Study,
+    /// The points that are done, in their order.
+    rows: Vec<(&'a Place, &'a Measured)>,
+    /// The axes that have more than one value, by their number.
+    varying: Vec<usize>,
+}
+
+/// A value as people write it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A value as a table's cell.
+fn cell(value: &Value) -> Cell {
+    value.as_f64().map_or_else(|| Cell::Text(plain(value)), Cell::Number)
+}
+
+impl<'a> Outputs<'a> {
+    /// Of the points that are done.
+    pub fn new(study: &'a Study, done: &'a Done) -> Outputs<'a> {
+        let rows = study.points.iter().filter_map(|p| Some((p, done.get(&p.key)?))).collect();
+        let varies = |n: &usize| study.points.iter().any(|p| p.at[*n] != study.points[0].at[*n]);
+        let varying = (0..study.axes.len()).filter(varies).collect();
+        Outputs { study, rows, varying }
+    }
+
+    /// A table for people.
+    pub fn text(&self) -> String {
+        let headings = self.varying.iter().map(|n| self.study.axes[*n].as_str());
+        let mut table = table(headings.chain(METRICS.iter().map(|m| m.short)));
+        for (place, measured) in &self.rows {
+            let at = self.varying.iter().map(|n| plain(&place.at[*n]));
+            table.add_row(at.chain(METRICS.iter().map(|m| with_interval(m, measured))));
+        }
+        let axes = self.varying.len();
+        let numbers = (0..axes).filter(|n| self.is_number(self.varying[*n]));
+        align_right(&mut table, numbers.chain(axes..axes + METRICS.len()).collect::<Vec<_>>());
+        format!("{}\n{table}\n{}", self.study.title, self.study.method)
+    }
+
+    /// Whether all values of an axis are numbers.
+    fn is_number(&self, axis: usize) -> bool {
+        self.study.points.iter().all(|p| p.at[axis].is_number())
+    }
+
+    /// All results, in JSON.
+    pub fn json(&self) -> String {
+        let point = |place: &Place| -> Map<String, Value> {
+            self.study.axes.iter().cloned().zip(place.at.iter().cloned()).collect()
+        };
+        let row = |(place, measured): &(&Place, &Measured)| {
+            let mut row = Map::new();
+            row.insert("point".into(), Value::Object(point(place)));
+            row.extend(measured.as_json());
+            Value::Object(row)
+        };
+        let all = json!({
+            "weft": self.study.weft,
+            "title": self.study.title,
+            "about": self.study.about,
+            "method": self.study.method,
+            "results": self.rows.iter().map(row).collect::<Vec<_>>(),
+        });
+        format!("{all:#}\n")
+    }
+
+    /// All results, with every digit.
+    pub fn table(&self) -> Table {
+        let mut columns = self.study.axes.clone();
+        for metric in METRICS {
+            columns.push(metric.name.into());
+            if metric.has_interval {
+                columns.push(format!("{}_ci95", metric.name));
+            }
+        }
+        columns.extend(["requests".into(), "events".into()]);
+        let mut table = Table::new(columns);
+        for (place, measured) in &self.rows {
+            let mut row: Vec<Cell> = place.at.iter().map(cell).collect();
+            for metric in METRICS {
+                let (value, interval) = (metric.of)(measured);
+                row.push(value.into());
+                if metric.has_interval {
+                    row.push(interval.into());
+                }
+            }
+            row.extend([measured.requests, measured.events].map(|n| Cell::Number(n as f64)));
+            table.row(row);
+        }
+        table
+    }
+
+    /// The axis that is drawn from left to right: of those that are numbers the one with most
+    /// values, or else the last. `None` if nothing varies.
+    fn horizontal(&self) -> Option<usize> {
+        let values = |n: usize| {
+            let mut all: Vec<String> = self.study.points.iter().map(|p| plain(&p.at[n])).collect();
+            all.sort_unstable();
+            all.dedup();
+            all.len()
+        };
+        let numbers = self.varying.iter().copied().filter(|n| self.is_number(*n));
+        // The first of equally many.
+        let most = numbers.rev().max_by_key(|n| values(*n));
+        most.or(self.varying.last().copied())
+    }
+
+    /// One plot for each metric, with its name; none if nothing varies.
+    pub fn plots(&self) -> Vec<(&'static str, Plot)> {
+        let Some(x) = self.horizontal() else { return Vec::new() };
+        let label = self.study.axes[x].as_str();
+        let mut names: Vec<String> = Vec::new();
+        for (place, _) in &self.rows {
+            let name = plain(&place.at[x]);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let at = |place: &Place| match place.at[x].as_f64() {
+            Some(value) if self.is_number(x) => value,
+            _ => names.iter().position(|n| *n == plain(&place.at[x])).unwrap_or(0) as f64,
+        };
+        let axis = match self.is_number(x) {
+            true => Axis::suiting(label, self.rows.iter().map(|(place, _)| at(place))),
+            false => Axis::names(label, names.clone()),
+        };
+        let plot = |metric: &'static Metric| {
+            let values = self.rows.iter().map(|(_, m)| (metric.of)(m).0);
+            let y = match metric.is_share {
+                true => Axis::linear(metric.label),
+                false => Axis::suiting(metric.label, values),
+            };
+            let title = format!("{}: {}", self.study.title, metric.label);
+            let series = self.series(x, &at, metric);
+            (metric.name, Plot { title, x: axis.clone(), y, series })
+        };
+        METRICS.iter().map(plot).collect()
+    }
+
+    /// One series for each combination of what is not drawn from left to right.
+    fn series(&self, x: usize, at: &dyn Fn(&Place) -> f64, metric: &Metric) -> Vec<Series> {
+        let others: Vec<usize> = self.varying.iter().copied().filter(|n| *n != x).collect();
+        let name = |place: &Place| -> String {
+            // A name says what it is; a number needs its key.
+            let part = |n: &usize| match place.at[*n].is_number() {
+                true => {
+                    let key = &self.study.axes[*n];
+                    let last = key.rsplit('.').next().unwrap_or(key);
+                    format!("{last} = {}", plain(&place.at[*n]))
+                }
+                false => plain(&place.at[*n]),
+            };
+            others.iter().map(part).collect::<Vec<_>>().join(", ")
+        };
+        let mut series: Vec<Series> = Vec::new();
+        for (place, measured) in &self.rows {
+            let (y, error) = (metric.of)(measured);
+            let (name, point) = (name(place), Point { x: at(place), y, error });
+            match series.iter_mut().find(|s| s.name == name) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series { name, kind: Kind::Measured, points: vec![point] }),
+            }
+        }
+        for series in &mut series {
+            series.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        }
+        series
+    }
+
+    /// Everything on one page.
+    fn page(&self, plots: &[(&str, Plot)]) -> Page {
+        let mut blocks = vec![
+            Block::Paragraph(self.study.about.clone()),
+            Block::Paragraph(self.study.method.clone()),
+            Block::Table(self.short_table()),
+        ];
+        if !plots.is_empty() {
+            blocks.push(Block::Heading("Plots".into()));
+        }
+        blocks.extend(plots.iter().map(|(_, plot)| Block::Plot(plot.clone())));
+        blocks.push(Block::Heading("Columns".into()));
+        let lines = METRICS.iter().map(|m| format!("{}: {}", m.short, m.label));
+        blocks.push(Block::Paragraph(lines.collect::<Vec<_>>().join(". ") + "."));
+        blocks.push(Block::Paragraph(format!("Made by weft {}.", self.study.weft)));
+        Page { title: self.study.title.clone(), blocks }
+    }
+
+    /// What varies and the metrics, with intervals in the same cells.
+    fn short_table(&self) -> Table {
+        let axes = self.varying.iter().map(|n| self.study.axes[*n].clone());
+        let mut table = Table::new(axes.chain(METRICS.iter().map(|m| m.short.to_string())));
+        for (place, measured) in &self.rows {
+            let at = self.varying.iter().map(|n| cell(&place.at[*n]));
+            let metrics = METRICS.iter().map(|m| Cell::Text(with_interval(m, measured)));
+            table.row(at.chain(metrics));
+        }
+        table
+    }
+
+    /// Writes everything to a directory.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        super::write(dir, "results.json", &self.json())?;
+        super::write(dir, "results.csv", &self.table().csv())?;
+        let plots = self.plots();
+        for (name, plot) in &plots {
+            super::write(dir, &format!("{name}.svg"), &plot.svg())?;
+        }
+        super::write(dir, "report.html", &self.page(&plots).html())
+    }
+}
+
+/// A value for people, with its interval.
+fn with_interval(metric: &Metric, measured: &Measured) -> String {
+    match (metric.of)(measured) {
+        (value, Some(interval)) => format!("{} ± {}", short(value), short(interval)),
+        (value, None) => short(value),
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs points on all cores.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use weft_sim::perf::{Outcome, Simulation, Summary, System};
+
+use super::result::Measured;
+
+/// Runs all replications of these systems, each with a name for errors, on so many threads, and tells
+/// of each system that is done, by its number in the list. What comes out does not depend on the number of threads; the
+/// order in which it comes does.
+///
+/// # Errors
+/// The first run that failed, or what `done` said; what was done before has been told.
+pub fn run(
+    systems: &[(String, &System)],
+    jobs: usize,
+    mut done: impl FnMut(usize, Measured) -> Result<()>,
+) -> Result<()> {
+    let replications = |s: &System| u64::from(s.measure.replications);
+    let tasks: Vec<(usize, u64)> = systems
+        .iter()
+        .enumerate()
+        .flat_map(|(n, (_, s))| (0..replications(s)).map(move |r| (n, r)))
+        .collect();
+    let bar = bar(tasks.len() as u64);
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..jobs.min(tasks.len()) {
+            let (sender, next, stop, tasks) = (sender.clone(), &next, &stop, &tasks);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(&(n, r)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                        return;
+                    };
+                    // Nobody listens any more after an error.
+                    if sender.send((n, r, one(systems[n].1, r))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut runs: Vec<Vec<Option<Outcome>>> =
+            systems.iter().map(|(_, s)| vec![None; replications(s) as usize]).collect();
+        let mut gather = || {
+            for (n, r, outcome) in &receiver {
+                let outcome = outcome.with_context(|| format!("{}, run {r}", systems[n].0))?;
+                runs[n][r as usize] = Some(outcome);
+                bar.inc(1);
+                if runs[n].iter().all(Option::is_some) {
+                    let outcomes: Vec<Outcome> =
+                        std::mem::take(&mut runs[n]).into_iter().flatten().collect();
+                    done(n, Measured::of(&Summary::of(&outcomes)))?;
+                }
+            }
+            Ok(())
+        };
+        let result = gather();
+        stop.store(true, Ordering::Relaxed);
+        bar.finish_and_clear();
+        result
+    })
+}
+
+/// One run.
+fn one(system: &System, replication: u64) -> Result<Outcome> {
+    let simulation = Simulation::new(system, replication).map_err(|p| anyhow!("{p}"))?;
+    simulation.run().map_err(|e| anyhow!("{e}"))
+}
+
+/// A bar with the time left, on a terminal.
+fn bar(length: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length);
+    let template = "{wide_bar} {human_pos} of {human_len} runs  {elapsed} gone, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(std::time::Duration::from_millis(500));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_fails_is_named_and_ends_all() {
+        let text = "workload.arrivals.closed.population = 1\nworkload.requests.imitation = \"oltp\"\n\
+                    measure.requests = 5";
+        let good: System = toml::from_str(text).unwrap();
+        let mut bad = good.clone();
+        bad.nodes.workers = 0;
+        let systems = [("good".to_string(), &good), ("bad".to_string(), &bad)];
+        let mut done = Vec::new();
+        let error = run(&systems, 1, |n, _| {
+            done.push(n);
+            Ok(())
+        })
+        .unwrap_err();
+        assert_eq!(format!("{error:#}"), "bad, run 0: nodes.workers = 0: give 1 to 16384");
+        assert_eq!(done, [0]);
+    }
+}

@@ -1,0 +1,333 @@
+//! A scenario: a system, and what of it is varied.
+//!
+//! A scenario file is the TOML of a [`System`] with three more keys: `title`, `about`, and a
+//! table `[sweep]` of lists. Each key of that table is an axis, and the points of the scenario are
+//! the product of all axes.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, bail};
+use toml::{Table, Value};
+use weft_sim::perf::{Problem, System};
+
+use super::catalogue;
+use super::document::{Document, Origin, join};
+use super::keys::{self, plain};
+
+/// The most points of a scenario.
+const MOST_POINTS: usize = 1_000_000;
+
+/// What is run.
+#[derive(Debug)]
+pub struct Scenario {
+    /// What it is called.
+    pub title: String,
+    /// What it shows.
+    pub about: String,
+    /// What is varied, the last the fastest.
+    pub axes: Vec<Axis>,
+    document: Document,
+}
+
+/// Something that is varied.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The key; of cases, any name.
+    pub key: String,
+    /// Its values.
+    pub choices: Vec<Choice>,
+}
+
+/// A value of an axis.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// What it is called in results: the value, or a case's name.
+    pub label: Value,
+    /// What it sets.
+    sets: Vec<(String, Value)>,
+    origin: Origin,
+}
+
+/// One point of a scenario.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The values of the axes.
+    pub labels: Vec<Value>,
+    /// The system there.
+    pub system: System,
+}
+
+/// `KEY=VALUE`, from the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The key.
+    pub key: String,
+    /// What is behind the equals sign.
+    pub value: String,
+}
+
+impl std::str::FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+                Ok(Setting { key: key.trim().into(), value: value.trim().into() })
+            }
+            _ => Err(format!("'{text}' is not KEY=VALUE; write it like links.mb_s=10")),
+        }
+    }
+}
+
+/// A value from the command line: TOML, or else a word.
+fn value(text: &str) -> Value {
+    let table: Option<Table> = toml::from_str(&format!("v = {text}")).ok();
+    table.and_then(|mut t| t.remove("v")).unwrap_or_else(|| Value::String(text.into()))
+}
+
+/// Values from the command line, with commas between them.
+fn values(text: &str) -> Vec<Value> {
+    match value(&format!("[{text}]")) {
+        Value::Array(values) => values,
+        _ => text.split(',').map(|v| value(v.trim())).collect(),
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario: a file, or one that comes with Weft, by its name.
+    ///
+    /// # Errors
+    /// If there is no such scenario, or it cannot be understood.
+    pub fn open(name: &str) -> Result<Scenario> {
+        match fs::read_to_string(name) {
+            Ok(text) => Scenario::parse(name, &text),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => match catalogue::find(name) {
+                Some(entry) => Scenario::parse(&entry.path(), entry.text),
+                None => bail!(
+                    "{name}: there is no such file, and no scenario of that name comes with Weft; \
+                     see `weft sim --list`"
+                ),
+            },
+            Err(e) => Err(e).with_context(|| name.to_string()),
+        }
+    }
+
+    /// Reads the text of a scenario; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// With the line, if it is not TOML or its sweep is none.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario> {
+        let mut document = Document::parse(file, text)?;
+        let mut text_of = |key: &str| match document.take(key) {
+            Some(Value::String(text)) => Ok(text.trim().to_string()),
+            Some(_) => Err(anyhow!("{}: {key}: give a text", document.place(key))),
+            None => Ok(String::new()),
+        };
+        let (title, about) = (text_of("title")?, text_of("about")?);
+        let axes = match document.take("sweep") {
+            Some(Value::Table(table)) => axes(&document, &table)?,
+            Some(_) => bail!("{}: sweep: give a table of lists", document.place("sweep")),
+            None => Vec::new(),
+        };
+        let title = if title.is_empty() { file.to_string() } else { title };
+        Ok(Scenario { title, about, axes, document })
+    }
+
+    /// Gives a key one value, whether it was varied or not. Of cases, one is chosen by its name.
+    ///
+    /// # Errors
+    /// If there is no such key or case.
+    pub fn set(&mut self, setting: &Setting, argument: &str) -> Result<()> {
+        let place = format!("{argument} {}={}", setting.key, setting.value);
+        let value = value(&setting.value);
+        if let Some(axis) = self.axes.iter_mut().find(|a| a.key == setting.key) {
+            if axis.is_cases() {
+                axis.choices = vec![axis.case(&value).map_err(|e| anyhow!("{place}: {e}"))?];
+                return Ok(());
+            }
+            self.axes.retain(|a| a.key != setting.key);
+        }
+        keys::known(&setting.key).map_err(|e| anyhow!("{place}: {e}"))?;
+        self.document.set(&setting.key, value, Origin::Argument(place))
+    }
+
+    /// Varies a key over values, instead of those it had. Of cases, some are chosen by name.
+    ///
+    /// # Errors
+    /// If there is no such key or case.
+    pub fn sweep(&mut self, setting: &Setting) -> Result<()> {
+        let place = format!("--sweep {}={}", setting.key, setting.value);
+        let values = values(&setting.value);
+        if let Some(axis) = self.axes.iter_mut().find(|a| a.key == setting.key && a.is_cases()) {
+            let chosen = values.iter().map(|v| axis.case(v));
+            axis.choices = chosen.collect::<Result<_>>().map_err(|e| anyhow!("{place}: {e}"))?;
+            return Ok(());
+        }
+        keys::known(&setting.key).map_err(|e| anyhow!("{place}: {e}"))?;
+        let choice = |value: Value| Choice {
+            label: value.clone(),
+            sets: vec![(setting.key.clone(), value)],
+            origin: Origin::Argument(place.clone()),
+        };
+        let choices = values.into_iter().map(choice).collect();
+        match self.axes.iter_mut().find(|a| a.key == setting.key) {
+            Some(axis) => axis.choices = choices,
+            None => self.axes.push(Axis { key: setting.key.clone(), choices }),
+        }
+        Ok(())
+    }
+
+    /// All points, each checked.
+    ///
+    /// # Errors
+    /// With place and range, if one of them cannot be run.
+    pub fn points(&self) -> Result<Vec<Point>> {
+        let count = self.axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.choices.len()));
+        let Some(count) = count.filter(|n| *n <= MOST_POINTS) else {
+            bail!("the sweep has more than {MOST_POINTS} points; give fewer values");
+        };
+        (0..count).map(|n| self.point(n)).collect()
+    }
+
+    fn point(&self, index: usize) -> Result<Point> {
+        let mut document = self.document.clone();
+        let mut chosen = Vec::new();
+        let mut rest = index;
+        for axis in self.axes.iter().rev() {
+            chosen.push(&axis.choices[rest % axis.choices.len()]);
+            rest /= axis.choices.len();
+        }
+        chosen.reverse();
+        for choice in &chosen {
+            for (key, value) in &choice.sets {
+                document.set(key, value.clone(), choice.origin.clone())?;
+            }
+        }
+        for (key, _) in chosen.iter().flat_map(|c| &c.sets) {
+            if document.get(key).is_none() {
+                bail!("{}: {key} is swept, but another key takes its place", document.place(key));
+            }
+        }
+        let labels = chosen.iter().map(|c| c.label.clone()).collect();
+        Ok(Point { labels, system: system(&document)? })
+    }
+}
+
+impl Axis {
+    /// Whether it is a list of named cases.
+    fn is_cases(&self) -> bool {
+        !self.choices.iter().all(|c| c.sets.len() == 1 && c.sets[0].0 == self.key)
+    }
+
+    fn case(&self, name: &Value) -> Result<Choice> {
+        let found = self.choices.iter().find(|c| plain(&c.label) == plain(name));
+        found.cloned().ok_or_else(|| {
+            let names: Vec<String> = self.choices.iter().map(|c| plain(&c.label)).collect();
+            anyhow!("there is no such case; choose from {}", names.join(", "))
+        })
+    }
+}
+
+/// The axes of a `[sweep]` table, in the order in which they stand in the file.
+fn axes(document: &Document, table: &Table) -> Result<Vec<Axis>> {
+    let mut lists = Vec::new();
+    flatten("", table, &mut |key, value| lists.push((key, value.clone())));
+    let line = |key: &str| match document.origin(&join("sweep", key)) {
+        Some(Origin::Line(line)) => *line,
+        _ => 0,
+    };
+    lists.sort_by_key(|(key, _)| line(key));
+    let axis = |(key, value): (String, Value)| {
+        let place = document.place(&join("sweep", &key)).to_string();
+        let fail = |what: String| anyhow!("{place}: sweep.{key}: {what}");
+        let Value::Array(values) = value else {
+            return Err(fail("give a list of values".into()));
+        };
+        if values.is_empty() {
+            return Err(fail("give at least one value".into()));
+        }
+        if !values.iter().any(Value::is_table) {
+            keys::known(&key).map_err(|e| anyhow!("{place}: sweep.{e}"))?;
+        }
+        let choice = |(n, value)| {
+            choice(document, &key, n, value).map_err(|(at, e)| {
+                anyhow!("{}: sweep.{key}: {e}", document.place(&format!("sweep.{at}")))
+            })
+        };
+        let choices = values.into_iter().enumerate().map(choice).collect::<Result<_>>()?;
+        Ok(Axis { key, choices })
+    };
+    lists.into_iter().map(axis).collect()
+}
+
+/// The `n`-th value of an axis; an error with the key where it is.
+fn choice(
+    document: &Document,
+    key: &str,
+    n: usize,
+    value: Value,
+) -> Result<Choice, (String, anyhow::Error)> {
+    let at = format!("{key}[{n}]");
+    let origin = document.origin(&format!("sweep.{at}")).cloned();
+    let origin = origin.unwrap_or_else(|| Origin::Argument("sweep".into()));
+    let Value::Table(mut case) = value else {
+        let sets = vec![(key.to_string(), value.clone())];
+        return Ok(Choice { label: value, sets, origin });
+    };
+    let Some(Value::String(name)) = case.remove("name") else {
+        return Err((at, anyhow!("a case needs a name: {{ name = \"...\", KEY = VALUE, ... }}")));
+    };
+    let mut sets = Vec::new();
+    flatten("", &case, &mut |key, value| sets.push((key, value.clone())));
+    for (key, _) in &sets {
+        keys::known(key).map_err(|e| (format!("{at}.{key}"), e))?;
+    }
+    Ok(Choice { label: Value::String(name), sets, origin })
+}
+
+/// All values of a table that are no tables themselves, with their keys.
+pub fn flatten(prefix: &str, table: &Table, found: &mut impl FnMut(String, &Value)) {
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => flatten(&join(prefix, name), inner, found),
+            value => found(join(prefix, name), value),
+        }
+    }
+}
+
+/// The system that the values describe.
+fn system(document: &Document) -> Result<System> {
+    keys::check(document)?;
+    let value = Value::Table(document.table.clone());
+    let system: System = serde_path_to_error::deserialize(value).map_err(|e| {
+        let path = e.path().to_string();
+        misread(document, &path, e.inner().message())
+    })?;
+    system.check().map_err(|Problem { key, value, expected }| {
+        anyhow!("{}: {key} = {value}: {expected}", document.place(&key))
+    })?;
+    Ok(system)
+}
+
+/// What is wrong where a value is not what its key takes, or is not there.
+fn misread(document: &Document, path: &str, message: &str) -> anyhow::Error {
+    let path = if path == "." { "" } else { path };
+    if let Some(name) = message.strip_prefix("missing field `").and_then(|m| m.strip_suffix('`')) {
+        let key = join(path, name);
+        return anyhow!(
+            "{}: {key} is missing; see `weft sim --describe {key}`",
+            document.place(&key)
+        );
+    }
+    let place = document.place(path);
+    match (document.get(path), keys::expected(path)) {
+        (Some(value), Some(expected)) if !value.is_table() && !value.is_array() => {
+            anyhow!("{place}: {path} = {}: {expected}", plain(value))
+        }
+        _ => anyhow!("{place}: {path}: {}", message.replace('\n', "; ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "scenario_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+use super::*;
+use crate::sim::catalogue::ENTRIES;
+
+/// A scenario that comes with Weft, cut down to few requests.
+fn small(entry: &catalogue::Entry) -> Scenario {
+    let mut scenario = Scenario::parse(&entry.path(), entry.text).unwrap();
+    for text in ["measure.requests=20", "measure.warm_up=5", "measure.replications=1"] {
+        scenario.set(&text.parse().unwrap(), "--set").unwrap();
+    }
+    scenario
+}
+
+fn results(scenario: &Scenario, jobs: usize) -> (Study, Done) {
+    let points = scenario.points().unwrap();
+    let study = study(scenario, &points);
+    let systems: Vec<_> = points.iter().map(|p| (name(scenario, p), &p.system)).collect();
+    let mut done = Done::new();
+    run::run(&systems, jobs, |n, measured| {
+        done.insert(study.points[n].key.clone(), measured);
+        Ok(())
+    })
+    .unwrap();
+    (study, done)
+}
+
+#[test]
+fn every_scenario_that_comes_with_weft_runs() {
+    for entry in ENTRIES {
+        let scenario = small(entry);
+        assert!(!scenario.title.is_empty() && !scenario.about.is_empty(), "{}", entry.name);
+        let (study, done) = results(&scenario, 2);
+        for place in &study.points {
+            let measured = &done[&place.key];
+            assert!(measured.throughput_mb_s.mean > 0.0, "{}: {place:?}", entry.name);
+            assert!(measured.requests >= 20, "{}: {place:?}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn the_catalogue_has_every_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
+    let mut files = Vec::new();
+    for folder in std::fs::read_dir(&root).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.strip_prefix(&root).unwrap().with_extension("");
+            files.push(name.display().to_string());
+        }
+    }
+    files.sort();
+    let mut names: Vec<&str> = ENTRIES.iter().map(|e| e.name).collect();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let mut scenario = small(catalogue::find("tickertaip/commit").unwrap());
+    scenario.set(&"measure.replications=3".parse().unwrap(), "--set").unwrap();
+    let one = results(&scenario, 1);
+    let four = results(&scenario, 4);
+    assert_eq!(Outputs::new(&one.0, &one.1).json(), Outputs::new(&four.0, &four.1).json());
+}
+
+#[test]
+fn shards_are_parts() {
+    assert_eq!("1/4".parse(), Ok(Shard { index: 1, of: 4 }));
+    for bad in ["4/4", "1", "0/0", "-1/2", "a/b"] {
+        assert!(bad.parse::<Shard>().is_err(), "{bad}");
+    }
+}
+
+const SMALL: &str = "title = \"small\"\nabout = \"a test\"\n\
+    workload.arrivals.closed.population = 2\n\
+    workload.requests.fixed = { bytes = 4096, read_share = 0.5 }\n\
+    measure = { warm_up = 5, requests = 20, replications = 2 }\n\
+    [sweep]\nlinks.mb_s = [1, 10]\nvolume.commit = [\"none\", \"late\"]\n";
+
+/// A command line, run.
+fn weft(line: &str) -> Result<()> {
+    use clap::Parser;
+    let words = std::iter::once("weft").chain(line.split_whitespace());
+    crate::Cli::try_parse_from(words)?.command.run().map(|_| ())
+}
+
+/// The files of a directory but for the one that is in the order in which points were done.
+fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|f| f.unwrap().path())
+        .map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(p).unwrap()))
+        .filter(|(name, _)| name != "points.jsonl")
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn parts_put_together_and_runs_resumed_are_the_same_to_the_byte() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), SMALL).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/whole --jobs 1")).unwrap();
+    let whole = files(&temp.path().join("whole"));
+    let names: Vec<&str> = whole.iter().map(|(name, _)| name.as_str()).collect();
+    for name in ["results.csv", "results.json", "report.html", "throughput_mb_s.svg", "study.json"]
+    {
+        assert!(names.contains(&name), "{names:?}");
+    }
+
+    weft(&format!("sim {dir}/s.toml --out {dir}/a --shard 0/3")).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/b --shard 1/3")).unwrap();
+    let early = weft(&format!("sim merge {dir}/a {dir}/b --out {dir}/merged")).unwrap_err();
+    assert!(early.to_string().contains("1 of 4 points are missing (index 2)"), "{early}");
+    weft(&format!("sim {dir}/s.toml --out {dir}/c --shard 2/3 --jobs 3")).unwrap();
+    weft(&format!("sim merge {dir}/c {dir}/a {dir}/b --out {dir}/merged")).unwrap();
+    assert!(files(&temp.path().join("merged")) == whole, "what was merged differs");
+
+    // Interrupted: two points done, the third cut off in the middle of its line.
+    let points = temp.path().join("whole/points.jsonl");
+    let text = std::fs::read_to_string(&points).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4);
+    let half = &lines[2][..lines[2].len() / 2];
+    std::fs::write(&points, format!("{}\n{}\n{half}", lines[0], lines[1])).unwrap();
+    std::fs::remove_file(temp.path().join("whole/results.csv")).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/whole")).unwrap();
+    assert!(files(&temp.path().join("whole")) == whole, "what was resumed differs");
+    let resumed = std::fs::read_to_string(&points).unwrap();
+    assert!(resumed.starts_with(&format!("{}\n{}\n", lines[0], lines[1])));
+    assert_eq!(resumed.lines().count(), 4);
+}
+
+#[test]
+fn points_that_are_done_are_not_run_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), SMALL).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/d --set links.mb_s=10")).unwrap();
+    let points = temp.path().join("d/points.jsonl");
+    // What is kept is taken as it is: a mark in it comes out again.
+    let text = std::fs::read_to_string(&points).unwrap();
+    let marked: String = text
+        .lines()
+        .map(|line| {
+            let (before, _) = line.rsplit_once("\"events\":").unwrap();
+            format!("{before}\"events\":424242}}}}\n")
+        })
+        .collect();
+    std::fs::write(&points, marked).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/d")).unwrap();
+    let csv = std::fs::read_to_string(temp.path().join("d/results.csv")).unwrap();
+    let known = csv.lines().filter(|l| l.ends_with(",424242")).count();
+    assert_eq!((known, csv.lines().count()), (2, 5), "{csv}");
+    // Another seed is another point.
+    weft(&format!("sim {dir}/s.toml --out {dir}/d --seed 2")).unwrap();
+    let csv = std::fs::read_to_string(temp.path().join("d/results.csv")).unwrap();
+    assert!(!csv.contains("424242"), "{csv}");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), SMALL).unwrap();
+    for line in ["--set nodes.workers=0", "--sweep links.mb_s=1,x", "--seed 99999999999999999999"] {
+        assert!(weft(&format!("sim {dir}/s.toml --out {dir}/d {line}")).is_err(), "{line}");
+        assert!(!temp.path().join("d").exists(), "{line}");
+    }
+    assert!(weft(&format!("sim {dir}/none.toml")).unwrap_err().to_string().contains("--list"));
+}
+
+#[test]
+fn a_directory_has_one_writer() {
+    let temp = tempfile::tempdir().unwrap();
+    let (_store, done) = Store::open(temp.path()).unwrap();
+    assert!(done.is_empty());
+    let again = Store::open(temp.path()).err().unwrap().to_string();
+    assert!(again.contains("another process is writing"), "{again}");
+}
+
+#[test]
+fn parts_of_different_sweeps_are_not_put_together() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), SMALL).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/a --shard 0/2")).unwrap();
+    weft(&format!("sim {dir}/s.toml --out {dir}/b --shard 1/2 --seed 5")).unwrap();
+    let error = weft(&format!("sim merge {dir}/a {dir}/b --out {dir}/c")).unwrap_err();
+    assert!(error.to_string().contains("part of another sweep"), "{error}");
+    assert!(!temp.path().join("c").exists());
+}
+
+#[test]
+fn every_key_is_explained() {
+    let all = describe::describe("").unwrap();
+    for key in
+        ["title", "sweep", "links.mb_s", "workload.requests.fixed.bytes", "disk.bus.setup_ms"]
+    {
+        assert!(all.contains(&format!("\n{key}\n")) || all.starts_with(key), "{key}");
+    }
+    let one = describe::describe("links.mb_s").unwrap();
+    assert!(one.starts_with("links.mb_s\n    0.001 to 1e9; in 10^6 bytes/s; default 10"), "{one}");
+    assert!(!one.contains("latency"));
+    let wrong = describe::describe("links.mbs").unwrap_err().to_string();
+    assert!(wrong.ends_with("did you mean links.mb_s?"), "{wrong}");
+}

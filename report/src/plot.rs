@@ -1,0 +1,293 @@
+//! Plots of series over an axis, as SVG.
+
+use std::fmt::Write;
+
+use crate::axis::Range;
+use crate::number::coordinate as xy;
+use crate::style::{self, COLOURS};
+use crate::{Axis, escape, short};
+
+/// The whole picture without its legend, and the height of it.
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 400.0;
+/// What the legend adds to the width.
+const LEGEND: f64 = 220.0;
+/// The frame: where it begins and ends.
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 620.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 340.0;
+/// Characters of a legend's line.
+const LEGEND_CHARS: usize = 30;
+
+/// What the points of a series are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What came out here: filled marks with a line through them.
+    Measured,
+    /// What somebody else published: hollow marks without a line.
+    Published,
+}
+
+/// A point of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Its place along the horizontal axis.
+    pub x: f64,
+    /// Its place along the vertical axis.
+    pub y: f64,
+    /// How far the error bar goes up and down, if it has one.
+    pub error: Option<f64>,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What it is called. Series of the same name have the same colour and are shown and hidden
+    /// together: a measured one and the published one beside it.
+    pub name: String,
+    /// What its points are.
+    pub kind: Kind,
+    /// The points, in the order in which the line goes through them.
+    pub points: Vec<Point>,
+}
+
+/// A plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+}
+
+impl Plot {
+    /// The plot as an SVG file that follows the viewer's choice of light or dark.
+    pub fn svg(&self) -> String {
+        self.draw(&format!("<style>\n{}</style>\n", style::of_file()))
+    }
+
+    /// The plot inside of a page, which has the style.
+    pub(crate) fn inline(&self) -> String {
+        self.draw("")
+    }
+
+    fn draw(&self, style: &str) -> String {
+        let names = self.names();
+        let width = if names.len() > 1 || self.has_published() { WIDTH + LEGEND } else { WIDTH };
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {} {}\" \
+             role=\"img\" aria-label=\"{}\">\n{style}\
+             <rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n\
+             <text class=\"title\" x=\"{}\" y=\"22\">{}</text>\n",
+            xy(width),
+            xy(HEIGHT),
+            escape(&self.title),
+            xy(LEFT),
+            escape(&self.title),
+        );
+        let points = || self.series.iter().flat_map(|s| &s.points);
+        let x = Range::new(&self.x.scale, points().map(|p| p.x), false);
+        let ends = |p: &Point| [p.y - p.error.unwrap_or(0.0), p.y + p.error.unwrap_or(0.0), p.y];
+        let y = Range::new(&self.y.scale, points().flat_map(ends), true);
+        self.axes(&mut out, &x, &y);
+        for series in &self.series {
+            let colour = names.iter().position(|n| *n == series.name).expect("a name of its own");
+            Drawing { out: &mut out, x: &x, y: &y, plot: self }.series(series, colour);
+        }
+        if width > WIDTH {
+            self.legend(&mut out, &names);
+        }
+        out + "</svg>\n"
+    }
+
+    /// The names of the series, each once.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in &self.series {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        names
+    }
+
+    fn has_published(&self) -> bool {
+        self.series.iter().any(|s| s.kind == Kind::Published)
+    }
+
+    fn axes(&self, out: &mut String, x: &Range<'_>, y: &Range<'_>) {
+        for (place, text) in x.marks() {
+            let at = xy(LEFT + place * (RIGHT - LEFT));
+            let _ = writeln!(
+                out,
+                "<path class=\"grid\" d=\"M{at} {}V{}\"/><text class=\"mark\" x=\"{at}\" y=\"{}\" \
+                 text-anchor=\"middle\">{}</text>",
+                xy(TOP),
+                xy(BOTTOM),
+                xy(BOTTOM + 18.0),
+                escape(&text)
+            );
+        }
+        for (place, text) in y.marks() {
+            let at = BOTTOM - place * (BOTTOM - TOP);
+            let _ = writeln!(
+                out,
+                "<path class=\"grid\" d=\"M{} {}H{}\"/><text class=\"mark\" x=\"{}\" y=\"{}\" \
+                 text-anchor=\"end\">{}</text>",
+                xy(LEFT),
+                xy(at),
+                xy(RIGHT),
+                xy(LEFT - 8.0),
+                xy(at + 4.0),
+                escape(&text)
+            );
+        }
+        let (middle_x, middle_y) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        let _ = writeln!(
+            out,
+            "<path class=\"axis\" d=\"M{} {}V{}H{}\"/>\n\
+             <text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n\
+             <text class=\"label\" transform=\"translate(18 {}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            xy(LEFT),
+            xy(TOP),
+            xy(BOTTOM),
+            xy(RIGHT),
+            xy(middle_x),
+            xy(BOTTOM + 42.0),
+            escape(&self.x.label),
+            xy(middle_y),
+            escape(&self.y.label)
+        );
+    }
+
+    fn legend(&self, out: &mut String, names: &[&str]) {
+        let mut at = TOP + 8.0;
+        for (n, name) in names.iter().enumerate() {
+            let shown: String = match name.chars().count() > LEGEND_CHARS {
+                true => name.chars().take(LEGEND_CHARS - 1).chain(['…']).collect(),
+                false => name.to_string(),
+            };
+            let _ = writeln!(
+                out,
+                "<g class=\"legend {}\" data-s=\"{n}\"><path d=\"M{} {}h22\"/><circle cx=\"{}\" \
+                 cy=\"{}\" r=\"3.5\"/><text x=\"{}\" y=\"{}\">{}</text></g>",
+                class(n),
+                xy(WIDTH),
+                xy(at),
+                xy(WIDTH + 11.0),
+                xy(at),
+                xy(WIDTH + 28.0),
+                xy(at + 4.0),
+                escape(&shown)
+            );
+            at += 20.0;
+        }
+        if self.has_published() {
+            let _ = writeln!(
+                out,
+                "<g class=\"note\"><circle cx=\"{}\" cy=\"{}\" r=\"4.5\"/><text x=\"{}\" \
+                 y=\"{}\">published</text></g>",
+                xy(WIDTH + 11.0),
+                xy(at),
+                xy(WIDTH + 28.0),
+                xy(at + 4.0)
+            );
+        }
+    }
+}
+
+/// The class that gives the `n`-th series its colour; when colours come again, lines are dashed.
+fn class(n: usize) -> String {
+    let dashed = if n >= COLOURS { " dashed" } else { "" };
+    format!("c{}{dashed}", n % COLOURS)
+}
+
+struct Drawing<'a> {
+    out: &'a mut String,
+    x: &'a Range<'a>,
+    y: &'a Range<'a>,
+    plot: &'a Plot,
+}
+
+impl Drawing<'_> {
+    /// Where a point is; `None` if it cannot be shown.
+    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        if !x.is_finite() || !y.is_finite() {
+            return None;
+        }
+        let (x, y) = (self.x.place(x)?, self.y.place(y)?);
+        Some((LEFT + x * (RIGHT - LEFT), BOTTOM - y * (BOTTOM - TOP)))
+    }
+
+    fn series(&mut self, series: &Series, colour: usize) {
+        let kind = match series.kind {
+            Kind::Measured => "series",
+            Kind::Published => "series published",
+        };
+        let _ = writeln!(self.out, "<g class=\"{kind} {}\" data-s=\"{colour}\">", class(colour));
+        if series.kind == Kind::Measured {
+            self.line(series);
+        }
+        for point in &series.points {
+            self.point(series, point);
+        }
+        self.out.push_str("</g>\n");
+    }
+
+    fn line(&mut self, series: &Series) {
+        let places = series.points.iter().filter_map(|p| self.place(p.x, p.y));
+        let places: Vec<String> = places.map(|(x, y)| format!("{} {}", xy(x), xy(y))).collect();
+        if places.len() > 1 {
+            let _ = writeln!(self.out, "<path class=\"line\" d=\"M{}\"/>", places.join("L"));
+        }
+    }
+
+    fn point(&mut self, series: &Series, point: &Point) {
+        let Some((x, y)) = self.place(point.x, point.y) else { return };
+        if let Some(error) = point.error {
+            // What reaches below a logarithmic axis ends at the bottom.
+            let high = self.place(point.x, point.y + error).map_or(y, |p| p.1);
+            let low = self.place(point.x, point.y - error).map_or(BOTTOM, |p| p.1.min(BOTTOM));
+            let _ = writeln!(
+                self.out,
+                "<path class=\"error\" d=\"M{} {}V{}M{} {}h6M{} {}h6\"/>",
+                xy(x),
+                xy(high),
+                xy(low),
+                xy(x - 3.0),
+                xy(high),
+                xy(x - 3.0),
+                xy(low)
+            );
+        }
+        let radius = if series.kind == Kind::Published { 4.5 } else { 3.5 };
+        let _ = writeln!(
+            self.out,
+            "<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\"><title>{}</title></circle>",
+            xy(x),
+            xy(y),
+            escape(&self.tip(series, point))
+        );
+    }
+
+    /// What is said of a point.
+    fn tip(&self, series: &Series, point: &Point) -> String {
+        let at = match &self.plot.x.scale {
+            crate::Scale::Names(names) => names[point.x as usize].clone(),
+            _ => format!("{}: {}", self.plot.x.label, short(point.x)),
+        };
+        let error = point.error.map_or(String::new(), |e| format!(" ± {}", short(e)));
+        let who = match series.kind {
+            Kind::Measured => series.name.clone(),
+            Kind::Published => format!("{} (published)", series.name),
+        };
+        let who = if who.is_empty() { who } else { format!("{who}\n") };
+        format!("{who}{at}\n{}: {}{error}", self.plot.y.label, short(point.y))
+    }
+}

@@ -1,0 +1,138 @@
+//! What an array could carry at most, so that a workload that asks for more is refused.
+//!
+//! These are bounds and no predictions: disks that never move their arms, links that carry
+//! nothing but data. A workload within them can still be too much.
+
+use weft_load::Kind;
+use weft_load::workload::{Addresses, Arrivals};
+use weft_model::spec::{Device, Spec};
+
+use super::system::{Fabric, Problem, System};
+
+/// Bytes a second that no disk of this kind exceeds; infinite if nothing is known to bound it.
+fn disk_bytes_s(spec: &Spec) -> f64 {
+    match &spec.device {
+        Device::Mechanical(disk) => {
+            let track = disk.geometry.zones.iter().map(|z| z.sectors_per_track).max().unwrap_or(0);
+            let bytes = f64::from(track) * f64::from(disk.geometry.sector_bytes);
+            bytes * disk.mechanics.rpm / 60.0
+        }
+        Device::Fixed(fixed) => fixed.bytes_per_s as f64,
+        Device::Flash(_) => match (spec.bus.read_bytes_per_s, spec.bus.write_bytes_per_s) {
+            (0, _) | (_, 0) => f64::INFINITY,
+            (read, write) => read.max(write) as f64,
+        },
+    }
+}
+
+/// Refuses open arrivals that ask for more bytes a second than the disks or the links carry.
+pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(), Problem> {
+    let workload = &system.workload;
+    // Hot spots may be in a disk's buffer, or at the originator.
+    if matches!(workload.addresses, Addresses::Zipf { .. }) {
+        return Ok(());
+    }
+    let Arrivals::Open { rate_per_s, .. } = workload.arrivals else { return Ok(()) };
+    let classes = workload.requests.classes();
+    let weights: f64 = classes.iter().map(|c| c.weight).sum();
+    let asked = |kind: Kind| -> f64 {
+        let of = classes.iter().filter(|c| c.kind == kind);
+        of.map(|c| c.weight * c.bytes as f64).sum::<f64>() / weights * rate_per_s
+    };
+    let (reads, writes) = (asked(Kind::Read), asked(Kind::Write));
+    let workers = f64::from(system.nodes.workers);
+    let limits = [
+        ("disks", reads + writes * redundancy, workers * disk_bytes_s(spec)),
+        ("links", remote(system) * link_load(system, reads, writes), links_bytes_s(system)),
+    ];
+    for (what, asked, most) in limits {
+        if asked > most {
+            let (asked_mb, most_mb) = (asked / 1e6, most / 1e6);
+            let rate = rate_per_s * most / asked;
+            let expected = format!(
+                "that is {asked_mb:.4} MB/s for the {what}, and they carry at most {most_mb:.4}; \
+                 give less than {rate:.4}"
+            );
+            return Err(Problem::new("workload.arrivals.open.rate_per_s", rate_per_s, expected));
+        }
+    }
+    Ok(())
+}
+
+/// The share of data that has to cross a link: an originator may have its own disk's.
+fn remote(system: &System) -> f64 {
+    match system.nodes.originators {
+        0 => 1.0,
+        _ => 1.0 - 1.0 / f64::from(system.nodes.workers),
+    }
+}
+
+/// The busier direction's bytes a second, or both on a bus.
+fn link_load(system: &System, reads: f64, writes: f64) -> f64 {
+    match system.links.fabric {
+        Fabric::Bus => reads + writes,
+        Fabric::PointToPoint | Fabric::Switch => reads.max(writes),
+    }
+}
+
+/// Bytes a second into all originators together, or out of them.
+fn links_bytes_s(system: &System) -> f64 {
+    let wire = system.links.mb_s * 1e6;
+    let workers = f64::from(system.nodes.workers);
+    let (originators, peers) = match system.nodes.originators {
+        0 => (1.0, workers),
+        n => (f64::from(n), workers - 1.0),
+    };
+    match system.links.fabric {
+        Fabric::Bus => wire,
+        Fabric::Switch => originators * wire,
+        Fabric::PointToPoint => originators * peers * wire,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> Option<String> {
+        let system: System = toml::from_str(text).unwrap();
+        system.check().err().map(|p| p.to_string())
+    }
+
+    #[test]
+    fn what_the_disks_cannot_carry_is_refused() {
+        // 11 disks of 72 sectors of 512 bytes, 4002 times a minute: 27.05 MB/s.
+        let at = |rate: f64| {
+            problem(&format!(
+                "links.mb_s = 1000\n[workload]\narrivals.open.rate_per_s = {rate:?}\n\
+                 requests.fixed = {{ bytes = 1000000, read_share = 1.0 }}"
+            ))
+        };
+        assert_eq!(at(27.0), None);
+        assert_eq!(
+            at(28.0).unwrap(),
+            "workload.arrivals.open.rate_per_s = 28: that is 28.0000 MB/s for the disks, and they \
+             carry at most 27.0471; give less than 27.0471"
+        );
+    }
+
+    #[test]
+    fn redundancy_counts_and_so_do_links() {
+        let at = |rate: f64, read_share: f64, links: &str| {
+            problem(&format!(
+                "{links}\n[workload]\narrivals.open.rate_per_s = {rate:?}\n\
+                 requests.fixed = {{ bytes = 1000000, read_share = {read_share:?} }}"
+            ))
+        };
+        // A tenth more is written than asked: 24.588 MB/s is the most.
+        assert_eq!(at(24.5, 0.0, "links.mb_s = 1000"), None);
+        assert!(at(24.7, 0.0, "links.mb_s = 1000").unwrap().contains("the disks"));
+        // One controller behind one port of 10 MB/s each way.
+        let central = "nodes.originators = 0\nlinks = { fabric = \"switch\", mb_s = 10 }";
+        assert_eq!(at(19.0, 0.5, central), None);
+        assert!(at(21.0, 0.5, central).unwrap().contains("the links"));
+        // One bus for both ways.
+        let bus = "nodes.originators = 0\nlinks = { fabric = \"bus\", mb_s = 10 }";
+        assert!(at(11.0, 0.5, bus).unwrap().contains("the links"));
+    }
+}

@@ -1,0 +1,181 @@
+//! Every key of a [`System`](super::System): what it means, in which unit and range, and where
+//! its default comes from; the default itself is the value's own. The workload's keys are in
+//! [`weft_load::workload::PARAMETERS`], those of a disk's file in [`weft_model::spec::parameters`].
+
+pub use weft_model::spec::Range;
+
+/// A key of a system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name, with those above it.
+    pub key: &'static str,
+    /// What its value counts; empty if it counts nothing.
+    pub unit: &'static str,
+    /// What it may be.
+    pub range: Range,
+    /// Where the default, or the notion, comes from.
+    pub source: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+const TT: &str = "TickerTAIP, TOCS 12(3), 1994";
+const COSTS: &str = "Weft: the paper gives no path lengths; fitted, see sim/src/perf/costs.rs";
+const WEFT: &str = "Weft";
+
+/// The most instructions for one piece of work: a minute and more at 10 MIPS.
+const INSTRUCTIONS: Range = Range::Whole(0, 1_000_000_000);
+/// Microseconds, up to a quarter of an hour.
+const MICROS: Range = Range::Number(0.0, 1e9);
+
+const fn row(
+    key: &'static str,
+    unit: &'static str,
+    range: Range,
+    source: &'static str,
+    meaning: &'static str,
+) -> Parameter {
+    Parameter { key, unit, range, source, meaning }
+}
+
+/// All keys of a system but the workload's.
+#[rustfmt::skip]
+pub const PARAMETERS: &[Parameter] = &[
+    row("nodes.workers", "nodes", Range::Whole(1, 16_384), TT,
+        "Nodes with a disk."),
+    row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
+        "How many of the workers take hosts' requests too. 0: a node without disk does it for all \
+         of them, as the controller of a central array."),
+    row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
+        "How fast each node's processor is."),
+    row("nodes.path.request", "instructions", INSTRUCTIONS, COSTS,
+        "A host's request: taken in, and its plan made."),
+    row("nodes.path.reply", "instructions", INSTRUCTIONS, COSTS,
+        "A host's request: answered."),
+    row("nodes.path.send", "instructions", INSTRUCTIONS, COSTS,
+        "A message: put together and handed to the link."),
+    row("nodes.path.receive", "instructions", INSTRUCTIONS, COSTS,
+        "A message: its interrupt, and finding whom it is for."),
+    row("nodes.path.local", "instructions", INSTRUCTIONS, COSTS,
+        "A message to a role of the same node."),
+    row("nodes.path.disk_start", "instructions", INSTRUCTIONS, COSTS,
+        "A disk operation: set up."),
+    row("nodes.path.disk_end", "instructions", INSTRUCTIONS, COSTS,
+        "A disk operation: its interrupt."),
+    row("nodes.path.unit", "instructions", INSTRUCTIONS, COSTS,
+        "Each stripe unit that a message carries or a disk operation moves."),
+    row("nodes.path.timer", "instructions", INSTRUCTIONS, COSTS,
+        "A timer."),
+    row("nodes.path.xor_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
+        "Each byte added up for parity."),
+
+    row("disks.model", "", Range::Text, TT,
+        "The disk, by the name of its parameter file."),
+    row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,
+        "The order in which a disk's queue is served."),
+    row("disks.synchronized", "", Range::YesNo, TT,
+        "Whether the platters of all disks turn together."),
+
+    row("links.fabric", "", Range::Word(&["point-to-point", "bus", "switch"]), TT,
+        "A wire from each node to each other, one wire for all, or one from each node to a switch \
+         and one back."),
+    row("links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TT,
+        "What one wire carries."),
+    row("links.latency_us", "microseconds", MICROS, WEFT,
+        "From the end of sending to the end of receiving."),
+    row("links.set_up_us", "microseconds", MICROS, WEFT,
+        "For how long a message takes the wire before its first byte (arbitration)."),
+
+    row("hosts.ask_us", "microseconds", MICROS, WEFT,
+        "Time of the host's driver before a request leaves it."),
+    row("hosts.reply_us", "microseconds", MICROS, WEFT,
+        "Time of the host's driver after the reply."),
+
+    row("volume.layout", "", Range::Text, TT,
+        "Where data and parity lie, as `weft volume create` takes it: raid0, raid1, raid4, raid5, \
+         raid6, rs:K+M."),
+    row("volume.unit", "bytes", Range::Whole(4096, 16 << 20), TT,
+        "A stripe unit, a multiple of 4096."),
+    row("volume.width", "disks", Range::Whole(1, 16_384), WEFT,
+        "How many disks a stripe is on, if not all; the array's disks form groups of so many."),
+    row("volume.parity_at", "", Range::Word(&["auto", "originator", "solely", "parity"]), TT,
+        "Where parity is computed: where it costs least, at the originator, or at the parity's \
+         worker from what it is sent (solely) or from partial results of the data's workers \
+         (parity)."),
+    row("volume.stripes", "", Range::Word(&["small", "large"]), TT,
+        "A stripe that is written in part: always by reading what is written over (small), or by \
+         reading the rest where that is less (large)."),
+    row("volume.commit", "", Range::Word(&["none", "early", "late"]), TT,
+        "When a write is decided: by each worker for itself, when it can be finished without any \
+         one node, or when only the writes are left to do."),
+
+    row("measure.warm_up", "requests", Range::Whole(0, 1_000_000_000_000), TT,
+        "Requests before measuring begins."),
+    row("measure.requests", "requests", Range::Whole(1, 1_000_000_000_000), WEFT,
+        "Requests that are measured in each run."),
+    row("measure.replications", "runs", Range::Whole(1, 1_000_000), WEFT,
+        "Independent runs. Of one alone there is no confidence interval."),
+    row("measure.seed", "", Range::Whole(0, i64::MAX as u64), WEFT,
+        "Where chance begins. The same seed gives the same results."),
+];
+
+/// A range, with large round numbers as powers of ten.
+pub fn show(range: &Range) -> String {
+    match range {
+        Range::Number(low, high) if *high >= 1e6 => format!("{low} to {high:e}"),
+        other => other.to_string(),
+    }
+}
+
+/// The row of a key that is in the table.
+pub(super) fn of(key: &str) -> &'static Parameter {
+    PARAMETERS.iter().find(|p| p.key == key).unwrap_or_else(|| panic!("{key} is in the table"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::System;
+    use super::*;
+
+    const LEAST: &str =
+        "[workload]\narrivals.closed.population = 1\nrequests.imitation = \"oltp\"\n";
+
+    /// The keys of a table, but the workload's.
+    fn leaves(prefix: &str, table: &toml::Table, found: &mut Vec<String>) {
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            match value {
+                toml::Value::Table(inner) if key != "workload" => leaves(&key, inner, found),
+                toml::Value::Table(_) => {}
+                _ => found.push(key),
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_keys_that_a_system_has() {
+        let mut system: System = toml::from_str(LEAST).unwrap();
+        // This one is only there if it was given.
+        system.volume.width = Some(11);
+        let mut theirs = Vec::new();
+        leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
+        let mut ours: Vec<&str> = PARAMETERS.iter().map(|p| p.key).collect();
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn every_word_is_accepted_and_no_other() {
+        for row in PARAMETERS {
+            let Range::Word(words) = row.range else { continue };
+            let read = |word: &str| {
+                toml::from_str::<System>(&format!("{} = \"{word}\"\n{LEAST}", row.key))
+            };
+            for word in words {
+                assert_eq!(read(word).unwrap().check(), Ok(()), "{} = {word}", row.key);
+            }
+            assert!(read("nothing").is_err(), "{}", row.key);
+        }
+    }
+}
