@@ -377,9 +377,9 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0100",
+        "0200",
         "3b000000", // version, head of 59 bytes
-        "02",
+        "01",
         "0100",
         "0200",
         "0300000000000000",
