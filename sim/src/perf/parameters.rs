@@ -105,6 +105,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.stripes", "", Range::Word(&["small", "large"]), TT,
         "A stripe that is written in part: always by reading what is written over (small), or by \
          reading the rest where that is less (large)."),
+    row("volume.dispatch", "", Range::Word(&["collaborative", "commanded"]), TT,
+        "Who works out what each worker does for a write: each for itself, or the originator step \
+         by step, as the controller of a central array does; parity is then computed there."),
     row("volume.commit", "", Range::Word(&["none", "early", "late"]), TT,
         "When a write is decided: by each worker for itself, when it can be finished without any \
          one node, or when only the writes are left to do."),
