@@ -1,6 +1,8 @@
 //! `weft paper`: repeats a paper's evaluation with Weft's nodes, and sets the results beside the
 //! paper's.
 
+mod outputs;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ pub struct Evaluation {
     /// How many simulations to run at a time [default: one for each core]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
-    /// Also write results.json and results.csv to this directory
+    /// Also write results.json, results.csv, a plot of each figure and report.html to this directory
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print the results as a JSON array
@@ -69,18 +71,14 @@ impl Evaluation {
         }
         let jobs = self.jobs.or_else(|| thread::available_parallelism().ok());
         let rows = run_all(&cases, jobs.map_or(1, NonZeroUsize::get))?;
-        let json = serde_json::to_string_pretty(&rows)?;
+        let of = by_experiment(&rows);
         if let Some(dir) = &self.out {
-            for (name, text) in [("results.json", &json), ("results.csv", &csv(&rows))] {
-                let path = dir.join(name);
-                std::fs::write(&path, text)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
+            outputs::write(dir, "TickerTAIP's evaluation, repeated", &of)?;
         }
         if self.json {
-            say(json)?;
+            say(serde_json::to_string_pretty(&rows)?)?;
         } else {
-            for (experiment, rows) in by_experiment(&rows) {
+            for (experiment, rows) in of {
                 say(format!("{experiment}\n{}\n", describe(&rows)))?;
             }
         }
@@ -158,31 +156,4 @@ fn describe(rows: &[&Row]) -> String {
     }
     align_right(&mut out, 2..6);
     out.to_string()
-}
-
-/// One line a row; the point's keys are columns, empty where they have no meaning.
-fn csv(rows: &[Row]) -> String {
-    let mut keys: Vec<&str> = Vec::new();
-    for key in rows.iter().flat_map(|r| r.point.iter().map(|p| p.0)) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    let mut out = format!("experiment,{},metric,measured,ci95,paper\n", keys.join(","));
-    for row in rows {
-        let value = |key: &&str| {
-            let found = row.point.iter().find(|p| p.0 == *key);
-            found.map(|p| p.1.to_string()).unwrap_or_default()
-        };
-        let values: Vec<String> = keys.iter().map(value).collect();
-        let metric = match row.metric {
-            Metric::ThroughputMbS => "throughput_mb_s",
-            Metric::ResponseMs => "response_ms",
-        };
-        let maybe = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
-        let values = values.join(",");
-        let (ci95, paper) = (maybe(row.ci95), maybe(row.paper));
-        out += &format!("{},{values},{metric},{},{ci95},{paper}\n", row.experiment, row.measured);
-    }
-    out
 }
