@@ -25,6 +25,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
+use weft_sim::perf::Simulation;
+
 use crate::output::say;
 use outputs::Outputs;
 use scenario::{Point, Scenario, Setting};
@@ -64,6 +66,9 @@ pub struct Sim {
     /// Run only the points with index % N == I
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
+    /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
+    #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "json"])]
+    trace_request: Option<u64>,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -133,6 +138,11 @@ impl Sim {
     fn simulate(&self, mut scenario: Scenario) -> Result<()> {
         self.adjust(&mut scenario)?;
         let points = scenario.points()?;
+        if let (Some(number), Some(point)) = (self.trace_request, points.first()) {
+            let simulation = Simulation::new(&point.system, 0)?;
+            let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
+            return say(timeline.draw());
+        }
         let study = study(&scenario, &points);
         let (mut store, mut done) = match &self.out {
             Some(dir) => {

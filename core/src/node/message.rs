@@ -39,6 +39,19 @@ pub enum Notice {
     Heard(Timestamp),
 }
 
+impl Notice {
+    /// The write that it is about.
+    pub fn ts(self) -> Timestamp {
+        match self {
+            Notice::Commit(ts)
+            | Notice::Abort(ts)
+            | Notice::Ack(ts)
+            | Notice::Release(ts)
+            | Notice::Heard(ts) => ts,
+        }
+    }
+}
+
 /// What a write is: enough for every worker to derive its own part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -263,6 +276,43 @@ impl Body {
                 items.iter().map(|i| i.data.len() as u64).sum()
             }
             _ => 0,
+        }
+    }
+
+    /// The transaction that it belongs to, if it does to one.
+    pub fn ts(&self) -> Option<Timestamp> {
+        match self {
+            Body::Read { ts, .. }
+            | Body::ReadReply { ts, .. }
+            | Body::Vote { ts, .. }
+            | Body::Done { ts, .. }
+            | Body::Ask { ts }
+            | Body::Answer { ts, .. }
+            | Body::Query { ts }
+            | Body::QueryReply { ts, .. } => Some(*ts),
+            Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
+            Body::Flush { .. } | Body::Flushed { .. } => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+        }
+    }
+
+    /// The message's name, as in docs/messages.md.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Body::Read { .. } => "Read",
+            Body::ReadReply { .. } => "ReadReply",
+            Body::Write { .. } => "Write",
+            Body::Part { .. } => "Part",
+            Body::Vote { .. } => "Vote",
+            Body::Done { .. } => "Done",
+            Body::Ask { .. } => "Ask",
+            Body::Answer { .. } => "Answer",
+            Body::Query { .. } => "Query",
+            Body::QueryReply { .. } => "QueryReply",
+            Body::Flush { .. } => "Flush",
+            Body::Flushed { .. } => "Flushed",
+            Body::Dirty { .. } => "Dirty",
+            Body::DirtyReply { .. } => "DirtyReply",
         }
     }
 

@@ -10,7 +10,7 @@
 //! - [`costs`]: path lengths
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`simulation`]: the events
-//! - [`outcome`]: what was measured
+//! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod capacity;
 mod costs;
@@ -20,6 +20,7 @@ pub mod parameters;
 mod processor;
 mod simulation;
 mod system;
+mod timeline;
 
 pub use costs::PathLengths;
 pub use outcome::{Estimate, Outcome, Resource, Summary};
@@ -28,3 +29,4 @@ pub use system::{
     Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Problem,
     Stripes, System, VolumeSpec,
 };
+pub use timeline::{Lane, Span, Timeline};

@@ -20,6 +20,7 @@ use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
 use super::system::{Commit, Dispatch, ParityAt, Problem, Stripes, System};
+use super::timeline::Timeline;
 use crate::engine::Queue;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -82,6 +83,10 @@ pub struct Simulation {
     events: u64,
     completed: Vec<Completed>,
     volume_bytes: u64,
+    /// How many requests have been asked.
+    asked: u64,
+    /// A request that is followed.
+    timeline: Option<Timeline>,
 }
 
 impl Simulation {
@@ -139,9 +144,31 @@ impl Simulation {
             events: 0,
             completed: Vec::new(),
             volume_bytes,
+            asked: 0,
+            timeline: None,
         };
         simulation.begin(volume);
         Ok(simulation)
+    }
+
+    /// Runs until the `request`-th request that is asked, from 0, has its reply; and says where
+    /// its time went.
+    ///
+    /// # Errors
+    /// If a request fails, or nothing happens any more.
+    pub fn trace(mut self, request: u64) -> Result<Timeline, String> {
+        self.timeline = Some(Timeline::new(request));
+        let mut followed = false;
+        loop {
+            let event = self.queue.pop().ok_or("nothing happens any more")?;
+            self.happens(event)?;
+            // It is answered once it is followed no more.
+            let follows = self.timeline.as_ref().is_some_and(Timeline::follows);
+            if followed && !follows {
+                return Ok(self.timeline.take().unwrap_or_default());
+            }
+            followed = follows;
+        }
     }
 
     /// Bytes of the volume.
@@ -306,7 +333,12 @@ impl Simulation {
         r.asked = now.max(1);
         let host = r.host;
         self.run.ask(r.asked);
-        self.queue.push(micros(self.system.hosts.ask_us), Event::Request { request });
+        let arrives = micros(self.system.hosts.ask_us);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.asked(self.asked, request, now, now + arrives);
+        }
+        self.asked += 1;
+        self.queue.push(arrives, Event::Request { request });
         if let Arrivals::Open { .. } = self.system.workload.arrivals {
             self.next_ask(host);
         }
@@ -344,11 +376,16 @@ impl Simulation {
             let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
+            let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
+            let followed = followed.map(|_| described(&input));
             let mut outputs = Vec::new();
             place.node.handle(now, input, &mut outputs);
             let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
             let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
             let time = place.processor.time((before + after) as f64 + xored);
+            if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
+                timeline.worked(node, now, now + time, &what, &outputs);
+            }
             if time > 0 {
                 place.processor.busy += time;
                 place.processor.in_hand = Some(outputs);
@@ -372,6 +409,9 @@ impl Simulation {
                         true => now,
                         false => self.wires.send(now, from, to, bytes),
                     };
+                    if let Some(timeline) = self.timeline.as_mut().filter(|_| from != to) {
+                        timeline.sent(&envelope, now, there);
+                    }
                     self.queue.push(there - now, Event::Message(Box::new(envelope)));
                 }
                 Output::Disk(request) => self.disk_begins(node, request),
@@ -380,7 +420,11 @@ impl Simulation {
                 }
                 Output::Reply(request, Ok(_)) => {
                     let request = request as u32;
-                    self.queue.push(micros(self.system.hosts.reply_us), Event::Reply { request });
+                    let arrives = micros(self.system.hosts.reply_us);
+                    if let Some(timeline) = &mut self.timeline {
+                        timeline.replied(request, now, now + arrives);
+                    }
+                    self.queue.push(arrives, Event::Reply { request });
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
                 Output::DiskFailed(why) => return Err(why),
@@ -440,6 +484,15 @@ impl Simulation {
         }
         for done in completed.drain(..) {
             self.places[node as usize].queue.down(now);
+            if let Some(timeline) = &mut self.timeline {
+                let kind = match done.access.kind {
+                    weft_model::disk::Kind::Read => "read",
+                    weft_model::disk::Kind::Write => "write",
+                    weft_model::disk::Kind::Flush => "flush",
+                };
+                let what = format!("{kind} {} sectors", done.access.sectors);
+                timeline.disk_ended(node, done.id, &what, now, &done.times);
+            }
             let bytes = match done.access.kind {
                 weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
                 _ => 0,
@@ -454,6 +507,19 @@ impl Simulation {
 
 fn micros(us: f64) -> Nanos {
     (us * 1e3).round() as Nanos
+}
+
+/// What a node is handed, in words.
+fn described(input: &Input) -> String {
+    match input {
+        Input::Message(m) => match &m.body {
+            Some(body) => format!("{} from node {}", body.name(), m.from.0),
+            None => format!("notices from node {}", m.from.0),
+        },
+        Input::Disk(..) => "the disk is done".to_string(),
+        Input::Host(..) => "the host's request".to_string(),
+        Input::Timer(_) | Input::HostGone(_) | Input::Map(_) => "housekeeping".to_string(),
+    }
 }
 
 /// How nodes are run here: no request is cut, nobody loses patience.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::perf::{Fabric, Layout, Measure, PathLengths};
+use crate::perf::{Fabric, Lane, Layout, Measure, PathLengths};
 use weft_load::workload::{Addresses, Requests, Think, Workload};
 
 /// The paper's array with so many requests of one size outstanding.
@@ -114,6 +114,22 @@ fn a_small_write_is_four_transfers_and_a_whole_stripe_one_for_each_disk() {
     };
     assert_eq!(transfers(4096, 4096), (2, 2));
     assert_eq!(transfers(40_960, 40_960), (0, 11));
+}
+
+#[test]
+fn a_request_that_is_followed_is_somewhere_all_the_time() {
+    let system = system(4096, 0.0, 3);
+    let timeline = Simulation::new(&system, 0).unwrap().trace(7).unwrap();
+    let spans = timeline.spans();
+    let mut until = spans[0].from;
+    for span in &spans {
+        assert!(span.from <= until, "nothing happens until {:?}\n{}", span, timeline.draw());
+        until = until.max(span.to);
+    }
+    let of = |lane: fn(&Lane) -> bool| spans.iter().filter(|s| lane(&s.lane)).count();
+    assert_eq!(of(|l| matches!(l, Lane::Host)), 2);
+    assert_eq!(of(|l| matches!(l, Lane::Disk(_))), 4, "{}", timeline.draw());
+    assert!(timeline.draw().contains("Part, 4096 bytes"));
 }
 
 #[test]
