@@ -5,7 +5,7 @@
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
-#   e2e       real clients against a real array, and a cluster of processes
+#   e2e       real clients against a real array, a cluster of processes, and hosts that outlive a node
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N)
 set -eu -o pipefail
 cd "$(dirname "$0")"
@@ -16,7 +16,9 @@ setup() {
     local need=()
     has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
     has nbdinfo && has nbdcopy && has nbdfuse || need+=(libnbd-bin)
+    has nbdsh || need+=(python3-libnbd)
     has qemu-img && has qemu-io || need+=(qemu-utils)
+    has qemu-storage-daemon || need+=(qemu-system-common)
     has fio || need+=(fio)
     has mkfs.ext4 || need+=(e2fsprogs)
     has mkfs.xfs || need+=(xfsprogs)
@@ -147,6 +149,7 @@ e2e() {
     cargo build --profile tested --locked
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/e2e.sh
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/cluster.sh
+    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/reconnect.sh
 }
 
 real() {
