@@ -5,8 +5,9 @@
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
-#   e2e       real clients against a real array, and a cluster of processes
-#   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N)
+#   e2e       real clients against a real array, a cluster of processes, and hosts that outlive a node
+#   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
+#             WEFT_SLACK=SECONDS beyond which a wait fails)
 set -eu -o pipefail
 cd "$(dirname "$0")"
 all="setup fmt clippy doc rules licences test check e2e real"
@@ -16,7 +17,9 @@ setup() {
     local need=()
     has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
     has nbdinfo && has nbdcopy && has nbdfuse || need+=(libnbd-bin)
+    has nbdsh || need+=(python3-libnbd)
     has qemu-img && has qemu-io || need+=(qemu-utils)
+    has qemu-storage-daemon || need+=(qemu-system-common)
     has fio || need+=(fio)
     has mkfs.ext4 || need+=(e2fsprogs)
     has mkfs.xfs || need+=(xfsprogs)
@@ -147,10 +150,12 @@ e2e() {
     cargo build --profile tested --locked
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/e2e.sh
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/cluster.sh
+    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/reconnect.sh
 }
 
 real() {
-    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-15}"
+    # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
+    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-15}" --slack "${WEFT_SLACK:-30}"
 }
 
 for stage in ${*:-$all}; do

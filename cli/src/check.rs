@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -58,6 +58,9 @@ pub struct Check {
     /// With --real: where the nodes' directories are made [default: the system's for temporary files]
     #[arg(long, requires = "real")]
     dir: Option<PathBuf>,
+    /// With --real: how many seconds longer than stated for its fault a request may wait, for the sake of a machine that is busy with other things
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", requires = "real", value_parser = clap::value_parser!(u64).range(..=60))]
+    slack: u64,
     /// How many seeds to run at a time [default: one for each core]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
@@ -147,7 +150,8 @@ impl Check {
         };
         let (dir, layout) = (self.dir.clone(), self.layout);
         let (rounds, seed, nodes, json) = (self.rounds, self.seed, self.nodes, self.json);
-        Real { rounds, seed, nodes, layout, faults, dir, json }
+        let slack = Duration::from_secs(self.slack);
+        Real { rounds, seed, nodes, layout, faults, dir, slack, json }
     }
 
     /// None with --real.

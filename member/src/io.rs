@@ -50,7 +50,8 @@ pub enum Input {
     RemoveMember(u64, MemberId),
     /// There is a connection to this process. Only a hint.
     Connected(MemberId),
-    /// The connection to this process is gone. Only a hint: silence is what counts.
+    /// The connection to this process is gone. Only a hint: an election comes sooner if it was the
+    /// leader's, but nobody is counted dead for it; silence is what counts.
     Disconnected(MemberId),
 }
 

@@ -278,16 +278,19 @@ impl Leader {
             return;
         }
         let (ready, agreed) = (self.ready(), desk.agreed);
+        let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
+        // Where most have run on, hosts wait for them; who opens its disk comes up when it has.
+        let running = ready.iter().filter(|(n, (life, _))| ran_on(n, life)).count();
+        let hosts_wait = 2 * running > agreed.map.up().count();
         let opening = self.liveness.alive().any(|(_, a)| a.opening);
         let all_there = agreed.map.up().all(|n| ready.contains_key(&n));
         let patient = desk.now.saturating_sub(self.since) < desk.config.open_patience;
-        if ready.is_empty() || (!all_there && opening && patient) {
+        if ready.is_empty() || (!all_there && opening && patient && !hosts_wait) {
             return;
         }
         let mut map = (*agreed.map).clone();
         map.epoch = map.epoch.max(epoch_floor(self.term));
         self.authority = Authority::new(map);
-        let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
         let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
         for (node, (life, arrival)) in ready {
             if ran_on(&node, &life) {

@@ -149,6 +149,58 @@ fn a_dead_process_is_out_within_the_time_that_the_settings_say() {
     assert_eq!(map.up().count(), 4);
 }
 
+/// The election comes at once, because the connections to it have broken; unless a vote is split,
+/// and then it comes with the next time-out.
+#[test]
+fn a_dead_leader_is_out_almost_as_soon() {
+    let mut soon = 0;
+    for seed in 0..20 {
+        let mut world = World::new(seed, 5, None);
+        world.run_until(10 * SECOND);
+        let leader = world.leader().unwrap();
+        let still_up = |world: &World| {
+            let map = world.checks.agreed.last_key_value().unwrap().1;
+            map.is_up(NodeId(leader.0 as u16 - 1)) || map.up().count() != 4
+        };
+        world.crash(leader);
+        world.run_until(world.now + world.config.dead_after + 350 * MILLIS);
+        soon += u32::from(!still_up(&world));
+        world.run_until(world.now + 1000 * MILLIS);
+        assert!(!still_up(&world), "seed {seed}");
+    }
+    assert!(soon >= 18, "{soon} of 20");
+}
+
+/// A new leader of four that run on does not wait until the fifth has opened its disk.
+#[test]
+fn hosts_do_not_wait_for_one_that_starts() {
+    let mut world = World::new(12, 5, None);
+    world.run_until(10 * SECOND);
+    let leader = world.leader().unwrap();
+    world.crash(leader);
+    world.open_for = 5 * SECOND;
+    world.restart(leader);
+    world.run_until(12 * SECOND);
+    let map = world.checks.agreed.last_key_value().unwrap().1.clone();
+    assert!(!map.is_up(NodeId(leader.0 as u16 - 1)) && map.up().count() == 4);
+    world.run_until(20 * SECOND);
+    check::converged(&world);
+}
+
+/// Whose connections break, and who then goes on, leads on.
+#[test]
+fn broken_connections_alone_hurt_nobody() {
+    let mut world = World::new(11, 5, None);
+    world.run_until(10 * SECOND);
+    let (leader, epochs) = (world.leader().unwrap(), world.checks.agreed.len());
+    let other = MemberId(leader.0 % 5 + 1);
+    world.push(0, Event::Disconnect(other, leader));
+    world.run_until(12 * SECOND);
+    assert_eq!(world.leader(), Some(leader));
+    assert_eq!(world.checks.agreed.len(), epochs);
+    check::converged(&world);
+}
+
 #[test]
 fn a_voter_leaves_for_good_and_learners_take_its_place() {
     let mut world = World::new(10, 7, None);

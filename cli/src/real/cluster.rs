@@ -1,5 +1,6 @@
 //! The nodes' processes, each on a file system of its own.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Configuration, Control, Listen, Request, Spec, found};
 
+use super::device::Device;
 use super::faults::Fault;
 use super::network::{self, Network};
 use crate::args::node_dir;
@@ -24,6 +26,9 @@ const DISK: u64 = 96 << 20;
 
 /// The size of each node's file system: its disk, and little more.
 const ROOM: &CStr = c"size=112m";
+
+/// What holds a disk, in its node's file system.
+const FILE: &str = "disk.img";
 
 /// The volume that is written and read.
 pub const VOLUME: &str = "vol0";
@@ -37,6 +42,8 @@ pub struct Cluster {
     configs: Vec<Configuration>,
     network: Option<Network>,
     mounted: bool,
+    /// The block devices that are the disks of some nodes.
+    devices: BTreeMap<usize, Device>,
     /// Why something is not possible.
     without: Option<String>,
     running: Vec<Option<Child>>,
@@ -57,10 +64,19 @@ impl Cluster {
                 mounted = false;
             }
         }
+        // Every other disk is a block device, so that both kinds suffer.
+        let mut devices = BTreeMap::new();
+        for n in (1..nodes).step_by(2) {
+            match Device::attach(&node_dir(dir, n).join(FILE), DISK) {
+                Ok(device) => drop(devices.insert(n, device)),
+                Err(e) => drop(without.get_or_insert(format!("no disk returns errors: {e:#}"))),
+            }
+        }
         let mut held = Vec::new();
         let mut configs = Vec::new();
         for n in 0..nodes {
             let own = node_dir(dir, n);
+            let device = devices.get(&n).map(|d| d.path().to_path_buf());
             let address = match network {
                 Some(_) => format!("{}:10810", network::address(n)),
                 None => {
@@ -73,8 +89,8 @@ impl Cluster {
             configs.push(Configuration {
                 name: format!("node-{n}").parse()?,
                 dir: own.join("state"),
-                disk: own.join("disk.img"),
-                disk_size: Some(DISK),
+                disk_size: device.is_none().then_some(DISK),
+                disk: device.unwrap_or_else(|| own.join(FILE)),
                 address: address.parse()?,
                 admit: None,
                 nbd: vec![Listen::Unix(own.join("nbd.sock"))],
@@ -87,6 +103,7 @@ impl Cluster {
             configs,
             network,
             mounted,
+            devices,
             without,
         };
         let spec = Spec {
@@ -105,9 +122,14 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether a fault is possible here.
-    pub fn can(&self, fault: Fault) -> bool {
-        (self.network.is_some() || !fault.is_of_links()) && (self.mounted || fault != Fault::Fill)
+    /// The nodes that a fault is possible at.
+    pub fn victims(&self, fault: Fault) -> Vec<usize> {
+        let can = |n: &usize| match fault {
+            Fault::Fill => self.mounted,
+            Fault::Errors => self.devices.contains_key(n),
+            fault => self.network.is_some() || !fault.is_of_links(),
+        };
+        (0..self.configs.len()).filter(can).collect()
     }
 
     /// What is not possible here, and why.
@@ -125,9 +147,9 @@ impl Cluster {
         (0..self.configs.len()).map(|n| node_dir(&self.dir, n).join("nbd.sock")).collect()
     }
 
-    /// The disk of a node.
-    pub fn disk(&self, node: usize) -> &Path {
-        &self.configs[node].disk
+    /// The file that holds what is on the disk of a node.
+    pub fn file(&self, node: usize) -> PathBuf {
+        node_dir(&self.dir, node).join(FILE)
     }
 
     fn config_path(&self, node: usize) -> PathBuf {
@@ -280,6 +302,8 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // Before the file systems that they are on.
+        self.devices.clear();
         if self.mounted {
             for n in 0..self.configs.len() {
                 let _ = unmount(node_dir(&self.dir, n), UnmountFlags::DETACH);

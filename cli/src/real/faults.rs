@@ -14,6 +14,19 @@ use rustix::process::Signal;
 use weft_host::{DiskAction, NodeAction, Request};
 
 use super::cluster::Cluster;
+use super::hosts::PATIENCE;
+
+/// A process that is silent for so long is counted dead: three times the probes' interval
+/// (`weft_member::Config`).
+const MASKED: Duration = Duration::from_millis(1500);
+
+/// A leader that is silent, but still connected, is followed by another in this time: an election
+/// time-out of 20 ticks of 50 ms at most.
+const ELECTION: Duration = Duration::from_millis(1000);
+
+/// What it takes a host to connect to another node, the nodes to enter a new map and to settle what
+/// was under way, and an election among those that saw the leader's connections break.
+const FALL: Duration = Duration::from_millis(1000);
 
 /// Something that is done to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +45,19 @@ pub enum Fault {
     Lossy,
     /// Its file system is full for a while.
     Fill,
+    /// Its disk returns I/O errors for a while, and has then lost what was there.
+    Errors,
     /// Bytes of its disk are not what they were.
     Flip,
     /// Its disk is replaced by an empty one.
     Replace,
 }
 
+/// What disks are read and written in.
+const SECTOR: u64 = 4096;
+
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 9] = [
+pub const FAULTS: [(Fault, &str); 10] = [
     (Fault::Kill, "kill"),
     (Fault::Stop, "stop"),
     (Fault::Pause, "pause"),
@@ -47,6 +65,7 @@ pub const FAULTS: [(Fault, &str); 9] = [
     (Fault::OneWay, "one-way"),
     (Fault::Lossy, "lossy"),
     (Fault::Fill, "fill"),
+    (Fault::Errors, "errors"),
     (Fault::Flip, "flip"),
     (Fault::Replace, "replace"),
 ];
@@ -78,7 +97,23 @@ impl Fault {
 
     /// Whether something on a disk is not what it was, so that only a scrub makes it whole.
     pub fn hurts_data(self) -> bool {
-        self == Fault::Flip
+        matches!(self, Fault::Flip | Fault::Errors)
+    }
+
+    /// The longest that a request may wait for this fault's sake, on a machine that has nothing else
+    /// to do.
+    pub fn longest_wait(self) -> Duration {
+        match self {
+            // Silence has to be noticed; if the leader is silent, others see its connections break.
+            Fault::Kill => MASKED + FALL,
+            // A host of this node waits for it as long as it has patience. Whoever waits for this
+            // node at another one waits until it is counted dead.
+            Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => {
+                PATIENCE.max(MASKED + ELECTION) + FALL
+            }
+            // The node itself says at once that it goes.
+            Fault::Stop | Fault::Replace | Fault::Fill | Fault::Errors | Fault::Flip => FALL,
+        }
     }
 
     /// Does it to a node, waits, and undoes it.
@@ -111,6 +146,7 @@ impl Fault {
                 cluster.network()?.heal()
             }
             Fault::Fill => fill(cluster, node, rng),
+            Fault::Errors => errors(cluster, node, rng),
             Fault::Flip => flip(cluster, node, rng),
             Fault::Replace => {
                 cluster.ask(node, &Request::Node { action: NodeAction::Kill, node })?;
@@ -129,15 +165,33 @@ fn wait(rng: &mut Rng, least: u64, most: u64) {
 /// Fills the file system of a node's disk. What the node then cannot write ends it; it is
 /// started again when there is room.
 fn fill(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
-    let path = cluster.disk(node).with_file_name("filler");
+    let path = cluster.file(node).with_file_name("filler");
     let mut filler = File::create(&path)?;
     let piece = vec![7; 1 << 20];
     while filler.write_all(&piece).is_ok() {}
     wait(rng, 500, 3000);
     fs::remove_file(&path)?;
     drop(filler);
-    // Its process ends if it could not write down what it must remember, and its node is down
-    // if its disk could not be written. If neither was written to, it goes on.
+    revive(cluster, node)
+}
+
+/// Cuts the end off the file under a node's block device: reads there get an I/O error from the
+/// device, except where a write has made the file longer again; what comes back is zeros.
+fn errors(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
+    let file = File::options().write(true).open(cluster.file(node))?;
+    let size = file.metadata()?.len();
+    let sectors = rng.u64(size / 2 / SECTOR..size / SECTOR);
+    file.set_len(sectors * SECTOR)?;
+    wait(rng, 500, 3000);
+    if file.metadata()?.len() < size {
+        file.set_len(size)?;
+    }
+    revive(cluster, node)
+}
+
+/// A process ends if it could not write down what it must remember, and its node is down if its disk
+/// could not be written: then it is started again. If nothing was in the way of either, it goes on.
+fn revive(cluster: &mut Cluster, node: usize) -> Result<()> {
     let state = |status: &serde_json::Value| {
         let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
         nodes.iter().find(|n| n["node"] == node).map(|n| n["state"].clone())
@@ -157,7 +211,7 @@ fn fill(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
 
 /// Changes bytes here and there on a node's disk: where the data is, which is most of it.
 fn flip(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
-    let disk = File::options().read(true).write(true).open(cluster.disk(node))?;
+    let disk = File::options().read(true).write(true).open(cluster.file(node))?;
     let size = disk.metadata()?.len();
     if size == 0 {
         bail!("the disk is empty");

@@ -24,16 +24,17 @@ const HOSTS: u64 = 4;
 const LONGEST: u64 = 64;
 
 /// A host that has no answer for so long tries another node.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub const PATIENCE: Duration = Duration::from_secs(4);
 
-/// No request may wait for longer, whatever is done to a node.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A request that has waited for so long fails, whatever was done to a node.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What the hosts and the rounds share.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    answered: AtomicU64,
+    /// Requests answered, of each host.
+    answered: [AtomicU64; HOSTS as usize],
     /// In nanoseconds.
     longest_wait: AtomicU64,
     failure: Mutex<Option<String>>,
@@ -54,6 +55,7 @@ impl Hosts {
             let (shared, sockets) = (shared.clone(), sockets.clone());
             let host = Host {
                 rng: Rng::with_seed(seed ^ (n + 1) << 40),
+                number: n as usize,
                 node: n as usize % sockets.len(),
                 sockets,
                 client: None,
@@ -69,7 +71,19 @@ impl Hosts {
 
     /// Requests answered so far.
     pub fn answered(&self) -> u64 {
-        self.shared.answered.load(Ordering::Relaxed)
+        self.shared.answered.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Waits until every request that is under way has its answer, so that how long it waited
+    /// counts for this round and not for the next.
+    pub fn catch_up(&self) -> Result<()> {
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let before: Vec<u64> = self.shared.answered.iter().map(count).collect();
+        while self.shared.answered.iter().zip(&before).any(|(now, before)| count(now) == *before) {
+            self.check()?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// The longest that a request has waited since the last call.
@@ -97,6 +111,7 @@ impl Hosts {
 }
 
 struct Host {
+    number: usize,
     sockets: Vec<PathBuf>,
     node: usize,
     client: Option<Client<UnixStream>>,
@@ -204,7 +219,7 @@ impl Host {
                 Some(Ok(answer)) => {
                     let waited = since.elapsed().as_nanos() as u64;
                     self.shared.longest_wait.fetch_max(waited, Ordering::Relaxed);
-                    self.shared.answered.fetch_add(1, Ordering::Relaxed);
+                    self.shared.answered[self.number].fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
                 Some(Err(ClientError::Failed(e))) => {

@@ -4,15 +4,17 @@
 //! something is done to a node, undone, and everything must become whole again.
 //!
 //! What is checked: every answer to a read is what was written last; no request fails; no request
-//! waits for longer than is stated; the nodes agree and all redundancy is whole after each round;
+//! waits for longer than [`Fault::longest_wait`] and the slack that was asked for; the nodes agree and all redundancy is whole after each round;
 //! a scrub finds all parity true.
 //!
 //! - [`cluster`]: the processes
+//! - [`device`]: disks that are block devices
 //! - [`network`]: namespaces and what can be done to links
 //! - [`faults`]: what is done to nodes
 //! - [`hosts`]: who writes and reads
 
 mod cluster;
+mod device;
 mod faults;
 mod hosts;
 mod network;
@@ -21,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use fastrand::Rng;
 use serde_json::json;
 use weft_core::layout::LayoutSpec;
@@ -46,15 +48,29 @@ pub struct Real {
     pub layout: LayoutSpec,
     pub faults: Vec<Fault>,
     pub dir: Option<PathBuf>,
+    /// How much longer than [`Fault::longest_wait`] a request may wait.
+    pub slack: Duration,
     pub json: bool,
 }
 
 /// What has been done and seen of one fault.
 #[derive(Default)]
 struct Tally {
-    rounds: u32,
-    longest_wait: Duration,
+    /// The longest that a request waited, of each round.
+    waits: Vec<Duration>,
     longest_healing: Duration,
+}
+
+impl Tally {
+    fn median_wait(&self) -> Duration {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        waits.get(waits.len() / 2).copied().unwrap_or_default()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.waits.iter().max().copied().unwrap_or_default()
+    }
 }
 
 impl Real {
@@ -67,7 +83,8 @@ impl Real {
         }
         .context("cannot make a directory for the nodes")?;
         let mut cluster = Cluster::start(scratch.path(), self.nodes, self.layout)?;
-        let faults: Vec<Fault> = self.faults.iter().copied().filter(|f| cluster.can(*f)).collect();
+        let faults: Vec<Fault> =
+            self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty()).collect();
         let Some(_) = faults.first() else { bail!("none of these faults is possible here") };
         if let Some(why) = cluster.without() {
             eprintln!("weft: {why}");
@@ -77,7 +94,9 @@ impl Real {
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
         for round in 0..self.rounds {
             let n = rng.usize(0..faults.len());
-            let (fault, node) = (faults[n], rng.usize(0..self.nodes));
+            let fault = faults[n];
+            let victims = cluster.victims(fault);
+            let node = victims[rng.usize(0..victims.len())];
             let what = format!("round {round}: {fault} at node {node}");
             let told = |e: anyhow::Error| self.fail(e.context(what.clone()), &mut None);
             hosts.take_longest_wait();
@@ -86,7 +105,13 @@ impl Real {
                 return told(e);
             }
             let healing = Instant::now();
-            let whole = cluster.wait_until_whole(WHOLE).and_then(|()| hosts.check());
+            let whole = cluster.wait_until_whole(WHOLE).and_then(|()| hosts.catch_up());
+            let (waited, healed) = (hosts.take_longest_wait(), healing.elapsed());
+            let may_wait = fault.longest_wait() + self.slack;
+            let whole = whole.and_then(|()| match waited <= may_wait {
+                true => Ok(()),
+                false => Err(anyhow!("a request waited {waited:.1?}; {may_wait:.1?} is allowed")),
+            });
             if let Err(e) = whole {
                 let e = e.context(cluster.describe());
                 let kept = scratch.keep();
@@ -96,9 +121,7 @@ impl Real {
                 cluster.scrub().with_context(|| what.clone())?;
             }
             let tally = &mut tallies[n];
-            let (waited, healed) = (hosts.take_longest_wait(), healing.elapsed());
-            tally.rounds += 1;
-            tally.longest_wait = tally.longest_wait.max(waited);
+            tally.waits.push(waited);
             tally.longest_healing = tally.longest_healing.max(healed);
             let line = format!("{what}: longest wait {waited:.1?}, whole after {healed:.1?}");
             stage.bar().suspend(|| eprintln!("{line}"));
@@ -123,8 +146,10 @@ impl Real {
             let row = |(fault, t): (&Fault, &Tally)| {
                 json!({
                     "fault": fault.to_string(),
-                    "rounds": t.rounds,
-                    "longest_wait_s": t.longest_wait.as_secs_f64(),
+                    "rounds": t.waits.len(),
+                    "median_wait_s": t.median_wait().as_secs_f64(),
+                    "longest_wait_s": t.longest_wait().as_secs_f64(),
+                    "allowed_wait_s": (fault.longest_wait() + self.slack).as_secs_f64(),
                     "longest_healing_s": t.longest_healing.as_secs_f64(),
                 })
             };
@@ -136,13 +161,23 @@ impl Real {
             }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table = table(["fault", "rounds", "longest wait of a host", "longest healing"]);
+        let mut table = table([
+            "fault",
+            "rounds",
+            "longest wait: median",
+            "worst",
+            "allowed",
+            "longest healing",
+        ]);
+        let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
         for (fault, t) in rows {
             table.add_row([
                 fault.to_string(),
-                t.rounds.to_string(),
-                format!("{:.2} s", t.longest_wait.as_secs_f64()),
-                format!("{:.2} s", t.longest_healing.as_secs_f64()),
+                t.waits.len().to_string(),
+                seconds(t.median_wait()),
+                seconds(t.longest_wait()),
+                seconds(fault.longest_wait() + self.slack),
+                seconds(t.longest_healing),
             ]);
         }
         say(table)?;

@@ -331,6 +331,12 @@ impl Together {
         self.effects.push(Effect::Log(line.to_string()));
     }
 
+    /// Whether a node takes part that there is no connection to. It is back, and to be dialled now:
+    /// what is asked of it is lost until then, and hosts wait.
+    fn is_missed(&self, map: &ClusterMap, node: NodeId) -> bool {
+        map.is_up(node) && !self.is_connected(node)
+    }
+
     /// Connects to the nodes of a map, and to those no more that have left.
     fn follow_homes(&mut self, map: &ClusterMap) {
         for (n, info) in map.nodes.iter().enumerate() {
@@ -344,7 +350,7 @@ impl Together {
                 if self.peers.remove(&node).is_some() {
                     self.post.remove_peer(node);
                 }
-            } else if self.peers.get(&node) != Some(&known)
+            } else if (self.peers.get(&node) != Some(&known) || self.is_missed(map, node))
                 && let Ok(peer) = known.peer()
             {
                 self.post.add_peer(peer);

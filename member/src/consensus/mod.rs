@@ -216,9 +216,16 @@ impl Consensus {
         self.draw_timeout();
     }
 
-    /// A connection is lost.
+    /// A connection is lost. If it was to the leader, that counts as one election time-out without
+    /// a word of it: this member stands no longer in the way of another leader, and stands itself
+    /// after what its own time-out is longer (up to as long again). Where the leader lives, a
+    /// majority that has not lost it does not elect another.
     pub fn unreachable(&mut self, member: MemberId) {
         self.raft.report_unreachable(member.0);
+        let raft = &mut self.raft.raft;
+        if raft.state == StateRole::Follower && raft.leader_id == member.0 {
+            raft.election_elapsed = raft.election_elapsed.max(self.election_ticks);
+        }
     }
 
     /// The outstanding write is durable.

@@ -14,7 +14,7 @@ pub fn fault(world: &mut World) {
     world.push(next, Event::Fault);
     let ids: Vec<MemberId> = world.processes.keys().copied().collect();
     let whom = ids[world.rng.usize(0..ids.len())];
-    match world.rng.u32(0..12) {
+    match world.rng.u32(0..13) {
         0 | 1 => {
             world.crash(whom);
             let (life, down) = (world.processes[&whom].life, world.rng.u64(1..6000) * MILLIS);
@@ -60,6 +60,12 @@ pub fn fault(world: &mut World) {
                 let (life, down) = (world.processes[&m].life, world.rng.u64(1..3000) * MILLIS);
                 world.push(down, Event::Restart(m, life));
             }
+        }
+        11 => {
+            // Connections break, and nothing else: of the leader, or of anyone.
+            let whom = world.leader().filter(|_| world.rng.bool()).unwrap_or(whom);
+            world.tell(format!("{whom} loses its connections"));
+            world.disconnect(whom);
         }
         _ => world.cut.clear(),
     }

@@ -48,6 +48,8 @@ pub struct Process {
 #[derive(Clone, Debug)]
 pub enum Event {
     Deliver(MemberId, MemberId, Vec<u8>),
+    /// The first loses its connection to the second.
+    Disconnect(MemberId, MemberId),
     Wake(MemberId, u64),
     Written(MemberId, u64),
     Ready(MemberId, u64, NodeId),
@@ -69,6 +71,8 @@ pub struct World {
     /// Links that carry nothing, by sender and receiver.
     pub cut: BTreeSet<(MemberId, MemberId)>,
     pub loss_ppm: u32,
+    /// How long nodes take to open their disks, if it is not left to chance.
+    pub open_for: Nanos,
     pub faults: bool,
     /// The operator has work: processes to add, and whether volumes come and go.
     pub to_add: Vec<MemberId>,
@@ -121,6 +125,7 @@ impl World {
             codec,
             cut: BTreeSet::new(),
             loss_ppm: 0,
+            open_for: 0,
             faults: false,
             volumes: false,
             volume,
@@ -171,7 +176,7 @@ impl World {
         let life = p.life;
         self.tell(format!("{id} starts"));
         for node in nodes {
-            let delay = self.rng.u64(MILLIS..800 * MILLIS);
+            let delay = self.rng.u64(MILLIS..800 * MILLIS).max(self.open_for);
             self.push(delay, Event::Ready(id, life, node));
         }
         self.input(id, Input::Tick);
@@ -200,6 +205,18 @@ impl World {
         }
         self.checks.crashed(id);
         self.tell(format!("{id} crashes"));
+        self.disconnect(id);
+    }
+
+    /// Those that are not cut off from a process notice that their connection to it is gone.
+    pub fn disconnect(&mut self, id: MemberId) {
+        let others: Vec<MemberId> = self.processes.keys().copied().collect();
+        for other in others {
+            if other != id && !self.cut.contains(&(id, other)) {
+                let delay = self.rng.u64(STEP..3 * MILLIS);
+                self.push(delay, Event::Disconnect(other, id));
+            }
+        }
     }
 
     pub fn restart(&mut self, id: MemberId) {
@@ -245,6 +262,7 @@ impl World {
     fn step(&mut self, event: Event) {
         let target = match &event {
             Event::Deliver(_, to, _) => Some(*to),
+            Event::Disconnect(id, _) => Some(*id),
             Event::Wake(id, _) | Event::Written(id, _) => Some(*id),
             Event::Ready(id, ..) | Event::Report(id, ..) => Some(*id),
             Event::Crash(..) | Event::Restart(..) | Event::Operator | Event::Fault => None,
@@ -257,6 +275,7 @@ impl World {
         }
         match event {
             Event::Deliver(from, to, bytes) => self.input(to, Input::Message(from, bytes)),
+            Event::Disconnect(id, from) => self.input(id, Input::Disconnected(from)),
             Event::Wake(id, wakes) => {
                 if self.processes[&id].wakes == wakes {
                     self.input(id, Input::Tick);
