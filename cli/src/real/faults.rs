@@ -161,7 +161,13 @@ impl Fault {
             Fault::Replace => {
                 cluster.ask(node, &Request::Node { action: NodeAction::Kill, node })?;
                 wait(rng, 0, 1000);
-                cluster.ask(node, &Request::Disk { action: DiskAction::Replace, node })?;
+                // What a dead node has asked of its disk has to end first.
+                let since = Instant::now();
+                let replace = Request::Disk { action: DiskAction::Replace, node };
+                while let Err(e) = cluster.ask(node, &replace) {
+                    ensure!(since.elapsed() < Duration::from_secs(10), e);
+                    thread::sleep(Duration::from_millis(20));
+                }
                 Ok(())
             }
         }
