@@ -22,7 +22,7 @@ use super::network::{self, Network};
 use crate::args::node_dir;
 
 /// The size of each disk.
-const DISK: u64 = 96 << 20;
+pub const DISK: u64 = 96 << 20;
 
 /// The size of each node's file system: its disk, and little more.
 const ROOM: &CStr = c"size=112m";
@@ -199,6 +199,14 @@ impl Cluster {
     /// Asks a node's process something.
     pub fn ask(&self, node: usize, request: &Request) -> Result<Value> {
         Ok(Control::connect(&self.configs[node].dir)?.request(request)?)
+    }
+
+    /// Sectors that a node has found unreadable or wrong since it was started.
+    pub fn erasures(&self, node: usize) -> Result<u64> {
+        let status = self.ask(node, &Request::Status)?;
+        let us = status["nodes"].as_array().into_iter().flatten();
+        let us = us.into_iter().find(|n| n["node"].as_u64() == Some(node as u64));
+        Ok(us.and_then(|n| n["counters"]["erasures"].as_u64()).unwrap_or(0))
     }
 
     /// Waits until all nodes agree, take part and have caught up.

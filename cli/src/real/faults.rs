@@ -3,17 +3,20 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use weft_host::{DiskAction, NodeAction, Request};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, DISK};
 use super::hosts::PATIENCE;
 
 /// A process that is silent for so long is counted dead: three times the probes' interval
@@ -52,6 +55,13 @@ pub enum Fault {
     /// Its disk is replaced by an empty one.
     Replace,
 }
+
+/// Where the data of a disk begins at the latest: superblocks, a journal of a sixteenth and a table of
+/// 16 bytes for each sector come before it (docs/disk-format.md).
+const DATA: u64 = DISK / 16 + DISK / 128;
+
+/// So much must have been written before it is hurt.
+const ENOUGH: u64 = 1 << 20;
 
 /// What disks are read and written in.
 const SECTOR: u64 = 4096;
@@ -151,7 +161,13 @@ impl Fault {
             Fault::Replace => {
                 cluster.ask(node, &Request::Node { action: NodeAction::Kill, node })?;
                 wait(rng, 0, 1000);
-                cluster.ask(node, &Request::Disk { action: DiskAction::Replace, node })?;
+                // What a dead node has asked of its disk has to end first.
+                let since = Instant::now();
+                let replace = Request::Disk { action: DiskAction::Replace, node };
+                while let Err(e) = cluster.ask(node, &replace) {
+                    ensure!(since.elapsed() < Duration::from_secs(10), e);
+                    thread::sleep(Duration::from_millis(20));
+                }
                 Ok(())
             }
         }
@@ -175,13 +191,14 @@ fn fill(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
     revive(cluster, node)
 }
 
-/// Cuts the end off the file under a node's block device: reads there get an I/O error from the
-/// device, except where a write has made the file longer again; what comes back is zeros.
+/// Cuts the end off the file under a node's block device, somewhere in its data: reads there get an I/O
+/// error from the device, except where a write has made the file longer again. What comes back is
+/// zeros.
 fn errors(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
-    let file = File::options().write(true).open(cluster.file(node))?;
+    let file = File::options().read(true).write(true).open(cluster.file(node))?;
     let size = file.metadata()?.len();
-    let sectors = rng.u64(size / 2 / SECTOR..size / SECTOR);
-    file.set_len(sectors * SECTOR)?;
+    let at = a_place(&enough_written(&file)?, rng)? / SECTOR * SECTOR;
+    file.set_len(at)?;
     wait(rng, 500, 3000);
     if file.metadata()?.len() < size {
         file.set_len(size)?;
@@ -209,15 +226,12 @@ fn revive(cluster: &mut Cluster, node: usize) -> Result<()> {
     }
 }
 
-/// Changes bytes here and there on a node's disk: where the data is, which is most of it.
+/// Changes bytes here and there in what hosts have written to a node's disk.
 fn flip(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
     let disk = File::options().read(true).write(true).open(cluster.file(node))?;
-    let size = disk.metadata()?.len();
-    if size == 0 {
-        bail!("the disk is empty");
-    }
+    let written = enough_written(&disk)?;
     for _ in 0..rng.u32(1..=50) {
-        let at = rng.u64(size / 2..size - 64);
+        let at = a_place(&written, rng)?;
         let mut bytes = vec![0; rng.usize(1..64)];
         disk.read_exact_at(&mut bytes, at)?;
         bytes.iter_mut().for_each(|b| *b ^= rng.u8(1..));
@@ -225,4 +239,46 @@ fn flip(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
     }
     wait(rng, 0, 500);
     Ok(())
+}
+
+/// Where hosts' data is on a disk, as soon as there is some: at first it is in the journal only.
+fn enough_written(disk: &File) -> Result<Vec<Range<u64>>> {
+    let since = Instant::now();
+    loop {
+        let parts = written(disk)?;
+        if parts.iter().map(|p| p.end - p.start).sum::<u64>() >= ENOUGH {
+            return Ok(parts);
+        }
+        ensure!(since.elapsed() < Duration::from_secs(30), "hosts write nothing to a disk");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Where something has been written on a disk, after superblocks, journal and table.
+fn written(disk: &File) -> Result<Vec<Range<u64>>> {
+    let mut parts = Vec::new();
+    let mut at = DATA;
+    loop {
+        match seek(disk, SeekFrom::Data(at)) {
+            Ok(start) => at = start,
+            Err(Errno::NXIO) => return Ok(parts),
+            Err(e) => return Err(e.into()),
+        }
+        let end = seek(disk, SeekFrom::Hole(at))?;
+        parts.push(at..end);
+        at = end;
+    }
+}
+
+/// One of these bytes, with room for a few after it.
+fn a_place(parts: &[Range<u64>], rng: &mut Rng) -> Result<u64> {
+    let total: u64 = parts.iter().map(|p| p.end - p.start).sum();
+    let mut n = rng.u64(0..total);
+    for part in parts {
+        match part.end - part.start {
+            len if n < len => return Ok((part.start + n).min(part.end - 64)),
+            len => n -= len,
+        }
+    }
+    bail!("there are fewer bytes than were counted")
 }

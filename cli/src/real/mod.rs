@@ -39,6 +39,10 @@ const WHOLE: Duration = Duration::from_secs(90);
 /// Every so many rounds everything is scrubbed.
 const SCRUB_EVERY: u32 = 10;
 
+/// After so many rounds of a fault that hurts data, some node must have noticed. One may go by: what
+/// it hurt was written again, or was not in use.
+const NOTICED_AFTER: usize = 3;
+
 /// What is to be checked.
 #[derive(Debug)]
 pub struct Real {
@@ -59,6 +63,8 @@ struct Tally {
     /// The longest that a request waited, of each round.
     waits: Vec<Duration>,
     longest_healing: Duration,
+    /// Sectors that the victims found unreadable or wrong.
+    erasures: u64,
 }
 
 impl Tally {
@@ -100,6 +106,7 @@ impl Real {
             let what = format!("round {round}: {fault} at node {node}");
             let told = |e: anyhow::Error| self.fail(e.context(what.clone()), &mut None);
             hosts.take_longest_wait();
+            let known = cluster.erasures(node)?;
             if let Err(e) = fault.inflict(&mut cluster, node, &mut rng).and_then(|()| hosts.check())
             {
                 return told(e);
@@ -121,6 +128,9 @@ impl Real {
                 cluster.scrub().with_context(|| what.clone())?;
             }
             let tally = &mut tallies[n];
+            // A node that was started again counts from 0.
+            let erasures = cluster.erasures(node)?;
+            tally.erasures += erasures.checked_sub(known).unwrap_or(erasures);
             tally.waits.push(waited);
             tally.longest_healing = tally.longest_healing.max(healed);
             let line = format!("{what}: longest wait {waited:.1?}, whole after {healed:.1?}");
@@ -131,6 +141,12 @@ impl Real {
         let blocks = hosts.finish()?;
         cluster.scrub()?;
         cluster.stop()?;
+        for (fault, tally) in faults.iter().zip(&tallies) {
+            let blunt = tally.waits.len() >= NOTICED_AFTER && tally.erasures == 0;
+            if fault.hurts_data() && blunt {
+                bail!("no node noticed anything of {} rounds of '{fault}'", tally.waits.len());
+            }
+        }
         self.report(&faults, &tallies, blocks)
     }
 
@@ -150,6 +166,7 @@ impl Real {
                     "median_wait_s": t.median_wait().as_secs_f64(),
                     "longest_wait_s": t.longest_wait().as_secs_f64(),
                     "allowed_wait_s": (fault.longest_wait() + self.slack).as_secs_f64(),
+                    "bad_sectors": t.erasures,
                     "longest_healing_s": t.longest_healing.as_secs_f64(),
                 })
             };
@@ -168,6 +185,7 @@ impl Real {
             "worst",
             "allowed",
             "longest healing",
+            "bad sectors",
         ]);
         let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
         for (fault, t) in rows {
@@ -178,6 +196,7 @@ impl Real {
                 seconds(t.longest_wait()),
                 seconds(fault.longest_wait() + self.slack),
                 seconds(t.longest_healing),
+                t.erasures.to_string(),
             ]);
         }
         say(table)?;

@@ -23,6 +23,9 @@ const ASK: u8 = LETTER + 2;
 const ANSWER: u8 = LETTER + 3;
 const NEWS: u8 = LETTER + 4;
 
+/// Letters that wait for a node that is about to be connected; more are lost.
+const MOST_EXPECTED: usize = 1024;
+
 /// What has come from another process.
 #[derive(Debug)]
 pub(crate) enum Mail {
@@ -47,6 +50,8 @@ pub(super) struct Post {
     transport: Transport,
     driver: Driver,
     up: BTreeSet<NodeId>,
+    /// Those that are back, and are about to be connected.
+    expected: BTreeSet<NodeId>,
     waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
     log: Log,
 }
@@ -63,8 +68,8 @@ impl Post {
         let (transport, driver) =
             Transport::with_driver(config, registry, first, move |n| notes(&n.to_string()))
                 .map_err(|e| Error(e.to_string()))?;
-        let (up, waiting) = (BTreeSet::new(), BTreeMap::new());
-        Ok(Post { transport, driver, up, waiting, log })
+        let (up, expected, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        Ok(Post { transport, driver, up, expected, waiting, log })
     }
 
     /// A socket is ready.
@@ -93,10 +98,13 @@ impl Post {
             let (peer, mail) = match event {
                 Event::Up { peer, .. } => {
                     self.up.insert(peer);
+                    self.expected.remove(&peer);
+                    self.send_waiting(peer);
                     (peer, Mail::Up)
                 }
                 Event::Down { peer, why } => {
                     self.up.remove(&peer);
+                    self.expected.remove(&peer);
                     self.waiting.remove(&peer);
                     (self.log)(&format!("no connection to node {} any more: {why}", peer.0));
                     (peer, Mail::Down)
@@ -121,15 +129,32 @@ impl Post {
         Ok(None)
     }
 
-    /// Sends a node's message, now or when there is room. If there is no connection it is
-    /// lost, as messages may be.
+    /// Sends a node's message, now or when there is room. If there is no connection, nor one about
+    /// to be, it is lost, as messages may be.
     pub(super) fn send(&mut self, letter: Envelope) {
         let to = letter.to;
-        if !self.up.contains(&to) {
-            return;
+        let up = self.up.contains(&to);
+        let waiting = self.waiting.entry(to).or_default();
+        if up || (self.expected.contains(&to) && waiting.len() < MOST_EXPECTED) {
+            waiting.push_back(Message::Envelope(letter).encode());
         }
-        self.waiting.entry(to).or_default().push_back(Message::Envelope(letter).encode());
-        self.send_waiting(to);
+        if up {
+            self.send_waiting(to);
+        }
+    }
+
+    /// A node is back, and to be dialled now. What is sent to it waits until it is connected:
+    /// it would be missed only after the patience of whoever sent it.
+    pub(super) fn expect(&mut self, peer: Peer) {
+        self.expected.insert(peer.node);
+        self.transport.add_peer(peer);
+    }
+
+    /// A node is not expected any more.
+    pub(super) fn give_up(&mut self, node: NodeId) {
+        if self.expected.remove(&node) {
+            self.waiting.remove(&node);
+        }
     }
 
     fn send_waiting(&mut self, to: NodeId) {

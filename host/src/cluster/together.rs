@@ -350,10 +350,19 @@ impl Together {
                 if self.peers.remove(&node).is_some() {
                     self.post.remove_peer(node);
                 }
-            } else if (self.peers.get(&node) != Some(&known) || self.is_missed(map, node))
+                continue;
+            }
+            if !map.is_up(node) {
+                self.post.give_up(node);
+            }
+            let missed = self.is_missed(map, node);
+            if (missed || self.peers.get(&node) != Some(&known))
                 && let Ok(peer) = known.peer()
             {
-                self.post.add_peer(peer);
+                match missed {
+                    true => self.post.expect(peer),
+                    false => self.post.add_peer(peer),
+                }
                 self.peers.insert(node, known);
             }
         }
