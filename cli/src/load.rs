@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fastrand::Rng;
 use weft_front::nbd::client::{Client, Data, Request};
+
+use crate::output::{Counts, Stage};
 
 /// A host's connection to a volume.
 pub type Host = Client<UnixStream>;
@@ -71,5 +74,46 @@ fn offset_of(request: &Request) -> u64 {
         | Request::Cache { offset, .. }
         | Request::BlockStatus { offset, .. } => offset,
         Request::Flush => 0,
+    }
+}
+
+/// Writes the whole volume once, so that nothing that is measured is sparse; `stage` is what it is
+/// called meanwhile.
+pub fn fill(host: &mut Host, stage: &str) -> Result<()> {
+    let size = host.size();
+    let stage = Stage::new(stage, size, Counts::Bytes);
+    pump(host, 8, &mut Writing { size, at: 0, rng: Rng::with_seed(7), stage: &stage })?;
+    host.flush()?;
+    stage.done("done");
+    Ok(())
+}
+
+/// What is written at a time when a volume is filled, in bytes.
+const PIECE: u64 = 1 << 20;
+
+/// Writes the whole volume once.
+struct Writing<'a> {
+    size: u64,
+    at: u64,
+    rng: Rng,
+    stage: &'a Stage,
+}
+
+impl Work for Writing<'_> {
+    fn next(&mut self) -> Option<Request> {
+        let offset = self.at;
+        let length = PIECE.min(self.size - offset);
+        if length == 0 {
+            return None;
+        }
+        self.at += length;
+        let mut data = vec![0; length as usize];
+        self.rng.fill(&mut data);
+        Some(Request::Write { offset, data: data.into(), fua: false })
+    }
+
+    fn done(&mut self, _: u64, _: Data, _: Duration) -> Result<()> {
+        self.stage.advance(PIECE);
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod load;
 mod node;
 mod output;
 mod paper;
+mod probe;
 mod processes;
 mod real;
 mod scratch;
@@ -66,6 +67,8 @@ enum Command {
     Demo(demo::Demo),
     /// Measure a fixed set of workloads, healthy and degraded
     Bench(bench::Bench),
+    /// Measure this machine, so that the simulator can predict it
+    Probe(probe::Probe),
     /// Repeat the evaluation of a paper in simulation, and compare
     #[command(subcommand)]
     Paper(paper::Paper),
@@ -90,6 +93,7 @@ impl Command {
             Command::Check(check) => check.run(),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Probe(probe) => probe.run(),
             Command::Paper(paper) => paper.run(),
             Command::Trace(trace) => trace.run(),
             Command::Sim(sim) => sim.run(),
@@ -150,6 +154,8 @@ mod tests {
             "trace info t.csv.gz --format disksim --sector-size 256 --json",
             "sim tickertaip/reads --set links.mb_s=5 nodes.mips=2 --sweep volume.unit=4096,8192 --seed 7 \
              --replications 3 --jobs 2 --out d --shard 0/2 --json",
+            "sim s.toml --world both --dir d --params p.toml",
+            "probe --dir d --out p.toml --quick --json",
             "sim --list",
             "sim --describe",
             "sim --describe links.mb_s",

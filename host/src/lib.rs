@@ -27,6 +27,7 @@ mod log;
 mod nbd;
 mod news;
 mod overlap;
+mod policy;
 mod reactor;
 mod requests;
 mod size;

@@ -2,6 +2,7 @@
 
 use weft_core::cluster::APART;
 use weft_core::layout::{LayoutSpec, Placement};
+use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
 use crate::error::{Result, fail};
@@ -27,6 +28,13 @@ pub struct Spec {
     /// Whether originators command the workers of a volume made now, instead of each working out
     /// its part.
     pub commanded: bool,
+    /// How a volume made now deals with stripes that are written in part; whatever costs least if
+    /// open.
+    pub strategy: Option<Strategy>,
+    /// Where parity of a volume made now is computed; where it costs least if open.
+    pub parity_at: Option<ParityAt>,
+    /// When writes to a volume made now are decided; late if open.
+    pub commit: Option<Commit>,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,
@@ -58,6 +66,17 @@ impl Spec {
         self.journal.unwrap_or(true)
     }
 
+    /// How volumes made now are dealt with.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            strategy: self.strategy,
+            parity_at: self.parity_at,
+            dispatch: if self.commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
+            commit: self.commit.unwrap_or(Policy::default().commit),
+            journal: self.journal(),
+        }
+    }
+
     /// The label of failure domains, or the default.
     pub fn apart(&self) -> &str {
         self.apart.as_deref().unwrap_or(APART)
@@ -76,6 +95,9 @@ impl Spec {
         let nodes = self.nodes();
         if nodes == 0 || nodes > MAX_NODES {
             return fail(format!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}"));
+        }
+        if matches!(self.strategy, Some(Strategy::Full | Strategy::Rebuild)) {
+            return fail("a volume's strategy can only be small or large");
         }
         require_multiple("a disk size", self.disk_size(), SECTOR)?;
         require_multiple("a stripe unit", self.stripe_unit(), SECTOR)

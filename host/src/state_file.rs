@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::{Dispatch, Policy};
+use weft_core::plan::Dispatch;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use crate::error::{Error, Result, fail};
+use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
 use crate::volumes::Volumes;
 
@@ -97,6 +98,9 @@ struct VolumeEntry {
     journal: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     commanded: bool,
+    /// Open if it is as in most volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<PolicyEntry>,
     /// Open if hosts see all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     visible: Option<u64>,
@@ -178,6 +182,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         stripe_unit: v.geometry.unit,
         journal: v.policy.journal,
         commanded: v.policy.dispatch == Dispatch::Commanded,
+        policy: PolicyEntry::of(&v.policy),
         visible: (v.visible < v.size).then_some(v.visible),
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
@@ -289,14 +294,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         }
     }
     Ok(Volume {
-        policy: Policy {
-            journal: entry.journal,
-            dispatch: match entry.commanded {
-                true => Dispatch::Commanded,
-                false => Dispatch::Collaborative,
-            },
-            ..Policy::default()
-        },
+        policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),
         ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })

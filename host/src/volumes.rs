@@ -8,7 +8,7 @@ use weft_core::cluster::{
     ClusterMap, EXTENT_COLUMN_BYTES, Place, PlacementError, Volume, place_stripes, place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::{Dispatch, Policy};
+use weft_core::plan::Policy;
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};
@@ -42,8 +42,7 @@ pub(crate) struct NewVolume {
     pub(crate) size: u64,
     pub(crate) layout: LayoutSpec,
     pub(crate) stripe_unit: u64,
-    pub(crate) journal: bool,
-    pub(crate) dispatch: Dispatch,
+    pub(crate) policy: Policy,
     /// The label of the failure domains that its columns are kept apart by.
     pub(crate) apart: String,
 }
@@ -56,8 +55,7 @@ impl NewVolume {
             size,
             layout: spec.layout(),
             stripe_unit: spec.stripe_unit(),
-            journal: spec.journal(),
-            dispatch: if spec.commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
+            policy: spec.policy(),
             apart: spec.apart().to_string(),
         }
     }
@@ -92,7 +90,7 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let extents = place_volume(&geometry, size, &disks, &others, EXTENT_COLUMN_BYTES)
         .map_err(|e| cannot_place(new, &e))?;
     Ok(Volume {
-        policy: Policy { journal: new.journal, dispatch: new.dispatch, ..Policy::default() },
+        policy: new.policy,
         apart: new.apart.clone(),
         ..Volume::new(id, &new.name, size, &new.layout, geometry, extents)
     })
@@ -221,8 +219,7 @@ mod tests {
             size,
             layout,
             stripe_unit: 65536,
-            journal: true,
-            dispatch: Dispatch::Collaborative,
+            policy: Policy::default(),
             apart: APART.into(),
         }
     }

@@ -23,9 +23,9 @@ use serde_json::json;
 use weft_host::{Array, Control, DiskAction, Listen, NodeAction, Request};
 
 use super::workload::{self, Case, Measured};
-use super::{Bench, Medium, NODES, VICTIM, VOLUME, fill};
+use super::{Bench, Medium, NODES, VICTIM, VOLUME};
 use crate::args::node_dir;
-use crate::load::connect;
+use crate::load::{connect, fill};
 use crate::output::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 use crate::scratch::Scratch;
 
@@ -186,7 +186,7 @@ fn run_cases(
 ) -> Result<Vec<Measured>> {
     let mut host = connect(socket, VOLUME)?;
     let mut control = Control::connect(control)?;
-    fill(&mut host, name)?;
+    fill(&mut host, &format!("{name}: filling the volume"))?;
     let mut out = Vec::new();
     for (case, _) in cases {
         let stage = Stage::new(format!("{name}: {case}"), 1, Counts::Things);

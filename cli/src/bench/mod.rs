@@ -1,7 +1,7 @@
 //! `weft bench`: a fixed set of workloads, on memory and on disk, healthy and degraded.
 
 mod apart;
-mod workload;
+pub mod workload;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use clap::Args;
 use serde_json::json;
 use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
 
-use crate::load::{Host, connect, pump};
+use crate::load::{connect, fill};
 use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
 use crate::scratch::Scratch;
-use workload::{Case, Measured, Writing};
+use workload::{Case, Measured};
 
 const VOLUME: &str = "bench";
 const NODES: usize = 5;
@@ -135,7 +135,7 @@ impl Bench {
             Array::start(dir.path(), &self.spec(), &listens, Arc::new(|_: &str| {}))?.spawn()?;
         let mut host = connect(&socket, VOLUME)?;
         let mut control = Control::connect(dir.path())?;
-        fill(&mut host, medium.name)?;
+        fill(&mut host, &format!("{}: filling the volume", medium.name))?;
         for state in ["healthy", "degraded"] {
             if state == "degraded" {
                 control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
@@ -209,16 +209,6 @@ impl Line {
             "cpu_s_per_1000": m.cpu_s_per_1000,
         })
     }
-}
-
-/// Writes the whole volume once, so that nothing that is measured is sparse.
-fn fill(host: &mut Host, medium: &str) -> Result<()> {
-    let size = host.size();
-    let stage = Stage::new(format!("{medium}: filling the volume"), size, Counts::Bytes);
-    pump(host, 8, &mut Writing::new(size, &stage))?;
-    host.flush()?;
-    stage.done("done");
-    Ok(())
 }
 
 /// The most memory that this process has held.

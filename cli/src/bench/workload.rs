@@ -12,7 +12,7 @@ use weft_front::nbd::client::{Data, Request};
 use weft_host::Control;
 
 use crate::load::{Host, Work, pump};
-use crate::output::{Stage, mb_per_s};
+use crate::output::mb_per_s;
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -156,39 +156,5 @@ impl Work for Load {
 
     fn done(&mut self, _: u64, _: Data, took: Duration) -> Result<()> {
         Ok(self.latencies.record(took.as_nanos() as u64)?)
-    }
-}
-
-/// Writes the whole volume once.
-pub struct Writing<'a> {
-    size: u64,
-    at: u64,
-    rng: Rng,
-    stage: &'a Stage,
-}
-
-impl<'a> Writing<'a> {
-    /// A volume of this size.
-    pub fn new(size: u64, stage: &'a Stage) -> Writing<'a> {
-        Writing { size, at: 0, rng: Rng::with_seed(7), stage }
-    }
-}
-
-impl Work for Writing<'_> {
-    fn next(&mut self) -> Option<Request> {
-        let offset = self.at;
-        let length = u64::from(MIB).min(self.size - offset);
-        if length == 0 {
-            return None;
-        }
-        self.at += length;
-        let mut data = vec![0; length as usize];
-        self.rng.fill(&mut data);
-        Some(Request::Write { offset, data: data.into(), fua: false })
-    }
-
-    fn done(&mut self, _: u64, _: Data, _: Duration) -> Result<()> {
-        self.stage.advance(u64::from(MIB));
-        Ok(())
     }
 }

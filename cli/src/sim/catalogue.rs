@@ -34,6 +34,7 @@ pub const ENTRIES: &[Entry] = entries![
     "tickertaip/central-vs-tickertaip",
     "tickertaip/scaling",
     "examples/flash",
+    "validation/local",
 ];
 
 /// The scenario of this name.

@@ -69,6 +69,11 @@ impl Document {
         }
     }
 
+    /// What errors call the file: its path.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Takes a key of the first level out.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.table.remove(key)

@@ -1,20 +1,24 @@
 //! `weft sim`: the simulator of performance on scenarios.
 //!
 //! - [`scenario`], [`document`], [`keys`]: what is run, and errors that say where it is wrong
-//! - [`run`]: on all cores
+//! - [`world`]: simulated on all cores ([`run`]), on real nodes ([`real`]), or both, compared
+//!   ([`compare`])
 //! - [`store`]: what is kept while it runs
 //! - [`result`], [`outputs`]: what came out, and how it is written
 //! - [`catalogue`]: the scenarios that come with Weft; [`describe`]: what every key means
 
 mod catalogue;
+mod compare;
 mod describe;
 mod document;
 mod keys;
 mod outputs;
+mod real;
 mod result;
 mod run;
 mod scenario;
 mod store;
+mod world;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +26,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use weft_sim::perf::Simulation;
@@ -31,6 +35,7 @@ use crate::output::say;
 use outputs::Outputs;
 use scenario::{Point, Scenario, Setting};
 use store::{Done, Place, Store, Study};
+use world::{World, WorldName};
 
 /// A scenario to run, or to explain.
 #[derive(Debug, Args)]
@@ -57,7 +62,16 @@ pub struct Sim {
     /// Independent runs of every point (measure.replications)
     #[arg(long)]
     replications: Option<u32>,
-    /// Threads; by default one for each core
+    /// Where to run it: on models, on real nodes with files in --dir, or both to compare them
+    #[arg(long, value_enum, default_value_t = WorldName::Simulated)]
+    world: WorldName,
+    /// Where the real world makes its files, in a directory that is removed afterwards
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Values that take the place of the scenario's, as `weft probe` writes them
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+    /// Threads of the simulated world; by default one for each core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// Write CSV, JSON, plots and a report to this directory, and resume what is there
@@ -67,7 +81,7 @@ pub struct Sim {
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
     /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
-    #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "json"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "json", "world", "dir"])]
     trace_request: Option<u64>,
     /// Print the results as JSON
     #[arg(long)]
@@ -130,21 +144,82 @@ impl Sim {
             say(describe::describe(key)?)?;
         } else {
             let name = self.scenario.as_deref().context("name a scenario")?;
-            self.simulate(Scenario::open(name)?)?;
+            self.run_scenario(Scenario::open(name)?)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn simulate(&self, mut scenario: Scenario) -> Result<()> {
+    fn run_scenario(&self, mut scenario: Scenario) -> Result<()> {
         self.adjust(&mut scenario)?;
-        let points = scenario.points()?;
-        if let (Some(number), Some(point)) = (self.trace_request, points.first()) {
+        if let Some(number) = self.trace_request {
+            let points = scenario.points()?;
+            let point = points.first().context("the scenario has no point")?;
             let simulation = Simulation::new(&point.system, 0)?;
             let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
             return say(timeline.draw());
         }
-        let study = study(&scenario, &points);
-        let (mut store, mut done) = match &self.out {
+        let simulated = World::Simulated { jobs: self.jobs() };
+        let Some(dir) = &self.dir else {
+            ensure!(
+                self.world == WorldName::Simulated,
+                "--world: real nodes need a directory for their disks; give one with --dir"
+            );
+            let (study, done) = self.run_in(&simulated, &scenario, self.out.as_deref())?;
+            return self.finish(&study, &done);
+        };
+        ensure!(
+            self.world != WorldName::Simulated,
+            "--dir: the simulated world has no files; leave it out, or add --world real"
+        );
+        let real = World::Real { dir: dir.clone() };
+        real.check(&scenario)?;
+        match self.world {
+            WorldName::Both => self.compare(&simulated, &real, &scenario),
+            _ => {
+                ensure!(
+                    self.jobs.is_none(),
+                    "--jobs: real runs would disturb each other; leave it out"
+                );
+                let (study, done) = self.run_in(&real, &scenario, self.out.as_deref())?;
+                self.finish(&study, &done)
+            }
+        }
+    }
+
+    /// Runs a scenario in both worlds and puts their results side by side.
+    fn compare(&self, simulated: &World, real: &World, scenario: &Scenario) -> Result<()> {
+        ensure!(self.shard.is_none(), "--shard: both worlds are not run in parts; leave it out");
+        let out = |name: &str| self.out.as_ref().map(|dir| dir.join(name));
+        let run = |world: &World, out: Option<PathBuf>| -> Result<(Study, Done)> {
+            let (study, done) = self.run_in(world, scenario, out.as_deref())?;
+            if let Some(dir) = out {
+                Outputs::new(&study, &done).write(&dir)?;
+            }
+            Ok((study, done))
+        };
+        let predicted = run(simulated, out("simulated"))?;
+        let measured = run(real, out("real"))?;
+        let comparison = compare::Comparison::of(&predicted, &measured);
+        if let Some(dir) = &self.out {
+            write(dir, "comparison.csv", &comparison.table().csv())?;
+            write(dir, "comparison.json", &comparison.json())?;
+        }
+        match self.json {
+            true => say(comparison.json().trim_end()),
+            false => say(comparison.text()),
+        }
+    }
+
+    /// Runs a scenario in a world, and keeps what is done in `out`.
+    fn run_in(
+        &self,
+        world: &World,
+        scenario: &Scenario,
+        out: Option<&Path>,
+    ) -> Result<(Study, Done)> {
+        let points = world.points(scenario)?;
+        let study = study(world, scenario, &points);
+        let (mut store, mut done) = match out {
             Some(dir) => {
                 let (store, done) = Store::open(dir)?;
                 study.save(dir)?;
@@ -160,16 +235,16 @@ impl Sim {
             .filter(|n| mine(*n) && !done.contains_key(&study.points[*n].key))
             .filter(|n| taken.insert(&study.points[*n].key))
             .collect();
-        let named = |n: &usize| (name(&scenario, &points[*n]), &points[*n].system);
+        let named = |n: &usize| (name(scenario, &points[*n]), &points[*n].system);
         let systems: Vec<_> = missing.iter().map(named).collect();
         let begun = Instant::now();
         let mut events = 0;
-        run::run(&systems, self.jobs(), |n, measured| {
+        world.run(&systems, |n, measured| {
             let key = &study.points[missing[n]].key;
             if let Some(store) = &mut store {
                 store.keep(key, &measured)?;
             }
-            events += measured.events;
+            events += measured.events.unwrap_or(0);
             done.insert(key.clone(), measured);
             Ok(())
         })?;
@@ -181,7 +256,7 @@ impl Sim {
             _ => format!("; {rate:.2} million events a second"),
         };
         eprintln!("{} points run in {seconds:.1} s{known}{rate}", missing.len());
-        self.finish(&study, &done)
+        Ok((study, done))
     }
 
     /// Writes and prints.
@@ -200,6 +275,9 @@ impl Sim {
 
     /// Applies what the command line says.
     fn adjust(&self, scenario: &mut Scenario) -> Result<()> {
+        if let Some(file) = &self.params {
+            scenario.replace(file)?;
+        }
         for setting in &self.set {
             scenario.set(setting, "--set")?;
         }
@@ -234,7 +312,7 @@ fn name(scenario: &Scenario, point: &Point) -> String {
 const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student).";
 
 /// What is run, for those who only have its directory.
-fn study(scenario: &Scenario, points: &[Point]) -> Study {
+fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
     let axes: Vec<&str> = scenario.axes.iter().map(|a| a.key.as_str()).collect();
     let measure = |p: &Point| p.system.measure;
     let method = match points.first().map(measure) {
@@ -250,6 +328,10 @@ fn study(scenario: &Scenario, points: &[Point]) -> Study {
         }
         _ => format!("Points are measured differently. {INTERVALS}"),
     };
+    let method = match world.method() {
+        Some(place) => format!("{place} {method}"),
+        None => method,
+    };
     let json = |value: &toml::Value| serde_json::to_value(value).expect("TOML has a form in JSON");
     Study {
         weft: store::VERSION.into(),
@@ -259,7 +341,10 @@ fn study(scenario: &Scenario, points: &[Point]) -> Study {
         axes: axes.into_iter().map(String::from).collect(),
         points: points
             .iter()
-            .map(|p| Place { key: store::key(&p.system), at: p.labels.iter().map(json).collect() })
+            .map(|p| Place {
+                key: store::key(&world.place(), &p.system),
+                at: p.labels.iter().map(json).collect(),
+            })
             .collect(),
     }
 }

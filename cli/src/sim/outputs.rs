@@ -20,7 +20,7 @@ pub struct Outputs<'a> {
 }
 
 /// A value as people write it.
-fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -28,7 +28,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// A value as a table's cell.
-fn cell(value: &Value) -> Cell {
+pub fn cell(value: &Value) -> Cell {
     value.as_f64().map_or_else(|| Cell::Text(plain(value)), Cell::Number)
 }
 
@@ -101,7 +101,8 @@ impl<'a> Outputs<'a> {
                     row.push(interval.into());
                 }
             }
-            row.extend([measured.requests, measured.events].map(|n| Cell::Number(n as f64)));
+            row.push(Cell::Number(measured.requests as f64));
+            row.push(measured.events.map(|n| n as f64).into());
             table.row(row);
         }
         table
@@ -142,7 +143,7 @@ impl<'a> Outputs<'a> {
             false => Axis::names(label, names.clone()),
         };
         let plot = |metric: &'static Metric| {
-            let values = self.rows.iter().map(|(_, m)| (metric.of)(m).0);
+            let values = self.rows.iter().filter_map(|(_, m)| (metric.of)(m).0);
             let y = match metric.is_share {
                 true => Axis::linear(metric.label),
                 false => Axis::suiting(metric.label, values),
@@ -151,7 +152,9 @@ impl<'a> Outputs<'a> {
             let series = self.series(x, &at, metric);
             (metric.name, Plot { title, x: axis.clone(), y, series })
         };
-        METRICS.iter().map(plot).collect()
+        // What is not known of any point has no plot.
+        let known = |m: &&Metric| self.rows.iter().any(|(_, r)| (m.of)(r).0.is_some());
+        METRICS.iter().filter(known).map(plot).collect()
     }
 
     /// One series for each combination of what is not drawn from left to right.
@@ -171,7 +174,7 @@ impl<'a> Outputs<'a> {
         };
         let mut series: Vec<Series> = Vec::new();
         for (place, measured) in &self.rows {
-            let (y, error) = (metric.of)(measured);
+            let (Some(y), error) = (metric.of)(measured) else { continue };
             let (name, point) = (name(place), Point { x: at(place), y, error });
             match series.iter_mut().find(|s| s.name == name) {
                 Some(series) => series.points.push(point),
@@ -232,7 +235,8 @@ impl<'a> Outputs<'a> {
 /// A value for people, with its interval.
 fn with_interval(metric: &Metric, measured: &Measured) -> String {
     match (metric.of)(measured) {
-        (value, Some(interval)) => format!("{} ± {}", short(value), short(interval)),
-        (value, None) => short(value),
+        (Some(value), Some(interval)) => format!("{} ± {}", short(value), short(interval)),
+        (Some(value), None) => short(value),
+        (None, _) => String::new(),
     }
 }

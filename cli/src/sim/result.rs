@@ -40,16 +40,16 @@ pub struct Measured {
     pub p95_ms: f64,
     /// What 99 % did not exceed.
     pub p99_ms: f64,
-    /// Disks.
-    pub disks: Use,
+    /// Disks; not known of a real array, as all below.
+    pub disks: Option<Use>,
     /// Processors.
-    pub processors: Use,
+    pub processors: Option<Use>,
     /// Links.
-    pub links: Use,
+    pub links: Option<Use>,
     /// Requests that were measured, over all runs.
     pub requests: u64,
     /// Events of all runs.
-    pub events: u64,
+    pub events: Option<u64>,
 }
 
 /// A column of results.
@@ -64,15 +64,15 @@ pub struct Metric {
     pub is_share: bool,
     /// Whether it has a confidence interval.
     pub has_interval: bool,
-    /// Its value, and half its interval.
-    pub of: fn(&Measured) -> (f64, Option<f64>),
+    /// Its value, if it is known, and half its interval.
+    pub of: fn(&Measured) -> (Option<f64>, Option<f64>),
 }
 
 const fn metric(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (f64, Option<f64>),
+    of: fn(&Measured) -> (Option<f64>, Option<f64>),
 ) -> Metric {
     Metric { name, short, label, is_share: false, has_interval: false, of }
 }
@@ -81,7 +81,7 @@ const fn mean(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (f64, Option<f64>),
+    of: fn(&Measured) -> (Option<f64>, Option<f64>),
 ) -> Metric {
     Metric { has_interval: true, ..metric(name, short, label, of) }
 }
@@ -90,14 +90,14 @@ const fn share(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (f64, Option<f64>),
+    of: fn(&Measured) -> (Option<f64>, Option<f64>),
 ) -> Metric {
     Metric { is_share: true, ..metric(name, short, label, of) }
 }
 
 impl Mean {
-    fn pair(self) -> (f64, Option<f64>) {
-        (self.mean, self.ci95)
+    fn pair(self) -> (Option<f64>, Option<f64>) {
+        (Some(self.mean), self.ci95)
     }
 }
 
@@ -107,22 +107,33 @@ pub const METRICS: &[Metric] = &[
     mean("throughput_mb_s", "MB/s", "throughput, 10^6 bytes/s", |m| m.throughput_mb_s.pair()),
     mean("requests_s", "requests/s", "requests a second", |m| m.requests_s.pair()),
     mean("response_ms", "mean ms", "mean response time, ms", |m| m.response_ms.pair()),
-    metric("p50_ms", "p50", "median response time, ms", |m| (m.p50_ms, None)),
-    metric("p95_ms", "p95", "95 % of response times, ms", |m| (m.p95_ms, None)),
-    metric("p99_ms", "p99", "99 % of response times, ms", |m| (m.p99_ms, None)),
-    share("disk_utilisation", "disks", "share of time that disks are in use", |m| (m.disks.mean, None)),
-    metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| (m.disks.queue, None)),
+    metric("p50_ms", "p50", "median response time, ms", |m| (Some(m.p50_ms), None)),
+    metric("p95_ms", "p95", "95 % of response times, ms", |m| (Some(m.p95_ms), None)),
+    metric("p99_ms", "p99", "99 % of response times, ms", |m| (Some(m.p99_ms), None)),
+    share("disk_utilisation", "disks", "share of time that disks are in use", |m| (m.disks.map(|u| u.mean), None)),
+    metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| (m.disks.map(|u| u.queue), None)),
     share("processor_utilisation", "CPUs", "share of time that processors are in use",
-        |m| (m.processors.mean, None)),
+        |m| (m.processors.map(|u| u.mean), None)),
     share("processor_highest", "busiest", "share of time that the busiest processor is in use",
-        |m| (m.processors.highest, None)),
+        |m| (m.processors.map(|u| u.highest), None)),
     share("link_utilisation", "links", "share of time that links are in use, of those used at all",
-        |m| (m.links.mean, None)),
+        |m| (m.links.map(|u| u.mean), None)),
 ];
 
 impl Measured {
-    /// What several runs came to.
+    /// What several simulated runs came to.
     pub fn of(summary: &Summary) -> Measured {
+        Measured {
+            disks: Some(summary.disks.into()),
+            processors: Some(summary.processors.into()),
+            links: Some(summary.links.into()),
+            events: Some(summary.events),
+            ..Measured::of_hosts(summary)
+        }
+    }
+
+    /// Only what hosts see of several runs.
+    pub fn of_hosts(summary: &Summary) -> Measured {
         let quantile = |share| millis(summary.latency.quantile(share) as f64);
         Measured {
             throughput_mb_s: summary.throughput_mb_s.into(),
@@ -131,11 +142,11 @@ impl Measured {
             p50_ms: quantile(0.5),
             p95_ms: quantile(0.95),
             p99_ms: quantile(0.99),
-            disks: summary.disks.into(),
-            processors: summary.processors.into(),
-            links: summary.links.into(),
+            disks: None,
+            processors: None,
+            links: None,
             requests: summary.latency.count(),
-            events: summary.events,
+            events: None,
         }
     }
 

@@ -5,13 +5,14 @@
 //! the product of all axes.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use toml::{Table, Value};
 use weft_sim::perf::{Problem, System};
 
 use super::catalogue;
-use super::document::{Document, Origin, join};
+use super::document::{Document, Origin, Place, join};
 use super::keys::{self, plain};
 
 /// The most points of a scenario.
@@ -177,6 +178,43 @@ impl Scenario {
         Ok(())
     }
 
+    /// Puts the values of a file in the place of its own: all of those about hardware, as
+    /// `weft probe` writes them, or any others. What is varied stays so.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has a key that there is none.
+    pub fn replace(&mut self, file: &Path) -> Result<()> {
+        let name = file.display().to_string();
+        let text = fs::read_to_string(file).with_context(|| name.clone())?;
+        let values = Document::parse(&name, &text)?;
+        keys::check(&values)?;
+        let mut found = Vec::new();
+        flatten("", &values.table, &mut |key, value| found.push((key, value.clone())));
+        for (key, value) in found {
+            let place = values.place(&key).to_string();
+            // A disk's file lies beside the one that names it.
+            let value = match value.as_str() {
+                Some(model) if key == "disks.model" => beside(file, model),
+                _ => value,
+            };
+            self.document.set(&key, value, Origin::Argument(place))?;
+        }
+        Ok(())
+    }
+
+    /// Where a key's value came from, as errors begin with it.
+    pub fn place(&self, key: &str) -> Place<'_> {
+        self.document.place(key)
+    }
+
+    /// Whether a key, or one below it, is given or varied.
+    pub fn says(&self, key: &str) -> bool {
+        let below = format!("{key}.");
+        let is = |k: &str| k == key || k.starts_with(&below);
+        self.document.get(key).is_some()
+            || self.axes.iter().flat_map(|a| &a.choices).flat_map(|c| &c.sets).any(|s| is(&s.0))
+    }
+
     /// All points, each checked.
     ///
     /// # Errors
@@ -295,14 +333,39 @@ pub fn flatten(prefix: &str, table: &Table, found: &mut impl FnMut(String, &Valu
     }
 }
 
+/// The model that a file names: a path from the file's own directory, or a disk that comes with Weft.
+fn beside(file: &Path, model: &str) -> Value {
+    let path = file.parent().unwrap_or(Path::new("")).join(model);
+    let is_file = !is_builtin(model) && path.is_file();
+    Value::String(if is_file { path.display().to_string() } else { model.to_string() })
+}
+
+fn is_builtin(model: &str) -> bool {
+    weft_model::spec::builtins().any(|(name, _)| name == model)
+}
+
+/// Reads the disk's parameter file, if the model is none that comes with Weft.
+fn read_disk(system: &mut System, document: &Document) -> Result<()> {
+    let model = &system.disks.model;
+    let Value::String(path) = beside(Path::new(document.file()), model) else { return Ok(()) };
+    // From the scenario's directory, or from the current one.
+    let found = [path.as_str(), model].into_iter().find(|p| Path::new(p).is_file());
+    let Some(path) = found.filter(|_| !is_builtin(model)) else { return Ok(()) };
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("{}: disks.model = {model}", document.place("disks.model")))?;
+    system.disks.parameters = Some(text);
+    Ok(())
+}
+
 /// The system that the values describe.
 fn system(document: &Document) -> Result<System> {
     keys::check(document)?;
     let value = Value::Table(document.table.clone());
-    let system: System = serde_path_to_error::deserialize(value).map_err(|e| {
+    let mut system: System = serde_path_to_error::deserialize(value).map_err(|e| {
         let path = e.path().to_string();
         misread(document, &path, e.inner().message())
     })?;
+    read_disk(&mut system, document)?;
     system.check().map_err(|Problem { key, value, expected }| {
         anyhow!("{}: {key} = {value}: {expected}", document.place(&key))
     })?;

@@ -53,9 +53,10 @@ struct Line {
 pub type Done = BTreeMap<String, Measured>;
 
 /// The key of a point: a hash of all that its result depends on, the program's version with it.
-pub fn key(system: &System) -> String {
+/// `place` is where it is run, and empty if it is simulated.
+pub fn key(place: &str, system: &System) -> String {
     let description = serde_json::to_string(system).expect("a system has only values");
-    format!("{:032x}", fnv1a(format!("{VERSION}\n{description}").as_bytes()))
+    format!("{:032x}", fnv1a(format!("{place}{VERSION}\n{description}").as_bytes()))
 }
 
 /// FNV-1a with 128 bits (Fowler, Noll, Vo; RFC 9923).

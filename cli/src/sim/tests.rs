@@ -12,7 +12,7 @@ fn small(entry: &catalogue::Entry) -> Scenario {
 
 fn results(scenario: &Scenario, jobs: usize) -> (Study, Done) {
     let points = scenario.points().unwrap();
-    let study = study(scenario, &points);
+    let study = study(&World::Simulated { jobs }, scenario, &points);
     let systems: Vec<_> = points.iter().map(|p| (name(scenario, p), &p.system)).collect();
     let mut done = Done::new();
     run::run(&systems, jobs, |n, measured| {
@@ -205,4 +205,107 @@ fn every_key_is_explained() {
     assert!(!one.contains("latency"));
     let wrong = describe::describe("links.mbs").unwrap_err().to_string();
     assert!(wrong.ends_with("did you mean links.mb_s?"), "{wrong}");
+}
+
+/// A scenario that a real array runs in moments.
+const TINY: &str = "title = \"tiny\"\n\
+    nodes = { workers = 3, originators = 2 }\n\
+    volume = { unit = 8192, size_bytes = 1048576, commit = \"early\", parity_at = \"solely\" }\n\
+    workload.hosts = 3\n\
+    workload.arrivals.closed.population = 2\n\
+    workload.requests.fixed = { bytes = 4096, read_share = 0.5 }\n\
+    measure = { warm_up = 5, requests = 40, replications = 2 }\n\
+    [sweep]\nlinks.mb_s = [1, 10]\nworkload.requests.fixed.bytes = [4096, 12288]\n";
+
+#[test]
+fn a_real_array_gives_the_same_table_with_what_is_not_known_left_empty() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), TINY).unwrap();
+    weft(&format!("sim {dir}/s.toml --world both --dir {dir} --out {dir}/out")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(temp.path().join("out").join(name)).unwrap();
+    let (simulated, real) = (read("simulated/results.csv"), read("real/results.csv"));
+    assert_eq!(simulated.lines().next(), real.lines().next());
+    assert_eq!(real.lines().count(), 5);
+    for line in real.lines().skip(1) {
+        // Disks, queue, two of processors, links, requests of two runs, and events.
+        assert!(line.ends_with(",,,,,,80,"), "{line}");
+    }
+    // A link's rate means nothing to a real array: those points are one, and measured once.
+    let rows: Vec<&str> = real.lines().skip(1).collect();
+    assert_eq!(rows[0].split_once(','), Some(("1", rows[2].split_once(',').unwrap().1)));
+    assert_eq!(read("real/points.jsonl").lines().count(), 2);
+    assert!(!temp.path().join("out/real/disk_utilisation.svg").exists());
+    let comparison = read("comparison.csv");
+    assert_eq!(comparison.lines().count(), 5);
+    assert!(comparison.contains("response_ms_error_percent"));
+    // The array's files are gone.
+    let left = std::fs::read_dir(temp.path()).unwrap().count();
+    assert_eq!(left, 2, "the scenario and its results");
+}
+
+#[test]
+fn a_real_array_takes_open_arrivals_and_commands() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), TINY).unwrap();
+    let set = "workload.arrivals.open.rate_per_s=300 volume.dispatch=commanded volume.commit=none";
+    let line = format!("sim {dir}/s.toml --world real --dir {dir} --out {dir}/out --set {set}");
+    weft(&line).unwrap();
+    let csv = std::fs::read_to_string(temp.path().join("out/results.csv")).unwrap();
+    let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(4).unwrap().parse().unwrap();
+    assert!(rate > 60.0 && rate < 1_500.0, "{rate} requests a second, and 300 come");
+}
+
+#[test]
+fn what_a_real_array_cannot_be_is_refused_by_key() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), TINY).unwrap();
+    for (more, why) in [
+        ("--dir D --set nodes.originators=0", "nodes.originators = 0: a real array has no"),
+        ("--dir D --set nodes.workers=33", "nodes.workers = 33: real nodes share one"),
+        ("--dir D --set nodes.workers=6 volume.width=3", "volume.width = 3: a real volume's raid5"),
+        ("--dir D --set workload.hosts=65", "workload.hosts = 65: each host is a thread"),
+        ("--dir D --set volume.size_bytes=100", "volume.size_bytes = 100: give 4096 to"),
+        ("--dir D --jobs 2", "--jobs"),
+        ("--dir D/none", "this is no directory"),
+        ("", "give one with --dir"),
+    ] {
+        let more = more.replace('D', &dir.to_string());
+        let line = format!("sim {dir}/s.toml --world real --out {dir}/out {more}");
+        let error = format!("{:#}", weft(&line).unwrap_err());
+        assert!(error.contains(why), "{line}: {error}");
+        assert!(!temp.path().join("out").exists(), "{line}");
+    }
+    let idle = weft(&format!("sim {dir}/s.toml --dir {dir}")).unwrap_err().to_string();
+    assert!(idle.contains("the simulated world has no files"), "{idle}");
+}
+
+#[test]
+fn parameters_take_the_place_of_the_scenarios_and_a_disk_may_be_a_file() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), TINY).unwrap();
+    let disk = "name = \"d\"\n[fixed]\ncapacity_bytes = 1073741824\nsector_bytes = 4096\n\
+                positioning_ms = 100\nbytes_per_s = 1000000000\n";
+    std::fs::create_dir(temp.path().join("p")).unwrap();
+    std::fs::write(temp.path().join("p/slow.toml"), disk).unwrap();
+    let params = "disks = { model = \"slow.toml\" }\nnodes.mips = 1000\n";
+    std::fs::write(temp.path().join("p/params.toml"), params).unwrap();
+    let mean = |more: &str| -> f64 {
+        weft(&format!("sim {dir}/s.toml --out {dir}/out {more}")).unwrap();
+        let text = std::fs::read_to_string(temp.path().join("out/results.json")).unwrap();
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        all["results"][0]["response_ms"].as_f64().unwrap()
+    };
+    let (usual, slow) = (mean(""), mean(&format!("--params {dir}/p/params.toml")));
+    assert!(usual < 100.0 && slow > 100.0, "{usual} and {slow} ms");
+    // The disk's numbers are part of what a result depends on.
+    std::fs::write(temp.path().join("p/slow.toml"), disk.replace("= 100", "= 200")).unwrap();
+    let slower = mean(&format!("--params {dir}/p/params.toml"));
+    assert!(slower > 200.0, "{slower} ms");
+    std::fs::write(temp.path().join("p/params.toml"), "nodes.mips = -1\n").unwrap();
+    let bad = weft(&format!("sim {dir}/s.toml --params {dir}/p/params.toml")).unwrap_err();
+    assert!(bad.to_string().contains("p/params.toml:1: nodes.mips = -1: give"), "{bad}");
 }

@@ -119,6 +119,7 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             layout: Layout(if striping { "raid0" } else { "raid5" }.to_string()),
             unit: 4 * KIB,
             width: None,
+            size_bytes: None,
             parity_at: if central { ParityAt::Originator } else { ParityAt::Parity },
             stripes: Stripes::Large,
             // Its workers "did read and write operations only when directed to do so".

@@ -6,7 +6,7 @@
 //! what is beyond the disk's own 23.6 ms), and left alone since.
 
 use serde::{Deserialize, Serialize};
-use weft_core::node::{Input, Output};
+use weft_core::node::{HostData, HostOp, Input, Output};
 use weft_core::store::DiskOp;
 
 /// Instructions for each kind of work.
@@ -29,6 +29,9 @@ pub struct PathLengths {
     pub disk_end: u64,
     /// Each stripe unit that a message carries or a disk operation moves: its entry in the plan.
     pub unit: u64,
+    /// Each byte that a processor copies: of a message, of a disk operation, and from and to
+    /// a host. 0 where DMA engines do it, as in TickerTAIP (4.2).
+    pub copy_byte: f64,
     /// A timer.
     pub timer: u64,
     /// Each byte added up for parity: words of four bytes, two loads, one exclusive or, one
@@ -47,6 +50,7 @@ impl Default for PathLengths {
             disk_start: 2_000,
             disk_end: 2_000,
             unit: 60,
+            copy_byte: 0.0,
             timer: 0,
             xor_byte: 1.25,
         }
@@ -56,7 +60,9 @@ impl Default for PathLengths {
 impl PathLengths {
     /// Work before a node handles an input.
     pub(super) fn before(&self, input: &Input) -> u64 {
+        let bytes = |n: usize| (n as f64 * self.copy_byte).round() as u64;
         match input {
+            Input::Host(_, _, HostOp::Write(_, data)) => self.request + bytes(data.len()),
             Input::Message(m) if m.from == m.to => self.local,
             Input::Message(_) => self.receive,
             Input::Disk(..) => self.disk_end,
@@ -68,7 +74,8 @@ impl PathLengths {
 
     /// Work to carry out an output; `unit` is the bytes of a stripe unit.
     pub(super) fn after(&self, output: &Output, unit: u64) -> u64 {
-        let units = |bytes: u64| bytes.div_ceil(unit) * self.unit;
+        let copied = |bytes: u64| (bytes as f64 * self.copy_byte).round() as u64;
+        let units = |bytes: u64| bytes.div_ceil(unit) * self.unit + copied(bytes);
         match output {
             Output::Send(m) => {
                 let bytes = m.body.as_ref().map_or(0, |b| b.payload());
@@ -84,6 +91,9 @@ impl PathLengths {
                         }
                         DiskOp::Flush => 0,
                     }
+            }
+            Output::Reply(_, Ok(HostData::Bytes(pieces))) => {
+                self.reply + copied(pieces.iter().map(|b| b.len() as u64).sum())
             }
             Output::Reply(..) => self.reply,
             _ => 0,

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use weft_core::units::Nanos;
+use weft_load::Kind;
 use weft_load::stats::{self, Class, Latency};
 
 /// How much a kind of resource was used.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Resource {
     /// The share of time in use, on average over all of the kind.
     pub mean: f64,
@@ -42,6 +43,28 @@ pub struct Outcome {
     pub links: Resource,
     /// Events, the warm-up's with them.
     pub events: u64,
+}
+
+impl Outcome {
+    /// What hosts saw of a run until `ended`; of disks, processors and links nothing is said, and
+    /// there were no events.
+    pub fn of_hosts(measured: &stats::Measured, ended: Nanos) -> Outcome {
+        let unknown = Resource::default();
+        Outcome {
+            all: measured.all(),
+            reads: measured.class(Kind::Read).clone(),
+            writes: measured.class(Kind::Write).clone(),
+            began: measured.began,
+            ended,
+            throughput_mb_s: measured.throughput_mb_s(ended),
+            requests_s: measured.requests_s(ended),
+            outstanding: measured.outstanding().mean(ended),
+            disks: unknown,
+            processors: unknown,
+            links: unknown,
+            events: 0,
+        }
+    }
 }
 
 /// A mean over independent runs.

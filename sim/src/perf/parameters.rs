@@ -48,6 +48,9 @@ pub const PARAMETERS: &[Parameter] = &[
          of them, as the controller of a central array."),
     row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
         "How fast each node's processor is."),
+    row("nodes.processors", "processors", Range::Whole(1, 16_384), WEFT,
+        "How many processors the nodes share, node n on the one of number n modulo so many. If left \
+         out, each has its own; 1 is as nodes in one process."),
     row("nodes.path.request", "instructions", INSTRUCTIONS, COSTS,
         "A host's request: taken in, and its plan made."),
     row("nodes.path.reply", "instructions", INSTRUCTIONS, COSTS,
@@ -64,13 +67,20 @@ pub const PARAMETERS: &[Parameter] = &[
         "A disk operation: its interrupt."),
     row("nodes.path.unit", "instructions", INSTRUCTIONS, COSTS,
         "Each stripe unit that a message carries or a disk operation moves."),
+    row("nodes.path.copy_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
+        "Each byte that a processor copies: of a message, of a disk operation, and from and to a host. \
+         0 where DMA engines do it."),
     row("nodes.path.timer", "instructions", INSTRUCTIONS, COSTS,
         "A timer."),
     row("nodes.path.xor_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
         "Each byte added up for parity."),
 
     row("disks.model", "", Range::Text, TT,
-        "The disk, by the name of its parameter file."),
+        "The disk: one that comes with Weft, by its name, or the path of a parameter file (from \
+         the scenario's directory)."),
+    row("disks.devices", "devices", Range::Whole(1, 16_384), WEFT,
+        "How many devices the disks are equal parts of, disk n on the one of number n modulo so many. \
+         If left out, each is a device; 1 is as files on one disk."),
     row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,
         "The order in which a disk's queue is served."),
     row("disks.synchronized", "", Range::YesNo, TT,
@@ -98,6 +108,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "A stripe unit, a multiple of 4096."),
     row("volume.width", "disks", Range::Whole(1, 16_384), WEFT,
         "How many disks a stripe is on, if not all; the array's disks form groups of so many."),
+    row("volume.size_bytes", "bytes", Range::Whole(4096, 1 << 60), WEFT,
+        "How large the volume is, a multiple of 4096, if it is not to take all the room: it lies at \
+         the beginning of each disk."),
     row("volume.parity_at", "", Range::Word(&["auto", "originator", "solely", "parity"]), TT,
         "Where parity is computed: where it costs least, at the originator, or at the parity's \
          worker from what it is sent (solely) or from partial results of the data's workers \
@@ -158,8 +171,10 @@ mod tests {
     #[test]
     fn the_table_has_the_keys_that_a_system_has() {
         let mut system: System = toml::from_str(LEAST).unwrap();
-        // This one is only there if it was given.
+        // These are only there if they were given.
         system.volume.width = Some(11);
+        system.volume.size_bytes = Some(1 << 20);
+        (system.nodes.processors, system.disks.devices) = (Some(1), Some(1));
         let mut theirs = Vec::new();
         leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
         let mut ours: Vec<&str> = PARAMETERS.iter().map(|p| p.key).collect();

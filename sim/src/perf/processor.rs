@@ -1,4 +1,5 @@
-//! A node's processor: so many instructions a second, one piece of work after the other.
+//! A processor, a node's own or shared by several: so many instructions a second, one piece of work
+//! after the other.
 
 use std::collections::VecDeque;
 
@@ -9,10 +10,10 @@ use weft_load::stats::Level;
 pub(super) struct Processor {
     /// Nanoseconds that one instruction takes.
     instruction: f64,
-    /// What waits for it.
-    pub waiting: VecDeque<Input>,
-    /// What the work in hand will have brought about when it is done.
-    pub in_hand: Option<Vec<Output>>,
+    /// What waits for it, and at which node.
+    pub waiting: VecDeque<(u32, Input)>,
+    /// The node whose work is in hand, and what that will have brought about when it is done.
+    pub in_hand: Option<(u32, Vec<Output>)>,
     /// Work that waits or is in hand.
     pub load: Level,
     /// Time spent working since measuring began.

@@ -14,7 +14,6 @@ use weft_load::stats::{Level, Run};
 use weft_load::workload::{Arrivals, Generator};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
-use weft_model::spec;
 
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
@@ -36,28 +35,37 @@ enum Event {
     Request { request: u32 },
     /// A message arrives.
     Message(Box<Envelope>),
-    /// A disk's access is complete.
-    Disk { node: u32 },
+    /// A device's access is complete.
+    Disk { device: u32 },
     /// A processor is done with what it has in hand.
-    Processor { node: u32 },
+    Processor { processor: u32 },
     /// A timer.
     Timer { node: u32, timer: Timer },
     /// A host has its reply.
     Reply { request: u32 },
 }
 
-/// A node with what it has to itself.
+/// A node, and where it works.
 struct Place {
     node: Node,
-    processor: Processor,
-    disk: Option<Disk>,
+    processor: u32,
+    /// The device that its disk is a part of, and the part's first byte.
+    disk: Option<(u32, u64)>,
+}
+
+/// A device, all of which is one disk, or each part another.
+struct Device {
+    disk: Disk,
     /// Disk operations that wait or are being served.
     queue: Level,
-    /// When its disk was last due.
+    /// When it was last due.
     due: Option<Nanos>,
-    /// For how long its disk had been busy when measuring began.
+    /// For how long it had been busy when measuring began.
     busy_before: Nanos,
 }
+
+/// Numbers of disk operations are told apart by their nodes, above this bit.
+const NODE_BIT: u32 = 48;
 
 /// A request that has been asked.
 struct Request {
@@ -72,6 +80,8 @@ pub struct Simulation {
     system: System,
     queue: Queue<Event>,
     places: Vec<Place>,
+    processors: Vec<Processor>,
+    devices: Vec<Device>,
     wires: Wires,
     sector_bytes: u64,
     generator: Generator,
@@ -97,9 +107,8 @@ impl Simulation {
     pub fn new(system: &System, replication: u64) -> Result<Simulation, Problem> {
         system.check()?;
         let streams = Streams::new(system.measure.seed, replication);
-        let spec = spec::builtin(&system.disks.model).expect("checked");
-        let model = Model::new(&spec);
-        let disk_bytes = model.sectors() * model.sector_bytes();
+        let model = Model::new(&system.disks.spec()?);
+        let disk_bytes = system.disk_bytes()?;
         let volume = Arc::new(volume(system, disk_bytes)?);
         let volume_bytes = volume.size;
         let workload = &system.workload;
@@ -119,21 +128,24 @@ impl Simulation {
             (false, Some(turn)) => streams.stream("phase", n as u64).u64(0..turn),
             _ => 0,
         };
+        let processors = system.nodes.processors.map_or(count, usize::from);
+        let devices = system.disks.devices.map_or(workers, usize::from);
         let place = |n: usize| Place {
             node: Node::new(NodeId(n as u16), 1, disk_bytes / 4096, config(gap)),
-            processor: Processor::new(system.nodes.mips),
-            disk: (n < workers).then(|| {
-                let chance = streams.stream("disk", n as u64);
-                Disk::new(&model, system.disks.scheduler, phase(n), chance)
-            }),
-            queue: Level::new(0),
-            due: None,
-            busy_before: 0,
+            processor: (n % processors) as u32,
+            disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
+        };
+        let device = |n: usize| {
+            let chance = streams.stream("disk", n as u64);
+            let disk = Disk::new(&model, system.disks.scheduler, phase(n), chance);
+            Device { disk, queue: Level::new(0), due: None, busy_before: 0 }
         };
         let mut simulation = Simulation {
             system: system.clone(),
             queue: Queue::default(),
             places: (0..count).map(place).collect(),
+            processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
+            devices: (0..devices).map(device).collect(),
             wires: Wires::new(&system.links, count),
             sector_bytes: model.sector_bytes(),
             generator,
@@ -247,32 +259,24 @@ impl Simulation {
         let measured = self.run.measured().expect("the warm-up is over");
         measured.check(now, inside)?;
         Ok(Outcome {
-            all: measured.all(),
-            reads: measured.class(Kind::Read).clone(),
-            writes: measured.class(Kind::Write).clone(),
-            began: measured.began,
-            ended: now,
-            throughput_mb_s: measured.throughput_mb_s(now),
-            requests_s: measured.requests_s(now),
-            outstanding: measured.outstanding().mean(now),
-            disks: self.resource(now, |p| {
-                let disk = p.disk.as_ref()?;
-                Some(((disk.busy(now) - p.busy_before) as f64, p.queue.mean(now)))
+            disks: self.resource(now, &self.devices, |d| {
+                ((d.disk.busy(now) - d.busy_before) as f64, d.queue.mean(now))
             }),
-            processors: self
-                .resource(now, |p| Some((p.processor.busy as f64, p.processor.load.mean(now)))),
+            processors: self.resource(now, &self.processors, |p| (p.busy as f64, p.load.mean(now))),
             links: {
                 let (mean, highest) = self.wires.utilisation(now - measured.began);
                 Resource { mean, highest, queue: 0.0 }
             },
             events: self.events,
+            ..Outcome::of_hosts(measured, now)
         })
     }
 
-    fn resource(&self, now: Nanos, of: impl Fn(&Place) -> Option<(f64, f64)>) -> Resource {
+    /// How much these were used: busy time and queue of each.
+    fn resource<T>(&self, now: Nanos, all: &[T], of: impl Fn(&T) -> (f64, f64)) -> Resource {
         let began = self.run.measured().map_or(0, |m| m.began);
         let time = (now - began).max(1) as f64;
-        let all: Vec<(f64, f64)> = self.places.iter().filter_map(of).collect();
+        let all: Vec<(f64, f64)> = all.iter().map(of).collect();
         let share = |busy: f64| busy / time;
         Resource {
             mean: all.iter().map(|a| share(a.0)).sum::<f64>() / all.len().max(1) as f64,
@@ -285,11 +289,13 @@ impl Simulation {
     fn restart(&mut self) {
         let now = self.queue.now();
         self.wires.restart();
-        for place in &mut self.places {
-            place.queue.restart(now);
-            place.processor.load.restart(now);
-            place.processor.busy = 0;
-            place.busy_before = place.disk.as_ref().map_or(0, |d| d.busy(now));
+        for device in &mut self.devices {
+            device.queue.restart(now);
+            device.busy_before = device.disk.busy(now);
+        }
+        for processor in &mut self.processors {
+            processor.load.restart(now);
+            processor.busy = 0;
         }
     }
 
@@ -311,14 +317,14 @@ impl Simulation {
                 self.input(u32::from(envelope.to.0), Input::Message(*envelope))
             }
             Event::Timer { node, timer } => self.input(node, Input::Timer(timer)),
-            Event::Disk { node } => self.disk_is_due(node),
-            Event::Processor { node } => {
+            Event::Disk { device } => self.disk_is_due(device),
+            Event::Processor { processor } => {
                 let now = self.queue.now();
-                let processor = &mut self.places[node as usize].processor;
-                let outputs = processor.in_hand.take().expect("work in hand");
-                processor.load.down(now);
+                let there = &mut self.processors[processor as usize];
+                let (node, outputs) = there.in_hand.take().expect("work in hand");
+                there.load.down(now);
                 self.apply(node, outputs)?;
-                self.work(node)
+                self.work(processor)
             }
             Event::Reply { request } => {
                 self.reply(request);
@@ -358,21 +364,23 @@ impl Simulation {
     /// Something for a node's processor to do.
     fn input(&mut self, node: u32, input: Input) -> Result<(), String> {
         let now = self.queue.now();
-        let processor = &mut self.places[node as usize].processor;
-        processor.waiting.push_back(input);
+        let number = self.places[node as usize].processor;
+        let processor = &mut self.processors[number as usize];
+        processor.waiting.push_back((node, input));
         processor.load.up(now);
         if processor.in_hand.is_some() {
             return Ok(());
         }
-        self.work(node)
+        self.work(number)
     }
 
     /// Takes the next thing in hand. The node decides at once; what it decides takes effect when
     /// the work is done.
-    fn work(&mut self, node: u32) -> Result<(), String> {
+    fn work(&mut self, number: u32) -> Result<(), String> {
         let now = self.queue.now();
         let unit = self.system.volume.unit;
-        while let Some(input) = self.places[node as usize].processor.waiting.pop_front() {
+        while let Some((node, input)) = self.processors[number as usize].waiting.pop_front() {
+            let processor = &mut self.processors[number as usize];
             let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
@@ -382,17 +390,17 @@ impl Simulation {
             place.node.handle(now, input, &mut outputs);
             let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
             let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
-            let time = place.processor.time((before + after) as f64 + xored);
+            let time = processor.time((before + after) as f64 + xored);
             if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
                 timeline.worked(node, now, now + time, &what, &outputs);
             }
             if time > 0 {
-                place.processor.busy += time;
-                place.processor.in_hand = Some(outputs);
-                self.queue.push(time, Event::Processor { node });
+                processor.busy += time;
+                processor.in_hand = Some((node, outputs));
+                self.queue.push(time, Event::Processor { processor: number });
                 return Ok(());
             }
-            place.processor.load.down(now);
+            processor.load.down(now);
             self.apply(node, outputs)?;
         }
         Ok(())
@@ -437,53 +445,55 @@ impl Simulation {
 
     fn disk_begins(&mut self, node: u32, request: DiskRequest) {
         let now = self.queue.now();
+        let place = &self.places[node as usize];
+        let Some((device, first)) = place.disk else {
+            // Nothing is on a node without disk: only a flush can come.
+            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
+            let processor = &mut self.processors[place.processor as usize];
+            processor.waiting.push_back((node, done));
+            processor.load.up(now);
+            return;
+        };
         let sector = self.sector_bytes;
         let access = match &request.op {
-            DiskOp::Read { offset, len } => Access::read(offset / sector, len / sector),
+            DiskOp::Read { offset, len } => Access::read((first + offset) / sector, len / sector),
             DiskOp::Write { offset, data, .. } => {
                 let len: u64 = data.iter().map(|b| b.len() as u64).sum();
-                Access::write(offset / sector, len / sector)
+                Access::write((first + offset) / sector, len / sector)
             }
             DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
         };
-        let place = &mut self.places[node as usize];
-        let Some(disk) = &mut place.disk else {
-            // Nothing is on a node without disk: only a flush can come.
-            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
-            place.processor.waiting.push_back(done);
-            place.processor.load.up(now);
-            return;
-        };
-        place.queue.up(now);
-        disk.submit(now, request.id, access);
-        self.watch_disk(node);
+        assert!(request.id >> NODE_BIT == 0, "a node has more disk operations than have numbers");
+        let there = &mut self.devices[device as usize];
+        there.queue.up(now);
+        there.disk.submit(now, u64::from(node) << NODE_BIT | request.id, access);
+        self.watch_disk(device);
     }
 
-    /// Has the disk looked at when it is next due.
-    fn watch_disk(&mut self, node: u32) {
+    /// Has the device looked at when it is next due.
+    fn watch_disk(&mut self, device: u32) {
         let now = self.queue.now();
-        let place = &mut self.places[node as usize];
-        let next = place.disk.as_ref().and_then(Disk::next);
-        if next != place.due {
-            place.due = next;
+        let there = &mut self.devices[device as usize];
+        let next = there.disk.next();
+        if next != there.due {
+            there.due = next;
             if let Some(at) = next {
-                self.queue.push(at - now, Event::Disk { node });
+                self.queue.push(at - now, Event::Disk { device });
             }
         }
     }
 
-    fn disk_is_due(&mut self, node: u32) -> Result<(), String> {
+    fn disk_is_due(&mut self, device: u32) -> Result<(), String> {
         let now = self.queue.now();
-        let place = &mut self.places[node as usize];
-        if place.due == Some(now) {
-            place.due = None;
+        let there = &mut self.devices[device as usize];
+        if there.due == Some(now) {
+            there.due = None;
         }
         let mut completed = std::mem::take(&mut self.completed);
-        if let Some(disk) = &mut place.disk {
-            disk.advance(now, &mut completed);
-        }
+        there.disk.advance(now, &mut completed);
         for done in completed.drain(..) {
-            self.places[node as usize].queue.down(now);
+            self.devices[device as usize].queue.down(now);
+            let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << NODE_BIT) - 1));
             if let Some(timeline) = &mut self.timeline {
                 let kind = match done.access.kind {
                     weft_model::disk::Kind::Read => "read",
@@ -491,16 +501,16 @@ impl Simulation {
                     weft_model::disk::Kind::Flush => "flush",
                 };
                 let what = format!("{kind} {} sectors", done.access.sectors);
-                timeline.disk_ended(node, done.id, &what, now, &done.times);
+                timeline.disk_ended(node, id, &what, now, &done.times);
             }
             let bytes = match done.access.kind {
                 weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
                 _ => 0,
             };
-            self.input(node, Input::Disk(done.id, Ok(Buffer::Zero(bytes as usize))))?;
+            self.input(node, Input::Disk(id, Ok(Buffer::Zero(bytes as usize))))?;
         }
         self.completed = completed;
-        self.watch_disk(node);
+        self.watch_disk(device);
         Ok(())
     }
 }
@@ -547,8 +557,10 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
         let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
         Extent::new(g as u64 * stripes, columns)
     };
-    let extents: Vec<Extent> = (0..groups).map(extent).collect();
-    let size = groups as u64 * stripes * geometry.stripe_bytes();
+    let size = system.volume_bytes()?;
+    // Groups that hold nothing of it are left out.
+    let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
+    let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
     let policy = Policy {
         strategy: match system.volume.stripes {
             Stripes::Small => Some(Strategy::Small),

@@ -36,6 +36,7 @@ fn without_overhead(mut system: System) -> System {
         disk_start: 0,
         disk_end: 0,
         unit: 0,
+        copy_byte: 0.0,
         timer: 0,
         xor_byte: 0.0,
     };

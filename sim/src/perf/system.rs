@@ -6,7 +6,7 @@ use weft_core::units::SECTOR;
 use weft_load::workload::{Generator, Workload};
 use weft_model::disk::Model;
 use weft_model::schedule::Policy as Scheduler;
-use weft_model::spec;
+use weft_model::spec::{self, Spec};
 
 use super::costs::PathLengths;
 use super::{capacity, parameters};
@@ -51,13 +51,23 @@ pub struct Nodes {
     pub originators: u16,
     /// Millions of instructions that a processor does in a second.
     pub mips: f64,
+    /// How many processors the nodes share, node n on the one of number n modulo so many; if
+    /// not said, each has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<u16>,
     /// What work costs.
     pub path: PathLengths,
 }
 
 impl Default for Nodes {
     fn default() -> Self {
-        Nodes { workers: 11, originators: 4, mips: 10.0, path: PathLengths::default() }
+        Nodes {
+            workers: 11,
+            originators: 4,
+            mips: 10.0,
+            processors: None,
+            path: PathLengths::default(),
+        }
     }
 }
 
@@ -71,6 +81,13 @@ pub struct Disks {
     pub scheduler: Scheduler,
     /// Whether their platters turn together.
     pub synchronized: bool,
+    /// How many devices the disks are equal parts of, disk n on the one of number n modulo so
+    /// many; if not said, each is a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<u16>,
+    /// The text of the parameter file, if the model is none that comes with Weft.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
 }
 
 impl Default for Disks {
@@ -79,7 +96,23 @@ impl Default for Disks {
             model: "hp97560-tickertaip".to_string(),
             scheduler: Scheduler::Fcfs,
             synchronized: true,
+            devices: None,
+            parameters: None,
         }
+    }
+}
+
+impl Disks {
+    /// The numbers of the model.
+    ///
+    /// # Errors
+    /// If there is no such model, or its parameter file is wrong.
+    pub fn spec(&self) -> Result<Spec, Problem> {
+        let spec = match &self.parameters {
+            Some(text) => Spec::parse(text),
+            None => spec::builtin(&self.model),
+        };
+        spec.map_err(|e| Problem::new("disks.model", &self.model, e))
     }
 }
 
@@ -132,7 +165,7 @@ impl Default for Hosts {
     }
 }
 
-/// The volume: all of all disks, and one value for each choice.
+/// The volume: all of all disks if nothing else is said, and one value for each choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct VolumeSpec {
@@ -142,6 +175,9 @@ pub struct VolumeSpec {
     pub unit: u64,
     /// How many disks a stripe is on, if not all.
     pub width: Option<u16>,
+    /// How many bytes, if not all that the disks have room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
     /// Where parity is computed; by default where it is cheapest.
     pub parity_at: ParityAt,
     /// Whether parity may be computed from what is not written, where that reads less
@@ -159,6 +195,7 @@ impl Default for VolumeSpec {
             layout: Layout("raid5".to_string()),
             unit: 4096,
             width: None,
+            size_bytes: None,
             parity_at: ParityAt::Parity,
             stripes: Stripes::Large,
             dispatch: Dispatch::Collaborative,
@@ -278,6 +315,12 @@ impl System {
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
         }
         within("nodes.mips", self.nodes.mips)?;
+        if let Some(processors) = self.nodes.processors {
+            within("nodes.processors", f64::from(processors))?;
+        }
+        if let Some(devices) = self.disks.devices {
+            within("disks.devices", f64::from(devices))?;
+        }
         self.check_path_lengths()?;
         if self.links.fabric == Fabric::PointToPoint && workers > MOST_WIRED {
             let expected = format!(
@@ -305,8 +348,7 @@ impl System {
             return Err(Problem::new("volume.width", width, expected));
         }
         let (_, layout) = self.layout()?;
-        let disk = spec::builtin(&self.disks.model)
-            .map_err(|e| Problem::new("disks.model", &self.disks.model, e))?;
+        let disk = self.disks.spec()?;
         let of_workload = |p: weft_load::workload::Problem| Problem {
             key: match p.key.as_str() {
                 "volume" => "volume".to_string(),
@@ -318,11 +360,40 @@ impl System {
         self.workload.check().map_err(of_workload)?;
         let redundancy = layout.width() as f64 / layout.data as f64;
         capacity::check(self, &disk, redundancy)?;
-        let disk = Model::new(&disk);
-        let disk_bytes = disk.sectors() * disk.sector_bytes();
-        let volume = disk_bytes / unit * unit * u64::from(workers) / layout.width() as u64
-            * layout.data as u64;
+        let volume = self.volume_bytes()?;
         Generator::new(&self.workload, volume).map(|_| ()).map_err(of_workload)
+    }
+
+    /// Bytes of each disk: of a device, or of an equal part of one.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn disk_bytes(&self) -> Result<u64, Problem> {
+        let device = Model::new(&self.disks.spec()?);
+        let bytes = device.sectors() * device.sector_bytes();
+        let disks = |devices: u16| u64::from(self.nodes.workers.div_ceil(devices));
+        let parts = self.disks.devices.map_or(1, disks);
+        // Whole sectors of 4,096 bytes, if it is cut at all.
+        Ok(if parts == 1 { bytes } else { bytes / parts / SECTOR * SECTOR })
+    }
+
+    /// Bytes of the volume.
+    ///
+    /// # Errors
+    /// If the disks have no room for it.
+    pub fn volume_bytes(&self) -> Result<u64, Problem> {
+        let (_, layout) = self.layout()?;
+        let stripes = self.disk_bytes()? / self.volume.unit;
+        let groups = u64::from(self.nodes.workers) / layout.width() as u64;
+        let room = groups * stripes * self.volume.unit * layout.data as u64;
+        match self.volume.size_bytes {
+            None => Ok(room),
+            Some(size) if size > 0 && size <= room && size.is_multiple_of(SECTOR) => Ok(size),
+            Some(size) => {
+                let expected = format!("give a multiple of {SECTOR}, to the {room} of all disks");
+                Err(Problem::new("volume.size_bytes", size, expected))
+            }
+        }
     }
 
     fn check_path_lengths(&self) -> Result<(), Problem> {
@@ -340,6 +411,7 @@ impl System {
         ] {
             within(&format!("nodes.path.{name}"), instructions as f64)?;
         }
+        within("nodes.path.copy_byte", path.copy_byte)?;
         within("nodes.path.xor_byte", path.xor_byte)
     }
 

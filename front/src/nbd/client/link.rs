@@ -38,6 +38,11 @@ impl<S: Read + Write> Link<S> {
         self.stream
     }
 
+    /// Whether there are bytes that came and were not asked for yet.
+    pub(super) fn has_buffered(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Queues a copy of `bytes`.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.outbox.header(bytes);

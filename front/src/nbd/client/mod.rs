@@ -140,6 +140,12 @@ impl<S: Read + Write> Client<S> {
         self.pending.len() + self.finished.len()
     }
 
+    /// Whether the beginning of a completion is here already, so that who polls the stream
+    /// must not wait for it.
+    pub fn has_buffered(&self) -> bool {
+        !self.finished.is_empty() || self.link.has_buffered()
+    }
+
     /// The stream, to look at or to set up.
     pub fn stream(&mut self) -> &mut S {
         self.link.stream()

@@ -1,0 +1,291 @@
+//! The hosts of a workload on a real array: a thread and a connection each.
+//!
+//! Each host draws what it asks from the stream that it has in the simulator, so that the same
+//! requests come in both worlds. It notes when each was asked and answered, and the notes of all are
+//! put through the simulator's own statistics afterwards.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_front::nbd::client::Request;
+use weft_load::random::Streams;
+use weft_load::stats::Run;
+use weft_load::workload::{Arrivals, Generator};
+use weft_load::{Ask, Kind, Nanos};
+use weft_sim::perf::{Outcome, System};
+
+use crate::load::Host;
+
+/// What a connection has in work at most; what is beyond waits at the host, and that counts. The
+/// array takes no more from one connection either.
+const MOST_REQUESTS: usize = 256;
+const MOST_BYTES: u64 = 16 << 20;
+/// After so long at the latest a host looks whether the run is over, in nanoseconds.
+const LOOK_UP: Nanos = 20_000_000;
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    kind: Kind,
+    bytes: u64,
+    asked: Nanos,
+    replied: Nanos,
+}
+
+/// What all hosts of a run share.
+struct Common {
+    began: Instant,
+    /// Requests that have been answered.
+    finished: AtomicU64,
+    /// At so many the run is over.
+    enough: u64,
+    /// A host could not go on.
+    failed: AtomicBool,
+}
+
+impl Common {
+    fn now(&self) -> Nanos {
+        self.began.elapsed().as_nanos() as Nanos
+    }
+
+    fn is_over(&self) -> bool {
+        self.finished.load(Ordering::Relaxed) >= self.enough || self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the `replication`-th run of the system's workload on these connections, one for each
+/// host.
+///
+/// # Errors
+/// If the array fails a request, or does not answer.
+pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Result<Outcome> {
+    let size = connections.first().context("a workload has hosts")?.size();
+    let generator = Generator::new(&system.workload, size).map_err(|p| anyhow!("{p}"))?;
+    let streams = Streams::new(system.measure.seed, replication);
+    let common = Common {
+        began: Instant::now(),
+        finished: AtomicU64::new(0),
+        enough: system.measure.warm_up + system.measure.requests,
+        failed: AtomicBool::new(false),
+    };
+    let content = content(system);
+    let samples: Vec<Sample> = thread::scope(|scope| {
+        let host = |(host, connection)| {
+            let (common, arrivals) = (&common, &system.workload.arrivals);
+            let mut driver = Driver {
+                connection,
+                common,
+                arrivals,
+                host,
+                generator: generator.clone(),
+                chance: streams.stream("host", host as u64),
+                content: content.clone(),
+                drawn: 0,
+                slept: false,
+                upcoming: BinaryHeap::new(),
+                due: VecDeque::new(),
+                in_flight: HashMap::new(),
+                bytes: 0,
+                samples: Vec::new(),
+            };
+            scope.spawn(move || {
+                let result = driver.run();
+                common.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                result.map(|()| driver.samples)
+            })
+        };
+        let threads: Vec<_> = connections.iter_mut().enumerate().map(host).collect();
+        let join = |t: thread::ScopedJoinHandle<'_, Result<Vec<Sample>>>| {
+            t.join().unwrap_or_else(|_| bail!("a host's thread panicked"))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?
+    .concat();
+    outcome(system, &samples)
+}
+
+/// What writes are cut from: twice the longest, so that the same place gets other content next time.
+fn content(system: &System) -> Bytes {
+    let longest = system.workload.requests.classes().iter().map(|c| c.bytes).max().unwrap_or(0);
+    let mut content = vec![0; 2 * longest as usize];
+    fastrand::Rng::with_seed(system.measure.seed).fill(&mut content);
+    content.into()
+}
+
+/// Puts what was noted through the statistics in the order in which it happened.
+fn outcome(system: &System, samples: &[Sample]) -> Result<Outcome> {
+    let (warm_up, enough) =
+        (system.measure.warm_up, (system.measure.warm_up + system.measure.requests) as usize);
+    let mut replies: Vec<&Sample> = samples.iter().collect();
+    replies.sort_by_key(|s| s.replied);
+    let end = replies.get(enough - 1).context("too few requests were answered")?.replied;
+    let mut asked: Vec<Nanos> = samples.iter().map(|s| s.asked).filter(|a| *a <= end).collect();
+    asked.sort_unstable();
+    let (mut run, mut asks) = (Run::new(0, warm_up), asked.into_iter().peekable());
+    for reply in &replies[..enough] {
+        while let Some(at) = asks.next_if(|at| *at <= reply.replied) {
+            run.ask(at);
+        }
+        run.reply(reply.replied, reply.kind, reply.bytes, reply.asked);
+    }
+    let inside = replies[enough..].iter().map(|s| s.asked).filter(|a| *a <= end);
+    let measured = run.measured().context("the warm-up did not end")?;
+    measured.check(end, inside).map_err(|e| anyhow!(e))?;
+    Ok(Outcome::of_hosts(measured, end))
+}
+
+/// A host.
+struct Driver<'a> {
+    connection: &'a mut Host,
+    common: &'a Common,
+    arrivals: &'a Arrivals,
+    /// Its number.
+    host: usize,
+    generator: Generator,
+    chance: fastrand::Rng,
+    content: Bytes,
+    /// Requests drawn so far.
+    drawn: u64,
+    /// Whether it slept until the next request was due. It always wakes a little late, and that
+    /// is nothing that the array can help.
+    slept: bool,
+    /// What it will ask, by when it is due.
+    upcoming: BinaryHeap<Reverse<Upcoming>>,
+    /// What has been asked and not been sent, with the time at which it was asked.
+    due: VecDeque<(Nanos, Ask)>,
+    /// What has been sent, with the time at which it was asked, by its number.
+    in_flight: HashMap<u64, (Nanos, Ask)>,
+    /// Bytes of that.
+    bytes: u64,
+    samples: Vec<Sample>,
+}
+
+/// In the order of the time, then as it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Upcoming {
+    at: Nanos,
+    order: u64,
+    kind: Kind,
+    offset: u64,
+    len: u64,
+}
+
+impl Driver<'_> {
+    fn run(&mut self) -> Result<()> {
+        let population = match *self.arrivals {
+            Arrivals::Closed { population, .. } => population,
+            Arrivals::Open { .. } => 1,
+        };
+        (0..population).for_each(|_| self.draw(0));
+        while !self.common.is_over() {
+            self.ask();
+            if self.wait()? {
+                self.take()?;
+            }
+        }
+        // The connection is used again: nothing may be left on it.
+        while !self.in_flight.is_empty() {
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    /// Draws what it asks next; what it waits for was at `since`.
+    fn draw(&mut self, since: Nanos) {
+        let Ask { kind, offset, len, wait } = self.generator.next(self.host, &mut self.chance);
+        self.drawn += 1;
+        let (at, order) = (since + wait, self.drawn);
+        self.upcoming.push(Reverse(Upcoming { at, order, kind, offset, len }));
+    }
+
+    /// Asks what is due, and sends of it what there is room for.
+    fn ask(&mut self) {
+        let now = self.common.now();
+        while let Some(Reverse(next)) = self.upcoming.peek().copied()
+            && next.at <= now
+        {
+            self.upcoming.pop();
+            let ask = Ask { kind: next.kind, offset: next.offset, len: next.len, wait: 0 };
+            self.due.push_back((if self.slept { now } else { next.at }, ask));
+            if let Arrivals::Open { .. } = self.arrivals {
+                self.draw(next.at);
+            }
+        }
+        while let Some((asked, ask)) = self.due.front().copied()
+            && self.has_room(ask.len)
+        {
+            self.due.pop_front();
+            let request = self.request(ask);
+            let cookie = self.connection.send(request);
+            self.bytes += ask.len;
+            self.in_flight.insert(cookie, (asked, ask));
+        }
+    }
+
+    fn has_room(&self, len: u64) -> bool {
+        self.in_flight.is_empty()
+            || (self.in_flight.len() < MOST_REQUESTS && self.bytes + len <= MOST_BYTES)
+    }
+
+    fn request(&mut self, ask: Ask) -> Request {
+        let (offset, length) = (ask.offset, ask.len as u32);
+        match ask.kind {
+            Kind::Read => Request::Read { offset, length },
+            Kind::Write => {
+                // Another place each time, so that what is written changes.
+                let at = (self.samples.len() * 8) % (ask.len as usize + 1);
+                let data = self.content.slice(at..at + ask.len as usize);
+                Request::Write { offset, data, fua: false }
+            }
+            Kind::Flush => Request::Flush,
+        }
+    }
+
+    /// Sends, and waits until an answer comes or the next request is due. Says whether an answer
+    /// is coming.
+    fn wait(&mut self) -> Result<bool> {
+        self.connection.push()?;
+        self.slept = false;
+        if self.connection.has_buffered() {
+            return Ok(true);
+        }
+        let until_due = self.upcoming.peek().map(|Reverse(u)| u.at);
+        let until_due = until_due.map(|at| at.saturating_sub(self.common.now()));
+        let longest = until_due.unwrap_or(LOOK_UP).min(LOOK_UP);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: longest as i64 };
+        let stream = self.connection.stream();
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => {
+                self.slept = ready == 0;
+                Ok(ready > 0)
+            }
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(e) => Err(e).context("cannot wait for the array"),
+        }
+    }
+
+    /// Takes an answer.
+    fn take(&mut self) -> Result<()> {
+        let completion = self.connection.receive().context("the array does not answer")?;
+        let replied = self.common.now();
+        let Some((asked, ask)) = self.in_flight.remove(&completion.cookie) else {
+            bail!("the array answered a request that it was not asked");
+        };
+        self.bytes -= ask.len;
+        if let Err(e) = completion.result {
+            bail!("the array failed a {} at byte {}: {e}", ask.kind.name(), ask.offset);
+        }
+        self.samples.push(Sample { kind: ask.kind, bytes: ask.len, asked, replied });
+        self.common.finished.fetch_add(1, Ordering::Relaxed);
+        if let Arrivals::Closed { .. } = self.arrivals {
+            self.draw(replied);
+        }
+        Ok(())
+    }
+}

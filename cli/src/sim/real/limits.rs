@@ -1,0 +1,104 @@
+//! What of a scenario a real array cannot be, and what of it means nothing there.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use weft_core::layout::LayoutSpec;
+use weft_core::units::SECTOR;
+use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, System};
+
+use super::disk_bytes;
+use crate::output::bytes;
+
+/// The most nodes that are run in one process.
+const MOST_NODES: u16 = 32;
+/// The most hosts: each is a thread.
+const MOST_HOSTS: u32 = 64;
+/// The longest request that the array takes.
+const LONGEST: u64 = 32 << 20;
+
+/// Tables of a scenario, and single keys, that describe hardware: a real array has its own.
+pub const MEANINGLESS: &[&str] =
+    &["disks", "links", "hosts", "nodes.mips", "nodes.processors", "nodes.path"];
+
+/// The system with all that means nothing in the real world at its default, and the volume's size
+/// said: points that differ only in what means nothing are one.
+pub fn essence(system: &System) -> Result<System> {
+    let size = system.volume_bytes().map_err(|p| anyhow!("{p}"))?;
+    let mut essence = system.clone();
+    essence.volume.size_bytes = Some(size);
+    essence.nodes = Nodes {
+        workers: system.nodes.workers,
+        originators: system.nodes.originators,
+        ..Nodes::default()
+    };
+    (essence.disks, essence.links, essence.hosts) =
+        (Disks::default(), Links::default(), Hosts::default());
+    Ok(essence)
+}
+
+/// Refuses what cannot be, by its key.
+pub fn check(system: &System) -> Result<(), Problem> {
+    let no = |key: &str, value: &dyn ToString, expected: String| {
+        Err(Problem { key: key.into(), value: value.to_string(), expected })
+    };
+    let nodes = &system.nodes;
+    if nodes.workers > MOST_NODES {
+        let expected = format!("real nodes share one process; give at most {MOST_NODES}");
+        return no("nodes.workers", &nodes.workers, expected);
+    }
+    if nodes.originators == 0 {
+        let expected = "a real array has no controller without disk; give 1 or more, and \
+                        volume.dispatch = \"commanded\" for commanded workers";
+        return no("nodes.originators", &0, expected.into());
+    }
+    let volume = &system.volume;
+    let fixed =
+        matches!(volume.layout.0.parse(), Ok(LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. }));
+    if let Some(width) = volume.width
+        && width != nodes.workers
+        && !fixed
+    {
+        let expected = format!(
+            "a real volume's {} is over all nodes; leave it out or give {}",
+            volume.layout.0, nodes.workers
+        );
+        return no("volume.width", &width, expected);
+    }
+    if system.workload.hosts > MOST_HOSTS {
+        let expected = format!("each host is a thread of this process; give at most {MOST_HOSTS}");
+        return no("workload.hosts", &system.workload.hosts, expected);
+    }
+    let longest = system.workload.requests.classes().iter().map(|c| c.bytes).max().unwrap_or(0);
+    if longest > LONGEST {
+        let expected = format!("a real array takes requests of at most {LONGEST} bytes");
+        return no("workload.requests", &format!("{longest} bytes"), expected);
+    }
+    Ok(())
+}
+
+/// Refuses an array for which the file system has no room.
+pub fn check_room(system: &System, dir: &Path) -> Result<()> {
+    if !dir.is_dir() {
+        bail!("--dir {}: this is no directory; make it, or give another", dir.display());
+    }
+    let there = rustix::fs::statvfs(dir).with_context(|| dir.display().to_string())?;
+    let free = there.f_bavail.saturating_mul(there.f_frsize);
+    let need = u64::from(system.nodes.workers) * disk_bytes(system)?;
+    if need > free {
+        let size = system.volume.size_bytes.unwrap_or(0);
+        bail!(
+            "volume.size_bytes = {size}: the array's disks would take {}, and {} has room for {}; \
+             give a smaller size (a multiple of {SECTOR})",
+            bytes(need),
+            dir.display(),
+            bytes(free)
+        );
+    }
+    Ok(())
+}
+
+/// Whether workers are commanded.
+pub fn is_commanded(system: &System) -> bool {
+    system.volume.dispatch == Dispatch::Commanded
+}

@@ -1,0 +1,110 @@
+//! Where a scenario is run: on models, or on real nodes.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use weft_sim::perf::{Problem, System};
+
+use super::result::Measured;
+use super::scenario::{Point, Scenario};
+use super::{name, real, run};
+
+/// Where to run a scenario, as the command line says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorldName {
+    /// On models of disks, links and processors.
+    Simulated,
+    /// On real nodes.
+    Real,
+    /// On both.
+    Both,
+}
+
+/// Where a scenario is run.
+#[derive(Clone, Debug)]
+pub enum World {
+    /// On models of disks, links and processors.
+    Simulated {
+        /// Threads.
+        jobs: usize,
+    },
+    /// On real nodes in this process.
+    Real {
+        /// Where their disks are.
+        dir: PathBuf,
+    },
+}
+
+impl World {
+    /// Refuses a scenario of which a point cannot be run, and names what of it means nothing.
+    ///
+    /// # Errors
+    /// With key and range.
+    pub fn check(&self, scenario: &Scenario) -> Result<()> {
+        let World::Real { dir } = self else { return Ok(()) };
+        for point in self.points(scenario)? {
+            let at = || name(scenario, &point);
+            real::limits::check(&point.system).map_err(|Problem { key, value, expected }| {
+                anyhow!("{}: {key} = {value}: {expected} (in the real world)", scenario.place(&key))
+            })?;
+            real::limits::check_room(&point.system, dir).with_context(at)?;
+        }
+        let idle: Vec<&str> =
+            real::limits::MEANINGLESS.iter().copied().filter(|k| scenario.says(k)).collect();
+        if !idle.is_empty() {
+            eprintln!("in the real world these keys mean nothing: {}", idle.join(", "));
+        }
+        Ok(())
+    }
+
+    /// The points of a scenario, as they are run here.
+    ///
+    /// # Errors
+    /// If one of them cannot be run.
+    pub fn points(&self, scenario: &Scenario) -> Result<Vec<Point>> {
+        let points = scenario.points()?;
+        match self {
+            World::Simulated { .. } => Ok(points),
+            World::Real { .. } => points
+                .into_iter()
+                .map(|p| Ok(Point { system: real::limits::essence(&p.system)?, ..p }))
+                .collect(),
+        }
+    }
+
+    /// What tells its results from those of others: empty if it is simulated.
+    pub fn place(&self) -> String {
+        match self {
+            World::Simulated { .. } => String::new(),
+            World::Real { dir } => format!("real {}\n", dir.display()),
+        }
+    }
+
+    /// What is said of how points were measured, if that is not on models.
+    pub fn method(&self) -> Option<String> {
+        match self {
+            World::Simulated { .. } => None,
+            World::Real { dir } => Some(format!(
+                "Measured on real nodes in one process, on files in {}, without journal; each host \
+                 is a connection on a Unix socket.",
+                dir.display()
+            )),
+        }
+    }
+
+    /// Runs systems, each with a name for errors, and tells of each that is done.
+    ///
+    /// # Errors
+    /// The first that failed; what was done before has been told.
+    pub fn run(
+        &self,
+        systems: &[(String, &System)],
+        done: impl FnMut(usize, Measured) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            World::Simulated { jobs } => run::run(systems, *jobs, done),
+            World::Real { dir } => real::run(systems, dir, done),
+        }
+    }
+}

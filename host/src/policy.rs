@@ -1,0 +1,91 @@
+//! A volume's policy in `weft.toml`: words for what is not as in most volumes.
+
+use serde::{Deserialize, Serialize};
+use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
+
+use crate::error::{Result, fail};
+
+const STRATEGIES: [(&str, Strategy); 2] = [("small", Strategy::Small), ("large", Strategy::Large)];
+const PARITY_AT: [(&str, ParityAt); 3] = [
+    ("originator", ParityAt::Originator),
+    ("solely", ParityAt::Solely),
+    ("parity", ParityAt::Parity),
+];
+const COMMITS: [(&str, Commit); 3] =
+    [("late", Commit::Late), ("early", Commit::Early), ("none", Commit::None)];
+
+/// What of a policy is not the default.
+#[derive(Serialize, Deserialize, Debug, Default, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PolicyEntry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    strategy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parity_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+}
+
+impl PolicyEntry {
+    /// What is to be written down of a policy, if anything.
+    pub(crate) fn of(policy: &Policy) -> Option<PolicyEntry> {
+        let default = Policy::default();
+        let commit = Some(policy.commit).filter(|c| *c != default.commit);
+        let entry = PolicyEntry {
+            strategy: policy.strategy.map(|s| word(&STRATEGIES, s)),
+            parity_at: policy.parity_at.map(|p| word(&PARITY_AT, p)),
+            commit: commit.map(|c| word(&COMMITS, c)),
+        };
+        (entry != PolicyEntry::default()).then_some(entry)
+    }
+
+    /// The policy, the rest of which stands elsewhere.
+    pub(crate) fn policy(&self, journal: bool, commanded: bool) -> Result<Policy> {
+        let commit = meant(&COMMITS, self.commit.as_deref())?;
+        Ok(Policy {
+            strategy: meant(&STRATEGIES, self.strategy.as_deref())?,
+            parity_at: meant(&PARITY_AT, self.parity_at.as_deref())?,
+            dispatch: if commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
+            commit: commit.unwrap_or(Policy::default().commit),
+            journal,
+        })
+    }
+}
+
+fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> String {
+    let found = words.iter().find(|(_, v)| *v == value);
+    found.expect("volumes are made with values that have words").0.to_string()
+}
+
+fn meant<T: Copy>(words: &[(&'static str, T)], word: Option<&str>) -> Result<Option<T>> {
+    let Some(word) = word else { return Ok(None) };
+    match words.iter().find(|(w, _)| *w == word) {
+        Some((_, value)) => Ok(Some(*value)),
+        None => {
+            let known: Vec<&str> = words.iter().map(|(w, _)| *w).collect();
+            fail(format!("'{word}' is no policy; there are {}", known.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_back() {
+        assert_eq!(PolicyEntry::of(&Policy::default()), None);
+        let strategies = STRATEGIES.map(|(_, s)| Some(s)).into_iter().chain([None]);
+        for strategy in strategies {
+            for parity_at in PARITY_AT.map(|(_, p)| Some(p)).into_iter().chain([None]) {
+                for (_, commit) in COMMITS {
+                    let policy = Policy { strategy, parity_at, commit, ..Policy::default() };
+                    let entry = PolicyEntry::of(&policy).unwrap_or_default();
+                    assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
+                }
+            }
+        }
+        let bad = PolicyEntry { commit: Some("never".into()), ..PolicyEntry::default() };
+        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none"));
+    }
+}
