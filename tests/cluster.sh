@@ -5,6 +5,7 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/.."
+. tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-cluster.XXXXXX)
 LIMIT=60
@@ -19,13 +20,6 @@ P
 ADMIT=127.0.0.1:${PORTS[7]}
 
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-wait_until() {
-    local end=$((SECONDS + LIMIT))
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || { echo "in vain waited for: $*"; return 1; }
-        sleep 0.05
-    done
-}
 clean() {
     trap - EXIT INT TERM
     cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null

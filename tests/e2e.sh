@@ -6,6 +6,7 @@
 set -u
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
+. tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 only=" $* "
 T=$(mktemp -d /tmp/weft-e2e.XXXXXX)
@@ -26,17 +27,6 @@ for command in nbdinfo nbdcopy qemu-img qemu-io fio; do
 done
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@" --dir "$D"; }
 
-# Waits until a command works.
-wait_until() {
-    local end=$((SECONDS + LIMIT))
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || { echo "in vain waited for: $*"; return 1; }
-        sleep 0.05
-    done
-}
-# Whether a process is there and not a corpse.
-alive() { local state; state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) && [ "$state" != Z ]; }
-dead() { ! alive "$1"; }
 server() { cat "$T/pid" 2>/dev/null || echo none; }
 serves() { timeout 5 nbdinfo --size "$URI"; }
 # Starts the array, made new if there is none.

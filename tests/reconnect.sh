@@ -7,6 +7,7 @@
 set -u
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
+. tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 checks=${*:-filesystem libnbd}
 T=$(mktemp -d /tmp/weft-reconnect.XXXXXX)
@@ -16,15 +17,6 @@ LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
 
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-wait_until() {
-    local end=$((SECONDS + LIMIT))
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || { echo "in vain waited for: $*"; return 1; }
-        sleep 0.05
-    done
-}
-alive() { local state; state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) && [ "$state" != Z ]; }
-dead() { ! alive "$1"; }
 uri() { echo "nbd+unix:///v?socket=$C/node-$1/nbd.sock"; }
 whole() {
     weft status --json --dir "$C/node-$1" | python3 -c 'import json, sys

@@ -9,19 +9,14 @@ fn main() {
         panic!("BYTES READ_SHARE POPULATION REQUESTS")
     };
     let system = System {
-        nodes: Default::default(),
-        disks: Default::default(),
-        links: Default::default(),
-        hosts: Default::default(),
-        volume: Default::default(),
-        workload: Workload {
+        measure: Measure { requests: requests as u64, ..Default::default() },
+        ..System::under(Workload {
             hosts: 4,
             arrivals: Arrivals::Closed { population: population as u32, think: Think::default() },
             requests: Requests::Fixed { bytes: bytes as u64, read_share },
             addresses: Addresses::Uniform,
             align_bytes: None,
-        },
-        measure: Measure { requests: requests as u64, ..Default::default() },
+        })
     };
     let begun = std::time::Instant::now();
     let o = Simulation::new(&system, 0).unwrap().run().unwrap();

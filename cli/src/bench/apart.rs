@@ -213,7 +213,7 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     })?;
     let rate = mb_per_s(share, begun.elapsed().as_secs_f64());
     stage.done(format!("{rate:9.1} MB/s"));
-    let ceiling = (medium.name == "disk").then(|| ceiling(dir, share)).transpose()?;
+    let ceiling = (!medium.volatile).then(|| ceiling(dir, share)).transpose()?;
     Ok(Rebuild { mb_per_s: rate, ceiling_mb_per_s: ceiling })
 }
 

@@ -52,6 +52,8 @@ pub struct Bench {
 /// Where to measure.
 struct Medium {
     name: &'static str,
+    /// Whether it is memory, not a disk.
+    volatile: bool,
     dir: PathBuf,
 }
 
@@ -106,12 +108,12 @@ impl Bench {
         );
         let mut media = Vec::new();
         if memory {
-            media.push(Medium { name: "tmpfs", dir: MEMORY.into() });
+            media.push(Medium { name: "tmpfs", volatile: true, dir: MEMORY.into() });
         }
         if !self.quick {
             let dir = self.dir.clone().unwrap_or_else(|| ".".into());
             ensure!(dir.is_dir(), "{} is not a directory; give another with --dir", dir.display());
-            media.push(Medium { name: "disk", dir });
+            media.push(Medium { name: "disk", volatile: false, dir });
         }
         Ok(media)
     }

@@ -3,21 +3,18 @@
 
 mod outputs;
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use weft_sim::paper::tickertaip::{self, Effort};
 use weft_sim::paper::{Case, Metric, Row};
-use weft_sim::perf::{Outcome, Simulation};
 
-use crate::output::{Counts, Stage, align_right, say, table};
+use crate::output::{align_right, say, table};
+use crate::sim::run::run;
 
 /// Repeat the evaluation of a paper.
 #[derive(Debug, Subcommand)]
@@ -88,39 +85,14 @@ impl Evaluation {
 
 /// Runs all cases, so many simulations at a time. What comes out does not depend on how many.
 fn run_all(cases: &[Case], jobs: usize) -> Result<Vec<Row>> {
-    let runs: Vec<(usize, u64)> = cases
-        .iter()
-        .enumerate()
-        .flat_map(|(n, case)| (0..case.system.measure.replications).map(move |r| (n, r.into())))
-        .collect();
-    let stage = Stage::new("simulating".to_string(), runs.len() as u64, Counts::Things);
-    let next = AtomicUsize::new(0);
-    let outcomes: Mutex<BTreeMap<(usize, u64), Result<Outcome>>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..jobs.min(runs.len()) {
-            scope.spawn(|| {
-                while let Some(&(n, replication)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = simulate(&cases[n], replication);
-                    stage.advance(1);
-                    if let Ok(mut all) = outcomes.lock() {
-                        all.insert((n, replication), outcome);
-                    }
-                }
-            });
-        }
-    });
-    stage.done("done");
-    let Ok(outcomes) = outcomes.into_inner() else { bail!("a simulation panicked") };
-    let mut of_cases: Vec<Vec<Outcome>> = cases.iter().map(|_| Vec::new()).collect();
-    for ((n, _), outcome) in outcomes {
-        of_cases[n].push(outcome?);
-    }
-    Ok(cases.iter().zip(of_cases).flat_map(|(case, runs)| case.rows(&runs)).collect())
-}
-
-fn simulate(case: &Case, replication: u64) -> Result<Outcome> {
-    let simulation = Simulation::new(&case.system, replication)?;
-    simulation.run().map_err(|why| anyhow!("{} {}: {why}", case.experiment, place(&case.point)))
+    let name = |c: &Case| format!("{} {}", c.experiment, place(&c.point));
+    let systems: Vec<_> = cases.iter().map(|c| (name(c), &c.system)).collect();
+    let mut rows: Vec<Vec<Row>> = vec![Vec::new(); cases.len()];
+    run(&systems, jobs, |n, outcomes| {
+        rows[n] = cases[n].rows(outcomes);
+        Ok(())
+    })?;
+    Ok(rows.concat())
 }
 
 fn place(point: &[(&'static str, weft_sim::paper::Value)]) -> String {

@@ -15,7 +15,7 @@ mod keys;
 mod outputs;
 mod real;
 mod result;
-mod run;
+pub mod run;
 mod scenario;
 mod store;
 mod world;

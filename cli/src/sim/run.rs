@@ -7,20 +7,18 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use weft_sim::perf::{Outcome, Simulation, Summary, System};
-
-use super::result::Measured;
+use weft_sim::perf::{Outcome, Simulation, System};
 
 /// Runs all replications of these systems, each with a name for errors, on so many threads, and tells
-/// of each system that is done, by its number in the list. What comes out does not depend on the number of threads; the
-/// order in which it comes does.
+/// of each system that is done, by its number in the list. What comes out does not depend on the
+/// number of threads; the order in which it comes does.
 ///
 /// # Errors
 /// The first run that failed, or what `done` said; what was done before has been told.
 pub fn run(
     systems: &[(String, &System)],
     jobs: usize,
-    mut done: impl FnMut(usize, Measured) -> Result<()>,
+    mut done: impl FnMut(usize, &[Outcome]) -> Result<()>,
 ) -> Result<()> {
     let replications = |s: &System| u64::from(s.measure.replications);
     let tasks: Vec<(usize, u64)> = systems
@@ -57,7 +55,7 @@ pub fn run(
                 if runs[n].iter().all(Option::is_some) {
                     let outcomes: Vec<Outcome> =
                         std::mem::take(&mut runs[n]).into_iter().flatten().collect();
-                    done(n, Measured::of(&Summary::of(&outcomes)))?;
+                    done(n, &outcomes)?;
                 }
             }
             Ok(())

@@ -15,7 +15,8 @@ fn results(scenario: &Scenario, jobs: usize) -> (Study, Done) {
     let study = study(&World::Simulated { jobs }, scenario, &points);
     let systems: Vec<_> = points.iter().map(|p| (name(scenario, p), &p.system)).collect();
     let mut done = Done::new();
-    run::run(&systems, jobs, |n, measured| {
+    run::run(&systems, jobs, |n, outcomes| {
+        let measured = result::Measured::of(&weft_sim::perf::Summary::of(outcomes));
         done.insert(study.points[n].key.clone(), measured);
         Ok(())
     })

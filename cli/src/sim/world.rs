@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use weft_sim::perf::{Problem, System};
+use weft_sim::perf::{Problem, Summary, System};
 
 use super::result::Measured;
 use super::scenario::{Point, Scenario};
@@ -100,10 +100,12 @@ impl World {
     pub fn run(
         &self,
         systems: &[(String, &System)],
-        done: impl FnMut(usize, Measured) -> Result<()>,
+        mut done: impl FnMut(usize, Measured) -> Result<()>,
     ) -> Result<()> {
         match self {
-            World::Simulated { jobs } => run::run(systems, *jobs, done),
+            World::Simulated { jobs } => run::run(systems, *jobs, |n, outcomes| {
+                done(n, Measured::of(&Summary::of(outcomes)))
+            }),
             World::Real { dir } => real::run(systems, dir, done),
         }
     }

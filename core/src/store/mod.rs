@@ -18,10 +18,12 @@
 //! another, [`PlainStore`], that writes in place at once and survives nothing, for measuring what
 //! the papers measured.
 
+mod any;
 mod api;
 mod checkpoint;
 mod format;
 mod journal;
+mod journaled;
 mod overlay;
 mod plain;
 mod reads;
@@ -33,7 +35,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Buffer;
 use crate::units::{SECTOR, Timestamp};
 
-pub use api::{AnyStore, Store};
+pub use any::AnyStore;
+pub use api::Store;
 pub use format::{FORMAT_VERSION, FormatError, Superblock};
 pub use plain::PlainStore;
 pub use reads::Scan;

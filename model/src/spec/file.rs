@@ -1,6 +1,8 @@
 //! The shape of a parameter file. What each field means, its unit, range and default are in
 //! [`super::parameters`], and a test holds the two together.
 
+#![expect(missing_docs, reason = "`parameters` says it of every field, to users too")]
+
 use serde::Deserialize;
 
 use super::{Device, Mechanical, Spec, SpecError};
@@ -60,7 +62,6 @@ impl File {
 /// Where sectors are.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // see `parameters`
 pub struct Geometry {
     pub sector_bytes: u32,
     pub cylinders: u32,
@@ -71,7 +72,6 @@ pub struct Geometry {
 /// Neighbouring cylinders with equally many sectors to a track.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Zone {
     pub first_cylinder: u32,
     pub last_cylinder: u32,
@@ -93,7 +93,6 @@ pub struct Zone {
 /// How the arm and the platters move.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Mechanics {
     pub rpm: f64,
     pub head_switch_ms: f64,
@@ -105,7 +104,6 @@ pub struct Mechanics {
 /// How long a seek takes: by a table for short distances, by formulas, or both.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Seek {
     #[serde(default)]
     pub table: Vec<(u32, f64)>,
@@ -116,7 +114,6 @@ pub struct Seek {
 /// `constant + sqrt * sqrt(d) + linear * d` for distances up to `up_to`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct SeekPiece {
     pub up_to: Option<u32>,
     #[serde(default)]
@@ -130,7 +127,6 @@ pub struct SeekPiece {
 /// What the electronics cost.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
 pub struct Controller {
     pub read_miss_ms: f64,
     pub read_miss_after_write_ms: Option<f64>,
@@ -147,7 +143,6 @@ pub struct Controller {
 /// The track buffer.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
 pub struct Buffer {
     pub bytes: u64,
     pub read_ahead_bytes: u64,
@@ -171,7 +166,6 @@ pub enum ReadAheadTo {
 /// The bus to the host.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
 pub struct Bus {
     pub read_bytes_per_s: u64,
     pub write_bytes_per_s: u64,
@@ -200,7 +194,6 @@ impl Default for Bus {
 /// Every access takes the same time to position, then transfers at one rate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Fixed {
     pub capacity_bytes: u64,
     pub sector_bytes: u32,
@@ -213,7 +206,6 @@ pub struct Fixed {
 /// Channels of flash memory.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Flash {
     pub capacity_bytes: u64,
     pub sector_bytes: u32,
@@ -227,7 +219,6 @@ pub struct Flash {
 /// A point of a latency's distribution function.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct LatencyPoint {
     pub quantile: f64,
     pub ms: f64,

@@ -20,8 +20,8 @@
 //! If one node runs twice, its two processes take the connection from one another: the latest
 //! to dial has it.
 //!
-//! Of the files here, `driver` does the work, `thread` turns it, `connect` and `greet` are how a connection begins, `link` and `stream` one
-//! connection, `queues` what is between the owner and the driver.
+//! Of the files here, `driver` does the work, `thread` turns it, `connect` and `greet` are how a
+//! connection begins, `link` and `stream` one connection, `queues` what is between the owner and the driver.
 
 mod config;
 mod connect;

@@ -11,8 +11,7 @@ use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Metric, Value};
 use crate::perf::{
-    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Stripes,
-    System, VolumeSpec,
+    Commit, Dispatch, Fabric, Layout, Links, Measure, Nodes, ParityAt, Stripes, System, VolumeSpec,
 };
 
 /// Requests outstanding in all when throughput is measured: of each of nine streams of requests,
@@ -112,9 +111,7 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             mips,
             ..Nodes::default()
         },
-        disks: Disks::default(),
         links: Links { fabric: Fabric::PointToPoint, mb_s: link_mb_s, ..Links::default() },
-        hosts: Hosts::default(),
         volume: VolumeSpec {
             layout: Layout(if striping { "raid0" } else { "raid5" }.to_string()),
             unit: 4 * KIB,
@@ -127,8 +124,7 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             // One controller decides alone; without parity there is nothing to keep in step.
             commit: if central || striping { Commit::None } else { Commit::Late },
         },
-        workload: fixed(4 * KIB, 1.0),
-        measure: Measure::default(),
+        ..System::under(fixed(4 * KIB, 1.0))
     }
 }
 

@@ -5,19 +5,14 @@ use weft_load::workload::{Addresses, Requests, Think, Workload};
 /// The paper's array with so many requests of one size outstanding.
 fn system(bytes: u64, read_share: f64, outstanding: u32) -> System {
     System {
-        nodes: Default::default(),
-        disks: Default::default(),
-        links: Default::default(),
-        hosts: Default::default(),
-        volume: Default::default(),
-        workload: Workload {
+        measure: Measure { requests: 500, ..Measure::default() },
+        ..System::under(Workload {
             hosts: outstanding,
             arrivals: Arrivals::Closed { population: 1, think: Think::default() },
             requests: Requests::Fixed { bytes, read_share },
             addresses: Addresses::Uniform,
             align_bytes: None,
-        },
-        measure: Measure { requests: 500, ..Measure::default() },
+        })
     }
 }
 

@@ -302,6 +302,19 @@ fn within(key: &str, value: f64) -> Result<(), Problem> {
 }
 
 impl System {
+    /// The paper's array (TickerTAIP 4.2) under this workload.
+    pub fn under(workload: Workload) -> System {
+        System {
+            nodes: Nodes::default(),
+            disks: Disks::default(),
+            links: Links::default(),
+            hosts: Hosts::default(),
+            volume: VolumeSpec::default(),
+            workload,
+            measure: Measure::default(),
+        }
+    }
+
     /// Checks that every value is in its range and that they fit one another.
     ///
     /// # Errors

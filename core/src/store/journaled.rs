@@ -1,0 +1,100 @@
+//! [`JournalStore`] as a worker sees it.
+
+use super::api::{HeldBack, Store};
+use super::{Change, DiskRequest, DiskResult, Event, JournalStore, Scan, StoreCounters, Timestamp};
+
+impl Store for JournalStore {
+    fn data_sectors(&self) -> u64 {
+        self.superblock.data
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.superblock.incarnation
+    }
+
+    fn latest(&self) -> Timestamp {
+        self.superblock.latest
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.journal_bytes() / 4
+    }
+
+    fn counters(&self) -> StoreCounters {
+        self.counters
+    }
+
+    fn read(&mut self, ticket: u64, first: u64, count: u64) {
+        JournalStore::read(self, ticket, first, count);
+    }
+
+    fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
+        JournalStore::scan(self, ticket, first, count, what);
+    }
+
+    /// Changes are kept as they come and added when they are put in place, many at a time:
+    /// there is nothing to fetch early.
+    fn expect(&mut self, _: Timestamp, _: u64, _: u64, _: bool) {}
+
+    fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
+        JournalStore::prepare(self, ts, meta, changes, journal);
+    }
+
+    fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        JournalStore::outcome(self, ts, commit);
+    }
+
+    fn forget(&mut self, _: Timestamp) {}
+
+    fn release(&mut self, ts: Timestamp) {
+        JournalStore::release(self, ts);
+    }
+
+    fn flush(&mut self, ticket: u64) {
+        JournalStore::flush(self, ticket);
+    }
+
+    fn is_queued(&self, ts: Timestamp) -> bool {
+        self.journal.is_queued(ts)
+    }
+
+    fn waits_for_room(&self, ts: Timestamp) -> bool {
+        self.journal.stalled && self.journal.is_queued(ts)
+    }
+
+    fn is_quiet(&self) -> bool {
+        JournalStore::is_quiet(self)
+    }
+
+    fn waiting(&self) -> String {
+        JournalStore::waiting(self)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        JournalStore::held_bytes(self)
+    }
+
+    fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>) {
+        JournalStore::checkpoint(self, now, held_back);
+    }
+
+    fn flush_outcomes(&mut self) {
+        JournalStore::flush_outcomes(self);
+    }
+
+    fn take_ops(&mut self) -> Vec<DiskRequest> {
+        std::mem::take(&mut self.out)
+    }
+
+    fn done(&mut self, id: u64, result: DiskResult) {
+        JournalStore::done(self, id, result);
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+}
