@@ -10,6 +10,7 @@ use weft_core::SECTOR;
 use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
+use weft_core::order::Ordering;
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -234,6 +235,7 @@ impl Write {
                 Commit::Early => plan::Commit::Early,
                 Commit::None => plan::Commit::None,
             },
+            ordering: Ordering::default(),
             journal,
         })
     }

@@ -1,9 +1,10 @@
 //! A volume's policy in `weft.toml`: words for what is not as in most volumes.
 
 use serde::{Deserialize, Serialize};
+use weft_core::order::Ordering;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
 
 const STRATEGIES: [(&str, Strategy); 2] = [("small", Strategy::Small), ("large", Strategy::Large)];
 const PARITY_AT: [(&str, ParityAt); 3] = [
@@ -24,6 +25,8 @@ pub(crate) struct PolicyEntry {
     parity_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ordering: Option<String>,
 }
 
 impl PolicyEntry {
@@ -31,10 +34,12 @@ impl PolicyEntry {
     pub(crate) fn of(policy: &Policy) -> Option<PolicyEntry> {
         let default = Policy::default();
         let commit = Some(policy.commit).filter(|c| *c != default.commit);
+        let ordering = Some(policy.ordering).filter(|o| *o != default.ordering);
         let entry = PolicyEntry {
             strategy: policy.strategy.map(|s| word(&STRATEGIES, s)),
             parity_at: policy.parity_at.map(|p| word(&PARITY_AT, p)),
             commit: commit.map(|c| word(&COMMITS, c)),
+            ordering: ordering.map(|o| o.to_string()),
         };
         (entry != PolicyEntry::default()).then_some(entry)
     }
@@ -42,11 +47,14 @@ impl PolicyEntry {
     /// The policy, the rest of which stands elsewhere.
     pub(crate) fn policy(&self, journal: bool, commanded: bool) -> Result<Policy> {
         let commit = meant(&COMMITS, self.commit.as_deref())?;
+        let ordering = self.ordering.as_deref().map(str::parse::<Ordering>).transpose();
+        let ordering = ordering.map_err(|e| Error(e.to_string()))?;
         Ok(Policy {
             strategy: meant(&STRATEGIES, self.strategy.as_deref())?,
             parity_at: meant(&PARITY_AT, self.parity_at.as_deref())?,
             dispatch: if commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
             commit: commit.unwrap_or(Policy::default().commit),
+            ordering: ordering.unwrap_or_default(),
             journal,
         })
     }
@@ -84,6 +92,11 @@ mod tests {
                     assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
                 }
             }
+        }
+        for ordering in Ordering::ALL {
+            let policy = Policy { ordering, ..Policy::default() };
+            let entry = PolicyEntry::of(&policy).unwrap_or_default();
+            assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
         }
         let bad = PolicyEntry { commit: Some("never".into()), ..PolicyEntry::default() };
         assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none"));

@@ -2,6 +2,7 @@
 
 use weft_core::cluster::APART;
 use weft_core::layout::{LayoutSpec, Placement};
+use weft_core::order::Ordering;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -35,6 +36,8 @@ pub struct Spec {
     pub parity_at: Option<ParityAt>,
     /// When writes to a volume made now are decided; late if open.
     pub commit: Option<Commit>,
+    /// Who goes first among requests to volumes made now; open: by timestamps.
+    pub ordering: Option<Ordering>,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,
@@ -73,6 +76,7 @@ impl Spec {
             parity_at: self.parity_at,
             dispatch: if self.commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
             commit: self.commit.unwrap_or(Policy::default().commit),
+            ordering: self.ordering.unwrap_or_default(),
             journal: self.journal(),
         }
     }

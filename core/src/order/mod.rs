@@ -5,6 +5,8 @@
 
 mod admission;
 mod clock;
+mod ordering;
 
 pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;
+pub use ordering::{Ordering, UnknownOrdering};

@@ -26,6 +26,7 @@ pub use totals::Totals;
 pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
 
 use crate::layout::Geometry;
+use crate::order::Ordering;
 
 /// Bytes `offset..offset + len` of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +116,8 @@ pub struct Policy {
     pub dispatch: Dispatch,
     /// When a write is decided.
     pub commit: Commit,
+    /// Who goes first among requests that overlap.
+    pub ordering: Ordering,
     /// Whether a participant journals its part before it votes.
     pub journal: bool,
 }
@@ -133,6 +136,7 @@ impl Default for Policy {
             parity_at: None,
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
+            ordering: Ordering::Timestamps,
             journal: true,
         }
     }

@@ -5,6 +5,7 @@ use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{MapMessage, MemberReport};
+use weft_core::order::Ordering;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -93,7 +94,7 @@ wire_enum!(Placement, "placement" {
     5 = RightAsymmetric,
 });
 
-wire_struct!(Policy { strategy, parity_at, dispatch, commit, journal });
+wire_struct!(Policy { strategy, parity_at, dispatch, commit, ordering, journal });
 
 wire_enum!(Strategy, "strategy" {
     1 = Full,
@@ -117,6 +118,15 @@ wire_enum!(Commit, "kind of commit" {
     1 = Late,
     2 = None,
     3 = Early,
+});
+
+wire_enum!(Ordering, "ordering" {
+    1 = None,
+    2 = Sequencer,
+    3 = LockServer,
+    4 = CallbackLocks,
+    5 = DeviceLocks,
+    6 = Timestamps,
 });
 
 wire_enum!(MapMessage, "message of the authority" {

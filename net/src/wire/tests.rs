@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
@@ -13,6 +14,7 @@ use weft_core::node::{
     Body, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot, Standing, Task,
     Wanted,
 };
+use weft_core::order::Ordering;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -167,12 +169,14 @@ fn policy() -> impl Strategy<Value = Policy> {
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
     let commit = prop_oneof![Just(Commit::Late), Just(Commit::Early), Just(Commit::None)];
     let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
-    (option::of(way), option::of(place), dispatch, commit, any::<bool>()).prop_map(
-        |(strategy, parity_at, dispatch, commit, journal)| Policy {
+    let ordering = select(Ordering::ALL.to_vec());
+    (option::of(way), option::of(place), dispatch, (commit, ordering), any::<bool>()).prop_map(
+        |(strategy, parity_at, dispatch, (commit, ordering), journal)| Policy {
             strategy,
             parity_at,
             dispatch,
             commit,
+            ordering,
             journal,
         },
     )

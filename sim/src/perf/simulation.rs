@@ -6,6 +6,7 @@ use weft_core::Buffer;
 use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::Geometry;
 use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer};
+use weft_core::order::Ordering;
 use weft_core::plan::{self, Policy, Range, Strategy};
 use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
@@ -581,6 +582,7 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
             Commit::Early => plan::Commit::Early,
             Commit::Late => plan::Commit::Late,
         },
+        ordering: Ordering::Timestamps,
         journal: false,
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
