@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::ClusterMap;
-use crate::order::Clock;
+use crate::order::{Clock, Place, PlaceError};
 use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
@@ -95,6 +95,9 @@ pub enum HostError {
     /// The node is not part of the cluster now.
     #[error("this node does not take part in the cluster now")]
     NotServing,
+    /// It cannot have the place in the graph of requests that its host gave it.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
 }
 
 /// Timers; each runs once.
@@ -119,6 +122,9 @@ pub enum Input {
     Timer(Timer),
     /// A host's request, with a number of the caller's choice for the answer.
     Host(u64, VolumeId, HostOp),
+    /// A host's request that has a place in the graph of requests, with a number of the caller's
+    /// choice for the answer.
+    Ordered(u64, VolumeId, Place, HostOp),
     /// The host that asked under this number is gone.
     HostGone(u64),
     /// A word of the authority.
@@ -316,6 +322,7 @@ impl Node {
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
             Input::Host(id, volume, op) => self.host(id, volume, op),
+            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, &place, op),
             Input::HostGone(id) => self.originator.abandon(id),
             Input::Map(message) => self.map_message(message),
         }
@@ -335,6 +342,13 @@ impl Node {
             return;
         }
         self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+    }
+
+    fn ordered(&mut self, id: u64, volume: VolumeId, place: &Place, op: HostOp) {
+        match place.after.first() {
+            Some(first) => self.outbox.reply(id, Err(PlaceError::NotOrdered(*first).into())),
+            None => self.host(id, volume, op),
+        }
     }
 
     fn message(&mut self, envelope: Envelope) {

@@ -6,7 +6,9 @@
 mod admission;
 mod clock;
 mod ordering;
+mod request;
 
 pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;
 pub use ordering::{Ordering, UnknownOrdering};
+pub use request::{HostId, Place, PlaceError, RequestId};

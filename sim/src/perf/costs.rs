@@ -62,12 +62,13 @@ impl PathLengths {
     pub(super) fn before(&self, input: &Input) -> u64 {
         let bytes = |n: usize| (n as f64 * self.copy_byte).round() as u64;
         match input {
-            Input::Host(_, _, HostOp::Write(_, data)) => self.request + bytes(data.len()),
+            Input::Host(_, _, HostOp::Write(_, data))
+            | Input::Ordered(_, _, _, HostOp::Write(_, data)) => self.request + bytes(data.len()),
             Input::Message(m) if m.from == m.to => self.local,
             Input::Message(_) => self.receive,
             Input::Disk(..) => self.disk_end,
             Input::Timer(_) => self.timer,
-            Input::Host(..) => self.request,
+            Input::Host(..) | Input::Ordered(..) => self.request,
             Input::HostGone(_) | Input::Map(_) => 0,
         }
     }

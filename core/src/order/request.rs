@@ -1,0 +1,71 @@
+//! What a host says of a request's place in the graph of requests (TickerTAIP, section 3.4).
+
+use std::fmt;
+
+/// A host, by a number that it drew at random when it began, and keeps when it connects again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u64);
+
+/// A request's name. A host numbers its requests one after the other, from 1 (3.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId {
+    /// Whose it is.
+    pub host: HostId,
+    /// Which of that host's.
+    pub number: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} of host {:016x}", self.number, self.host.0)
+    }
+}
+
+/// A request's place in the graph.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Its name.
+    pub id: RequestId,
+    /// The requests that must come first. They may be issued later.
+    pub after: Vec<RequestId>,
+    /// The oldest of the host's requests that it has not heard the end of: all before it are
+    /// complete, so nobody need wait for them (3.4.3). At most the request's own number.
+    pub oldest: u64,
+}
+
+/// Why a request cannot have the place that its host gave it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum PlaceError {
+    /// It names itself.
+    #[error("{0} is to come after itself")]
+    AfterItself(RequestId),
+    /// It would have to come before itself.
+    #[error("{0} would close a circle: what it is to come after waits for it")]
+    Cycle(RequestId),
+    /// The number has been used.
+    #[error("{0} has been issued before; number requests one after the other")]
+    Reused(RequestId),
+    /// Too many requests are awaited that have not been issued.
+    #[error(
+        "host {host:016x} waits for {bound} requests that were not issued, and no more are taken; \
+         issue them first"
+    )]
+    TooManyUnissued {
+        /// The host.
+        host: u64,
+        /// How many a host may name.
+        bound: usize,
+    },
+    /// One that it depends on was aborted, or failed.
+    #[error("{0}, which must come first, was aborted")]
+    Aborted(RequestId),
+    /// One that it depends on did not come in time.
+    #[error("{0}, which must come first, was not issued in time")]
+    NeverIssued(RequestId),
+    /// It names a request of another host, which only a sequencer knows.
+    #[error(
+        "{0}, which must come first, is another host's; that takes a volume with \
+         ordering=sequencer"
+    )]
+    NotOrdered(RequestId),
+}
