@@ -157,7 +157,7 @@ fn spec(system: &System) -> Result<Spec> {
         stripe_unit: Some(volume.unit),
         journal: Some(false),
         commanded: limits::is_commanded(system),
-        ordering: None,
+        ordering: Some(volume.ordering.into()),
         strategy: match volume.stripes {
             Stripes::Small => Some(plan::Strategy::Small),
             Stripes::Large => None,
