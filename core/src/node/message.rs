@@ -37,6 +37,8 @@ pub enum Notice {
     Release(Timestamp),
     /// Originator to a collecting worker: it has heard what became of it.
     Heard(Timestamp),
+    /// Originator to a worker that serves locks: this transaction has read what it read.
+    Unlock(Timestamp),
 }
 
 impl Notice {
@@ -47,7 +49,8 @@ impl Notice {
             | Notice::Abort(ts)
             | Notice::Ack(ts)
             | Notice::Release(ts)
-            | Notice::Heard(ts) => ts,
+            | Notice::Heard(ts)
+            | Notice::Unlock(ts) => ts,
         }
     }
 }
@@ -143,6 +146,8 @@ pub enum Refusal {
     },
     /// It was aborted.
     Aborted,
+    /// A lock was not to be had in time; two may be waiting for each other.
+    Busy,
 }
 
 /// What a participant knows of a write.

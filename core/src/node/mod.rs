@@ -109,6 +109,13 @@ pub enum Timer {
     Tick,
     /// Try again what others came before.
     Retry,
+    /// Look who has waited too long for a lock.
+    Locks,
+}
+
+impl Timer {
+    /// All of them.
+    pub const ALL: [Timer; 4] = [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks];
 }
 
 /// What a node is handed.
@@ -152,6 +159,8 @@ pub enum Output {
     DiskFailed(String),
     /// Something an operator should know.
     Log(String),
+    /// A transaction of this originator had to wait here for another: for who counts that.
+    Delayed(NodeId),
 }
 
 /// How a node is run.
@@ -169,6 +178,11 @@ pub struct NodeConfig {
     pub patience: Nanos,
     /// How long a timestamp is remembered (shared storage 4.5.2's T).
     pub timestamp_window: Nanos,
+    /// How long a lock that a device serves is waited for before deadlock is presumed (shared
+    /// storage 4.3).
+    pub lock_timeout: Nanos,
+    /// How long locks are good for that nobody gives back (4.2.2).
+    pub lease: Nanos,
     /// How long committed changes wait before they are put in place.
     pub place_after: Nanos,
     /// Stripe units being rebuilt at once by a disk that catches up while no host uses it.
@@ -188,6 +202,8 @@ impl Default for NodeConfig {
             notice_delay: MILLIS,
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
+            lock_timeout: 200 * MILLIS,
+            lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
@@ -417,6 +433,7 @@ impl Node {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
+            Notice::Unlock(ts) => self.worker.on_unlock(ts),
             Notice::Heard(ts) => self.worker.on_heard(ts, &mut self.outbox),
             Notice::Ack(ts) => {
                 self.originator.on_ack(from, ts, &mut self.outbox);
@@ -439,6 +456,7 @@ impl Node {
                     self.worker.tick(&mut self.outbox);
                 }
             }
+            Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
         }
     }

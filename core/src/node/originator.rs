@@ -25,7 +25,8 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Commit, Range, Span, chunks};
+use crate::order::Ordering;
+use crate::plan::{Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use reading::Reading;
@@ -405,12 +406,17 @@ impl Originator {
     }
 
     /// Tries a job again that others came before: after a pause, if that goes on.
-    fn retry_later(&mut self, mut job: Job, outbox: &mut Outbox) {
+    fn retry_later(&mut self, job: Job, outbox: &mut Outbox) {
         let Some(doublings) = job.attempts.checked_sub(AT_ONCE) else { return self.retry(job) };
+        self.retry_after(job, FIRST_PAUSE << doublings.min(MOST_DOUBLINGS), outbox);
+    }
+
+    /// Tries a job again after a pause of at most so long, and at least half of that.
+    fn retry_after(&mut self, mut job: Job, most: Nanos, outbox: &mut Outbox) {
         job.attempts += 1;
         self.retries += 1;
         let name = self.clock.issue(outbox.now);
-        let pause = pause(doublings, name);
+        let pause = pause(most, name);
         if self.paused.is_empty() {
             outbox.push(Output::Timer(Timer::Retry, pause));
         }
@@ -560,7 +566,7 @@ impl Originator {
 
     /// A participant that waits for nobody has written its part: that is its vote too.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| t.volume.policy.commit == Commit::None;
+        let alone = |t: &&mut Txn| !t.volume.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else { return };
         if !w.wrote(from) {
@@ -568,6 +574,7 @@ impl Originator {
         }
         let participants = w.participants.iter().map(|p| p.1).collect();
         let txn = self.txns.remove(&ts).expect("just seen");
+        unlock(ts, &txn, outbox);
         self.count_round_trips(txn.job.purpose, outbox.hops);
         let settling =
             Settling { participants, left: BTreeSet::new(), job: Some(txn.job), since: outbox.now };
@@ -638,7 +645,13 @@ impl Originator {
         refusal: Option<Refusal>,
         outbox: &mut Outbox,
     ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let Some(txn) = self.txns.get(&ts) else { return };
+        unlock(ts, txn, outbox);
+        let undone = |w: &Writing| !w.is_past_commit_point;
+        if matches!(&txn.state, State::Writing(w) if undone(w)) {
+            return self.call_off(ts, refusal, outbox);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
         let (mut inquiry, participants) = match &mut txn.state {
             State::Writing(w) => (Inquiry::default(), w.participants.clone()),
             State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
@@ -657,6 +670,18 @@ impl Originator {
         txn.started = outbox.now;
         txn.state = State::GivingUp(inquiry, participants, refusal);
         self.go_on_if_given_up(ts, outbox);
+    }
+
+    /// Gives up an attempt of which nobody can have written anything: nobody need be asked.
+    fn call_off(&mut self, ts: Timestamp, refusal: Option<Refusal>, outbox: &mut Outbox) {
+        let txn = self.txns.remove(&ts).expect("a write in work");
+        let State::Writing(w) = &txn.state else { unreachable!("a write in work") };
+        w.participants.iter().for_each(|(_, node)| outbox.notice(*node, Notice::Abort(ts)));
+        outbox.hurry();
+        match refusal {
+            Some(refusal) => self.refused(txn.job, refusal, outbox),
+            None => self.retry(txn.job),
+        }
     }
 
     /// Goes on with a job whose attempt all have dropped.
@@ -705,6 +730,7 @@ impl Originator {
 
     /// A write has happened: the host is answered, the participants are told.
     fn commit(&mut self, ts: Timestamp, txn: Txn, participants: Vec<NodeId>, outbox: &mut Outbox) {
+        unlock(ts, &txn, outbox);
         for node in &participants {
             outbox.notice(*node, Notice::Commit(ts));
         }
@@ -734,6 +760,7 @@ impl Originator {
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
                 let txn = self.txns.remove(&ts).expect("just seen");
+                unlock(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
                     // It waits for the outcome of a write, which nobody can know now.
                     self.finish(txn.job, Err(HostError::TooManyLost), outbox);
@@ -843,9 +870,9 @@ impl What {
     }
 }
 
-/// A time between half of the doubled first pause and the whole of it; which, depends on `name`.
-fn pause(doublings: u32, name: Timestamp) -> Nanos {
-    let half = (FIRST_PAUSE << doublings.min(MOST_DOUBLINGS)) / 2;
+/// A time between half of `most` and the whole of it; which, depends on `name`.
+fn pause(most: Nanos, name: Timestamp) -> Nanos {
+    let half = most / 2;
     // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
     half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
 }
@@ -880,6 +907,23 @@ fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
         }
     }
     out
+}
+
+/// Gives back the locks that devices keep for a transaction until they are told that it is over;
+/// those of who writes end with the write.
+fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
+    if txn.volume.policy.ordering != Ordering::DeviceLocks {
+        return;
+    }
+    let columns = match &txn.state {
+        State::Reading(r) => r.asked,
+        State::Writing(w) => w.readers,
+        State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
+    };
+    for column in columns.iter() {
+        outbox.notice(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
+        outbox.hurry();
+    }
 }
 
 /// The participants that have a say in a write now.

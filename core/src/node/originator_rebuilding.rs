@@ -16,6 +16,7 @@ impl Originator {
                 self.clock.see(latest);
                 return self.retry_later(job, outbox);
             }
+            Refusal::Busy => return self.retry_after(job, self.config.lock_timeout / 4, outbox),
             // What was to be copied is there by now.
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);

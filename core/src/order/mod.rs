@@ -5,10 +5,12 @@
 
 mod admission;
 mod clock;
+mod locks;
 mod ordering;
 mod request;
 
 pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;
+pub use locks::{Lock, LockTable, joined};
 pub use ordering::{Ordering, UnknownOrdering};
 pub use request::{HostId, Place, PlaceError, RequestId};

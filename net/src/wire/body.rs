@@ -18,6 +18,7 @@ wire_enum!(Notice, "notice" {
     3 = Ack(ts),
     4 = Release(ts),
     5 = Heard(ts),
+    6 = Unlock(ts),
 });
 
 wire_enum!(Task, "task" {
@@ -44,6 +45,7 @@ wire_enum!(Refusal, "refusal" {
     1 = Late(ts),
     2 = Erased { column, parts, behind },
     3 = Aborted,
+    4 = Busy,
 });
 
 wire_enum!(Standing, "standing" {

@@ -118,6 +118,7 @@ wire_enum!(Commit, "kind of commit" {
     1 = Late,
     2 = None,
     3 = Early,
+    4 = Limited,
 });
 
 wire_enum!(Ordering, "ordering" {

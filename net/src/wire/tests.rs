@@ -88,6 +88,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         (0..32usize, vec((any::<u64>(), span()), 0..4))
             .prop_map(|(column, parts)| Refusal::Erased { column, parts, behind: column % 2 == 0 }),
         Just(Refusal::Aborted),
+        Just(Refusal::Busy),
     ]
 }
 
@@ -138,11 +139,12 @@ fn body() -> BoxedStrategy<Body> {
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
-    let notice = (0..5, ts()).prop_map(|(n, ts)| match n {
+    let notice = (0..7, ts()).prop_map(|(n, ts)| match n {
         0 => Notice::Commit(ts),
         1 => Notice::Abort(ts),
         2 => Notice::Ack(ts),
         3 => Notice::Release(ts),
+        5 => Notice::Unlock(ts),
         _ => Notice::Heard(ts),
     });
     (node(), node(), any::<u64>(), any::<u8>(), vec(notice, 0..5), option::of(body())).prop_map(
@@ -167,7 +169,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     let way = prop_oneof![Just(Way::Full), Just(Way::Small), Just(Way::Large), Just(Way::Rebuild)];
     let place =
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
-    let commit = prop_oneof![Just(Commit::Late), Just(Commit::Early), Just(Commit::None)];
+    let commit = select(vec![Commit::Late, Commit::Early, Commit::None, Commit::Limited]);
     let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
     let ordering = select(Ordering::ALL.to_vec());
     (option::of(way), option::of(place), dispatch, (commit, ordering), any::<bool>()).prop_map(
