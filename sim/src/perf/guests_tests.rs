@@ -33,7 +33,7 @@ fn system(hosts: u32, bytes: u64, read_share: f64) -> System {
             layout: Layout("raid5".to_string()),
             parity_at: ParityAt::Originator,
             dispatch: Dispatch::Commanded,
-            commit: Commit::None,
+            commit: Commit::Limited,
             ..VolumeSpec::default()
         },
         measure: Measure { warm_up: 10, seconds: Some(20.0), ..Measure::default() },

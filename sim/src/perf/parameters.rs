@@ -140,15 +140,23 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.dispatch", "", Range::Word(&["collaborative", "commanded"]), TT,
         "Who works out what each worker does for a write: each for itself, or the originator step \
          by step, as the controller of a central array does; parity is then computed there."),
-    row("volume.commit", "", Range::Word(&["none", "early", "late"]), TT,
+    row("volume.commit", "", Range::Word(&["none", "early", "late", "limited"]), TT,
         "When a write is decided: by each worker for itself, when it can be finished without any \
-         one node, or when only the writes are left to do."),
+         one node, when only the writes are left to do, or (limited, with commanded dispatch) when the \
+         originator has heard from all devices that nothing stands against it."),
 
     row("volume.ordering", "", Range::Word(&["none", "sequencer", "lock-server", "callback-locks",
         "device-locks", "timestamps"]), BST,
         "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
          lock server, a lock server whose locks are kept until called back, locks that each disk's \
          worker serves, or timestamps that it checks."),
+
+    row("volume.lock_timeout_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
+        "With device-locks: how long a lock is waited for before deadlock is presumed, and the request \
+         begun again after a pause of an eighth to a quarter of that. The paper has a time-out and \
+         gives no number."),
+    row("volume.lease_ms", "milliseconds", Range::Number(1e-3, 1e9), "Highly concurrent shared storage, 4.2.2",
+        "With locks: how long one is good that is not given back."),
 
     row("measure.warm_up", "requests", Range::Whole(0, 1_000_000_000_000), TT,
         "Requests before measuring begins."),
@@ -217,7 +225,11 @@ mod tests {
         for row in PARAMETERS {
             let Range::Word(words) = row.range else { continue };
             let read = |word: &str| {
-                let role = if word == "host" { "nodes.originators = 0\n" } else { "" };
+                let role = match word {
+                    "host" => "nodes.originators = 0\n",
+                    "limited" => "volume.dispatch = \"commanded\"\n",
+                    _ => "",
+                };
                 toml::from_str::<System>(&format!("{} = \"{word}\"\n{role}{LEAST}", row.key))
             };
             for word in words {

@@ -15,6 +15,7 @@ use weft_load::workload::{Arrivals, Generator};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
+use super::delays::Delays;
 use super::guests::{self, Guests};
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
@@ -88,8 +89,9 @@ pub struct Simulation {
     guests: Guests,
     /// Messages that went over a wire since measuring began.
     messages: u64,
-    /// How many requests had been delayed when measuring began.
-    delayed_before: u64,
+    delays: Delays,
+    /// Requests with their reply since measuring began that others delayed.
+    delayed: u64,
     sector_bytes: u64,
     generator: Generator,
     chances: Vec<fastrand::Rng>,
@@ -145,7 +147,7 @@ impl Simulation {
         // A controller is another with room and nothing on it; a guest has no room.
         let sectors = |n: usize| if guests.has(n as u32) { 0 } else { disk_bytes / 4096 };
         let place = |n: usize| Place {
-            node: Node::new(NodeId(n as u16), 1, sectors(n), config(gap)),
+            node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
             processor: (n % processors) as u32,
             disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
         };
@@ -162,7 +164,8 @@ impl Simulation {
             devices: (0..devices).map(device).collect(),
             wires: Wires::new(&system.links, count, streams.stream("links", 0)),
             messages: 0,
-            delayed_before: 0,
+            delays: Delays::default(),
+            delayed: 0,
             sector_bytes: model.sector_bytes(),
             generator,
             chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
@@ -285,8 +288,7 @@ impl Simulation {
                 Resource { mean, highest, queue: 0.0 }
             },
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
-            delayed: (self.delayed() - self.delayed_before) as f64
-                / measured.all().latency.count().max(1) as f64,
+            delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             events: self.events,
             ..Outcome::of_hosts(measured, now)
         })
@@ -302,11 +304,6 @@ impl Simulation {
                 self.queue.now() - m.began >= (seconds * 1e9).round() as Nanos
             }
         }
-    }
-
-    /// Requests that others have delayed so far.
-    fn delayed(&self) -> u64 {
-        self.places.iter().map(|p| p.node.status().counters.retries).sum()
     }
 
     /// How much these were used: busy time and queue of each.
@@ -325,7 +322,7 @@ impl Simulation {
     /// The warm-up is over.
     fn restart(&mut self) {
         let now = self.queue.now();
-        (self.messages, self.delayed_before) = (0, self.delayed());
+        (self.messages, self.delayed) = (0, 0);
         self.wires.restart();
         for device in &mut self.devices {
             device.queue.restart(now);
@@ -400,6 +397,7 @@ impl Simulation {
         let r = self.requests[request as usize].take().expect("a request in work");
         self.free.push(request);
         self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
+        self.delayed += u64::from(self.delays.done(request));
         if let Arrivals::Closed { .. } = self.system.workload.arrivals {
             self.next_ask(r.host);
         }
@@ -429,10 +427,14 @@ impl Simulation {
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
             let came_in = guests::came_in(&input);
+            let request = self.delays.handed(&input);
             let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
             let followed = followed.map(|_| described(&input));
             let mut outputs = Vec::new();
             place.node.handle(self.guests.clock(node, now), input, &mut outputs);
+            if let Some(request) = request {
+                self.delays.answered(request, &outputs);
+            }
             let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
             let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
             let time = processor.time((before + after) as f64 + xored);
@@ -490,10 +492,9 @@ impl Simulation {
                     self.queue.push(arrives, Event::Reply { request });
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
-                Output::Delayed(_) => {}
                 Output::DiskFailed(why) => return Err(why),
                 Output::Refused(why) => return Err(why.to_string()),
-                Output::Report(_) | Output::Ready | Output::Log(_) => {}
+                Output::Report(_) | Output::Ready | Output::Log(_) | Output::Delayed(_) => {}
             }
         }
         Ok(())
@@ -589,12 +590,19 @@ fn described(input: &Input) -> String {
 }
 
 /// How nodes are run here: no request is cut, nobody loses patience.
-fn config(gap: u64) -> NodeConfig {
+fn config(system: &System, gap: u64) -> NodeConfig {
+    let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
     NodeConfig {
         store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
         max_chunk: u64::MAX / 4,
         max_in_flight: u64::MAX / 4,
-        notice_delay: 500 * MILLIS,
+        // Hosts' messages cost time: what nobody waits for rides on others.
+        notice_delay: match system.nodes.roles {
+            Roles::Array => 500 * MILLIS,
+            Roles::Host => 60_000 * MILLIS,
+        },
+        lock_timeout: nanos(system.volume.lock_timeout_ms),
+        lease: nanos(system.volume.lease_ms),
         patience: FOREVER,
         timestamp_window: 60_000 * MILLIS,
         place_after: 10_000 * MILLIS,
@@ -636,6 +644,7 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
             Commit::None => plan::Commit::None,
             Commit::Early => plan::Commit::Early,
             Commit::Late => plan::Commit::Late,
+            Commit::Limited => plan::Commit::Limited,
         },
         ordering: system.volume.ordering.into(),
         journal: false,

@@ -246,6 +246,11 @@ pub struct VolumeSpec {
     pub commit: Commit,
     /// Who goes first of those that overlap.
     pub ordering: Ordering,
+    /// For how many milliseconds a lock that a device serves is waited for before deadlock is
+    /// presumed.
+    pub lock_timeout_ms: f64,
+    /// For how many milliseconds a lock is good that nobody gives back.
+    pub lease_ms: f64,
 }
 
 impl Default for VolumeSpec {
@@ -260,6 +265,8 @@ impl Default for VolumeSpec {
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
+            lock_timeout_ms: 200.0,
+            lease_ms: 4_000.0,
         }
     }
 }
@@ -312,6 +319,9 @@ pub enum Commit {
     Early,
     /// When all that is left to do are the writes.
     Late,
+    /// When the originator has heard from all who will write that they may; nobody votes (shared
+    /// storage 3.2.3).
+    Limited,
 }
 
 /// Who goes first among requests that overlap: [`weft_core::order::Ordering`], by the same names.
@@ -457,6 +467,13 @@ impl System {
             within("measure.seconds", seconds)?;
         }
         within("measure.replications", f64::from(self.measure.replications))?;
+        within("volume.lock_timeout_ms", self.volume.lock_timeout_ms)?;
+        within("volume.lease_ms", self.volume.lease_ms)?;
+        if self.volume.commit == Commit::Limited && self.volume.dispatch != Dispatch::Commanded {
+            let expected = "limited atomicity is for an originator that commands each step; give \
+                            volume.dispatch = commanded";
+            return Err(Problem::new("volume.commit", "limited", expected));
+        }
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
             return Err(Problem::new("volume.unit", unit, "give a multiple of 4096, to 16 MiB"));

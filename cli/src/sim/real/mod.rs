@@ -172,6 +172,7 @@ fn spec(system: &System) -> Result<Spec> {
             Commit::None => plan::Commit::None,
             Commit::Early => plan::Commit::Early,
             Commit::Late => plan::Commit::Late,
+            Commit::Limited => plan::Commit::Limited,
         }),
         apart: None,
     })
