@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::ClusterMap;
+use crate::order::Lock;
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
@@ -258,6 +259,8 @@ pub enum Body {
         /// See [`Body::Flush`].
         id: u64,
     },
+    /// Between originators and the lock server.
+    Lock(LockMessage),
     /// A node that is behind to the others: what was written that it may have missed?
     Dirty {
         /// The extents: volume, and number in its stripe map.
@@ -268,6 +271,61 @@ pub enum Body {
         /// Volumes and their sectors.
         found: Vec<(VolumeId, Vec<DirtySector>)>,
     },
+}
+
+/// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LockMessage {
+    /// O to S: these locks, please.
+    Ask {
+        /// The originator's number for them.
+        id: u64,
+        /// All that a transaction needs.
+        locks: Vec<Lock>,
+        /// Numbers that it gives back on the way.
+        back: Vec<u64>,
+        /// Whether it keeps them until they are called back.
+        keeps: bool,
+    },
+    /// S to O: they are granted.
+    Grant {
+        /// The number.
+        id: u64,
+        /// A timestamp that none who had them before has gone beyond.
+        latest: Timestamp,
+    },
+    /// O to S: these are given back, or not wanted any more.
+    Back {
+        /// The numbers.
+        ids: Vec<u64>,
+        /// The latest timestamp that the originator knows.
+        latest: Timestamp,
+    },
+    /// S to O: others want what is kept under these numbers.
+    Call {
+        /// The numbers.
+        ids: Vec<u64>,
+    },
+    /// O to S, in a new epoch: what it holds.
+    Held {
+        /// Numbers, locks, and whether they are kept.
+        held: Vec<(u64, Vec<Lock>, bool)>,
+    },
+    /// S to O: it has not said what it holds.
+    Tell,
+}
+
+impl LockMessage {
+    fn name(&self) -> &'static str {
+        match self {
+            LockMessage::Ask { .. } => "LockAsk",
+            LockMessage::Grant { .. } => "LockGrant",
+            LockMessage::Back { .. } => "LockBack",
+            LockMessage::Call { .. } => "LockCall",
+            LockMessage::Held { .. } => "LockHeld",
+            LockMessage::Tell => "LockTell",
+        }
+    }
 }
 
 impl Body {
@@ -297,7 +355,7 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Lock(_) => None,
         }
     }
 
@@ -316,6 +374,7 @@ impl Body {
             Body::QueryReply { .. } => "QueryReply",
             Body::Flush { .. } => "Flush",
             Body::Flushed { .. } => "Flushed",
+            Body::Lock(message) => message.name(),
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
         }

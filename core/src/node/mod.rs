@@ -7,6 +7,7 @@
 //! outcome follows to the participants as notices.
 
 mod catchup;
+mod lock_server;
 mod message;
 mod originator;
 mod outbox;
@@ -23,11 +24,12 @@ use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCount
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot,
-    Standing, Task, Wanted,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
+    Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 
+use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
 use worker::Worker;
@@ -109,13 +111,16 @@ pub enum Timer {
     Tick,
     /// Try again what others came before.
     Retry,
-    /// Look who has waited too long for a lock.
+    /// Look who has waited too long for a device's lock.
     Locks,
+    /// The same, for the lock server's.
+    LockServer,
 }
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 4] = [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks];
+    pub const ALL: [Timer; 5] =
+        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer];
 }
 
 /// What a node is handed.
@@ -285,6 +290,7 @@ pub struct Node {
     coming: Epoch,
     stash: Vec<Envelope>,
     originator: Originator,
+    lock_server: LockServer,
     worker: Worker,
     outbox: Outbox,
 }
@@ -305,6 +311,7 @@ impl Node {
             coming: 0,
             stash: Vec::new(),
             originator: Originator::new(id, config),
+            lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
             outbox: Outbox::new(id, config.notice_delay),
         }
@@ -423,8 +430,24 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
+        }
+    }
+
+    fn lock_message(&mut self, from: NodeId, message: LockMessage) {
+        let (server, originator, outbox) =
+            (&mut self.lock_server, &mut self.originator, &mut self.outbox);
+        match message {
+            LockMessage::Ask { id, locks, back, keeps } => {
+                server.on_ask(from, id, locks, &back, keeps, outbox);
+            }
+            LockMessage::Back { ids, latest } => server.on_back(from, &ids, latest, outbox),
+            LockMessage::Held { held } => server.on_held(from, held, outbox),
+            LockMessage::Grant { id, latest } => originator.on_grant(id, latest, outbox),
+            LockMessage::Call { ids } => originator.on_call(&ids, outbox),
+            LockMessage::Tell => originator.tell_held(outbox),
         }
     }
 
@@ -456,6 +479,7 @@ impl Node {
                     self.worker.tick(&mut self.outbox);
                 }
             }
+            Timer::LockServer => self.lock_server.on_timer(&mut self.outbox),
             Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
         }
@@ -518,6 +542,7 @@ impl Node {
         let fits = self.worker.store.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
+        self.lock_server.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);

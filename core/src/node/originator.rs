@@ -4,9 +4,12 @@
 //! - this file: requests, jobs (a chunk, a rebuild, the verifying of a stripe) and what
 //!   becomes of them
 //! - [`writing`]: writes and rebuilds
+//! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
+#[path = "originator_locking.rs"]
+mod locking;
 #[path = "originator_reading.rs"]
 mod reading;
 #[path = "originator_rebuilding.rs"]
@@ -29,6 +32,7 @@ use crate::order::Ordering;
 use crate::plan::{Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
+use locking::{Locked, Locks};
 use reading::Reading;
 use writing::Writing;
 
@@ -98,6 +102,8 @@ struct Job {
     fresh_looks: u32,
     /// Whether a rebuild is to be computed even where it could be copied.
     computes: bool,
+    /// What it has of the lock server.
+    locked: Option<Locked>,
 }
 
 impl Job {
@@ -167,6 +173,7 @@ pub(crate) struct Originator {
     settling: BTreeMap<Timestamp, Settling>,
     flushes: BTreeMap<u64, Flush>,
     next_flush: u64,
+    locks: Locks,
     rebuilding: BTreeSet<Key>,
     parked: Vec<(Key, Job)>,
     pub retries: u64,
@@ -204,6 +211,7 @@ impl Originator {
             settling: BTreeMap::new(),
             flushes: BTreeMap::new(),
             next_flush: 1,
+            locks: Locks::default(),
             rebuilding: BTreeSet::new(),
             parked: Vec::new(),
             retries: 0,
@@ -227,6 +235,7 @@ impl Originator {
             && self.queue.is_empty()
             && self.ready.is_empty()
             && self.paused.is_empty()
+            && !self.locks.is_busy()
             && self.parked.is_empty())
     }
 
@@ -325,6 +334,7 @@ impl Originator {
                 attempts: 0,
                 fresh_looks: 0,
                 computes: false,
+                locked: None,
             });
         }
         let request = Request::new(volume.id, answer, left);
@@ -387,6 +397,17 @@ impl Originator {
             self.finish(job, Err(HostError::TooManyLost), outbox);
             return;
         }
+        if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
+            self.unlock_job(&mut job, outbox);
+        }
+        // What cannot be planned needs no locks to be refused.
+        if let Some(keeps) = volume.policy.ordering.keeps_locks()
+            && job.locked.is_none()
+            && let Ok(locks) = locking::needed(&job, &self.map, &volume, avoid)
+        {
+            self.lock(job, locks, avoid, keeps, outbox);
+            return;
+        }
         let ts = self.clock.issue(outbox.now);
         match job.what {
             What::Read(_) | What::Holes(_) | What::Verify { .. } => {
@@ -436,7 +457,8 @@ impl Originator {
     }
 
     /// A job is done, or cannot be.
-    fn finish(&mut self, job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+    fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+        self.unlock_job(&mut job, outbox);
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Host(id) => {
@@ -497,6 +519,7 @@ impl Originator {
                     attempts: 0,
                     fresh_looks: 0,
                     computes: false,
+                    locked: None,
                 });
                 *next += 1;
                 request.left += 1;
@@ -777,6 +800,7 @@ impl Originator {
                 flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
             }
         }
+        self.tick_locks(outbox);
         for (ts, settling) in &mut self.settling {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
@@ -825,6 +849,7 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
+        self.enter_locks(outbox);
         for (_, job) in std::mem::take(&mut self.parked) {
             self.ready.push_back(job);
         }

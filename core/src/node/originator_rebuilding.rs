@@ -53,6 +53,8 @@ impl Originator {
                 if let What::Verify { .. } = job.what {
                     self.count_rebuilt(&job, parts.len() as u64);
                 }
+                // What it waits for needs locks, too.
+                self.unlock_job(&mut job, outbox);
                 let key = (job.volume, parts[0].0, column);
                 self.parked.push((key, job));
             }
@@ -93,6 +95,7 @@ impl Originator {
                 attempts: 0,
                 fresh_looks: 0,
                 computes,
+                locked: None,
             });
         }
     }

@@ -138,7 +138,7 @@ impl Originator {
             }
             gathered.is_complete = true;
             // What was sent only to say yes is nothing to compute with.
-            gathered.columns.retain(|_, data| data.len() > 0);
+            gathered.columns.retain(|_, data| !data.is_empty());
             w.gathering -= 1;
             if !row.asks_first {
                 hand_out(w, &txn.job, &txn.volume, txn.extent, n..n + 1, outbox);

@@ -1,10 +1,13 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Body, Envelope, Header, Item, Notice, Refusal, Slot, Standing, Task, Wanted,
+    Body, Envelope, Header, Item, LockMessage, Notice, Refusal, Slot, Standing, Task, Wanted,
 };
 
-use super::code::{wire_enum, wire_struct};
+use weft_core::order::Lock;
+
+use super::WireError;
+use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 
 wire_struct!(Envelope { from, to, epoch, hops, notices, body });
 
@@ -70,4 +73,33 @@ wire_enum!(Body, "body" {
     12 = Flushed { id },
     13 = Dirty { extents },
     14 = DirtyReply { found },
+    15 = Lock(message),
 });
+
+wire_enum!(LockMessage, "message of the lock server" {
+    1 = Ask { id, locks, back, keeps },
+    2 = Grant { id, latest },
+    3 = Back { ids, latest },
+    4 = Call { ids },
+    5 = Held { held },
+    6 = Tell,
+});
+
+wire_struct!(Lock { disk, sectors, exclusive });
+
+impl Wire for std::ops::Range<u64> {
+    fn put(&self, w: &mut Writer) {
+        self.start.put(w);
+        self.end.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let (start, end) = (u64::take(r)?, u64::take(r)?);
+        if start > end {
+            return Err(WireError::Bounds {
+                what: "the start of a range of sectors",
+                value: start,
+            });
+        }
+        Ok(start..end)
+    }
+}

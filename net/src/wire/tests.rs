@@ -11,10 +11,10 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
-    Body, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot, Standing, Task,
-    Wanted,
+    Body, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice, Refusal, Slot,
+    Standing, Task, Wanted,
 };
-use weft_core::order::Ordering;
+use weft_core::order::{Lock, Ordering};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -134,8 +134,33 @@ fn body() -> BoxedStrategy<Body> {
         any::<u64>().prop_map(|id| Body::Flushed { id }),
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
         found.prop_map(|found| Body::DirtyReply { found }),
+        lock_message().prop_map(Body::Lock),
     ]
     .boxed()
+}
+
+fn locks() -> impl Strategy<Value = Vec<Lock>> {
+    let sectors = (any::<u32>(), any::<u32>());
+    let lock = (0..64u16, sectors, any::<bool>()).prop_map(|(disk, (from, len), exclusive)| Lock {
+        disk: NodeId(disk),
+        sectors: u64::from(from)..u64::from(from) + u64::from(len),
+        exclusive,
+    });
+    vec(lock, 0..4)
+}
+
+fn lock_message() -> impl Strategy<Value = LockMessage> {
+    let ids = || vec(any::<u64>(), 0..4);
+    prop_oneof![
+        (any::<u64>(), locks(), ids(), any::<bool>())
+            .prop_map(|(id, locks, back, keeps)| LockMessage::Ask { id, locks, back, keeps }),
+        (any::<u64>(), ts()).prop_map(|(id, latest)| LockMessage::Grant { id, latest }),
+        (ids(), ts()).prop_map(|(ids, latest)| LockMessage::Back { ids, latest }),
+        ids().prop_map(|ids| LockMessage::Call { ids }),
+        vec((any::<u64>(), locks(), any::<bool>()), 0..3)
+            .prop_map(|held| LockMessage::Held { held }),
+        Just(LockMessage::Tell),
+    ]
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
@@ -210,14 +235,15 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
     let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
     let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
     (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
-        |((up, given_up, draining, removed), disk, sectors, home)| NodeInfo {
+        |((up, given_up, draining, (guest, removed)), disk, sectors, home)| NodeInfo {
             up,
             given_up,
             disk,
             sectors,
             draining,
+            guest,
             removed,
             home,
         },

@@ -807,7 +807,7 @@ impl Run {
 /// ordering.
 fn draw_ordering(seed: u64) -> Ordering {
     let mut rng = Rng::with_seed(seed ^ 0x0000_06de_5000);
-    let others = [Ordering::DeviceLocks];
+    let others = [Ordering::DeviceLocks, Ordering::LockServer, Ordering::CallbackLocks];
     match rng.bool() {
         true => Ordering::Timestamps,
         false => others[rng.usize(0..others.len())],
