@@ -154,8 +154,7 @@ fn setups(experiment: &str, effort: Effort) -> Vec<Setup> {
     match experiment {
         // The baseline is the fourth point from the left.
         "figure-6" | "figure-9" => {
-            let hosts =
-                pick(&[4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0], &[4.0, 16.0, 32.0, 64.0]);
+            let hosts = pick(&[4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0], &[4.0, 16.0, 32.0, 64.0]);
             hosts.iter().map(|h| Setup { hosts: *h as u32, ..BASELINE }).collect()
         }
         "figure-10" => {

@@ -1,26 +1,55 @@
 //! Which requests others delay: those that wait for a lock or for an earlier write, at a device, at
 //! a server or at their host, and those that are refused and begun again (shared storage, 4.6).
 //!
-//! A request is known by the timestamps of its transactions. Its first is in what its originator
-//! sends when it is asked; what a node says of a transaction, it says when it is handed a message of
-//! it. Transactions that are begun again after a pause are not followed, nor need they be: their
-//! request counts as delayed already.
+//! A request is known by the timestamps of its transactions, and by the number under which its
+//! originator asks the lock server. Its first name is in what its originator sends when it is asked;
+//! what a node says of a transaction, it says when it is handed a message of it. Transactions that
+//! are begun again after a pause are not followed, nor need they be: their request counts as delayed
+//! already.
 
 use std::collections::BTreeMap;
 
-use weft_core::node::{Body, Input, Output};
-use weft_core::units::Timestamp;
+use weft_core::node::{Body, Envelope, Input, LockMessage, Output};
+use weft_core::units::{NodeId, Timestamp};
+
+/// What messages call a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    /// A transaction of it.
+    Transaction(Timestamp),
+    /// What this originator asks the lock server under this number.
+    Locks(NodeId, u64),
+}
+
+impl Name {
+    /// Of the request that a message belongs to, if it is a request's.
+    fn of(message: &Envelope) -> Option<Name> {
+        match message.body.as_ref()? {
+            Body::Lock(LockMessage::Ask { id, .. }) => Some(Name::Locks(message.from, *id)),
+            Body::Lock(LockMessage::Grant { id, .. }) => Some(Name::Locks(message.to, *id)),
+            body => body.ts().map(Name::Transaction),
+        }
+    }
+
+    /// Who begins what is called so.
+    fn originator(self) -> NodeId {
+        match self {
+            Name::Transaction(ts) => ts.originator(),
+            Name::Locks(node, _) => node,
+        }
+    }
+}
 
 /// Requests in work, and whether others have delayed them.
 #[derive(Default)]
 pub(super) struct Delays {
-    of: BTreeMap<Timestamp, u32>,
+    of: BTreeMap<Name, u32>,
     requests: BTreeMap<u32, Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    transactions: Vec<Timestamp>,
+    names: Vec<Name>,
     delayed: bool,
 }
 
@@ -34,9 +63,8 @@ impl Delays {
                 Some(number)
             }
             Input::Message(m) => {
-                let body = m.body.as_ref()?;
-                let number = *self.of.get(&body.ts()?)?;
-                if is_refusal(body) {
+                let number = *self.of.get(&Name::of(m)?)?;
+                if m.body.as_ref().is_some_and(is_refusal) {
                     self.delayed(number);
                 }
                 Some(number)
@@ -51,14 +79,11 @@ impl Delays {
             match output {
                 Output::Delayed(_) => self.delayed(number),
                 Output::Send(m) => {
-                    let ts = m.body.as_ref().and_then(Body::ts);
-                    let Some(ts) = ts.filter(|t| !self.of.contains_key(t)) else { continue };
-                    // A transaction that another has already begun is not this request's.
-                    if let Some(known) = self.requests.get_mut(&number)
-                        && ts.originator() == m.from
-                    {
-                        known.transactions.push(ts);
-                        self.of.insert(ts, number);
+                    let name = Name::of(m).filter(|n| !self.of.contains_key(n));
+                    let Some(name) = name.filter(|n| n.originator() == m.from) else { continue };
+                    if let Some(known) = self.requests.get_mut(&number) {
+                        known.names.push(name);
+                        self.of.insert(name, number);
                     }
                 }
                 _ => {}
@@ -75,8 +100,8 @@ impl Delays {
     /// A request has its reply: says whether others delayed it.
     pub fn done(&mut self, number: u32) -> bool {
         let known = self.requests.remove(&number).unwrap_or_default();
-        known.transactions.iter().for_each(|ts| {
-            self.of.remove(ts);
+        known.names.iter().for_each(|name| {
+            self.of.remove(name);
         });
         known.delayed
     }

@@ -57,6 +57,11 @@ impl Guests {
         self.first + 1 + host
     }
 
+    /// Whether a node is a host.
+    pub fn is_host(&self, node: u32) -> bool {
+        self.index(node).is_some_and(|n| n > 0)
+    }
+
     fn index(&self, node: u32) -> Option<usize> {
         let index = node.checked_sub(self.first)? as usize;
         (index < self.chances.len()).then_some(index)

@@ -210,17 +210,30 @@ impl Simulation {
 
     /// The nodes enter their map, and hosts begin to ask.
     fn begin(&mut self, volume: Arc<Volume>) {
-        let nodes = self.places.iter().map(|p| NodeInfo::new(1, p.node.data_sectors())).collect();
+        let info = |(n, p): (usize, &Place)| NodeInfo {
+            guest: self.guests.is_host(n as u32),
+            ..NodeInfo::new(1, p.node.data_sectors())
+        };
+        let nodes = self.places.iter().enumerate().map(info).collect();
         let volumes = [(VOLUME, volume)].into();
         let map = Arc::new(ClusterMap { nodes, volumes, epoch: 1, ..ClusterMap::default() });
-        for place in &mut self.places {
+        for (node, place) in self.places.iter_mut().enumerate() {
             let mut out = Vec::new();
             place.node.start(&mut out);
             let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
             place.node.handle(0, Input::Map(map), &mut out);
-            let starts =
-                |o: &Output| matches!(o, Output::Ready | Output::Report(_) | Output::Timer(..));
-            assert!(out.iter().all(starts), "{out:?}");
+            for output in out {
+                let node = node as u32;
+                match output {
+                    // The lock server hears from everyone what he holds.
+                    Output::Send(m) => self.queue.push(0, Event::Message(Box::new(m))),
+                    Output::Timer(timer @ Timer::LockServer, delay) => {
+                        self.queue.push(delay, Event::Timer { node, timer });
+                    }
+                    Output::Ready | Output::Report(_) | Output::Timer(..) => {}
+                    other => panic!("node {node} begins with {other:?}"),
+                }
+            }
         }
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,
