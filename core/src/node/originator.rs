@@ -966,8 +966,7 @@ fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
         State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
     };
     for column in columns.iter() {
-        outbox.notice(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
-        outbox.hurry();
+        outbox.notice_at_once(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
     }
 }
 
