@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::SequenceMessage;
 use crate::Buffer;
 use crate::cluster::ClusterMap;
 use crate::plan::{Range, Span};
@@ -263,6 +264,8 @@ pub enum Body {
         /// Volumes and their sectors.
         found: Vec<(VolumeId, Vec<DirtySector>)>,
     },
+    /// Between the roles that order requests.
+    Sequence(SequenceMessage),
 }
 
 impl Body {
@@ -292,7 +295,7 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Sequence(_) => None,
         }
     }
 
@@ -313,11 +316,15 @@ impl Body {
             Body::Flushed { .. } => "Flushed",
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
+            Body::Sequence(message) => message.name(),
         }
     }
 
     /// Whether it counts among a request's messages (see [`crate::plan::Totals`]).
     pub fn counts(&self) -> bool {
+        if let Body::Sequence(message) = self {
+            return message.counts();
+        }
         matches!(
             self,
             Body::Read { .. }

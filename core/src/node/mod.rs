@@ -1,7 +1,8 @@
 //! A node: one originator and one worker with its disk, as a deterministic state machine.
 //!
 //! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
-//! order. The life of a write: [`originator`] cuts a host's request into chunks, plans each
+//! order. A host's request first goes through [`sequencing`], which knows what it is to come after.
+//! The life of a write: [`originator`] cuts a host's request into chunks, plans each
 //! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
 //! prepares them in its store; the collector counts the votes; the host is answered; the
 //! outcome follows to the participants as notices.
@@ -10,6 +11,8 @@ mod catchup;
 mod message;
 mod originator;
 mod outbox;
+mod sequence_message;
+mod sequencing;
 mod settle;
 mod worker;
 
@@ -17,6 +20,7 @@ use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::ClusterMap;
+use crate::order::sequencer::Limits;
 use crate::order::{Clock, Place, PlaceError};
 use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
@@ -27,13 +31,16 @@ pub use message::{
     Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
+pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
+pub use sequencing::{backup_of, primary_of};
 
 use originator::Originator;
 use outbox::Outbox;
+use sequencing::Sequencing;
 use worker::Worker;
 
 /// What a host asks of a volume. Ranges are inside the volume and not empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum HostOp {
     /// Read.
     Read(Range),
@@ -175,6 +182,8 @@ pub struct NodeConfig {
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
+    /// The bounds of the graph of requests.
+    pub sequencer: Limits,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
 }
@@ -191,6 +200,7 @@ impl Default for NodeConfig {
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
+            sequencer: Limits::default(),
             bug: None,
         }
     }
@@ -213,6 +223,8 @@ pub enum Bug {
     GuessedCommit,
     /// A disk that catches up misses a sector now and then.
     MissedSector,
+    /// A request begins before those that it is to come after are complete.
+    BeginsEarly,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -268,6 +280,7 @@ pub struct Node {
     /// The epoch that a freeze announced.
     coming: Epoch,
     stash: Vec<Envelope>,
+    sequencing: Sequencing,
     originator: Originator,
     worker: Worker,
     outbox: Outbox,
@@ -288,6 +301,7 @@ impl Node {
             serving: false,
             coming: 0,
             stash: Vec::new(),
+            sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
             worker: Worker::new(id, cluster, disk_sectors, config),
             outbox: Outbox::new(id, config.notice_delay),
@@ -322,8 +336,12 @@ impl Node {
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
             Input::Host(id, volume, op) => self.host(id, volume, op),
-            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, &place, op),
-            Input::HostGone(id) => self.originator.abandon(id),
+            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, place, op),
+            Input::HostGone(id) => {
+                if !self.sequencing.gone(id, &mut self.outbox) {
+                    self.originator.abandon(id);
+                }
+            }
             Input::Map(message) => self.map_message(message),
         }
         self.run();
@@ -341,14 +359,17 @@ impl Node {
             self.outbox.reply(id, Err(HostError::NotServing));
             return;
         }
-        self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        if let Some(op) = self.sequencing.host(id, volume, op, &mut self.outbox) {
+            self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        }
     }
 
-    fn ordered(&mut self, id: u64, volume: VolumeId, place: &Place, op: HostOp) {
-        match place.after.first() {
-            Some(first) => self.outbox.reply(id, Err(PlaceError::NotOrdered(*first).into())),
-            None => self.host(id, volume, op),
+    fn ordered(&mut self, id: u64, volume: VolumeId, place: Place, op: HostOp) {
+        if !self.serving && self.map.epoch == 0 {
+            self.outbox.reply(id, Err(HostError::NotServing));
+            return;
         }
+        self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
     }
 
     fn message(&mut self, envelope: Envelope) {
@@ -409,6 +430,7 @@ impl Node {
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
+            Body::Sequence(message) => self.sequencing.message(from, message, outbox),
         }
     }
 
@@ -435,6 +457,7 @@ impl Node {
             Timer::Tick => {
                 self.outbox.tick_is_set = false;
                 if self.serving {
+                    self.sequencing.tick(&mut self.outbox);
                     self.originator.tick(&mut self.outbox);
                     self.worker.tick(&mut self.outbox);
                 }
@@ -452,7 +475,8 @@ impl Node {
                 self.originator.rebuild(volume, stripe, column, part);
             }
             let resumed = self.serving && self.originator.run(&mut self.outbox);
-            if !worked && !resumed {
+            let ordered = self.run_sequencing();
+            if !worked && !resumed && !ordered {
                 break;
             }
         }
@@ -461,8 +485,22 @@ impl Node {
         }
     }
 
+    /// Follows up on requests that are over, and on those that have their turn.
+    fn run_sequencing(&mut self) -> bool {
+        let mut worked = false;
+        for (number, result) in self.outbox.take_answered() {
+            self.sequencing.answered(number, &result, &mut self.outbox);
+        }
+        worked |= self.sequencing.run(&mut self.outbox);
+        while let Some((number, volume, op)) = self.sequencing.next_begun() {
+            worked = true;
+            self.originator.host(number, volume, op, &self.map, &mut self.outbox);
+        }
+        worked || self.outbox.has_answered()
+    }
+
     fn is_busy(&self) -> bool {
-        self.originator.is_busy() || self.worker.is_busy()
+        self.sequencing.is_busy() || self.originator.is_busy() || self.worker.is_busy()
     }
 
     fn map_message(&mut self, message: MapMessage) {
@@ -476,6 +514,7 @@ impl Node {
                     return;
                 }
                 self.serving = false;
+                self.sequencing.freeze();
                 self.coming = epoch;
                 // A clock that stood ahead before a restart must not issue a name twice.
                 let own = self.originator.clock().latest(self.outbox.now);
@@ -501,6 +540,7 @@ impl Node {
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
+        self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
         }
@@ -531,7 +571,12 @@ impl Node {
             stale_sectors: self.worker.stale_sectors(),
             in_flight: self.originator.in_flight(),
             quiet: !self.is_busy() && self.serving,
-            waiting: format!("{}; {}", self.originator.waiting(), self.worker.waiting()),
+            waiting: format!(
+                "{}; {}; {}",
+                self.sequencing.waiting(),
+                self.originator.waiting(),
+                self.worker.waiting()
+            ),
             counters,
         }
     }

@@ -179,7 +179,7 @@ impl Graph {
             let waiting = self.explicitly_behind(id);
             moved.extend(self.line.values().filter(|other| waiting.contains(other)));
         }
-        let freed = self.to_the_end(&moved);
+        let freed = self.go_last(&moved);
         self.reconsider(now, dependents);
         self.reconsider(now, moved.into_iter().chain(freed));
     }
@@ -202,7 +202,7 @@ impl Graph {
 
     /// Requests that have not begun go to the end of the line, in this order, behind whatever
     /// they overlap with. Returns those that were behind one of them.
-    fn to_the_end(&mut self, moved: &[RequestId]) -> BTreeSet<RequestId> {
+    fn go_last(&mut self, moved: &[RequestId]) -> BTreeSet<RequestId> {
         let mut freed = BTreeSet::new();
         for id in moved {
             let entry = self.entries.get_mut(id).expect("it is in the graph");
