@@ -219,8 +219,7 @@ impl Server {
     pub fn turn_away(&mut self, code: Code, text: String) {
         let (limits, size) = (self.limits, 0);
         let (remembered, journaled) = (false, false);
-        let welcome =
-            Welcome { version: VERSION, code, remembered, journaled, size, limits, text };
+        let welcome = Welcome { version: VERSION, code, remembered, journaled, size, limits, text };
         self.outbox.header(&welcome.encode());
         self.close();
     }

@@ -185,7 +185,13 @@ fn hosts_of_other_versions_and_strangers_are_turned_away() {
 #[test]
 fn good_bye_is_the_last_word() {
     let (mut client, mut server) = pair();
-    client.request(&Request { length: 0, offset: 0, number: 0, oldest: 0, ..request(Verb::Bye, 0) });
+    client.request(&Request {
+        length: 0,
+        offset: 0,
+        number: 0,
+        oldest: 0,
+        ..request(Verb::Bye, 0)
+    });
     client.request(&request(Verb::Write, 4));
     carry(&mut client, &mut server, 100_000);
     assert!(matches!(server.poll(), Ok(Some(server::Event::Bye))));
