@@ -15,8 +15,12 @@ const PARITY_AT: [(&str, ParityAt); 3] = [
     ("solely", ParityAt::Solely),
     ("parity", ParityAt::Parity),
 ];
-const COMMITS: [(&str, Commit); 3] =
-    [("late", Commit::Late), ("early", Commit::Early), ("none", Commit::None)];
+const COMMITS: [(&str, Commit); 4] = [
+    ("late", Commit::Late),
+    ("early", Commit::Early),
+    ("none", Commit::None),
+    ("limited", Commit::Limited),
+];
 
 const DISPATCHES: [(&str, Dispatch); 2] =
     [("collaborative", Dispatch::Collaborative), ("commanded", Dispatch::Commanded)];
@@ -168,6 +172,6 @@ mod tests {
         }
         assert!(change(&BTreeMap::new(), true).unwrap_err().0.contains("say what"));
         let bad = PolicyEntry { commit: Some("never".into()), ..PolicyEntry::default() };
-        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none"));
+        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none, limited"));
     }
 }

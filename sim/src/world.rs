@@ -11,6 +11,7 @@ use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
     NodeStatus, Output, Timer,
 };
+use weft_core::order::Place as Order;
 use weft_core::store::{DiskRequest, JournalStore, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
@@ -108,6 +109,8 @@ pub struct World {
     awaited: Option<BTreeMap<NodeId, bool>>,
     /// Events handled.
     pub events: u64,
+    /// Messages sent from one node to another.
+    pub sent: u64,
 }
 
 impl World {
@@ -158,6 +161,7 @@ impl World {
             config,
             awaited: None,
             events: 0,
+            sent: 0,
         };
         world.start_everything();
         world
@@ -307,6 +311,23 @@ impl World {
         self.input(node, Input::Host(request, volume, op));
     }
 
+    /// A host asks a node for something that has a place among its requests.
+    pub fn host_in_order(
+        &mut self,
+        node: NodeId,
+        request: u64,
+        volume: VolumeId,
+        order: Order,
+        op: HostOp,
+    ) {
+        self.input(node, Input::Ordered(request, volume, order, op));
+    }
+
+    /// The host of a request is gone.
+    pub fn host_gone(&mut self, node: NodeId, request: u64) {
+        self.input(node, Input::HostGone(request));
+    }
+
     /// Handles the next event. Returns it if it is the caller's; `None` when none is left.
     pub fn step(&mut self) -> Option<Option<u64>> {
         let event = self.queue.pop()?;
@@ -375,6 +396,7 @@ impl World {
                 Output::Refused(why) => panic!("{id}: its disk was refused: {why}"),
                 Output::DiskFailed(why) => panic!("{id}: its disk failed: {why}"),
                 Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
+                Output::Delayed(_) => {}
             }
         }
     }
@@ -386,6 +408,7 @@ impl World {
             self.queue.push(MICROS, Event::Deliver(envelope, life));
             return;
         }
+        self.sent += 1;
         if self.chance(c.drop_ppm) {
             self.tell(|| format!("lost: {}", describe(&envelope)));
             return;

@@ -1,15 +1,19 @@
 //! A node: one originator and one worker with its disk, as a deterministic state machine.
 //!
 //! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
-//! order. The life of a write: [`originator`] cuts a host's request into chunks, plans each
+//! order. A host's request first goes through [`sequencing`], which knows what it is to come after.
+//! The life of a write: [`originator`] cuts a host's request into chunks, plans each
 //! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
 //! prepares them in its store; the collector counts the votes; the host is answered; the
 //! outcome follows to the participants as notices.
 
 mod catchup;
+mod lock_server;
 mod message;
 mod originator;
 mod outbox;
+mod sequence_message;
+mod sequencing;
 mod settle;
 mod worker;
 
@@ -17,23 +21,28 @@ use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::ClusterMap;
+use crate::order::sequencer::Limits;
 use crate::order::{Clock, Place, PlaceError};
 use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot,
-    Standing, Task, Wanted,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
+    Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
+pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
+pub use sequencing::{backup_of, primary_of};
 
+use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
+use sequencing::Sequencing;
 use worker::Worker;
 
 /// What a host asks of a volume. Ranges are inside the volume and not empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum HostOp {
     /// Read.
     Read(Range),
@@ -109,6 +118,16 @@ pub enum Timer {
     Tick,
     /// Try again what others came before.
     Retry,
+    /// Look who has waited too long for a device's lock.
+    Locks,
+    /// The same, for the lock server's.
+    LockServer,
+}
+
+impl Timer {
+    /// All of them.
+    pub const ALL: [Timer; 5] =
+        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer];
 }
 
 /// What a node is handed.
@@ -152,6 +171,8 @@ pub enum Output {
     DiskFailed(String),
     /// Something an operator should know.
     Log(String),
+    /// A transaction of this originator had to wait here for another: for who counts that.
+    Delayed(NodeId),
 }
 
 /// How a node is run.
@@ -169,12 +190,19 @@ pub struct NodeConfig {
     pub patience: Nanos,
     /// How long a timestamp is remembered (shared storage 4.5.2's T).
     pub timestamp_window: Nanos,
+    /// How long a lock that a device serves is waited for before deadlock is presumed (shared
+    /// storage 4.3).
+    pub lock_timeout: Nanos,
+    /// How long locks are good for that nobody gives back (4.2.2).
+    pub lease: Nanos,
     /// How long committed changes wait before they are put in place.
     pub place_after: Nanos,
     /// Stripe units being rebuilt at once by a disk that catches up while no host uses it.
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
+    /// The bounds of the graph of requests.
+    pub sequencer: Limits,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
 }
@@ -188,9 +216,12 @@ impl Default for NodeConfig {
             notice_delay: MILLIS,
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
+            lock_timeout: 200 * MILLIS,
+            lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
+            sequencer: Limits::default(),
             bug: None,
         }
     }
@@ -213,6 +244,8 @@ pub enum Bug {
     GuessedCommit,
     /// A disk that catches up misses a sector now and then.
     MissedSector,
+    /// A request begins before those that it is to come after are complete.
+    BeginsEarly,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -268,7 +301,9 @@ pub struct Node {
     /// The epoch that a freeze announced.
     coming: Epoch,
     stash: Vec<Envelope>,
+    sequencing: Sequencing,
     originator: Originator,
+    lock_server: LockServer,
     worker: Worker,
     outbox: Outbox,
 }
@@ -288,7 +323,9 @@ impl Node {
             serving: false,
             coming: 0,
             stash: Vec::new(),
+            sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
+            lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
             outbox: Outbox::new(id, config.notice_delay),
         }
@@ -322,8 +359,12 @@ impl Node {
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
             Input::Host(id, volume, op) => self.host(id, volume, op),
-            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, &place, op),
-            Input::HostGone(id) => self.originator.abandon(id),
+            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, place, op),
+            Input::HostGone(id) => {
+                if !self.sequencing.gone(id, &mut self.outbox) {
+                    self.originator.abandon(id);
+                }
+            }
             Input::Map(message) => self.map_message(message),
         }
         self.run();
@@ -341,14 +382,17 @@ impl Node {
             self.outbox.reply(id, Err(HostError::NotServing));
             return;
         }
-        self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        if let Some(op) = self.sequencing.host(id, volume, op, &mut self.outbox) {
+            self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        }
     }
 
-    fn ordered(&mut self, id: u64, volume: VolumeId, place: &Place, op: HostOp) {
-        match place.after.first() {
-            Some(first) => self.outbox.reply(id, Err(PlaceError::NotOrdered(*first).into())),
-            None => self.host(id, volume, op),
+    fn ordered(&mut self, id: u64, volume: VolumeId, place: Place, op: HostOp) {
+        if !self.serving && self.map.epoch == 0 {
+            self.outbox.reply(id, Err(HostError::NotServing));
+            return;
         }
+        self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
     }
 
     fn message(&mut self, envelope: Envelope) {
@@ -407,8 +451,25 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
+            Body::Sequence(message) => self.sequencing.message(from, message, outbox),
+        }
+    }
+
+    fn lock_message(&mut self, from: NodeId, message: LockMessage) {
+        let (server, originator, outbox) =
+            (&mut self.lock_server, &mut self.originator, &mut self.outbox);
+        match message {
+            LockMessage::Ask { id, locks, back, keeps } => {
+                server.on_ask(from, id, locks, &back, keeps, outbox);
+            }
+            LockMessage::Back { ids, latest } => server.on_back(from, &ids, latest, outbox),
+            LockMessage::Held { held } => server.on_held(from, held, outbox),
+            LockMessage::Grant { id, latest } => originator.on_grant(id, latest, outbox),
+            LockMessage::Call { ids } => originator.on_call(&ids, outbox),
+            LockMessage::Tell => originator.tell_held(outbox),
         }
     }
 
@@ -417,6 +478,7 @@ impl Node {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
+            Notice::Unlock(ts) => self.worker.on_unlock(ts),
             Notice::Heard(ts) => self.worker.on_heard(ts, &mut self.outbox),
             Notice::Ack(ts) => {
                 self.originator.on_ack(from, ts, &mut self.outbox);
@@ -435,10 +497,13 @@ impl Node {
             Timer::Tick => {
                 self.outbox.tick_is_set = false;
                 if self.serving {
+                    self.sequencing.tick(&mut self.outbox);
                     self.originator.tick(&mut self.outbox);
                     self.worker.tick(&mut self.outbox);
                 }
             }
+            Timer::LockServer => self.lock_server.on_timer(&mut self.outbox),
+            Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
         }
     }
@@ -451,8 +516,10 @@ impl Node {
             for (volume, stripe, column, part) in rebuilds {
                 self.originator.rebuild(volume, stripe, column, part);
             }
+            self.originator.repair(self.worker.take_half_written());
             let resumed = self.serving && self.originator.run(&mut self.outbox);
-            if !worked && !resumed {
+            let ordered = self.run_sequencing();
+            if !worked && !resumed && !ordered {
                 break;
             }
         }
@@ -461,8 +528,22 @@ impl Node {
         }
     }
 
+    /// Follows up on requests that are over, and on those that have their turn.
+    fn run_sequencing(&mut self) -> bool {
+        let mut worked = false;
+        for (number, result) in self.outbox.take_answered() {
+            self.sequencing.answered(number, &result, &mut self.outbox);
+        }
+        worked |= self.sequencing.run(&mut self.outbox);
+        while let Some((number, volume, op)) = self.sequencing.next_begun() {
+            worked = true;
+            self.originator.host(number, volume, op, &self.map, &mut self.outbox);
+        }
+        worked || self.outbox.has_answered()
+    }
+
     fn is_busy(&self) -> bool {
-        self.originator.is_busy() || self.worker.is_busy()
+        self.sequencing.is_busy() || self.originator.is_busy() || self.worker.is_busy()
     }
 
     fn map_message(&mut self, message: MapMessage) {
@@ -476,6 +557,7 @@ impl Node {
                     return;
                 }
                 self.serving = false;
+                self.sequencing.freeze();
                 self.coming = epoch;
                 // A clock that stood ahead before a restart must not issue a name twice.
                 let own = self.originator.clock().latest(self.outbox.now);
@@ -500,7 +582,9 @@ impl Node {
         let fits = self.worker.store.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
+        self.lock_server.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
+        self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
         }
@@ -531,7 +615,12 @@ impl Node {
             stale_sectors: self.worker.stale_sectors(),
             in_flight: self.originator.in_flight(),
             quiet: !self.is_busy() && self.serving,
-            waiting: format!("{}; {}", self.originator.waiting(), self.worker.waiting()),
+            waiting: format!(
+                "{}; {}; {}",
+                self.sequencing.waiting(),
+                self.originator.waiting(),
+                self.worker.waiting()
+            ),
             counters,
         }
     }

@@ -1,7 +1,8 @@
 //! What a node is about to put out, with its counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::sequencing::OWN;
 use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
@@ -19,7 +20,11 @@ pub(crate) struct Outbox {
     pub tick_is_set: bool,
     pub counters: NodeCounters,
     out: Vec<Output>,
+    /// Requests answered since the sequencing was told.
+    answered: Vec<(u64, Result<(), HostError>)>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
+    /// Nodes whose notices must not wait.
+    at_once: BTreeSet<NodeId>,
     soon: bool,
     urgent: bool,
     soon_delay: Nanos,
@@ -36,7 +41,9 @@ impl Outbox {
             tick_is_set: false,
             counters: NodeCounters::default(),
             out: Vec::new(),
+            answered: Vec::new(),
             notices: BTreeMap::new(),
+            at_once: BTreeSet::new(),
             soon: false,
             urgent: false,
             soon_delay,
@@ -78,6 +85,13 @@ impl Outbox {
         self.soon = true;
     }
 
+    /// Sends a notice now, alone if no message goes to `to`. Notices to other nodes may wait.
+    pub fn notice_at_once(&mut self, to: NodeId, notice: Notice) {
+        self.counters.notices += 1;
+        self.notices.entry(to).or_default().push(notice);
+        self.at_once.insert(to);
+    }
+
     /// Queued notices must not wait.
     pub fn hurry(&mut self) {
         self.urgent = true;
@@ -96,8 +110,22 @@ impl Outbox {
     }
 
     pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
-        self.counters.requests += 1;
-        self.out.push(Output::Reply(id, result));
+        self.answered.push((id, result.as_ref().map(|_| ()).map_err(Clone::clone)));
+        // What the node asked of itself concerns no host.
+        if id & OWN == 0 {
+            self.counters.requests += 1;
+            self.out.push(Output::Reply(id, result));
+        }
+    }
+
+    /// The requests answered since this was asked last, and how.
+    pub fn take_answered(&mut self) -> Vec<(u64, Result<(), HostError>)> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Whether any were.
+    pub fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
     }
 
     pub fn report(&mut self, report: MemberReport) {
@@ -115,17 +143,27 @@ impl Outbox {
     /// Sends the notices that wait.
     pub fn flush_notices(&mut self) {
         for (to, notices) in std::mem::take(&mut self.notices) {
-            let (from, epoch) = (self.node, self.epoch);
-            let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
-            self.out.push(Output::Send(envelope));
+            self.send_notices(to, notices);
         }
         self.urgent = false;
+        self.at_once.clear();
+    }
+
+    fn send_notices(&mut self, to: NodeId, notices: Vec<Notice>) {
+        let (from, epoch) = (self.node, self.epoch);
+        let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
+        self.out.push(Output::Send(envelope));
     }
 
     /// Hands over the outputs.
     pub fn finish(&mut self, out: &mut Vec<Output>) {
         if self.urgent {
             self.flush_notices();
+        }
+        for to in std::mem::take(&mut self.at_once) {
+            if let Some(notices) = self.notices.remove(&to) {
+                self.send_notices(to, notices);
+            }
         }
         if self.soon && !self.soon_is_set {
             self.soon_is_set = true;

@@ -2,7 +2,6 @@
 
 use super::{Destination, Policy, ReadPlan, Span, Strategy, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
-use crate::plan::Commit;
 use crate::units::ColumnSet;
 
 /// The costs of a request, as a plan promises them and as nodes count them.
@@ -81,7 +80,7 @@ impl WritePlan {
             Some(_) => 4,
             None => self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0),
         };
-        if !policy.is_journaled() && policy.commit != Commit::None {
+        if !policy.is_journaled() && policy.commit.is_voted() {
             // The host is answered when all have heard and say that it is in place.
             chain += 2;
         }
@@ -97,7 +96,7 @@ impl WritePlan {
         for row in &self.rows {
             let cell = row.cell(g, column);
             let at_once = cell.awaits.result && row.originator_awaits(g).is_empty();
-            told |= cell.told() || at_once;
+            told |= row.tells(g, &cell) || at_once;
             t.disk_reads += cell.read.count() as u64;
             let base = row.stripe * g.unit;
             for span in cell.write.iter().map(|s| Span::new(base + s.lo, base + s.hi)) {

@@ -34,6 +34,9 @@ pub struct WriteRow {
     /// Whether the originator hands out new data only when it knows all that is to be written,
     /// and changes of parity as content.
     pub commanded: bool,
+    /// Whether every column that will write is asked first and says that it may, and gets what to
+    /// write when all have.
+    pub asks_first: bool,
     /// Whether lost data has to be solved for: the originator then reads k whole columns.
     pub decode: bool,
     /// The bytes of each parity unit that change: whole sectors.
@@ -98,11 +101,6 @@ impl WriteCell {
     pub fn is_idle(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
-
-    /// Whether the originator must say something to the column at once.
-    pub fn told(&self) -> bool {
-        !self.new.is_empty() || !self.read.is_empty() || !self.awaits.originator.is_empty()
-    }
 }
 
 impl WritePlan {
@@ -151,6 +149,7 @@ impl WritePlan {
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
             commanded: false,
+            asks_first: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -169,6 +168,7 @@ impl WritePlan {
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
             commanded: false,
+            asks_first: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -180,6 +180,13 @@ impl WritePlan {
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
         columns.filter(|&c| self.rows.iter().any(|r| !r.cell(g, c).write.is_empty())).collect()
+    }
+
+    /// The columns that show something and change nothing.
+    pub fn readers(&self, g: &Geometry) -> ColumnSet {
+        let shows = |c: &usize| self.rows.iter().any(|r| r.cell(g, *c).send.is_some());
+        let shown: ColumnSet = (0..g.layout.width()).filter(shows).collect();
+        shown.minus(self.participants(g))
     }
 
     /// The worker that collects the votes, if it is not the originator: the data column of
@@ -217,6 +224,7 @@ impl WriteRow {
             strategy: Strategy::Small,
             parity_at: ParityAt::Parity,
             commanded: policy.dispatch == Dispatch::Commanded,
+            asks_first: policy.asks_first(),
             decode: false,
             parity: Spans::EMPTY,
             target: None,
@@ -350,7 +358,13 @@ impl WriteRow {
             ColumnRole::Parity(_) if self.target.is_some() => idle,
             ColumnRole::Parity(_) => self.parity_cell(g, idle),
         };
-        if self.decode { self.decode_cell(g, column, cell) } else { cell }
+        let cell = if self.decode { self.decode_cell(g, column, cell) } else { cell };
+        if self.asks_first && cell.send.is_none() && !cell.write.is_empty() {
+            // It has nothing to show; that it answers says that it may write.
+            let send = Some((Sends::Old, Spans::EMPTY, Destination::Originator));
+            return WriteCell { send, ..cell };
+        }
+        cell
     }
 
     fn data_cell(&self, g: &Geometry, i: usize, idle: WriteCell) -> WriteCell {
@@ -429,6 +443,12 @@ impl WriteRow {
     /// Whether the originator keeps new data until it has gathered what it needs of the old.
     pub fn keeps_new(&self, g: &Geometry) -> bool {
         self.commanded && !self.originator_awaits(g).is_empty()
+    }
+
+    /// Whether the originator must say something at once to the column of a cell.
+    pub fn tells(&self, g: &Geometry, cell: &WriteCell) -> bool {
+        let new = !cell.new.is_empty() && !self.keeps_new(g);
+        new || !cell.read.is_empty() || cell.send.is_some() || !cell.awaits.originator.is_empty()
     }
 
     /// Messages in a chain before the last vote arrives at the originator, when it collects
