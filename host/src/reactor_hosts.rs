@@ -258,11 +258,13 @@ impl Reactor {
         let Some(volume) = connection.volume else { return };
         let number = ask.number;
         // What comes first is complete already, unless the nodes see to it.
-        let after = if ask.sequenced { ask.after } else { Vec::new() };
-        let id = RequestId { host, number };
-        let place = Place { id, after, oldest: ask.oldest.max(1) };
-        let Ask { op, first_flush, then_flush, .. } = ask;
-        let job = Job { volume, op, place: Some(place), first_flush, then_flush };
+        let Ask { op, first_flush, then_flush, after, sequenced, oldest, .. } = ask;
+        let place = sequenced.then(|| Place {
+            id: RequestId { host, number },
+            after,
+            oldest: oldest.max(1),
+        });
+        let job = Job { volume, op, place, first_flush, then_flush };
         let (owner, node) = (Owner::Native { host, number }, connection.node);
         self.requests.submit(&mut self.engine, owner, node, job);
     }

@@ -301,8 +301,12 @@ impl Session {
             Some(State::Done) if ask.changes() => {
                 out.push(Step::Answer(host, number, Ok(HostData::Done)));
             }
-            // What was read is not kept, and what was flushed may have grown.
-            Some(State::Done) => self.begin(host, ask, out),
+            // What was read is not kept, and what was flushed may have grown. All that comes first
+            // is complete, since it was done.
+            Some(State::Done) => {
+                let ask = Ask { sequenced: false, after: Vec::new(), ..ask };
+                self.begin(host, ask, out);
+            }
             Some(State::Failed(why, _)) => out.push(refuse(why.clone())),
         }
     }
