@@ -158,6 +158,7 @@ mod tests {
             "demo --quick",
             "bench --quick --json --seconds 1",
             "bench --dir /tmp",
+            "bench --ordered --quick --json",
             "trace info t.csv.gz --format disksim --sector-size 256 --json",
             "sim tickertaip/reads --set links.mb_s=5 nodes.mips=2 --sweep volume.unit=4096,8192 --seed 7 \
              --replications 3 --jobs 2 --out d --shard 0/2 --json",

@@ -107,6 +107,12 @@ pub enum Request {
         /// Its name; the empty name means the first.
         volume: String,
     },
+    /// A host of the native protocol has come to another process: end its connection here, give
+    /// up what it has in work, and answer, when nothing of it is, what was done.
+    HostLeave {
+        /// The host's number.
+        host: u64,
+    },
     /// Answered once nothing is in work and everything is in place.
     Quiesce,
     /// Stop everything in good order; answered when it is done.
