@@ -16,6 +16,8 @@ pub mod check;
 pub mod disk;
 pub mod engine;
 pub mod explore;
+#[cfg(test)]
+mod ordering_tests;
 pub mod paper;
 pub mod perf;
 pub mod world;

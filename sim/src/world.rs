@@ -11,6 +11,7 @@ use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
     NodeStatus, Output, Timer,
 };
+use weft_core::order::Place as Order;
 use weft_core::store::{DiskRequest, JournalStore, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
@@ -308,6 +309,23 @@ impl World {
     /// A host asks a node.
     pub fn host(&mut self, node: NodeId, request: u64, volume: VolumeId, op: HostOp) {
         self.input(node, Input::Host(request, volume, op));
+    }
+
+    /// A host asks a node for something that has a place among its requests.
+    pub fn host_in_order(
+        &mut self,
+        node: NodeId,
+        request: u64,
+        volume: VolumeId,
+        order: Order,
+        op: HostOp,
+    ) {
+        self.input(node, Input::Ordered(request, volume, order, op));
+    }
+
+    /// The host of a request is gone.
+    pub fn host_gone(&mut self, node: NodeId, request: u64) {
+        self.input(node, Input::HostGone(request));
     }
 
     /// Handles the next event. Returns it if it is the caller's; `None` when none is left.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::SequenceMessage;
 use crate::Buffer;
 use crate::cluster::ClusterMap;
 use crate::order::Lock;
@@ -271,6 +272,8 @@ pub enum Body {
         /// Volumes and their sectors.
         found: Vec<(VolumeId, Vec<DirtySector>)>,
     },
+    /// Between the roles that order requests.
+    Sequence(SequenceMessage),
 }
 
 /// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
@@ -355,7 +358,8 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Lock(_) => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+            Body::Lock(_) | Body::Sequence(_) => None,
         }
     }
 
@@ -377,11 +381,15 @@ impl Body {
             Body::Lock(message) => message.name(),
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
+            Body::Sequence(message) => message.name(),
         }
     }
 
     /// Whether it counts among a request's messages (see [`crate::plan::Totals`]).
     pub fn counts(&self) -> bool {
+        if let Body::Sequence(message) = self {
+            return message.counts();
+        }
         matches!(
             self,
             Body::Read { .. }

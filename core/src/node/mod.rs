@@ -1,7 +1,8 @@
 //! A node: one originator and one worker with its disk, as a deterministic state machine.
 //!
 //! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
-//! order. The life of a write: [`originator`] cuts a host's request into chunks, plans each
+//! order. A host's request first goes through [`sequencing`], which knows what it is to come after.
+//! The life of a write: [`originator`] cuts a host's request into chunks, plans each
 //! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
 //! prepares them in its store; the collector counts the votes; the host is answered; the
 //! outcome follows to the participants as notices.
@@ -11,6 +12,8 @@ mod lock_server;
 mod message;
 mod originator;
 mod outbox;
+mod sequence_message;
+mod sequencing;
 mod settle;
 mod worker;
 
@@ -18,6 +21,7 @@ use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::ClusterMap;
+use crate::order::sequencer::Limits;
 use crate::order::{Clock, Place, PlaceError};
 use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
@@ -28,14 +32,17 @@ pub use message::{
     Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
+pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
+pub use sequencing::{backup_of, primary_of};
 
 use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
+use sequencing::Sequencing;
 use worker::Worker;
 
 /// What a host asks of a volume. Ranges are inside the volume and not empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum HostOp {
     /// Read.
     Read(Range),
@@ -194,6 +201,8 @@ pub struct NodeConfig {
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
+    /// The bounds of the graph of requests.
+    pub sequencer: Limits,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
 }
@@ -212,6 +221,7 @@ impl Default for NodeConfig {
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
+            sequencer: Limits::default(),
             bug: None,
         }
     }
@@ -234,6 +244,8 @@ pub enum Bug {
     GuessedCommit,
     /// A disk that catches up misses a sector now and then.
     MissedSector,
+    /// A request begins before those that it is to come after are complete.
+    BeginsEarly,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -289,6 +301,7 @@ pub struct Node {
     /// The epoch that a freeze announced.
     coming: Epoch,
     stash: Vec<Envelope>,
+    sequencing: Sequencing,
     originator: Originator,
     lock_server: LockServer,
     worker: Worker,
@@ -310,6 +323,7 @@ impl Node {
             serving: false,
             coming: 0,
             stash: Vec::new(),
+            sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
             lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
@@ -345,8 +359,12 @@ impl Node {
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
             Input::Host(id, volume, op) => self.host(id, volume, op),
-            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, &place, op),
-            Input::HostGone(id) => self.originator.abandon(id),
+            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, place, op),
+            Input::HostGone(id) => {
+                if !self.sequencing.gone(id, &mut self.outbox) {
+                    self.originator.abandon(id);
+                }
+            }
             Input::Map(message) => self.map_message(message),
         }
         self.run();
@@ -364,14 +382,17 @@ impl Node {
             self.outbox.reply(id, Err(HostError::NotServing));
             return;
         }
-        self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        if let Some(op) = self.sequencing.host(id, volume, op, &mut self.outbox) {
+            self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        }
     }
 
-    fn ordered(&mut self, id: u64, volume: VolumeId, place: &Place, op: HostOp) {
-        match place.after.first() {
-            Some(first) => self.outbox.reply(id, Err(PlaceError::NotOrdered(*first).into())),
-            None => self.host(id, volume, op),
+    fn ordered(&mut self, id: u64, volume: VolumeId, place: Place, op: HostOp) {
+        if !self.serving && self.map.epoch == 0 {
+            self.outbox.reply(id, Err(HostError::NotServing));
+            return;
         }
+        self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
     }
 
     fn message(&mut self, envelope: Envelope) {
@@ -433,6 +454,7 @@ impl Node {
             Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
+            Body::Sequence(message) => self.sequencing.message(from, message, outbox),
         }
     }
 
@@ -475,6 +497,7 @@ impl Node {
             Timer::Tick => {
                 self.outbox.tick_is_set = false;
                 if self.serving {
+                    self.sequencing.tick(&mut self.outbox);
                     self.originator.tick(&mut self.outbox);
                     self.worker.tick(&mut self.outbox);
                 }
@@ -495,7 +518,8 @@ impl Node {
             }
             self.originator.repair(self.worker.take_half_written());
             let resumed = self.serving && self.originator.run(&mut self.outbox);
-            if !worked && !resumed {
+            let ordered = self.run_sequencing();
+            if !worked && !resumed && !ordered {
                 break;
             }
         }
@@ -504,8 +528,22 @@ impl Node {
         }
     }
 
+    /// Follows up on requests that are over, and on those that have their turn.
+    fn run_sequencing(&mut self) -> bool {
+        let mut worked = false;
+        for (number, result) in self.outbox.take_answered() {
+            self.sequencing.answered(number, &result, &mut self.outbox);
+        }
+        worked |= self.sequencing.run(&mut self.outbox);
+        while let Some((number, volume, op)) = self.sequencing.next_begun() {
+            worked = true;
+            self.originator.host(number, volume, op, &self.map, &mut self.outbox);
+        }
+        worked || self.outbox.has_answered()
+    }
+
     fn is_busy(&self) -> bool {
-        self.originator.is_busy() || self.worker.is_busy()
+        self.sequencing.is_busy() || self.originator.is_busy() || self.worker.is_busy()
     }
 
     fn map_message(&mut self, message: MapMessage) {
@@ -519,6 +557,7 @@ impl Node {
                     return;
                 }
                 self.serving = false;
+                self.sequencing.freeze();
                 self.coming = epoch;
                 // A clock that stood ahead before a restart must not issue a name twice.
                 let own = self.originator.clock().latest(self.outbox.now);
@@ -545,6 +584,7 @@ impl Node {
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
+        self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
         }
@@ -575,7 +615,12 @@ impl Node {
             stale_sectors: self.worker.stale_sectors(),
             in_flight: self.originator.in_flight(),
             quiet: !self.is_busy() && self.serving,
-            waiting: format!("{}; {}", self.originator.waiting(), self.worker.waiting()),
+            waiting: format!(
+                "{}; {}; {}",
+                self.sequencing.waiting(),
+                self.originator.waiting(),
+                self.worker.waiting()
+            ),
             counters,
         }
     }

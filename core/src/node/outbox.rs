@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::sequencing::OWN;
 use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
@@ -19,6 +20,8 @@ pub(crate) struct Outbox {
     pub tick_is_set: bool,
     pub counters: NodeCounters,
     out: Vec<Output>,
+    /// Requests answered since the sequencing was told.
+    answered: Vec<(u64, Result<(), HostError>)>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
     /// Nodes whose notices must not wait.
     at_once: BTreeSet<NodeId>,
@@ -38,6 +41,7 @@ impl Outbox {
             tick_is_set: false,
             counters: NodeCounters::default(),
             out: Vec::new(),
+            answered: Vec::new(),
             notices: BTreeMap::new(),
             at_once: BTreeSet::new(),
             soon: false,
@@ -106,8 +110,22 @@ impl Outbox {
     }
 
     pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
-        self.counters.requests += 1;
-        self.out.push(Output::Reply(id, result));
+        self.answered.push((id, result.as_ref().map(|_| ()).map_err(Clone::clone)));
+        // What the node asked of itself concerns no host.
+        if id & OWN == 0 {
+            self.counters.requests += 1;
+            self.out.push(Output::Reply(id, result));
+        }
+    }
+
+    /// The requests answered since this was asked last, and how.
+    pub fn take_answered(&mut self) -> Vec<(u64, Result<(), HostError>)> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Whether any were.
+    pub fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
     }
 
     pub fn report(&mut self, report: MemberReport) {

@@ -1,13 +1,16 @@
-//! Who goes first: timestamps (shared storage, section 4.5).
+//! Who goes first: timestamps (shared storage, section 4.5), and the sequencer's graph of requests
+//! (TickerTAIP, section 3.4).
 //!
 //! Each originator stamps its transactions from a [`Clock`]; each disk's [`Admission`]
-//! decides on its own whether a transaction comes too late.
+//! decides on its own whether a transaction comes too late. What a host says of a request's
+//! [`Place`] among others goes into a [`sequencer`]'s graph.
 
 mod admission;
 mod clock;
 mod locks;
 mod ordering;
 mod request;
+pub mod sequencer;
 
 pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;

@@ -45,6 +45,24 @@ pub enum PlaceError {
     /// The number has been used.
     #[error("{0} has been issued before; number requests one after the other")]
     Reused(RequestId),
+    /// It was awaited, and did not come in time.
+    #[error(
+        "{0} comes too late: those that waited for it were aborted; issue it with a new number"
+    )]
+    TooLate(RequestId),
+    /// Its number is far beyond those that its host has not heard the end of.
+    #[error(
+        "{id} is {bound} or more past its host's oldest incomplete request, {oldest}; wait for that one, or say \
+         that it is over"
+    )]
+    TooFarAhead {
+        /// The request.
+        id: RequestId,
+        /// The oldest of its host's requests that may not be over.
+        oldest: u64,
+        /// How far a number may be ahead.
+        bound: u64,
+    },
     /// Too many requests are awaited that have not been issued.
     #[error(
         "host {host:016x} waits for {bound} requests that were not issued, and no more are taken; \

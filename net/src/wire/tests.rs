@@ -11,10 +11,11 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
-    Body, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice, Refusal, Slot,
-    Standing, Task, Wanted,
+    Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
+    Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
-use weft_core::order::{Lock, Ordering};
+use weft_core::order::sequencer::Reach;
+use weft_core::order::{HostId, Lock, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -135,6 +136,7 @@ fn body() -> BoxedStrategy<Body> {
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
         found.prop_map(|found| Body::DirtyReply { found }),
         lock_message().prop_map(Body::Lock),
+        sequence().prop_map(Body::Sequence),
     ]
     .boxed()
 }
@@ -160,6 +162,68 @@ fn lock_message() -> impl Strategy<Value = LockMessage> {
         vec((any::<u64>(), locks(), any::<bool>()), 0..3)
             .prop_map(|held| LockMessage::Held { held }),
         Just(LockMessage::Tell),
+    ]
+}
+
+fn request() -> impl Strategy<Value = RequestId> {
+    (any::<u64>(), any::<u64>()).prop_map(|(host, number)| RequestId { host: HostId(host), number })
+}
+
+fn claim() -> impl Strategy<Value = Claim> {
+    let reach = (volume_id(), range(), any::<bool>()).prop_map(|(volume, range, writes)| Reach {
+        volume,
+        range,
+        writes,
+    });
+    let place = (request(), vec(request(), 0..4), any::<u64>())
+        .prop_map(|(id, after, oldest)| Place { id, after, oldest });
+    (place, option::of(reach)).prop_map(|(place, reach)| Claim { place, reach })
+}
+
+fn report() -> impl Strategy<Value = SequenceReport> {
+    let runs = vec((any::<u64>(), any::<u64>()), 0..3);
+    let account = (any::<u64>(), any::<u64>(), runs, vec(any::<u64>(), 0..3)).prop_map(
+        |(host, oldest, done, aborted)| Account { host: HostId(host), oldest, done, aborted },
+    );
+    let claims = vec((claim(), any::<bool>()), 0..3);
+    (claims, vec((request(), node()), 0..3), vec(account, 0..3))
+        .prop_map(|(claims, open, accounts)| SequenceReport { claims, open, accounts })
+}
+
+fn place_error() -> impl Strategy<Value = PlaceError> {
+    (request(), 0..9u8, any::<u64>(), 0..100_000usize).prop_map(|(id, n, oldest, bound)| match n {
+        0 => PlaceError::AfterItself(id),
+        1 => PlaceError::Cycle(id),
+        2 => PlaceError::Reused(id),
+        3 => PlaceError::TooLate(id),
+        4 => PlaceError::TooFarAhead { id, oldest, bound: oldest },
+        5 => PlaceError::TooManyUnissued { host: oldest, bound },
+        6 => PlaceError::Aborted(id),
+        7 => PlaceError::NeverIssued(id),
+        _ => PlaceError::NotOrdered(id),
+    })
+}
+
+fn sequence() -> impl Strategy<Value = SequenceMessage> {
+    let done = any::<bool>;
+    prop_oneof![
+        claim().prop_map(|claim| SequenceMessage::Issue { claim }),
+        (request(), node(), any::<u64>()).prop_map(|(id, owner, oldest)| SequenceMessage::Record {
+            id,
+            owner,
+            oldest
+        }),
+        request().prop_map(|id| SequenceMessage::Recorded { id }),
+        request().prop_map(|id| SequenceMessage::Begin { id }),
+        (request(), place_error()).prop_map(|(id, why)| SequenceMessage::Refuse { id, why }),
+        (request(), done()).prop_map(|(id, done)| SequenceMessage::Finished { id, done }),
+        (request(), done()).prop_map(|(id, done)| SequenceMessage::Close { id, done }),
+        request().prop_map(|id| SequenceMessage::Closed { id }),
+        request().prop_map(|id| SequenceMessage::Noted { id }),
+        report().prop_map(|report| SequenceMessage::Tell { report }),
+        Just(SequenceMessage::Told),
+        report().prop_map(|report| SequenceMessage::Take { report }),
+        Just(SequenceMessage::Taken),
     ]
 }
 
@@ -256,6 +320,7 @@ fn volume() -> impl Strategy<Value = Volume> {
         |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
             apart: name.clone(),
             visible: count as u64,
+            unordered_sharing: count % 2 == 1,
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
@@ -409,7 +474,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0200",
+        "0300",
         "3b000000", // version, head of 59 bytes
         "01",
         "0100",
@@ -442,7 +507,7 @@ fn a_later_version_is_named() {
     let error = Message::decode(&bytes.into()).unwrap_err();
     assert_eq!(error, WireError::Version { theirs: 9 });
     let text = error.to_string();
-    assert!(text.contains("version 9") && text.contains("version 2"), "{text}");
+    assert!(text.contains("version 9") && text.contains("version 3"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The encoding of the core's small types: numbers of things, ranges, column sets.
 
 use weft_code::Code;
+use weft_core::order::HostId;
 use weft_core::plan::{Range, Span};
 use weft_core::units::{ColumnSet, MAX_NODES, NodeId, Timestamp, VolumeId};
 
@@ -20,7 +21,7 @@ macro_rules! wire_newtype {
         }
     )*};
 }
-wire_newtype!(VolumeId, Timestamp, ColumnSet);
+wire_newtype!(VolumeId, Timestamp, ColumnSet, HostId);
 
 impl Wire for NodeId {
     fn put(&self, w: &mut Writer) {

@@ -7,6 +7,7 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::Limits;
 use weft_core::plan::{Dispatch, ParityAt, Policy, Range, Strategy, chunks};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
@@ -267,6 +268,7 @@ impl Run {
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
+            sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
             bug: options.bug,
         };
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));

@@ -1,0 +1,547 @@
+//! The order of requests, between a host and the originator (TickerTAIP 3.4).
+//!
+//! A host's request goes through here before the originator sees it. If its volume has
+//! `ordering=sequencer`, the *primary* is asked when it may begin, whichever node it came to, and
+//! the primary has a *backup* (3.4.4, the fully centralized design). Without contention that is
+//! two round trips: to the primary, and from there to the backup. In other volumes only what a
+//! host says of its own requests at this node is heeded, in a graph that the node has for itself,
+//! and no message is sent.
+//!
+//! - this file: requests on their way to the originator, and what became of them
+//! - [`primary`]: the graph
+//! - [`ledger`]: what is remembered for a new primary
+//!
+//! The primary is the first node of the map that takes part, the backup the second; every node
+//! has both roles in it. Messages between roles of one node are not sent but handed over.
+
+#[path = "sequencing_ledger.rs"]
+mod ledger;
+#[path = "sequencing_primary.rs"]
+mod primary;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::outbox::Outbox;
+use super::{
+    Account, Body, Bug, Claim, HostError, HostOp, NodeConfig, SequenceMessage, SequenceReport,
+};
+use crate::cluster::{ClusterMap, Volume};
+use crate::order::sequencer::{Graph, Reach, Step};
+use crate::order::{HostId, Ordering, Place, PlaceError, RequestId};
+use crate::plan::Range;
+use crate::units::{Nanos, NodeId, VolumeId};
+
+use ledger::Ledger;
+use primary::Primary;
+
+/// Numbers of requests that a node asks of its own originator have this bit; hosts' have not.
+pub(super) const OWN: u64 = 1 << 63;
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Progress {
+    /// It waits for its turn.
+    Waiting,
+    /// It has its turn; what it comes after is made safe.
+    Flushing,
+    /// The originator has it.
+    Begun,
+}
+
+/// A request that has a place and is not over.
+#[derive(Clone, Debug, Hash)]
+struct Pending {
+    number: u64,
+    volume: VolumeId,
+    /// Until it begins.
+    op: Option<HostOp>,
+    claim: Claim,
+    /// Whether the sequencer knows of it, rather than this node alone.
+    central: bool,
+    progress: Progress,
+    asked: Nanos,
+}
+
+/// The layer.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Sequencing {
+    me: NodeId,
+    config: NodeConfig,
+    map: Arc<ClusterMap>,
+    serving: bool,
+    /// The host that this node is to requests without a place, and its next number.
+    own: Option<HostId>,
+    own_next: u64,
+    pending: BTreeMap<RequestId, Pending>,
+    /// By the caller's number.
+    numbers: BTreeMap<u64, RequestId>,
+    /// Flushes on the way to a beginning.
+    flushes: BTreeMap<u64, RequestId>,
+    next_flush: u64,
+    /// What is over and the primary has not noted, and when it was told last.
+    unnoted: BTreeMap<RequestId, (bool, Nanos)>,
+    /// What became of the requests that came here.
+    outcomes: Ledger,
+    /// The requests of volumes without a sequencer.
+    local: Graph,
+    primary: Primary,
+    /// What the backup has, and what is left of an earlier epoch's roles.
+    table: Ledger,
+    /// Whether a new primary has yet to say that it has heard this node.
+    telling: Option<Nanos>,
+    /// Messages between the roles of this node: hops, and the message.
+    post: VecDeque<(u8, SequenceMessage)>,
+    begin: VecDeque<(u64, VolumeId, HostOp)>,
+}
+
+impl Sequencing {
+    pub fn new(me: NodeId, config: NodeConfig) -> Sequencing {
+        Sequencing {
+            me,
+            config,
+            map: Arc::new(ClusterMap::default()),
+            serving: false,
+            own: None,
+            own_next: 1,
+            pending: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next_flush: OWN,
+            unnoted: BTreeMap::new(),
+            outcomes: Ledger::default(),
+            local: Graph::new(config.sequencer),
+            primary: Primary::new(config.sequencer),
+            table: Ledger::default(),
+            telling: None,
+            post: VecDeque::new(),
+            begin: VecDeque::new(),
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !(self.pending.is_empty()
+            && self.unnoted.is_empty()
+            && self.telling.is_none()
+            && !self.table.has_open())
+            || self.primary.is_busy()
+    }
+
+    /// What is in work, in words.
+    pub fn waiting(&self) -> String {
+        format!("{} with a place, {} to be noted", self.pending.len(), self.unnoted.len())
+    }
+
+    /// A host's request without a place. Returns it if it is the originator's right away.
+    pub fn host(
+        &mut self,
+        number: u64,
+        volume: VolumeId,
+        op: HostOp,
+        outbox: &mut Outbox,
+    ) -> Option<HostOp> {
+        let found = self.map.volumes.get(&volume);
+        if !found.is_some_and(|v| is_sequenced(v)) || reach_of(volume, &op).is_none() {
+            return Some(op);
+        }
+        // The microsecond tells this life of the node from others.
+        let micros = outbox.now / 1000 % (1 << 50);
+        let unique = OWN | u64::from(self.me.0) << 50 | micros;
+        let host = *self.own.get_or_insert(HostId(unique));
+        let own = RequestId { host, number: 0 }..;
+        let oldest = self.pending.range(own).next().filter(|p| p.0.host == host);
+        let oldest = oldest.map_or(self.own_next, |p| p.0.number);
+        let id = RequestId { host, number: self.own_next };
+        self.own_next += 1;
+        self.ordered(number, volume, Place { id, after: Vec::new(), oldest }, op, outbox);
+        None
+    }
+
+    /// A host's request with a place.
+    pub fn ordered(
+        &mut self,
+        number: u64,
+        volume: VolumeId,
+        place: Place,
+        op: HostOp,
+        outbox: &mut Outbox,
+    ) {
+        let id = place.id;
+        let central = self.map.volumes.get(&volume).is_some_and(|v| is_sequenced(v));
+        self.outcomes.advance(id.host, place.oldest.min(id.number), outbox.now);
+        if self.pending.contains_key(&id) || self.outcomes.is_over(id) {
+            outbox.reply(number, Err(PlaceError::Reused(id).into()));
+            return;
+        }
+        let mut place = place;
+        if self.config.bug == Some(Bug::BeginsEarly) {
+            place.after.clear();
+        }
+        let claim = Claim { reach: reach_of(volume, &op), place };
+        let (progress, asked) = (Progress::Waiting, outbox.now);
+        let pending = Pending { number, volume, op: Some(op), claim, central, progress, asked };
+        self.numbers.insert(number, id);
+        self.pending.insert(id, pending);
+        if central {
+            self.issue(id, outbox);
+        } else {
+            self.issue_here(id, outbox);
+        }
+    }
+
+    /// Asks the primary when a request may begin.
+    fn issue(&mut self, id: RequestId, outbox: &mut Outbox) {
+        if self.serving {
+            let claim = self.pending[&id].claim.clone();
+            self.ask_primary(SequenceMessage::Issue { claim }, outbox);
+        }
+    }
+
+    /// A request of a volume without a sequencer takes its place among those of its host.
+    fn issue_here(&mut self, id: RequestId, outbox: &mut Outbox) {
+        let place = self.pending[&id].claim.place.clone();
+        let foreign = place.after.iter().find(|d| d.host != id.host);
+        let taken = match foreign {
+            Some(other) => {
+                self.local.abort(outbox.now, id);
+                Err(PlaceError::NotOrdered(*other))
+            }
+            None => self.local.issue(outbox.now, &place, None),
+        };
+        if let Err(why) = taken {
+            self.refuse(id, why, outbox);
+        }
+        self.follow_here(outbox);
+    }
+
+    /// Does what follows in this node's own graph.
+    fn follow_here(&mut self, outbox: &mut Outbox) {
+        for step in self.local.take_steps() {
+            match step {
+                Step::Begin(id) => self.begin(id),
+                Step::Refuse(id, why) => self.refuse(id, why, outbox),
+            }
+        }
+    }
+
+    /// A request has its turn.
+    fn begin(&mut self, id: RequestId) {
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        if pending.progress != Progress::Waiting {
+            return;
+        }
+        let writes = pending.op.as_ref().is_some_and(changes);
+        let loose = |v: &&Arc<Volume>| !v.policy.is_journaled();
+        // Without journal what has been answered may yet be lost in a power cut, and what comes
+        // after it must not be there without it.
+        if let Some(volume) = self.map.volumes.values().find(loose)
+            && writes
+            && !pending.claim.place.after.is_empty()
+        {
+            pending.progress = Progress::Flushing;
+            self.flushes.insert(self.next_flush, id);
+            self.begin.push_back((self.next_flush, volume.id, HostOp::Flush));
+            self.next_flush += 1;
+            return;
+        }
+        self.hand_over(id);
+    }
+
+    fn hand_over(&mut self, id: RequestId) {
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.progress = Progress::Begun;
+        let op = pending.op.take().expect("it has not begun");
+        self.begin.push_back((pending.number, pending.volume, op));
+    }
+
+    /// The next request that is the originator's.
+    pub fn next_begun(&mut self) -> Option<(u64, VolumeId, HostOp)> {
+        self.begin.pop_front()
+    }
+
+    /// A request that waits is aborted.
+    fn refuse(&mut self, id: RequestId, why: PlaceError, outbox: &mut Outbox) {
+        let waits = |p: &&Pending| p.progress == Progress::Waiting;
+        let Some(pending) = self.pending.get(&id).filter(waits) else { return };
+        let others = matches!(why, PlaceError::Reused(_));
+        outbox.reply(pending.number, Err(why.into()));
+        let pending = self.pending.remove(&id).expect("just seen");
+        self.numbers.remove(&pending.number);
+        // The name is another's: what becomes of that one is not for this node to say.
+        if pending.central && !others {
+            self.finish(id, false, outbox);
+        }
+    }
+
+    /// The originator has answered.
+    pub fn answered(&mut self, number: u64, result: &Result<(), HostError>, outbox: &mut Outbox) {
+        if let Some(id) = self.flushes.remove(&number) {
+            match result {
+                Ok(()) => self.hand_over(id),
+                Err(error) => self.fail(id, error.clone(), outbox),
+            }
+            return;
+        }
+        let Some(id) = self.numbers.remove(&number) else { return };
+        let pending = self.pending.remove(&id).expect("its number is known");
+        self.over(id, pending.central, result.is_ok(), outbox);
+    }
+
+    /// A request that has not begun cannot.
+    fn fail(&mut self, id: RequestId, error: HostError, outbox: &mut Outbox) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        self.numbers.remove(&pending.number);
+        outbox.reply(pending.number, Err(error));
+        self.over(id, pending.central, false, outbox);
+    }
+
+    /// The host of a request is gone. Says whether the request had not begun, and is aborted.
+    pub fn gone(&mut self, number: u64, outbox: &mut Outbox) -> bool {
+        let Some(id) = self.numbers.get(&number).copied() else { return false };
+        let begun = self.pending[&id].progress == Progress::Begun;
+        if !begun {
+            self.fail(id, HostError::Gone, outbox);
+        }
+        !begun
+    }
+
+    /// A request is over.
+    fn over(&mut self, id: RequestId, central: bool, done: bool, outbox: &mut Outbox) {
+        if central {
+            return self.finish(id, done, outbox);
+        }
+        if done {
+            self.local.complete(outbox.now, id);
+        } else {
+            self.local.abort(outbox.now, id);
+        }
+        self.follow_here(outbox);
+    }
+
+    /// Tells the primary that a request is over, until it says that it knows.
+    fn finish(&mut self, id: RequestId, done: bool, outbox: &mut Outbox) {
+        self.outcomes.close(id, done, outbox.now);
+        self.unnoted.insert(id, (done, outbox.now));
+        if self.serving {
+            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
+        }
+    }
+
+    /// Hands over what waits in this node. Returns whether there was anything.
+    pub fn run(&mut self, outbox: &mut Outbox) -> bool {
+        let mut worked = false;
+        while let Some((hops, message)) = self.post.pop_front() {
+            worked = true;
+            outbox.hops = hops;
+            self.message(self.me, message, outbox);
+        }
+        outbox.hops = 0;
+        worked
+    }
+
+    /// A message to one of the roles.
+    pub fn message(&mut self, from: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
+        let now = outbox.now;
+        match message {
+            SequenceMessage::Begin { id } => self.on_begin(id, outbox),
+            SequenceMessage::Refuse { id, why } => self.refuse(id, why, outbox),
+            SequenceMessage::Noted { id } => drop(self.unnoted.remove(&id)),
+            SequenceMessage::Told => self.on_told(outbox),
+            SequenceMessage::Record { id, owner, oldest } => {
+                self.table.advance(id.host, oldest, now);
+                if !self.table.is_over(id) {
+                    self.table.open(id, owner);
+                }
+                self.send(from, SequenceMessage::Recorded { id }, outbox);
+            }
+            SequenceMessage::Close { id, done } => {
+                self.table.close(id, done, now);
+                self.send(from, SequenceMessage::Closed { id }, outbox);
+            }
+            SequenceMessage::Take { report } => {
+                self.table = Ledger::default();
+                self.table.merge(&report, now);
+                self.send(from, SequenceMessage::Taken, outbox);
+            }
+            to_primary => {
+                self.primary.message(now, from, to_primary);
+                self.send_of_primary(outbox);
+            }
+        }
+    }
+
+    fn send_of_primary(&mut self, outbox: &mut Outbox) {
+        for (to, message) in self.primary.take_out() {
+            self.send(to, message, outbox);
+        }
+    }
+
+    fn on_begin(&mut self, id: RequestId, outbox: &mut Outbox) {
+        match self.pending.get(&id) {
+            Some(pending) if pending.progress == Progress::Waiting => {
+                outbox.counters.totals.round_trips += u64::from(outbox.hops.div_ceil(2));
+                self.begin(id);
+            }
+            Some(_) => {}
+            // It was over before it had its turn, and the primary has yet to hear of that.
+            None => {
+                if let Some((done, _)) = self.unnoted.get(&id) {
+                    self.ask_primary(SequenceMessage::Finished { id, done: *done }, outbox);
+                }
+            }
+        }
+    }
+
+    fn ask_primary(&mut self, message: SequenceMessage, outbox: &mut Outbox) {
+        if let Some(primary) = primary_of(&self.map) {
+            self.send(primary, message, outbox);
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
+        if to == self.me {
+            self.post.push_back((outbox.hops, message));
+        } else {
+            outbox.send(to, Body::Sequence(message));
+        }
+    }
+
+    /// Nothing may be said until the next epoch.
+    pub fn freeze(&mut self) {
+        self.serving = false;
+    }
+
+    /// A new epoch: everyone tells the new primary what it knows.
+    pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
+        self.map = map.clone();
+        self.serving = true;
+        self.post.clear();
+        self.table.expire(outbox.now, &self.config.sequencer);
+        self.outcomes.expire(outbox.now, &self.config.sequencer);
+        if let Some(report) = self.primary.report() {
+            self.table.merge(&report, outbox.now);
+        }
+        self.reroute(outbox);
+        let sequenced = map.volumes.values().any(|v| is_sequenced(v));
+        if !sequenced {
+            // Nobody waits for what others know.
+            self.primary.retire();
+            self.table = Ledger::default();
+            self.unnoted.clear();
+            self.telling = None;
+            return;
+        }
+        if primary_of(map) == Some(self.me) {
+            let all: BTreeSet<NodeId> = map.up().collect();
+            self.primary.begin(all, backup_of(map));
+        } else {
+            self.primary.retire();
+        }
+        self.tell(outbox);
+    }
+
+    /// Requests whose volume has no sequencer any more and that have not begun take their place
+    /// here.
+    fn reroute(&mut self, outbox: &mut Outbox) {
+        let map = self.map.clone();
+        let strays = |p: &(&RequestId, &Pending)| {
+            p.1.central && !map.volumes.get(&p.1.volume).is_some_and(|v| is_sequenced(v))
+        };
+        let strays: Vec<RequestId> = self.pending.iter().filter(strays).map(|p| *p.0).collect();
+        for id in strays {
+            let pending = self.pending.get_mut(&id).expect("just seen");
+            pending.central = false;
+            if pending.progress == Progress::Waiting {
+                self.issue_here(id, outbox);
+            } else {
+                self.local.adopt_begun(outbox.now, id, None);
+            }
+        }
+    }
+
+    /// Tells the primary all that is known here.
+    fn tell(&mut self, outbox: &mut Outbox) {
+        self.telling = Some(outbox.now);
+        let mut known = self.table.clone();
+        known.merge(&self.outcomes.report(), outbox.now);
+        let claim = |p: &Pending| (p.claim.clone(), p.progress != Progress::Waiting);
+        let claims = self.pending.values().filter(|p| p.central).map(claim).collect();
+        let report = SequenceReport { claims, ..known.report() };
+        self.ask_primary(SequenceMessage::Tell { report }, outbox);
+    }
+
+    /// The new primary knows all that this node knew, and so does the backup.
+    fn on_told(&mut self, outbox: &mut Outbox) {
+        if self.telling.take().is_none() {
+            return;
+        }
+        if backup_of(&self.map) != Some(self.me) {
+            self.table = Ledger::default();
+        }
+        for (id, (done, _)) in self.unnoted.clone() {
+            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
+        }
+    }
+
+    /// Looks for what has waited too long.
+    pub fn tick(&mut self, outbox: &mut Outbox) {
+        let (now, patience) = (outbox.now, self.config.patience);
+        let late = |asked: Nanos| now.saturating_sub(asked) >= patience;
+        if self.telling.is_some_and(late) {
+            self.tell(outbox);
+        }
+        let waits = |p: &(&RequestId, &mut Pending)| {
+            p.1.central && p.1.progress == Progress::Waiting && late(p.1.asked)
+        };
+        let mut again = Vec::new();
+        for (id, pending) in self.pending.iter_mut().filter(waits) {
+            pending.asked = now;
+            again.push(*id);
+        }
+        again.into_iter().for_each(|id| self.issue(id, outbox));
+        let mut again = Vec::new();
+        for (id, (done, asked)) in self.unnoted.iter_mut().filter(|u| late(u.1.1)) {
+            *asked = now;
+            again.push(SequenceMessage::Finished { id: *id, done: *done });
+        }
+        again.into_iter().for_each(|message| self.ask_primary(message, outbox));
+        self.primary.tick(now, patience);
+        self.send_of_primary(outbox);
+        self.local.expire(now, |_| false);
+        self.follow_here(outbox);
+        self.table.expire(now, &self.config.sequencer);
+        self.outcomes.expire(now, &self.config.sequencer);
+    }
+}
+
+/// The node that orders requests.
+pub fn primary_of(map: &ClusterMap) -> Option<NodeId> {
+    map.up().next()
+}
+
+/// The node that takes over from it first.
+pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
+    map.up().nth(1)
+}
+
+fn is_sequenced(volume: &Volume) -> bool {
+    volume.policy.ordering == Ordering::Sequencer
+}
+
+/// Whether a request changes anything.
+fn changes(op: &HostOp) -> bool {
+    matches!(op, HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
+}
+
+/// What a request touches. A flush touches nothing: it makes safe what was answered before it,
+/// and what it names.
+fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
+    let range = match op {
+        HostOp::Write(offset, data) => Range { offset: *offset, len: data.len() as u64 },
+        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => *r,
+        HostOp::Flush | HostOp::Scrub => return None,
+    };
+    // One that ends past the last byte that there can be is refused by the originator.
+    let len = range.len.min(u64::MAX - range.offset);
+    Some(Reach { volume, range: Range { len, ..range }, writes: changes(op) })
+}
