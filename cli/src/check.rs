@@ -67,6 +67,10 @@ pub struct Check {
     /// Operations of the hosts in each phase of a run
     #[arg(long, default_value_t = Options::default().operations, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
+
+    /// How requests to the volume are ordered, in every seed; drawn if it is not said
+    #[arg(long, conflicts_with = "real")]
+    ordering: Option<weft_core::order::Ordering>,
     /// How many of the last lines of the first failure's story to print
     #[arg(long, default_value_t = 60)]
     story: usize,
@@ -161,7 +165,8 @@ impl Check {
 
     fn run_all(&self) -> Report {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
-        let options = Options { operations: self.operations, ..Options::default() };
+        let (operations, ordering) = (self.operations, self.ordering);
+        let options = Options { operations, ordering, ..Options::default() };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -188,7 +193,8 @@ impl Check {
             true => String::new(),
             false => format!(" --operations {}", self.operations),
         };
-        format!("weft check --seeds {seed}..{}{operations}", seed + 1)
+        let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
+        format!("weft check --seeds {seed}..{}{operations}{ordering}", seed + 1)
     }
 
     fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {

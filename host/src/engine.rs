@@ -297,6 +297,7 @@ impl Engine {
                     return;
                 }
                 Output::Log(line) => (self.log)(&format!("node {n}: {line}")),
+                Output::Delayed(_) => {}
             }
         }
     }
@@ -323,9 +324,7 @@ impl Engine {
     /// Fires the timers that are due.
     pub(crate) fn fire_due(&mut self) {
         let now = self.clock.now();
-        self.fire(Timer::Soon, now);
-        self.fire(Timer::Tick, now);
-        self.fire(Timer::Retry, now);
+        Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
     }
 
     fn fire(&mut self, timer: Timer, now: u64) {

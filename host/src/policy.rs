@@ -12,8 +12,12 @@ const PARITY_AT: [(&str, ParityAt); 3] = [
     ("solely", ParityAt::Solely),
     ("parity", ParityAt::Parity),
 ];
-const COMMITS: [(&str, Commit); 3] =
-    [("late", Commit::Late), ("early", Commit::Early), ("none", Commit::None)];
+const COMMITS: [(&str, Commit); 4] = [
+    ("late", Commit::Late),
+    ("early", Commit::Early),
+    ("none", Commit::None),
+    ("limited", Commit::Limited),
+];
 
 /// What of a policy is not the default.
 #[derive(Serialize, Deserialize, Debug, Default, PartialEq, Eq)]
@@ -99,6 +103,6 @@ mod tests {
             assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
         }
         let bad = PolicyEntry { commit: Some("never".into()), ..PolicyEntry::default() };
-        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none"));
+        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none, limited"));
     }
 }

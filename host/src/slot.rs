@@ -1,5 +1,6 @@
 //! A node's place in the process: its state machine while it lives, its disk, its timers.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,9 +42,8 @@ pub(crate) struct Slot {
     pub(crate) patience: Option<Nanos>,
     /// Why it is down.
     pub(crate) why: String,
-    soon: Option<Nanos>,
-    retry: Option<Nanos>,
-    tick: Option<Nanos>,
+    /// When those that are set are due.
+    timers: BTreeMap<Timer, Nanos>,
 }
 
 impl Slot {
@@ -60,9 +60,7 @@ impl Slot {
             wanted: false,
             patience: None,
             why: "it has not been started".to_string(),
-            soon: None,
-            retry: None,
-            tick: None,
+            timers: BTreeMap::new(),
         }
     }
 
@@ -77,9 +75,7 @@ impl Slot {
         self.disk = None;
         self.phase = Phase::Down;
         self.life += 1;
-        self.soon = None;
-        self.retry = None;
-        self.tick = None;
+        self.timers.clear();
         self.wanted = false;
         self.patience = None;
         self.why = why.to_string();
@@ -92,36 +88,26 @@ impl Slot {
 
     /// Sets a timer, unless it is set already.
     pub(crate) fn set_timer(&mut self, timer: Timer, deadline: Nanos) {
-        self.timer(timer).get_or_insert(deadline);
+        self.timers.entry(timer).or_insert(deadline);
     }
 
     /// Takes a timer that is set, if it is due at `now`.
     pub(crate) fn take_due(&mut self, timer: Timer, now: Nanos) -> bool {
-        let set = self.timer(timer);
-        let due = set.is_some_and(|deadline| deadline <= now);
+        let due = self.timers.get(&timer).is_some_and(|deadline| *deadline <= now);
         if due {
-            *set = None;
+            self.timers.remove(&timer);
         }
         due
     }
 
     /// Whether a [`Timer::Soon`] is set.
     pub(crate) fn has_soon(&self) -> bool {
-        self.soon.is_some()
+        self.timers.contains_key(&Timer::Soon)
     }
 
     /// When the first timer is due, or its patience ends.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        let timers = self.soon.into_iter().chain(self.tick).chain(self.retry);
-        timers.chain(self.patience).min()
-    }
-
-    fn timer(&mut self, timer: Timer) -> &mut Option<Nanos> {
-        match timer {
-            Timer::Soon => &mut self.soon,
-            Timer::Tick => &mut self.tick,
-            Timer::Retry => &mut self.retry,
-        }
+        self.timers.values().copied().chain(self.patience).min()
     }
 
     /// Its node's state, if it lives.

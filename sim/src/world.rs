@@ -393,6 +393,7 @@ impl World {
                 Output::Refused(why) => panic!("{id}: its disk was refused: {why}"),
                 Output::DiskFailed(why) => panic!("{id}: its disk failed: {why}"),
                 Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
+                Output::Delayed(_) => {}
             }
         }
     }

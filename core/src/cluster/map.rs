@@ -37,6 +37,9 @@ pub struct NodeInfo {
     pub sectors: u64,
     /// Whether what is on its disk is being moved to others.
     pub draining: bool,
+    /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
+    /// disk.
+    pub guest: bool,
     /// Whether it has left the cluster for good. Its number is not given to another.
     pub removed: bool,
     /// Where it lives, if the nodes are in several processes.
@@ -52,6 +55,7 @@ impl NodeInfo {
             disk,
             sectors,
             draining: false,
+            guest: false,
             removed: false,
             home: None,
         }
@@ -350,6 +354,18 @@ impl ClusterMap {
         let filling = |v: &Arc<Volume>| v.extents.iter().any(|e| e.filling_on(node).is_some());
         self.attendance.values().any(|a| a.stale_since.contains_key(&node))
             || self.volumes.values().any(filling)
+    }
+
+    /// The node that serves locks: the first that takes part, one without a disk if there is one.
+    pub fn server(&self) -> Option<NodeId> {
+        let serves = |n: &NodeId| !self.nodes[usize::from(n.0)].guest;
+        let idle = |n: &NodeId| serves(n) && self.nodes[usize::from(n.0)].sectors == 0;
+        self.up().find(idle).or_else(|| self.up().find(serves))
+    }
+
+    /// Whether any volume needs a lock server.
+    pub fn locks_are_served(&self) -> bool {
+        self.volumes.values().any(|v| v.policy.ordering.keeps_locks().is_some())
     }
 
     /// Whether a node takes part.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::SequenceMessage;
 use crate::Buffer;
 use crate::cluster::ClusterMap;
+use crate::order::Lock;
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
@@ -38,6 +39,8 @@ pub enum Notice {
     Release(Timestamp),
     /// Originator to a collecting worker: it has heard what became of it.
     Heard(Timestamp),
+    /// Originator to a worker that serves locks: this transaction has read what it read.
+    Unlock(Timestamp),
 }
 
 impl Notice {
@@ -48,7 +51,8 @@ impl Notice {
             | Notice::Abort(ts)
             | Notice::Ack(ts)
             | Notice::Release(ts)
-            | Notice::Heard(ts) => ts,
+            | Notice::Heard(ts)
+            | Notice::Unlock(ts) => ts,
         }
     }
 }
@@ -144,6 +148,8 @@ pub enum Refusal {
     },
     /// It was aborted.
     Aborted,
+    /// A lock was not to be had in time; two may be waiting for each other.
+    Busy,
 }
 
 /// What a participant knows of a write.
@@ -254,6 +260,8 @@ pub enum Body {
         /// See [`Body::Flush`].
         id: u64,
     },
+    /// Between originators and the lock server.
+    Lock(LockMessage),
     /// A node that is behind to the others: what was written that it may have missed?
     Dirty {
         /// The extents: volume, and number in its stripe map.
@@ -266,6 +274,61 @@ pub enum Body {
     },
     /// Between the roles that order requests.
     Sequence(SequenceMessage),
+}
+
+/// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LockMessage {
+    /// O to S: these locks, please.
+    Ask {
+        /// The originator's number for them.
+        id: u64,
+        /// All that a transaction needs.
+        locks: Vec<Lock>,
+        /// Numbers that it gives back on the way.
+        back: Vec<u64>,
+        /// Whether it keeps them until they are called back.
+        keeps: bool,
+    },
+    /// S to O: they are granted.
+    Grant {
+        /// The number.
+        id: u64,
+        /// A timestamp that none who had them before has gone beyond.
+        latest: Timestamp,
+    },
+    /// O to S: these are given back, or not wanted any more.
+    Back {
+        /// The numbers.
+        ids: Vec<u64>,
+        /// The latest timestamp that the originator knows.
+        latest: Timestamp,
+    },
+    /// S to O: others want what is kept under these numbers.
+    Call {
+        /// The numbers.
+        ids: Vec<u64>,
+    },
+    /// O to S, in a new epoch: what it holds.
+    Held {
+        /// Numbers, locks, and whether they are kept.
+        held: Vec<(u64, Vec<Lock>, bool)>,
+    },
+    /// S to O: it has not said what it holds.
+    Tell,
+}
+
+impl LockMessage {
+    fn name(&self) -> &'static str {
+        match self {
+            LockMessage::Ask { .. } => "LockAsk",
+            LockMessage::Grant { .. } => "LockGrant",
+            LockMessage::Back { .. } => "LockBack",
+            LockMessage::Call { .. } => "LockCall",
+            LockMessage::Held { .. } => "LockHeld",
+            LockMessage::Tell => "LockTell",
+        }
+    }
 }
 
 impl Body {
@@ -295,7 +358,9 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Sequence(_) => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Lock(_) | Body::Sequence(_) => {
+                None
+            }
         }
     }
 
@@ -314,6 +379,7 @@ impl Body {
             Body::QueryReply { .. } => "QueryReply",
             Body::Flush { .. } => "Flush",
             Body::Flushed { .. } => "Flushed",
+            Body::Lock(message) => message.name(),
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
             Body::Sequence(message) => message.name(),

@@ -8,6 +8,7 @@
 //! outcome follows to the participants as notices.
 
 mod catchup;
+mod lock_server;
 mod message;
 mod originator;
 mod outbox;
@@ -27,13 +28,14 @@ use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCount
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal, Slot,
-    Standing, Task, Wanted,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
+    Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 
+use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
 use sequencing::Sequencing;
@@ -116,6 +118,16 @@ pub enum Timer {
     Tick,
     /// Try again what others came before.
     Retry,
+    /// Look who has waited too long for a device's lock.
+    Locks,
+    /// The same, for the lock server's.
+    LockServer,
+}
+
+impl Timer {
+    /// All of them.
+    pub const ALL: [Timer; 5] =
+        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer];
 }
 
 /// What a node is handed.
@@ -159,6 +171,8 @@ pub enum Output {
     DiskFailed(String),
     /// Something an operator should know.
     Log(String),
+    /// A transaction of this originator had to wait here for another: for who counts that.
+    Delayed(NodeId),
 }
 
 /// How a node is run.
@@ -176,6 +190,11 @@ pub struct NodeConfig {
     pub patience: Nanos,
     /// How long a timestamp is remembered (shared storage 4.5.2's T).
     pub timestamp_window: Nanos,
+    /// How long a lock that a device serves is waited for before deadlock is presumed (shared
+    /// storage 4.3).
+    pub lock_timeout: Nanos,
+    /// How long locks are good for that nobody gives back (4.2.2).
+    pub lease: Nanos,
     /// How long committed changes wait before they are put in place.
     pub place_after: Nanos,
     /// Stripe units being rebuilt at once by a disk that catches up while no host uses it.
@@ -197,6 +216,8 @@ impl Default for NodeConfig {
             notice_delay: MILLIS,
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
+            lock_timeout: 200 * MILLIS,
+            lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
@@ -282,6 +303,7 @@ pub struct Node {
     stash: Vec<Envelope>,
     sequencing: Sequencing,
     originator: Originator,
+    lock_server: LockServer,
     worker: Worker,
     outbox: Outbox,
 }
@@ -303,6 +325,7 @@ impl Node {
             stash: Vec::new(),
             sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
+            lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
             outbox: Outbox::new(id, config.notice_delay),
         }
@@ -428,9 +451,25 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
+        }
+    }
+
+    fn lock_message(&mut self, from: NodeId, message: LockMessage) {
+        let (server, originator, outbox) =
+            (&mut self.lock_server, &mut self.originator, &mut self.outbox);
+        match message {
+            LockMessage::Ask { id, locks, back, keeps } => {
+                server.on_ask(from, id, locks, &back, keeps, outbox);
+            }
+            LockMessage::Back { ids, latest } => server.on_back(from, &ids, latest, outbox),
+            LockMessage::Held { held } => server.on_held(from, held, outbox),
+            LockMessage::Grant { id, latest } => originator.on_grant(id, latest, outbox),
+            LockMessage::Call { ids } => originator.on_call(&ids, outbox),
+            LockMessage::Tell => originator.tell_held(outbox),
         }
     }
 
@@ -439,6 +478,7 @@ impl Node {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
+            Notice::Unlock(ts) => self.worker.on_unlock(ts),
             Notice::Heard(ts) => self.worker.on_heard(ts, &mut self.outbox),
             Notice::Ack(ts) => {
                 self.originator.on_ack(from, ts, &mut self.outbox);
@@ -462,6 +502,8 @@ impl Node {
                     self.worker.tick(&mut self.outbox);
                 }
             }
+            Timer::LockServer => self.lock_server.on_timer(&mut self.outbox),
+            Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
         }
     }
@@ -539,6 +581,7 @@ impl Node {
         let fits = self.worker.store.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
+        self.lock_server.enter(&self.map, floor, &mut self.outbox);
         self.originator.enter(&self.map, &mut self.outbox);
         self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {

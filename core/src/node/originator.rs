@@ -4,9 +4,12 @@
 //! - this file: requests, jobs (a chunk, a rebuild, the verifying of a stripe) and what
 //!   becomes of them
 //! - [`writing`]: writes and rebuilds
+//! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
+#[path = "originator_locking.rs"]
+mod locking;
 #[path = "originator_reading.rs"]
 mod reading;
 #[path = "originator_rebuilding.rs"]
@@ -25,9 +28,11 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Commit, Range, Span, chunks};
+use crate::order::Ordering;
+use crate::plan::{Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
+use locking::{Locked, Locks};
 use reading::Reading;
 use writing::Writing;
 
@@ -97,6 +102,8 @@ struct Job {
     fresh_looks: u32,
     /// Whether a rebuild is to be computed even where it could be copied.
     computes: bool,
+    /// What it has of the lock server.
+    locked: Option<Locked>,
 }
 
 impl Job {
@@ -166,6 +173,7 @@ pub(crate) struct Originator {
     settling: BTreeMap<Timestamp, Settling>,
     flushes: BTreeMap<u64, Flush>,
     next_flush: u64,
+    locks: Locks,
     rebuilding: BTreeSet<Key>,
     parked: Vec<(Key, Job)>,
     pub retries: u64,
@@ -203,6 +211,7 @@ impl Originator {
             settling: BTreeMap::new(),
             flushes: BTreeMap::new(),
             next_flush: 1,
+            locks: Locks::default(),
             rebuilding: BTreeSet::new(),
             parked: Vec::new(),
             retries: 0,
@@ -226,6 +235,7 @@ impl Originator {
             && self.queue.is_empty()
             && self.ready.is_empty()
             && self.paused.is_empty()
+            && !self.locks.is_busy()
             && self.parked.is_empty())
     }
 
@@ -324,6 +334,7 @@ impl Originator {
                 attempts: 0,
                 fresh_looks: 0,
                 computes: false,
+                locked: None,
             });
         }
         let request = Request::new(volume.id, answer, left);
@@ -386,6 +397,17 @@ impl Originator {
             self.finish(job, Err(HostError::TooManyLost), outbox);
             return;
         }
+        if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
+            self.unlock_job(&mut job, outbox);
+        }
+        // What cannot be planned needs no locks to be refused.
+        if let Some(keeps) = volume.policy.ordering.keeps_locks()
+            && job.locked.is_none()
+            && let Ok(locks) = locking::needed(&job, &self.map, &volume, avoid)
+        {
+            self.lock(job, locks, avoid, keeps, outbox);
+            return;
+        }
         let ts = self.clock.issue(outbox.now);
         match job.what {
             What::Read(_) | What::Holes(_) | What::Verify { .. } => {
@@ -405,12 +427,17 @@ impl Originator {
     }
 
     /// Tries a job again that others came before: after a pause, if that goes on.
-    fn retry_later(&mut self, mut job: Job, outbox: &mut Outbox) {
+    fn retry_later(&mut self, job: Job, outbox: &mut Outbox) {
         let Some(doublings) = job.attempts.checked_sub(AT_ONCE) else { return self.retry(job) };
+        self.retry_after(job, FIRST_PAUSE << doublings.min(MOST_DOUBLINGS), outbox);
+    }
+
+    /// Tries a job again after a pause of at most so long, and at least half of that.
+    fn retry_after(&mut self, mut job: Job, most: Nanos, outbox: &mut Outbox) {
         job.attempts += 1;
         self.retries += 1;
         let name = self.clock.issue(outbox.now);
-        let pause = pause(doublings, name);
+        let pause = pause(most, name);
         if self.paused.is_empty() {
             outbox.push(Output::Timer(Timer::Retry, pause));
         }
@@ -430,7 +457,8 @@ impl Originator {
     }
 
     /// A job is done, or cannot be.
-    fn finish(&mut self, job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+    fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+        self.unlock_job(&mut job, outbox);
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Host(id) => {
@@ -491,6 +519,7 @@ impl Originator {
                     attempts: 0,
                     fresh_looks: 0,
                     computes: false,
+                    locked: None,
                 });
                 *next += 1;
                 request.left += 1;
@@ -560,7 +589,7 @@ impl Originator {
 
     /// A participant that waits for nobody has written its part: that is its vote too.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| t.volume.policy.commit == Commit::None;
+        let alone = |t: &&mut Txn| !t.volume.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else { return };
         if !w.wrote(from) {
@@ -568,6 +597,7 @@ impl Originator {
         }
         let participants = w.participants.iter().map(|p| p.1).collect();
         let txn = self.txns.remove(&ts).expect("just seen");
+        unlock(ts, &txn, outbox);
         self.count_round_trips(txn.job.purpose, outbox.hops);
         let settling =
             Settling { participants, left: BTreeSet::new(), job: Some(txn.job), since: outbox.now };
@@ -638,7 +668,13 @@ impl Originator {
         refusal: Option<Refusal>,
         outbox: &mut Outbox,
     ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let Some(txn) = self.txns.get(&ts) else { return };
+        unlock(ts, txn, outbox);
+        let undone = |w: &Writing| !w.is_past_commit_point;
+        if matches!(&txn.state, State::Writing(w) if undone(w)) {
+            return self.call_off(ts, refusal, outbox);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
         let (mut inquiry, participants) = match &mut txn.state {
             State::Writing(w) => (Inquiry::default(), w.participants.clone()),
             State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
@@ -657,6 +693,18 @@ impl Originator {
         txn.started = outbox.now;
         txn.state = State::GivingUp(inquiry, participants, refusal);
         self.go_on_if_given_up(ts, outbox);
+    }
+
+    /// Gives up an attempt of which nobody can have written anything: nobody need be asked.
+    fn call_off(&mut self, ts: Timestamp, refusal: Option<Refusal>, outbox: &mut Outbox) {
+        let txn = self.txns.remove(&ts).expect("a write in work");
+        let State::Writing(w) = &txn.state else { unreachable!("a write in work") };
+        w.participants.iter().for_each(|(_, node)| outbox.notice(*node, Notice::Abort(ts)));
+        outbox.hurry();
+        match refusal {
+            Some(refusal) => self.refused(txn.job, refusal, outbox),
+            None => self.retry(txn.job),
+        }
     }
 
     /// Goes on with a job whose attempt all have dropped.
@@ -705,6 +753,7 @@ impl Originator {
 
     /// A write has happened: the host is answered, the participants are told.
     fn commit(&mut self, ts: Timestamp, txn: Txn, participants: Vec<NodeId>, outbox: &mut Outbox) {
+        unlock(ts, &txn, outbox);
         for node in &participants {
             outbox.notice(*node, Notice::Commit(ts));
         }
@@ -734,6 +783,7 @@ impl Originator {
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
                 let txn = self.txns.remove(&ts).expect("just seen");
+                unlock(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
                     // It waits for the outcome of a write, which nobody can know now.
                     self.finish(txn.job, Err(HostError::TooManyLost), outbox);
@@ -750,6 +800,7 @@ impl Originator {
                 flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
             }
         }
+        self.tick_locks(outbox);
         for (ts, settling) in &mut self.settling {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
@@ -798,6 +849,7 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
+        self.enter_locks(outbox);
         for (_, job) in std::mem::take(&mut self.parked) {
             self.ready.push_back(job);
         }
@@ -843,9 +895,9 @@ impl What {
     }
 }
 
-/// A time between half of the doubled first pause and the whole of it; which, depends on `name`.
-fn pause(doublings: u32, name: Timestamp) -> Nanos {
-    let half = (FIRST_PAUSE << doublings.min(MOST_DOUBLINGS)) / 2;
+/// A time between half of `most` and the whole of it; which, depends on `name`.
+fn pause(most: Nanos, name: Timestamp) -> Nanos {
+    let half = most / 2;
     // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
     half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
 }
@@ -880,6 +932,23 @@ fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
         }
     }
     out
+}
+
+/// Gives back the locks that devices keep for a transaction until they are told that it is over;
+/// those of who writes end with the write.
+fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
+    if txn.volume.policy.ordering != Ordering::DeviceLocks {
+        return;
+    }
+    let columns = match &txn.state {
+        State::Reading(r) => r.asked,
+        State::Writing(w) => w.readers,
+        State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
+    };
+    for column in columns.iter() {
+        outbox.notice(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
+        outbox.hurry();
+    }
 }
 
 /// The participants that have a say in a write now.

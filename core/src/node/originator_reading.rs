@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::writing::solve;
-use super::{Job, Originator, State, Txn, What};
+use super::{Job, Originator, State, Txn, What, unlock};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
@@ -19,6 +19,8 @@ use crate::units::{ColumnSet, SECTOR, Timestamp};
 pub(super) struct Reading {
     plan: ReadPlan,
     avoid: ColumnSet,
+    /// The columns that were asked.
+    pub asked: ColumnSet,
     missing: ColumnSet,
     /// By stripe and column.
     pieces: BTreeMap<(u64, usize), Buffer>,
@@ -62,7 +64,8 @@ impl Originator {
             let body = Body::Read { ts, volume: volume.id, range, avoid, wanted };
             outbox.send_after(node, body, 1);
         }
-        let reading = Reading { plan, avoid, missing: columns, pieces: BTreeMap::new() };
+        let reading =
+            Reading { plan, avoid, asked: columns, missing: columns, pieces: BTreeMap::new() };
         let state = State::Reading(reading);
         let started = outbox.now;
         self.txns.insert(ts, Txn { job, volume, extent, state, started });
@@ -80,6 +83,7 @@ impl Originator {
         match result {
             Err(refusal) => {
                 let txn = self.txns.remove(&ts).expect("just seen");
+                unlock(ts, &txn, outbox);
                 self.refused(txn.job, refusal, outbox);
                 return;
             }
@@ -94,6 +98,7 @@ impl Originator {
             return;
         }
         let txn = self.txns.remove(&ts).expect("just seen");
+        unlock(ts, &txn, outbox);
         self.count_round_trips(txn.job.purpose, outbox.hops);
         let State::Reading(reading) = txn.state else { unreachable!("just seen") };
         let g = &txn.volume.geometry;

@@ -16,6 +16,7 @@ impl Originator {
                 self.clock.see(latest);
                 return self.retry_later(job, outbox);
             }
+            Refusal::Busy => return self.retry_after(job, self.config.lock_timeout / 4, outbox),
             // What was to be copied is there by now.
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
@@ -52,6 +53,8 @@ impl Originator {
                 if let What::Verify { .. } = job.what {
                     self.count_rebuilt(&job, parts.len() as u64);
                 }
+                // What it waits for needs locks, too.
+                self.unlock_job(&mut job, outbox);
                 let key = (job.volume, parts[0].0, column);
                 self.parked.push((key, job));
             }
@@ -92,6 +95,7 @@ impl Originator {
                 attempts: 0,
                 fresh_looks: 0,
                 computes,
+                locked: None,
             });
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Job, Originator, State, Txn, What};
+use super::{Job, Originator, State, Txn, What, unlock};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
@@ -20,11 +20,26 @@ pub(super) struct Writing {
     plan: WritePlan,
     pub participants: Vec<(usize, NodeId)>,
     votes_missing: ColumnSet,
-    /// For each row what has been gathered, by column of the code.
-    gathered: Vec<BTreeMap<usize, Buffer>>,
+    /// For each row what has been gathered.
+    gathered: Vec<Gathered>,
+    /// Rows of which not everything has been gathered.
+    gathering: usize,
+    /// The columns that only show something.
+    pub readers: ColumnSet,
+    /// Whether anyone may have written something.
+    pub is_past_commit_point: bool,
     /// Messages in the longest chain that ended here so far.
     hops: u8,
     answered: bool,
+}
+
+/// Old content of a row, for who computes its parity.
+#[derive(Clone, Default, Hash)]
+struct Gathered {
+    /// By column of the code.
+    columns: BTreeMap<usize, Buffer>,
+    /// All of it has been here.
+    is_complete: bool,
 }
 
 impl Writing {
@@ -81,7 +96,10 @@ impl Originator {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
             participants,
-            gathered: vec![BTreeMap::new(); plan.rows.len()],
+            gathered: vec![Gathered::default(); plan.rows.len()],
+            gathering: plan.rows.iter().filter(|r| !r.originator_awaits(g).is_empty()).count(),
+            readers: plan.readers(g),
+            is_past_commit_point: !plan.rows.iter().any(|r| r.asks_first),
             plan,
             hops: 0,
             answered: false,
@@ -112,23 +130,23 @@ impl Originator {
             let Some(n) = at else { continue };
             let row = w.plan.rows[n];
             let awaits = row.originator_awaits(g);
-            let twice = w.gathered[n].insert(code_column, item.data).is_some();
-            if twice || !awaits.iter().all(|c| w.gathered[n].contains_key(&c)) {
+            let gathered = &mut w.gathered[n];
+            let twice =
+                gathered.is_complete || gathered.columns.insert(code_column, item.data).is_some();
+            if twice || !awaits.iter().all(|c| gathered.columns.contains_key(&c)) {
                 continue;
             }
-            outbox.counters.xor_bytes += added(g, &row, &w.gathered[n]);
-            let results = results(g, &row, &txn.job.what, &w.gathered[n]);
-            w.gathered[n].clear();
-            let kept = if row.keeps_new(g) { fresh_of_all(g, &row, &txn.job.what) } else { vec![] };
-            for (column, data) in kept {
-                let node = txn.volume.extents[txn.extent].columns[column].0;
-                let item = Item { stripe: row.stripe, slot: Slot::New, data };
-                outbox.send(node, Body::Part { header: w.header, items: vec![item] });
-            }
-            for (column, data) in results {
-                let node = txn.volume.extents[txn.extent].columns[column].0;
-                let item = Item { stripe: row.stripe, slot: Slot::Result, data };
-                outbox.send(node, Body::Part { header: w.header, items: vec![item] });
+            gathered.is_complete = true;
+            // What was sent only to say yes is nothing to compute with.
+            gathered.columns.retain(|_, data| !data.is_empty());
+            w.gathering -= 1;
+            if !row.asks_first {
+                hand_out(w, &txn.job, &txn.volume, txn.extent, n..n + 1, outbox);
+            } else if w.gathering == 0 {
+                // The commit point (shared storage 3.2.3).
+                w.is_past_commit_point = true;
+                let all = 0..w.plan.rows.len();
+                hand_out(w, &txn.job, &txn.volume, txn.extent, all, outbox);
             }
         }
     }
@@ -198,11 +216,46 @@ impl Originator {
         match result {
             Ok(()) => {
                 let Some(txn) = self.txns.remove(&ts) else { return };
+                unlock(ts, &txn, outbox);
                 self.count_round_trips(txn.job.purpose, outbox.hops);
                 self.finish(txn.job, Ok(HostData::Done), outbox);
             }
             Err(refusal) => self.give_up(ts, from, Some(refusal), outbox),
         }
+    }
+}
+
+/// Computes what could not be computed before old content was here, for some rows of a write, and
+/// gives it, and the new data that was kept until now, to the workers.
+fn hand_out(
+    w: &mut Writing,
+    job: &Job,
+    volume: &Volume,
+    extent: usize,
+    rows: std::ops::Range<usize>,
+    outbox: &mut Outbox,
+) {
+    let g = &volume.geometry;
+    let mut messages: Vec<(usize, Vec<Item>)> = Vec::new();
+    for n in rows {
+        let row = w.plan.rows[n];
+        let gathered = std::mem::take(&mut w.gathered[n].columns);
+        outbox.counters.xor_bytes += added(g, &row, &gathered);
+        let kept = if row.keeps_new(g) { fresh_of_all(g, &row, &job.what) } else { Vec::new() };
+        let kept = kept.into_iter().map(|(column, data)| (column, Slot::New, data));
+        let results = results(g, &row, &job.what, &gathered);
+        let results = results.into_iter().map(|(column, data)| (column, Slot::Result, data));
+        for (column, slot, data) in kept.chain(results) {
+            let item = Item { stripe: row.stripe, slot, data };
+            match messages.iter_mut().find(|m| m.0 == column) {
+                Some(message) => message.1.push(item),
+                None => messages.push((column, vec![item])),
+            }
+        }
+    }
+    for (column, items) in messages {
+        let node = volume.extents[extent].columns[column].0;
+        outbox.send(node, Body::Part { header: w.header, items });
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`outcome`]: votes, and from prepared to forgotten
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`meta`]: what the journal keeps of a write besides its content
+//! - [`ordering`]: who may go on at this disk
 //! - [`reading`]: reads and scans
 //! - [`catchup`]: what this disk missed
 //! - [`life`]: ticks, epochs, and what the store has to say
@@ -18,6 +19,8 @@ mod cells;
 mod life;
 #[path = "worker_meta.rs"]
 mod meta;
+#[path = "worker_ordering.rs"]
+mod ordering;
 #[path = "worker_outcome.rs"]
 mod outcome;
 #[path = "worker_reading.rs"]
@@ -34,13 +37,14 @@ use super::settle::{Inquiry, Verdict};
 use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
-use crate::order::{Access, Admission, Verdict as Admitted};
+use crate::order::{Admission, LockTable, Ordering, Verdict as Admitted};
 use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
 use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
 use cells::Cell;
+use ordering::{Entrance, Waiting};
 use reading::ReadJob;
 
 /// Where a participant's vote goes.
@@ -86,6 +90,10 @@ struct Txn {
     ranges: Vec<(u64, u64, bool)>,
     /// The bytes of the volume that it writes; everything if that is not known any more.
     writes: VolumeRange,
+    /// How the volume's requests are ordered.
+    ordering: Ordering,
+    /// It has had to wait for another.
+    delayed: bool,
     /// It is ready to be prepared once earlier writes are decided.
     waits: bool,
     /// Whether it copies from, or to, another disk.
@@ -136,6 +144,14 @@ pub(crate) struct Worker {
     map: Arc<ClusterMap>,
     pub store: AnyStore,
     admission: Admission,
+    /// Locks on this disk, of volumes that are ordered so.
+    locks: LockTable<Timestamp>,
+    waiting: BTreeMap<Timestamp, Waiting>,
+    lock_timer_is_set: bool,
+    /// Those whose turn has come and that have not gone on yet.
+    granted: Vec<Timestamp>,
+    /// Locks of reads that were answered, and when.
+    lent: BTreeMap<Timestamp, Nanos>,
     txns: BTreeMap<Timestamp, Txn>,
     reads: BTreeMap<Timestamp, ReadJob>,
     tickets: BTreeMap<u64, Ticket>,
@@ -174,6 +190,11 @@ impl Worker {
             map: Arc::new(ClusterMap::default()),
             store: store(node, cluster, disk_sectors, &config),
             admission: Admission::default(),
+            locks: LockTable::default(),
+            waiting: BTreeMap::new(),
+            lock_timer_is_set: false,
+            granted: Vec::new(),
+            lent: BTreeMap::new(),
             txns: BTreeMap::new(),
             reads: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -350,7 +371,7 @@ impl Worker {
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
             collector,
-            alone: volume.policy.commit == Commit::None,
+            alone: !volume.policy.commit.is_voted(),
             originator: header.ts.originator(),
             participants,
             unfinished: cells.len(),
@@ -361,6 +382,8 @@ impl Worker {
                 Task::Write(range) => range,
                 Task::Rebuild { .. } | Task::Copy { .. } => EVERYTHING,
             },
+            ordering: volume.policy.ordering,
+            delayed: false,
             waits: false,
             copies: matches!(header.task, Task::Copy { .. }),
             phase: Phase::Working,
@@ -376,9 +399,9 @@ impl Worker {
         for (first, count, _) in txn.ranges.iter().filter(|r| r.2) {
             self.store.expect(header.ts, *first, *count, vital);
         }
-        let verdict = self.admission.admit(header.ts, &accesses);
+        let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
         self.txns.insert(header.ts, txn);
-        if let Admitted::Rejected(latest) = verdict {
+        if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
             return false;
         }
@@ -399,12 +422,13 @@ impl Worker {
         cells: impl Iterator<Item = usize> + Clone,
         outbox: &mut Outbox,
     ) {
-        if self.txns.get(&ts).is_none_or(|t| t.phase != Phase::Working) {
+        let works = self.txns.get(&ts).is_some_and(|t| t.phase == Phase::Working);
+        if !works || self.waits_for_locks(ts) {
             return;
         }
         let mut shares = Shares::default();
         for n in cells.clone() {
-            if let Err(refusal) = self.start_read(ts, n) {
+            if let Err(refusal) = self.start_read(ts, n, outbox) {
                 self.refuse(ts, refusal, outbox);
                 return;
             }
@@ -450,8 +474,9 @@ impl Worker {
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if changes.is_empty() {
-            // It only had something to show to the others.
+            // It only had something to show to the others. Its lock is the originator's to give back.
             self.txns.remove(&ts);
+            self.lend(ts, outbox.now);
             return;
         }
         txn.phase = Phase::Preparing;
@@ -468,6 +493,9 @@ impl Worker {
     /// new parity, and no change on top of a change of the same data, until that is decided.
     fn is_on_top_of_undecided(&self, ts: Timestamp) -> bool {
         let txn = &self.txns[&ts];
+        if txn.ordering == Ordering::None {
+            return false;
+        }
         let overlaps = |earlier: &Txn, first: u64, count: u64| {
             let meets = |r: &(u64, u64, bool)| r.0 < first + count && first < r.0 + r.1;
             earlier.volume == txn.volume
@@ -529,19 +557,23 @@ impl Worker {
         }
     }
 
-    fn start_read(&mut self, ts: Timestamp, n: usize) -> Result<(), Refusal> {
-        let cell = &self.txns[&ts].cells[n];
+    fn start_read(&mut self, ts: Timestamp, n: usize, outbox: &mut Outbox) -> Result<(), Refusal> {
+        let txn = &self.txns[&ts];
+        let cell = &txn.cells[n];
         self.refuse_change_of_missing(cell)?;
         if !cell.must_read() {
             return Ok(());
         }
         let ranges: Vec<Range<u64>> = cell.read_ranges().collect();
-        let ignore = self.config.bug == Some(Bug::StaleRead);
-        if !ignore && ranges.iter().any(|r| self.admission.must_wait(ts, r.clone())) {
+        let ordering = txn.ordering;
+        if self.waits_for_earlier(ts, ordering, ranges.iter().cloned()) {
+            let txn = self.txns.get_mut(&ts).expect("just seen");
+            if !std::mem::replace(&mut txn.delayed, true) {
+                outbox.push(Output::Delayed(ts.originator()));
+            }
             return Ok(());
         }
-        let passed = ranges.iter().map(|r| self.admission.latest_committed(r.clone())).max();
-        if let Some(later) = passed.filter(|l| *l > ts && !ignore) {
+        if let Some(later) = self.passed_by(ts, ordering, ranges.iter().cloned()) {
             return Err(Refusal::Late(later));
         }
         if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
@@ -641,6 +673,7 @@ impl Worker {
         } else {
             self.store.forget(ts);
         }
+        self.unlock(ts);
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
         self.wake = true;

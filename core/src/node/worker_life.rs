@@ -1,6 +1,7 @@
 //! What drives a worker besides messages: ticks, epochs, and what its store has to say.
 
 use super::*;
+use crate::order::Access;
 
 impl Worker {
     /// Asks about what has waited too long, and forgets what is old.
@@ -21,6 +22,7 @@ impl Worker {
             }
         }
         stuck.into_iter().for_each(|ts| self.drop_txn(ts));
+        self.expire_locks(now);
         self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
         let window = self.config.timestamp_window;
@@ -71,6 +73,7 @@ impl Worker {
             self.began = floor;
         }
         self.reads.clear();
+        self.forget_locks();
         let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
@@ -97,6 +100,7 @@ impl Worker {
         }
         if serving && std::mem::take(&mut self.wake) {
             worked = true;
+            self.enter_granted(outbox);
             self.wake_waiting(outbox);
         }
         let admission = &self.admission;

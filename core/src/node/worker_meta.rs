@@ -38,6 +38,8 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         cells: Vec::new(),
         ranges: Vec::new(),
         writes: EVERYTHING,
+        ordering: Ordering::Timestamps,
+        delayed: false,
         waits: false,
         copies: false,
         phase: Phase::Prepared,

@@ -111,6 +111,7 @@ impl Worker {
                 }
             }
         }
+        self.unlock(ts);
         self.inquiries.remove(&ts);
         self.commits += 1;
         self.wake = true;

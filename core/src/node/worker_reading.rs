@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{Phase, Ticket, Worker, sectors};
+use super::{Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Bug, Refusal, Wanted};
-use crate::order::{Access, Admission, Verdict as Admitted};
+use crate::node::{Body, Output, Refusal, Wanted};
+use crate::order::{Access, Ordering};
 use crate::plan::{Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -20,6 +20,10 @@ pub(super) struct ReadJob {
     wanted: Wanted,
     rows: Vec<RowPart>,
     runs: Vec<Run>,
+    /// How the volume's requests are ordered.
+    ordering: Ordering,
+    /// It has had to wait for another.
+    delayed: bool,
     started: bool,
     hops: u8,
 }
@@ -80,15 +84,24 @@ impl Worker {
             .into_iter()
             .map(|s| Run { sectors: s.lo / SECTOR..s.hi / SECTOR, data: None });
         let runs = whole.collect();
-        let job =
-            ReadJob { from, column, wanted, rows, runs, started: false, hops: outbox.hops + 1 };
+        let job = ReadJob {
+            from,
+            column,
+            wanted,
+            rows,
+            runs,
+            ordering: volume.policy.ordering,
+            delayed: false,
+            started: false,
+            hops: outbox.hops + 1,
+        };
         if wanted == Wanted::Holes {
             self.reads.insert(ts, job);
             self.start_holes(ts);
             return;
         }
         let accesses: Vec<_> = job.ranges().map(|r| (r, Access::Read)).collect();
-        if let Admitted::Rejected(latest) = self.admission.admit(ts, &accesses) {
+        if let Entrance::Late(latest) = self.admit(ts, job.ordering, accesses, outbox) {
             self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
             return;
         }
@@ -97,13 +110,14 @@ impl Worker {
         self.step_read(ts, outbox);
     }
 
-    fn reply_read(
+    pub(super) fn reply_read(
         &mut self,
         job: &ReadJob,
         ts: Timestamp,
         result: Result<Vec<(u64, Buffer)>, Refusal>,
         outbox: &mut Outbox,
     ) {
+        self.lend(ts, outbox.now);
         let body = Body::ReadReply { ts, column: job.column, result };
         outbox.send_after(job.from, body, job.hops);
     }
@@ -111,15 +125,17 @@ impl Worker {
     /// Starts a read that waits for nothing.
     pub(super) fn step_read(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(job) = self.reads.get(&ts) else { return };
-        if job.started || job.wanted == Wanted::Holes {
+        if job.started || job.wanted == Wanted::Holes || self.waits_for_locks(ts) {
             return;
         }
-        let ignore = self.config.bug == Some(Bug::StaleRead);
-        if !ignore && job.ranges().any(|r| self.admission.must_wait(ts, r)) {
+        if self.waits_for_earlier(ts, job.ordering, job.ranges()) {
+            let job = self.reads.get_mut(&ts).expect("just seen");
+            if !std::mem::replace(&mut job.delayed, true) {
+                outbox.push(Output::Delayed(ts.originator()));
+            }
             return;
         }
-        let passed = job.ranges().map(|r| self.admission.latest_committed(r)).max();
-        if let Some(later) = passed.filter(|l| *l > ts && !ignore) {
+        if let Some(later) = self.passed_by(ts, job.ordering, job.ranges()) {
             let job = self.reads.remove(&ts).expect("just seen");
             self.reply_read(&job, ts, Err(Refusal::Late(later)), outbox);
             return;
@@ -152,17 +168,18 @@ impl Worker {
     }
 
     fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
-        let Some(job) = self.reads.get_mut(&ts) else { return };
+        let Some(job) = self.reads.get(&ts) else { return };
         let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
         let lost = job.parts_where(|mut r| r.any(|s| erased.contains(&s)));
         let sectors = job.runs[run].sectors.clone();
-        let refusal = if let Some(later) = passed_by(&self.admission, ts, &done, sectors) {
+        let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
         } else if !lost.is_empty() {
             Some(Refusal::Erased { column: job.column, parts: lost, behind: false })
         } else {
             None
         };
+        let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(done.data);
         let all = job.runs.iter().all(|r| r.data.is_some());
         if refusal.is_none() && !all {
@@ -173,6 +190,18 @@ impl Worker {
         self.reply_read(&job, ts, result, outbox);
     }
 
+    /// If what was read may be the content of a time after `ts`: a time to try again after.
+    fn raced(
+        &self,
+        ts: Timestamp,
+        ordering: Ordering,
+        done: &ReadDone,
+        sectors: Range<u64>,
+    ) -> Option<Timestamp> {
+        let deferred = done.deferred.then(|| self.passed_by(ts, ordering, [sectors].into_iter()));
+        if done.raced { Some(ts) } else { deferred.flatten() }
+    }
+
     fn cell_read_done(
         &mut self,
         ts: Timestamp,
@@ -181,13 +210,14 @@ impl Worker {
         done: ReadDone,
         outbox: &mut Outbox,
     ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let Some(txn) = self.txns.get(&ts) else { return };
         if txn.phase != Phase::Working {
             return;
         }
-        let work = &mut txn.cells[cell];
+        let work = &txn.cells[cell];
         let sectors = work.read_ranges().nth(part).expect("a part of the read");
-        if let Some(later) = passed_by(&self.admission, ts, &done, sectors) {
+        let ordering = txn.ordering;
+        if let Some(later) = self.raced(ts, ordering, &done, sectors) {
             self.refuse(ts, Refusal::Late(later), outbox);
         } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
             let span = work.span_of(first..last + 1);
@@ -198,7 +228,8 @@ impl Worker {
                 outbox,
             );
         } else {
-            work.read_arrived(part, done.data);
+            let txn = self.txns.get_mut(&ts).expect("just seen");
+            txn.cells[cell].read_arrived(part, done.data);
             self.step_cells(ts, std::iter::once(cell), outbox);
         }
     }
@@ -254,18 +285,12 @@ impl Worker {
     }
 }
 
-/// If what was read may be the content of a time after `ts`: a time to try again after.
-fn passed_by(
-    admission: &Admission,
-    ts: Timestamp,
-    done: &ReadDone,
-    sectors: Range<u64>,
-) -> Option<Timestamp> {
-    let later = || Some(admission.latest_committed(sectors)).filter(|l| done.deferred && *l > ts);
-    if done.raced { Some(ts) } else { later() }
-}
-
 impl ReadJob {
+    /// Whether the store has been asked.
+    pub fn has_started(&self) -> bool {
+        self.started
+    }
+
     fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
     }

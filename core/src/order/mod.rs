@@ -7,11 +7,13 @@
 
 mod admission;
 mod clock;
+mod locks;
 mod ordering;
 mod request;
 pub mod sequencer;
 
 pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;
+pub use locks::{Lock, LockTable, joined};
 pub use ordering::{Ordering, UnknownOrdering};
 pub use request::{HostId, Place, PlaceError, RequestId};

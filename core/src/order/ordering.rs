@@ -32,6 +32,16 @@ impl Ordering {
         Ordering::Timestamps,
     ];
 
+    /// Whether a lock server keeps it, and if so, whether originators keep locks until they are called
+    /// back.
+    pub fn keeps_locks(self) -> Option<bool> {
+        match self {
+            Ordering::LockServer => Some(false),
+            Ordering::CallbackLocks => Some(true),
+            _ => None,
+        }
+    }
+
     /// Its name in commands and files.
     pub fn name(self) -> &'static str {
         match self {

@@ -152,7 +152,10 @@ impl WriteCell {
                 Destination::Originator => "O",
                 Destination::Parities => "P",
             };
-            steps.push(format!("send {what} {} to {to}", spans.len()));
+            steps.push(match spans.is_empty() {
+                true => format!("say yes to {to}"),
+                false => format!("send {what} {} to {to}", spans.len()),
+            });
         }
         let parts = self.awaits.data.len() + self.awaits.originator.len();
         if parts > 0 {
@@ -161,7 +164,7 @@ impl WriteCell {
             steps.push("await 1 from O".to_string());
         }
         if !self.write.is_empty() {
-            if policy.commit != super::Commit::None {
+            if policy.commit.is_voted() {
                 steps.push("prepare".to_string());
             }
             let what = if self.delta { "fold" } else { "write" };

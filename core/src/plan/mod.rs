@@ -103,6 +103,18 @@ pub enum Commit {
     Early,
     /// Each participant writes as soon as it can: for measuring only.
     None,
+    /// When the originator has heard from every device that will write that nothing stands against
+    /// it: nothing is written before, and no votes follow. If the originator dies in between, the
+    /// stripe is made consistent, but the write may have happened in part: the limited atomicity
+    /// of shared storage 3.2.3, for commanded dispatch.
+    Limited,
+}
+
+impl Commit {
+    /// Whether a write is decided by votes, so that it happens or does not.
+    pub fn is_voted(self) -> bool {
+        matches!(self, Commit::Late | Commit::Early)
+    }
 }
 
 /// What a volume leaves open, settled; `None` lets cost decide.
@@ -123,9 +135,18 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether the originator asks every device that will write, before any does, whether it may:
+    /// the first phase of shared storage's Figures 7 and 8. Where a server keeps the order, or
+    /// nobody does, there is nothing to ask.
+    pub fn asks_first(&self) -> bool {
+        self.commit == Commit::Limited
+            && self.dispatch == Dispatch::Commanded
+            && matches!(self.ordering, Ordering::DeviceLocks | Ordering::Timestamps)
+    }
+
     /// Whether a write is durable when it is answered.
     pub fn is_journaled(&self) -> bool {
-        self.journal && self.commit != Commit::None
+        self.journal && self.commit.is_voted()
     }
 }
 

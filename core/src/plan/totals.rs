@@ -2,7 +2,6 @@
 
 use super::{Destination, Policy, ReadPlan, Span, Strategy, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
-use crate::plan::Commit;
 use crate::units::ColumnSet;
 
 /// The costs of a request, as a plan promises them and as nodes count them.
@@ -81,7 +80,7 @@ impl WritePlan {
             Some(_) => 4,
             None => self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0),
         };
-        if !policy.is_journaled() && policy.commit != Commit::None {
+        if !policy.is_journaled() && policy.commit.is_voted() {
             // The host is answered when all have heard and say that it is in place.
             chain += 2;
         }

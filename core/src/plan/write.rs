@@ -34,6 +34,9 @@ pub struct WriteRow {
     /// Whether the originator hands out new data only when it knows all that is to be written,
     /// and changes of parity as content.
     pub commanded: bool,
+    /// Whether every column that will write is asked first and says that it may, and gets what to
+    /// write when all have.
+    pub asks_first: bool,
     /// Whether lost data has to be solved for: the originator then reads k whole columns.
     pub decode: bool,
     /// The bytes of each parity unit that change: whole sectors.
@@ -101,7 +104,10 @@ impl WriteCell {
 
     /// Whether the originator must say something to the column at once.
     pub fn told(&self) -> bool {
-        !self.new.is_empty() || !self.read.is_empty() || !self.awaits.originator.is_empty()
+        !self.new.is_empty()
+            || !self.read.is_empty()
+            || !self.awaits.originator.is_empty()
+            || self.send.is_some()
     }
 }
 
@@ -151,6 +157,7 @@ impl WritePlan {
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
             commanded: false,
+            asks_first: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -169,6 +176,7 @@ impl WritePlan {
             strategy: Strategy::Rebuild,
             parity_at: ParityAt::Originator,
             commanded: false,
+            asks_first: false,
             decode: true,
             parity: part.sectors_out().into(),
             target: Some(column),
@@ -180,6 +188,13 @@ impl WritePlan {
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
         columns.filter(|&c| self.rows.iter().any(|r| !r.cell(g, c).write.is_empty())).collect()
+    }
+
+    /// The columns that show something and change nothing.
+    pub fn readers(&self, g: &Geometry) -> ColumnSet {
+        let shows = |c: &usize| self.rows.iter().any(|r| r.cell(g, *c).send.is_some());
+        let shown: ColumnSet = (0..g.layout.width()).filter(shows).collect();
+        shown.minus(self.participants(g))
     }
 
     /// The worker that collects the votes, if it is not the originator: the data column of
@@ -217,6 +232,7 @@ impl WriteRow {
             strategy: Strategy::Small,
             parity_at: ParityAt::Parity,
             commanded: policy.dispatch == Dispatch::Commanded,
+            asks_first: policy.asks_first(),
             decode: false,
             parity: Spans::EMPTY,
             target: None,
@@ -350,7 +366,13 @@ impl WriteRow {
             ColumnRole::Parity(_) if self.target.is_some() => idle,
             ColumnRole::Parity(_) => self.parity_cell(g, idle),
         };
-        if self.decode { self.decode_cell(g, column, cell) } else { cell }
+        let cell = if self.decode { self.decode_cell(g, column, cell) } else { cell };
+        if self.asks_first && cell.send.is_none() && !cell.write.is_empty() {
+            // It has nothing to show; that it answers says that it may write.
+            let send = Some((Sends::Old, Spans::EMPTY, Destination::Originator));
+            return WriteCell { send, ..cell };
+        }
+        cell
     }
 
     fn data_cell(&self, g: &Geometry, i: usize, idle: WriteCell) -> WriteCell {

@@ -1,13 +1,13 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, Notice, Refusal, SequenceMessage, SequenceReport,
-    Slot, Standing, Task, Wanted,
+    Body, Envelope, Header, Item, LockMessage, Notice, Refusal, Slot, Standing, Task, Wanted,
 };
-use weft_core::order::sequencer::Reach;
-use weft_core::order::{Place, PlaceError, RequestId};
 
-use super::code::{wire_enum, wire_struct};
+use weft_core::order::Lock;
+
+use super::WireError;
+use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 
 wire_struct!(Envelope { from, to, epoch, hops, notices, body });
 
@@ -21,6 +21,7 @@ wire_enum!(Notice, "notice" {
     3 = Ack(ts),
     4 = Release(ts),
     5 = Heard(ts),
+    6 = Unlock(ts),
 });
 
 wire_enum!(Task, "task" {
@@ -47,6 +48,7 @@ wire_enum!(Refusal, "refusal" {
     1 = Late(ts),
     2 = Erased { column, parts, behind },
     3 = Aborted,
+    4 = Busy,
 });
 
 wire_enum!(Standing, "standing" {
@@ -71,45 +73,34 @@ wire_enum!(Body, "body" {
     12 = Flushed { id },
     13 = Dirty { extents },
     14 = DirtyReply { found },
-    15 = Sequence(message),
+    15 = Lock(message),
+    16 = Sequence(message),
 });
 
-wire_struct!(RequestId { host, number });
-
-wire_struct!(Place { id, after, oldest });
-
-wire_struct!(Reach { volume, range, writes });
-
-wire_struct!(Claim { place, reach });
-
-wire_struct!(Account { host, oldest, done, aborted });
-
-wire_struct!(SequenceReport { claims, open, accounts });
-
-wire_enum!(PlaceError, "reason for a refusal" {
-    1 = AfterItself(id),
-    2 = Cycle(id),
-    3 = Reused(id),
-    4 = TooLate(id),
-    5 = TooFarAhead { id, oldest, bound },
-    6 = TooManyUnissued { host, bound },
-    7 = Aborted(id),
-    8 = NeverIssued(id),
-    9 = NotOrdered(id),
+wire_enum!(LockMessage, "message of the lock server" {
+    1 = Ask { id, locks, back, keeps },
+    2 = Grant { id, latest },
+    3 = Back { ids, latest },
+    4 = Call { ids },
+    5 = Held { held },
+    6 = Tell,
 });
 
-wire_enum!(SequenceMessage, "message of a sequencer" {
-    1 = Issue { claim },
-    2 = Record { id, owner, oldest },
-    3 = Recorded { id },
-    4 = Begin { id },
-    5 = Refuse { id, why },
-    6 = Finished { id, done },
-    7 = Close { id, done },
-    8 = Closed { id },
-    9 = Noted { id },
-    10 = Tell { report },
-    11 = Told,
-    12 = Take { report },
-    13 = Taken,
-});
+wire_struct!(Lock { disk, sectors, exclusive });
+
+impl Wire for std::ops::Range<u64> {
+    fn put(&self, w: &mut Writer) {
+        self.start.put(w);
+        self.end.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let (start, end) = (u64::take(r)?, u64::take(r)?);
+        if start > end {
+            return Err(WireError::Bounds {
+                what: "the start of a range of sectors",
+                value: start,
+            });
+        }
+        Ok(start..end)
+    }
+}

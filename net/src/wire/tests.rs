@@ -11,11 +11,11 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, MapMessage, MemberReport, Notice, Refusal,
-    SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
+    Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
+    Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{HostId, Ordering, Place, PlaceError, RequestId};
+use weft_core::order::{HostId, Lock, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -89,6 +89,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         (0..32usize, vec((any::<u64>(), span()), 0..4))
             .prop_map(|(column, parts)| Refusal::Erased { column, parts, behind: column % 2 == 0 }),
         Just(Refusal::Aborted),
+        Just(Refusal::Busy),
     ]
 }
 
@@ -134,9 +135,34 @@ fn body() -> BoxedStrategy<Body> {
         any::<u64>().prop_map(|id| Body::Flushed { id }),
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
         found.prop_map(|found| Body::DirtyReply { found }),
+        lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
     ]
     .boxed()
+}
+
+fn locks() -> impl Strategy<Value = Vec<Lock>> {
+    let sectors = (any::<u32>(), any::<u32>());
+    let lock = (0..64u16, sectors, any::<bool>()).prop_map(|(disk, (from, len), exclusive)| Lock {
+        disk: NodeId(disk),
+        sectors: u64::from(from)..u64::from(from) + u64::from(len),
+        exclusive,
+    });
+    vec(lock, 0..4)
+}
+
+fn lock_message() -> impl Strategy<Value = LockMessage> {
+    let ids = || vec(any::<u64>(), 0..4);
+    prop_oneof![
+        (any::<u64>(), locks(), ids(), any::<bool>())
+            .prop_map(|(id, locks, back, keeps)| LockMessage::Ask { id, locks, back, keeps }),
+        (any::<u64>(), ts()).prop_map(|(id, latest)| LockMessage::Grant { id, latest }),
+        (ids(), ts()).prop_map(|(ids, latest)| LockMessage::Back { ids, latest }),
+        ids().prop_map(|ids| LockMessage::Call { ids }),
+        vec((any::<u64>(), locks(), any::<bool>()), 0..3)
+            .prop_map(|held| LockMessage::Held { held }),
+        Just(LockMessage::Tell),
+    ]
 }
 
 fn request() -> impl Strategy<Value = RequestId> {
@@ -202,11 +228,12 @@ fn sequence() -> impl Strategy<Value = SequenceMessage> {
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
-    let notice = (0..5, ts()).prop_map(|(n, ts)| match n {
+    let notice = (0..7, ts()).prop_map(|(n, ts)| match n {
         0 => Notice::Commit(ts),
         1 => Notice::Abort(ts),
         2 => Notice::Ack(ts),
         3 => Notice::Release(ts),
+        5 => Notice::Unlock(ts),
         _ => Notice::Heard(ts),
     });
     (node(), node(), any::<u64>(), any::<u8>(), vec(notice, 0..5), option::of(body())).prop_map(
@@ -231,7 +258,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     let way = prop_oneof![Just(Way::Full), Just(Way::Small), Just(Way::Large), Just(Way::Rebuild)];
     let place =
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
-    let commit = prop_oneof![Just(Commit::Late), Just(Commit::Early), Just(Commit::None)];
+    let commit = select(vec![Commit::Late, Commit::Early, Commit::None, Commit::Limited]);
     let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
     let ordering = select(Ordering::ALL.to_vec());
     (option::of(way), option::of(place), dispatch, (commit, ordering), any::<bool>()).prop_map(
@@ -272,14 +299,15 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
     let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
     let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
     (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
-        |((up, given_up, draining, removed), disk, sectors, home)| NodeInfo {
+        |((up, given_up, draining, (guest, removed)), disk, sectors, home)| NodeInfo {
             up,
             given_up,
             disk,
             sectors,
             draining,
+            guest,
             removed,
             home,
         },

@@ -6,6 +6,7 @@ use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::order::Ordering;
 use weft_core::order::sequencer::Limits;
 use weft_core::plan::{Dispatch, ParityAt, Policy, Range, Strategy, chunks};
 use weft_core::store::StoreConfig;
@@ -95,13 +96,27 @@ pub struct Options {
     pub faults: Faults,
     /// In half of the seeds there are more hosts, and they also flush, trim and ask for holes.
     pub wide: bool,
+    /// How the volume's requests are ordered; drawn if open.
+    pub ordering: Option<Ordering>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
 }
 
+impl Options {
+    /// All faults, and everything drawn.
+    pub const DEFAULT: Options = Options {
+        operations: 150,
+        phases: 2,
+        faults: Faults::ALL,
+        wide: true,
+        ordering: None,
+        bug: None,
+    };
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Options { operations: 150, phases: 2, faults: Faults::ALL, wide: true, bug: None }
+        Options::DEFAULT
     }
 }
 
@@ -227,6 +242,7 @@ impl Run {
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
         let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
+        policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
         let mut options = options;
         if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
             // Without journal only the promises of single deaths stand.
@@ -247,6 +263,8 @@ impl Run {
             notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
             patience: 40 * MILLIS,
             timestamp_window: 2000 * MILLIS,
+            lock_timeout: 30 * MILLIS,
+            lease: 500 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
@@ -784,6 +802,17 @@ impl Run {
             time: self.world.now(),
             fingerprint,
         }
+    }
+}
+
+/// By timestamps in half of the seeds, which makes the same runs of them as when there was no other
+/// ordering.
+fn draw_ordering(seed: u64) -> Ordering {
+    let mut rng = Rng::with_seed(seed ^ 0x0000_06de_5000);
+    let others = [Ordering::DeviceLocks, Ordering::LockServer, Ordering::CallbackLocks];
+    match rng.bool() {
+        true => Ordering::Timestamps,
+        false => others[rng.usize(0..others.len())],
     }
 }
 

@@ -347,6 +347,7 @@ impl State {
                         Arrival { node: n, disk: node.disk(), sectors: node.data_sectors() };
                     self.send(End::Node(n), End::Authority, Packet::Ready(arrival));
                 }
+                Output::Delayed(_) => {}
                 Output::Refused(why) => return Err(format!("{n}: its disk was refused: {why}")),
                 Output::DiskFailed(why) => return Err(format!("{n}: its disk failed: {why}")),
                 Output::Log(line) => self.tell(|| format!("{n} says: {line}")),

@@ -55,6 +55,7 @@ fn notice(notice: &Notice) -> String {
         Notice::Ack(ts) => format!("ack {ts}"),
         Notice::Release(ts) => format!("release {ts}"),
         Notice::Heard(ts) => format!("heard {ts}"),
+        Notice::Unlock(ts) => format!("unlock {ts}"),
     }
 }
 

@@ -436,6 +436,7 @@ impl Simulation {
                     self.queue.push(arrives, Event::Reply { request });
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
+                Output::Delayed(_) => {}
                 Output::DiskFailed(why) => return Err(why),
                 Output::Refused(why) => return Err(why.to_string()),
                 Output::Report(_) | Output::Ready | Output::Log(_) => {}

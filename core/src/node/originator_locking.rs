@@ -1,0 +1,242 @@
+//! Locks from the lock server, as an originator asks for them, keeps them and gives them back.
+//!
+//! A job waits here until it has all its locks, and only then begins with a timestamp later than
+//! those of all who had them before; so timestamps refuse nothing that locks allow.
+
+use std::collections::BTreeMap;
+
+use super::{Job, Originator, What};
+use crate::cluster::{ClusterMap, Volume};
+use crate::layout::Geometry;
+use crate::node::outbox::Outbox;
+use crate::node::{Body, LockMessage};
+use crate::order::{Lock, joined};
+use crate::plan::{PlanError, Range, ReadPlan, Span, Spans, WritePlan};
+use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
+
+/// The locks that a job has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Locked {
+    /// The numbers under which they were granted.
+    ids: Vec<u64>,
+    /// The columns that the job was to do without when it asked.
+    pub avoid: ColumnSet,
+}
+
+#[derive(Clone, Hash)]
+struct Asking {
+    job: Job,
+    avoid: ColumnSet,
+    locks: Vec<Lock>,
+    keeps: bool,
+    since: Nanos,
+}
+
+#[derive(Clone, Hash)]
+struct Held {
+    locks: Vec<Lock>,
+    since: Nanos,
+    /// Jobs that have it.
+    users: usize,
+    /// It is kept when no job has it, until it is called back.
+    keeps: bool,
+}
+
+/// What an originator has of the lock server, and wants of it.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Locks {
+    asking: BTreeMap<u64, Asking>,
+    held: BTreeMap<u64, Held>,
+    next: u64,
+}
+
+impl Locks {
+    pub fn is_busy(&self) -> bool {
+        !self.asking.is_empty() || self.held.values().any(|h| h.users > 0)
+    }
+}
+
+impl Originator {
+    /// Gets locks for a job, which goes on when they are here.
+    pub(super) fn lock(
+        &mut self,
+        mut job: Job,
+        locks: Vec<Lock>,
+        avoid: ColumnSet,
+        keeps: bool,
+        outbox: &mut Outbox,
+    ) {
+        // The server lets go at the end of the lease; who keeps a lock stops a little earlier.
+        let fresh = self.config.lease / 8 * 7;
+        let good = |h: &Held| h.keeps && outbox.now.saturating_sub(h.since) < fresh;
+        let cover = |lock: &Lock| {
+            let covers = |h: &Held| good(h) && h.locks.iter().any(|l| l.covers(lock));
+            self.locks.held.iter().find(|(_, h)| covers(h)).map(|(id, _)| *id)
+        };
+        if keeps && let Some(mut ids) = locks.iter().map(cover).collect::<Option<Vec<u64>>>() {
+            ids.sort_unstable();
+            ids.dedup();
+            for id in &ids {
+                self.locks.held.get_mut(id).expect("just found").users += 1;
+            }
+            job.locked = Some(Locked { ids, avoid });
+            self.ready.push_back(job);
+            return;
+        }
+        let meets = |h: &Held| h.locks.iter().any(|a| locks.iter().any(|b| a.conflicts(b)));
+        let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0 && meets(h));
+        let back: Vec<u64> = unused.map(|(id, _)| *id).collect();
+        back.iter().for_each(|id| drop(self.locks.held.remove(id)));
+        self.locks.next += 1;
+        let id = self.locks.next;
+        if let Some(server) = self.map.server() {
+            let message = LockMessage::Ask { id, locks: locks.clone(), back, keeps };
+            outbox.send_after(server, Body::Lock(message), 1);
+        }
+        let asking = Asking { job, avoid, locks, keeps, since: outbox.now };
+        self.locks.asking.insert(id, asking);
+    }
+
+    /// The server grants what was asked for under a number.
+    pub fn on_grant(&mut self, id: u64, latest: Timestamp, outbox: &mut Outbox) {
+        self.clock.see(latest);
+        let Some(mut asking) = self.locks.asking.remove(&id) else {
+            if !self.locks.held.contains_key(&id) {
+                self.give_back(vec![id], outbox);
+            }
+            return;
+        };
+        let (since, keeps) = (asking.since, asking.keeps);
+        self.locks.held.insert(id, Held { locks: asking.locks, since, users: 1, keeps });
+        asking.job.locked = Some(Locked { ids: vec![id], avoid: asking.avoid });
+        self.ready.push_back(asking.job);
+    }
+
+    /// The server wants back what is kept.
+    pub fn on_call(&mut self, ids: &[u64], outbox: &mut Outbox) {
+        let mut back = Vec::new();
+        for id in ids {
+            match self.locks.held.get_mut(id) {
+                // It goes back when the last job is done with it.
+                Some(held) if held.users > 0 => held.keeps = false,
+                // The grant may still be on its way.
+                None if self.locks.asking.contains_key(id) => {}
+                _ => {
+                    self.locks.held.remove(id);
+                    back.push(*id);
+                }
+            }
+        }
+        self.give_back(back, outbox);
+    }
+
+    /// A job has no use for its locks any more.
+    pub(super) fn unlock_job(&mut self, job: &mut Job, outbox: &mut Outbox) {
+        let Some(locked) = job.locked.take() else { return };
+        let mut back = Vec::new();
+        for id in locked.ids {
+            let Some(held) = self.locks.held.get_mut(&id) else { continue };
+            held.users -= 1;
+            if held.users == 0 && !held.keeps {
+                self.locks.held.remove(&id);
+                back.push(id);
+            }
+        }
+        self.give_back(back, outbox);
+    }
+
+    fn give_back(&mut self, ids: Vec<u64>, outbox: &mut Outbox) {
+        if let Some(server) = self.map.server().filter(|_| !ids.is_empty()) {
+            let latest = self.clock.latest(outbox.now);
+            outbox.send(server, Body::Lock(LockMessage::Back { ids, latest }));
+        }
+    }
+
+    /// Tells the server of this epoch what is held here.
+    pub fn tell_held(&mut self, outbox: &mut Outbox) {
+        let Some(server) = self.map.server() else { return };
+        let held = self.locks.held.iter();
+        let held = held.map(|(id, h)| (*id, h.locks.clone(), h.keeps)).collect();
+        outbox.send(server, Body::Lock(LockMessage::Held { held }));
+    }
+
+    /// A new epoch, perhaps with another server: what is held is made known there, and what was
+    /// asked for is asked for again.
+    pub(super) fn enter_locks(&mut self, outbox: &mut Outbox) {
+        if self.map.locks_are_served() {
+            self.tell_held(outbox);
+        }
+        let asking = std::mem::take(&mut self.locks.asking);
+        self.ready.extend(asking.into_values().map(|a| a.job));
+        if !self.map.locks_are_served() {
+            self.locks.held.retain(|_, h| h.users > 0);
+        }
+    }
+
+    /// Asks again for what has not come: a message may have been lost.
+    pub(super) fn tick_locks(&mut self, outbox: &mut Outbox) {
+        let Some(server) = self.map.server() else { return };
+        for (id, asking) in &mut self.locks.asking {
+            if outbox.now.saturating_sub(asking.since) >= self.config.patience {
+                asking.since = outbox.now;
+                let (locks, keeps) = (asking.locks.clone(), asking.keeps);
+                let message = LockMessage::Ask { id: *id, locks, back: Vec::new(), keeps };
+                outbox.send_after(server, Body::Lock(message), 1);
+            }
+        }
+    }
+}
+
+/// The locks that a job needs: on the sectors that its plan reads and writes.
+pub(super) fn needed(
+    job: &Job,
+    map: &ClusterMap,
+    volume: &Volume,
+    avoid: ColumnSet,
+) -> Result<Vec<Lock>, PlanError> {
+    let g = &volume.geometry;
+    let mut out = Vec::new();
+    let mut add = |stripe: u64, column: usize, spans: Spans, exclusive: bool| {
+        let (disk, base) = (volume.extent(stripe).columns[column].0, volume.sector(stripe, column));
+        for span in spans.sectors_out().iter() {
+            let sectors = base + span.lo / SECTOR..base + span.hi / SECTOR;
+            out.push(Lock { disk, sectors, exclusive });
+        }
+    };
+    let whole = Spans::from(Span::new(0, g.unit));
+    let columns = || 0..g.layout.width();
+    match &job.what {
+        What::Read(range) | What::Holes(range) => {
+            for row in ReadPlan::new(g, *range, avoid)?.rows {
+                columns().for_each(|c| add(row.stripe, c, row.cell(g, c).send, false));
+            }
+        }
+        What::Verify { stripe } => columns().for_each(|c| add(*stripe, c, whole, false)),
+        What::Write(range, _) => add_write(g, &plan(g, *range, avoid, volume)?, &mut add),
+        What::Rebuild { stripe, column, part } => {
+            let down = avoid.union(map.lost(volume, volume.extent_of(*stripe)));
+            let plan = WritePlan::rebuild(g, *stripe, *column, *part, down)?;
+            add_write(g, &plan, &mut add);
+        }
+    }
+    Ok(joined(out))
+}
+
+fn plan(
+    g: &Geometry,
+    range: Range,
+    avoid: ColumnSet,
+    volume: &Volume,
+) -> Result<WritePlan, PlanError> {
+    WritePlan::new(g, range, avoid, volume.policy)
+}
+
+fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Spans, bool)) {
+    for row in &plan.rows {
+        for column in 0..g.layout.width() {
+            let cell = row.cell(g, column);
+            add(row.stripe, column, cell.read, false);
+            add(row.stripe, column, cell.write, true);
+        }
+    }
+}

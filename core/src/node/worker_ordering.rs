@@ -1,0 +1,198 @@
+//! Who may go on at this disk: by timestamps, and where the volume is ordered so, by locks that
+//! the disk serves for its own sectors.
+//!
+//! Timestamps are checked under every ordering but none. Under the others they refuse next to
+//! nothing, because conflicting transactions come one after the other anyway; but a host that
+//! was paused while its locks expired comes with a timestamp that is too old, and does no harm.
+
+use std::ops::Range;
+
+use super::{Admitted, Worker};
+use crate::node::outbox::Outbox;
+use crate::node::{Bug, Output, Refusal, Timer};
+use crate::order::{Access, Lock, Ordering, joined};
+use crate::units::{Nanos, Timestamp};
+
+/// What becomes of a transaction that comes to this disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// It may go on.
+    Open,
+    /// It waits for a lock.
+    Waits,
+    /// It comes too late; a timestamp above this one would do.
+    Late(Timestamp),
+}
+
+/// A transaction that waits for its locks here.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Waiting {
+    since: Nanos,
+    accesses: Vec<(Range<u64>, Access)>,
+}
+
+impl Worker {
+    /// A transaction wants to begin here.
+    pub(super) fn admit(
+        &mut self,
+        ts: Timestamp,
+        ordering: Ordering,
+        accesses: Vec<(Range<u64>, Access)>,
+        outbox: &mut Outbox,
+    ) -> Entrance {
+        if ordering != Ordering::DeviceLocks {
+            return self.check(ts, ordering, &accesses);
+        }
+        let lock = |(sectors, access): &(Range<u64>, Access)| Lock {
+            disk: self.node,
+            sectors: sectors.clone(),
+            exclusive: *access != Access::Read,
+        };
+        let locks = joined(accesses.iter().map(lock).collect());
+        if self.locks.ask(ts, locks) {
+            return self.check(ts, ordering, &accesses);
+        }
+        outbox.push(Output::Delayed(ts.originator()));
+        if !std::mem::replace(&mut self.lock_timer_is_set, true) {
+            outbox.push(Output::Timer(Timer::Locks, self.config.lock_timeout));
+        }
+        self.waiting.insert(ts, Waiting { since: outbox.now, accesses });
+        Entrance::Waits
+    }
+
+    /// Checks timestamps.
+    fn check(
+        &mut self,
+        ts: Timestamp,
+        ordering: Ordering,
+        accesses: &[(Range<u64>, Access)],
+    ) -> Entrance {
+        let verdict = match ordering {
+            Ordering::None => {
+                self.admission.admit_unchecked(ts, accesses);
+                return Entrance::Open;
+            }
+            // A lock keeps a reader from what is later and from what is undecided; and those that
+            // write later have waited for its lock.
+            Ordering::DeviceLocks => {
+                let writes = accesses.iter().filter(|a| a.1 != Access::Read);
+                self.admission.admit(ts, &writes.cloned().collect::<Vec<_>>())
+            }
+            _ => self.admission.admit(ts, accesses),
+        };
+        match verdict {
+            Admitted::Admitted => Entrance::Open,
+            Admitted::Rejected(latest) => Entrance::Late(latest),
+        }
+    }
+
+    /// The originator of a transaction says that it is over.
+    pub fn on_unlock(&mut self, ts: Timestamp) {
+        if self.reads.get(&ts).is_some_and(|job| !job.has_started()) {
+            self.reads.remove(&ts);
+        }
+        self.unlock(ts);
+    }
+
+    /// A transaction has no more use for its locks here, or does not wait for them any more.
+    pub(super) fn unlock(&mut self, ts: Timestamp) {
+        self.waiting.remove(&ts);
+        self.lent.remove(&ts);
+        let next = self.locks.release(ts);
+        self.wake |= !next.is_empty();
+        self.granted.extend(next);
+    }
+
+    /// Lets those go on whose turn has come.
+    pub(super) fn enter_granted(&mut self, outbox: &mut Outbox) {
+        for ts in std::mem::take(&mut self.granted) {
+            let Some(waiting) = self.waiting.remove(&ts) else { continue };
+            match self.check(ts, Ordering::DeviceLocks, &waiting.accesses) {
+                Entrance::Late(latest) => self.turn_away(ts, Refusal::Late(latest), outbox),
+                Entrance::Open | Entrance::Waits => {
+                    self.step(ts, outbox);
+                    self.step_read(ts, outbox);
+                }
+            }
+        }
+    }
+
+    /// Whether a transaction waits for its locks.
+    pub(super) fn waits_for_locks(&self, ts: Timestamp) -> bool {
+        self.waiting.contains_key(&ts)
+    }
+
+    /// Whether a read at `ts` has to wait for the outcome of an earlier write.
+    pub(super) fn waits_for_earlier(
+        &self,
+        ts: Timestamp,
+        ordering: Ordering,
+        mut ranges: impl Iterator<Item = Range<u64>>,
+    ) -> bool {
+        let checks = ordering != Ordering::None && self.config.bug != Some(Bug::StaleRead);
+        checks && ranges.any(|r| self.admission.must_wait(ts, r))
+    }
+
+    /// If a later write has gone by what a read at `ts` is to see: its timestamp. Under locks that
+    /// is as it should be.
+    pub(super) fn passed_by(
+        &self,
+        ts: Timestamp,
+        ordering: Ordering,
+        ranges: impl Iterator<Item = Range<u64>>,
+    ) -> Option<Timestamp> {
+        let locked = matches!(ordering, Ordering::None | Ordering::DeviceLocks);
+        if locked || self.config.bug == Some(Bug::StaleRead) {
+            return None;
+        }
+        ranges.map(|r| self.admission.latest_committed(r)).max().filter(|latest| *latest > ts)
+    }
+
+    /// Those that have waited for too long are told so: they may wait for one another.
+    pub fn on_lock_timer(&mut self, outbox: &mut Outbox) {
+        self.lock_timer_is_set = false;
+        let timeout = self.config.lock_timeout;
+        let late = self.waiting.iter().filter(|(_, w)| w.since + timeout <= outbox.now);
+        let late: Vec<Timestamp> = late.map(|(ts, _)| *ts).collect();
+        late.into_iter().for_each(|ts| self.turn_away(ts, Refusal::Busy, outbox));
+        if let Some(since) = self.waiting.values().map(|w| w.since).min() {
+            let left = (since + timeout).saturating_sub(outbox.now);
+            self.lock_timer_is_set = true;
+            outbox.push(Output::Timer(Timer::Locks, left.max(1)));
+        }
+    }
+
+    fn turn_away(&mut self, ts: Timestamp, refusal: Refusal, outbox: &mut Outbox) {
+        if let Some(job) = self.reads.remove(&ts) {
+            self.unlock(ts);
+            self.reply_read(&job, ts, Err(refusal), outbox);
+        } else if self.txns.contains_key(&ts) {
+            self.refuse(ts, refusal, outbox);
+        } else {
+            self.unlock(ts);
+        }
+    }
+
+    /// A read has been answered: its lock is the originator's to give back.
+    pub(super) fn lend(&mut self, ts: Timestamp, now: Nanos) {
+        if self.locks.is_granted(ts) {
+            self.lent.insert(ts, now);
+        }
+    }
+
+    /// Takes back what was lent for longer than a lease.
+    pub(super) fn expire_locks(&mut self, now: Nanos) {
+        let over = |since: &Nanos| now.saturating_sub(*since) >= self.config.lease;
+        let over: Vec<Timestamp> =
+            self.lent.iter().filter(|(_, s)| over(s)).map(|(ts, _)| *ts).collect();
+        over.into_iter().for_each(|ts| self.unlock(ts));
+    }
+
+    /// A new epoch: what had not been prepared begins again, and with it its locks.
+    pub(super) fn forget_locks(&mut self) {
+        self.locks.clear();
+        self.waiting.clear();
+        self.granted.clear();
+        self.lent.clear();
+    }
+}
