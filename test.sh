@@ -5,7 +5,8 @@
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
-#   e2e       real clients against a real array, a cluster of processes, and hosts that outlive a node
+#   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
+#             and the native client's examples
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails)
 set -eu -o pipefail
@@ -73,7 +74,7 @@ def lines(path):
                 skip = False
 
 bad = []
-for crate in ("code", "core", "model", "load", "report", "net", "front", "member", "sim", "host", "cli"):
+for crate in ("code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "cli"):
     for path in sorted(pathlib.Path(crate).rglob("*.rs")):
         a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
         for number, line, code, skip in lines(path):
@@ -148,9 +149,11 @@ check() { cargo run --profile tested --locked -- check --seeds "$seeds"; }
 
 e2e() {
     cargo build --profile tested --locked
+    cargo build --profile tested --locked -p weft-client --examples
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/e2e.sh
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/cluster.sh
     WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/reconnect.sh
+    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/client.sh
 }
 
 real() {

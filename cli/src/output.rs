@@ -53,10 +53,10 @@ pub fn mb_per_s(bytes: u64, seconds: f64) -> f64 {
 
 /// The NBD URI of a volume at an address, given as URI without the export's name.
 pub fn uri(listen: &str, volume: &str) -> String {
-    match listen.strip_prefix("nbd+unix:///?socket=") {
-        Some(path) => {
+    match listen.split_once("+unix:///?socket=") {
+        Some((scheme, path)) => {
             let path = std::path::absolute(Path::new(path)).unwrap_or_else(|_| path.into());
-            format!("nbd+unix:///{volume}?socket={}", escape(&path.display().to_string()))
+            format!("{scheme}+unix:///{volume}?socket={}", escape(&path.display().to_string()))
         }
         None => format!("{listen}/{volume}"),
     }
@@ -142,5 +142,6 @@ mod tests {
     fn uris_name_the_volume() {
         assert_eq!(uri("nbd://127.0.0.1:1", "v"), "nbd://127.0.0.1:1/v");
         assert_eq!(uri("nbd+unix:///?socket=/a b/s", "v"), "nbd+unix:///v?socket=/a%20b/s");
+        assert_eq!(uri("weft+unix:///?socket=/s", "v"), "weft+unix:///v?socket=/s");
     }
 }

@@ -112,6 +112,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             address,
             admit: (n == 0).then_some(admit),
             nbd: vec![absolute(Listen::Unix(own.join("nbd.sock")))],
+            native: vec![absolute(Listen::NativeUnix(own.join("weft.sock")))],
             labels: [("box".to_string(), format!("b{n}"))].into(),
             dir: own,
         });
@@ -147,9 +148,15 @@ fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
     let path = config_path(dir, 0);
     let mut config = Configuration::load(&path)?;
     config.nbd.truncate(1);
-    match listens {
-        [] => config.nbd.push(Listen::Tcp("127.0.0.1:10809".to_string())),
-        listens => config.nbd.extend(listens.iter().cloned().map(absolute)),
+    config.native.truncate(1);
+    if listens.is_empty() {
+        config.nbd.push(Listen::Tcp("127.0.0.1:10809".to_string()));
+    }
+    for listen in listens.iter().cloned().map(absolute) {
+        match listen.is_native() {
+            true => config.native.push(listen),
+            false => config.nbd.push(listen),
+        }
     }
     write_config(&path, &config)
 }

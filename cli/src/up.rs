@@ -44,8 +44,9 @@ pub struct Up {
     /// Whether writes go to a journal before they are voted on [default: on]
     #[arg(long)]
     journal: Option<Switch>,
-    /// Where to serve NBD; may be repeated [default: DIR/nbd.sock and 127.0.0.1:10809]
-    #[arg(long, value_name = "PATH.sock|HOST:PORT")]
+    /// Where to serve hosts: NBD, or with 'native:' before the address what weft-client speaks; may
+    /// be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
+    #[arg(long, value_name = "[native:]PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
     /// Run each node in a process of its own, on loopback
     #[arg(long)]
@@ -90,6 +91,7 @@ impl Up {
             true => vec![
                 absolute(Listen::Unix(self.dir.join("nbd.sock"))),
                 Listen::Tcp("127.0.0.1:10809".to_string()),
+                absolute(Listen::NativeUnix(self.dir.join("weft.sock"))),
             ],
             false => self.listen.iter().cloned().map(absolute).collect(),
         }
@@ -132,12 +134,9 @@ const LONGEST_PATH: usize = 107;
 /// A socket's whole path, so that it can be told to whoever asks from another directory. One
 /// that is too long then is better used as it was given.
 pub fn absolute(listen: Listen) -> Listen {
-    match &listen {
-        Listen::Unix(path) => match std::path::absolute(path) {
-            Ok(whole) if whole.as_os_str().len() <= LONGEST_PATH => Listen::Unix(whole),
-            _ => listen,
-        },
-        Listen::Tcp(_) => listen,
+    match listen.path().map(std::path::absolute) {
+        Some(Ok(whole)) if whole.as_os_str().len() <= LONGEST_PATH => listen.at_path(whole),
+        _ => listen,
     }
 }
 

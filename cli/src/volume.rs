@@ -1,11 +1,13 @@
-//! `weft volume`: creates, lists, shows and deletes volumes.
+//! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
+use weft_core::order::Ordering;
 use weft_host::{Request, Size};
 
 use crate::args::{self, Common, Dispatch, Switch};
@@ -22,6 +24,9 @@ pub enum Volume {
     Show(Named),
     /// Make a volume larger while it is in use; hosts see the new size when they connect again
     Resize(Resize),
+    /// Change who goes first among requests, when writes are decided, or who works out what each
+    /// node does, while the volume is in use
+    Set(Set),
     /// Remove a volume that no host uses, with all that is on it
     Delete(Named),
 }
@@ -49,8 +54,34 @@ pub struct Create {
     /// Label of the failure domains: no two columns of an extent go to nodes with the same value; 'node' means any nodes [default: box]
     #[arg(long, value_name = "LABEL")]
     apart: Option<String>,
+    /// Who goes first among requests that overlap: none, sequencer, lock-server, callback-locks, device-locks or timestamps [default: timestamps]
+    #[arg(long)]
+    ordering: Option<Ordering>,
+    /// When a write is decided: late or early [default: late]
+    #[arg(long)]
+    commit: Option<String>,
     #[command(flatten)]
     common: Common,
+}
+
+/// What to set.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Name of the volume
+    name: String,
+    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, commit=late|early, dispatch=collaborative|commanded
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+    /// ordering=none also for a volume that several hosts use, or are to use
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let split = text.split_once('=').map(|(key, value)| (key.to_string(), value.to_string()));
+    split.ok_or_else(|| format!("'{text}' is not KEY=VALUE; write it like ordering=sequencer"))
 }
 
 /// The volume to make larger.
@@ -77,9 +108,14 @@ pub struct Named {
 impl Volume {
     /// Asks the array, and says what it answered.
     pub fn run(&self) -> Result<ExitCode> {
-        let (common, request) = self.request();
+        let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
         let answer = control.request(&request)?;
+        if let Some(warning) = answer["volume"]["warning"].as_str()
+            && !matches!(self, Volume::Show(_))
+        {
+            eprintln!("warning: {warning}");
+        }
         if common.json {
             say_json(answer)?;
             return Ok(ExitCode::SUCCESS);
@@ -89,9 +125,15 @@ impl Volume {
                 say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?
             }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
-            Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) => {
+            Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
                 let status = control.request(&Request::Status)?;
-                say(volumes(std::slice::from_ref(&answer["volume"])))?;
+                let volume = &answer["volume"];
+                say(volumes(std::slice::from_ref(volume)))?;
+                let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
+                say(format!("commit: {}, dispatch: {}", word("commit"), word("dispatch")))?;
+                if let (Volume::Show(_), Some(warning)) = (self, volume["warning"].as_str()) {
+                    say(format!("warning: {warning}"))?;
+                }
                 for listen in status["listens"].as_array().into_iter().flatten() {
                     let name = answer["volume"]["name"].as_str().unwrap_or_default();
                     say(uri(listen.as_str().unwrap_or_default(), name))?;
@@ -101,8 +143,8 @@ impl Volume {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn request(&self) -> (&Common, Request) {
-        match self {
+    fn request(&self) -> Result<(&Common, Request)> {
+        Ok(match self {
             Volume::Create(c) => {
                 let request = Request::VolumeCreate {
                     name: c.name.clone(),
@@ -112,8 +154,19 @@ impl Volume {
                     journal: c.journal.map(Switch::is_on),
                     commanded: c.dispatch == Dispatch::Commanded,
                     apart: c.apart.clone(),
+                    ordering: c.ordering.map(|o| o.to_string()),
+                    commit: c.commit.clone(),
                 };
                 (&c.common, request)
+            }
+            Volume::Set(s) => {
+                let mut set = BTreeMap::new();
+                for (key, value) in &s.set {
+                    let before = set.insert(key.clone(), value.clone());
+                    ensure!(before.is_none(), "'{key}' is given twice; give it once");
+                }
+                let request = Request::VolumeSet { name: s.name.clone(), set, force: s.force };
+                (&s.common, request)
             }
             Volume::Resize(r) => {
                 (&r.common, Request::VolumeResize { name: r.name.clone(), size: r.size })
@@ -121,7 +174,7 @@ impl Volume {
             Volume::List(list) => (list, Request::VolumeList),
             Volume::Show(n) => (&n.common, Request::VolumeShow { name: n.name.clone() }),
             Volume::Delete(n) => (&n.common, Request::VolumeDelete { name: n.name.clone() }),
-        }
+        })
     }
 }
 
@@ -130,8 +183,9 @@ pub fn volumes(list: &[Value]) -> String {
     if list.is_empty() {
         return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
     }
-    let mut table =
-        table(["volume", "size", "layout", "unit", "journal", "mode", "survives", "hosts"]);
+    let mut table = table([
+        "volume", "size", "layout", "unit", "journal", "ordering", "mode", "survives", "hosts",
+    ]);
     let size = |v: &Value| v.as_u64().map_or("?".to_string(), |n| Size(n).to_string());
     let text = |v: &Value| v.as_str().unwrap_or("?").to_string();
     for v in list {
@@ -141,12 +195,13 @@ pub fn volumes(list: &[Value]) -> String {
             text(&v["layout"]),
             size(&v["stripe_unit"]),
             if v["journal"] == true { "on" } else { "off" }.to_string(),
+            text(&v["ordering"]),
             text(&v["mode"]),
             survives(v),
             v["clients"].to_string(),
         ]);
     }
-    align_right(&mut table, [1, 3, 7]);
+    align_right(&mut table, [1, 3, 8]);
     table.to_string()
 }
 

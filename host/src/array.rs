@@ -38,14 +38,15 @@ impl Array {
 
     /// The node of a cluster, in a process of its own.
     pub fn node(home: Home, log: Log) -> Result<Array> {
-        let (dir, listens) = (home.dir().to_path_buf(), home.config().nbd.clone());
+        let (dir, config) = (home.dir().to_path_buf(), home.config());
+        let listens: Vec<Listen> = config.nbd.iter().chain(&config.native).cloned().collect();
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir })
     }
 
-    /// Where hosts can connect, as NBD URIs without the export's name.
+    /// Where hosts can connect, as URIs without the volume's name.
     pub fn listens(&self) -> &[String] {
         self.reactor.listens()
     }
@@ -103,7 +104,7 @@ impl Handle {
         &self.dir
     }
 
-    /// Where hosts can connect, as NBD URIs without the export's name.
+    /// Where hosts can connect, as URIs without the volume's name.
     pub fn listens(&self) -> &[String] {
         &self.listens
     }

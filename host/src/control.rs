@@ -66,6 +66,22 @@ pub enum Request {
         /// The label of failure domains to keep its columns apart by; `box` if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         apart: Option<String>,
+        /// Who goes first among requests; timestamps if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ordering: Option<String>,
+        /// When writes are decided; late if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
+    },
+    /// Change a volume's policy while it is in use.
+    VolumeSet {
+        /// Its name; the empty name means the first.
+        name: String,
+        /// What is to be otherwise: `ordering`, `commit`, `dispatch`.
+        set: BTreeMap<String, String>,
+        /// Also what may corrupt data.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// All volumes.
     VolumeList,
@@ -166,6 +182,16 @@ mod tests {
                     journal: Some(false),
                     commanded: false,
                     apart: None,
+                    ordering: None,
+                    commit: None,
+                },
+            ),
+            (
+                r#"{"cmd":"volume-set","name":"v","set":{"ordering":"none"}}"#,
+                Request::VolumeSet {
+                    name: "v".into(),
+                    set: [("ordering".into(), "none".into())].into(),
+                    force: false,
                 },
             ),
             (r#"{"cmd":"scrub","volume":"v"}"#, Request::Scrub { volume: "v".into() }),

@@ -15,7 +15,7 @@ mod volumes;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Volume, VolumeSize};
+use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::units::{NodeId, VolumeId};
 
@@ -24,7 +24,8 @@ use crate::control::{DiskAction, Request, error, ok};
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
 use crate::news::News;
-use crate::requests::{Owner, Requests};
+use crate::policy;
+use crate::requests::{Job, Owner, Requests};
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
@@ -49,6 +50,8 @@ pub(crate) enum Wait {
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
     VolumeThere(Volume, Ticket),
+    /// The map says that the volume has this policy.
+    PolicySet(VolumeId, PolicyChange, Ticket),
     /// The map holds the volume in whole stripes, so that its room can be cleared.
     RoomThere(Volume, Ticket),
     /// The volume's room is being cleared.
@@ -151,6 +154,7 @@ impl Desk<'_> {
             | Request::VolumeCreate { .. }
             | Request::VolumeDelete { .. }
             | Request::VolumeResize { .. }
+            | Request::VolumeSet { .. }
             | Request::NodeAdd { .. }
             | Request::NodeRemove { .. } => self.leader(),
             Request::Status
@@ -202,9 +206,24 @@ impl Desk<'_> {
                 journal,
                 commanded,
                 apart,
+                ordering,
+                commit,
             } => {
-                let spec = Spec { stripe_unit, journal, commanded, apart, ..Spec::default() };
+                let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
+                let commit = commit.as_deref().map(policy::commit).transpose()?;
+                let spec = Spec {
+                    stripe_unit,
+                    journal,
+                    commanded,
+                    apart,
+                    ordering,
+                    commit,
+                    ..Spec::default()
+                };
                 Outcome::Wait(self.create(name, size, layout, spec)?)
+            }
+            Request::VolumeSet { name, set, force } => {
+                Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
             }
             Request::VolumeResize { name, size } => Outcome::Wait(self.resize(&name, size)?),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
@@ -221,7 +240,8 @@ impl Desk<'_> {
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
         // That a room is clear is only said of what is safe.
         let then_flush = matches!(op, HostOp::WriteZeroes(_));
-        self.requests.submit(self.engine, Owner::Control { conn }, 0, volume, op, then_flush);
+        let job = Job::new(volume, op, then_flush);
+        self.requests.submit(self.engine, Owner::Control { conn }, 0, job);
     }
 
     fn volume(&self, name: &str) -> Result<Volume> {
@@ -259,6 +279,7 @@ impl Desk<'_> {
             | Wait::NodeAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)
+            | Wait::PolicySet(..)
             | Wait::RoomThere(..)
             | Wait::Hidden(..)
             | Wait::Removable(..)

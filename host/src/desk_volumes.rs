@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
-use weft_core::cluster::{Volume, VolumeSize};
+use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
@@ -63,6 +63,26 @@ impl Desk<'_> {
         Ok(Wait::RoomThere(grown, ticket))
     }
 
+    /// Changes a volume's policy. Nothing orders the requests of several hosts with an ordering of
+    /// none, so that is for one, unless it is forced.
+    pub(super) fn set_policy(&mut self, name: &str, change: PolicyChange) -> Result<Wait> {
+        if !self.engine.is_settled() || self.engine.originator(0).is_none() {
+            return fail("the nodes are just starting or changing; try again in a moment");
+        }
+        let volume = self.volume(name)?;
+        let mut changed = volume.clone();
+        change.apply(&mut changed);
+        let hosts = self.clients_of(volume.id);
+        if changed.takes_one_writer() && hosts > 1 {
+            return fail(format!(
+                "{hosts} connections use volume '{}', and with ordering=none nothing orders what                  they write: disconnect all but one, or add --force if they keep to bytes of their                  own",
+                volume.name
+            ));
+        }
+        let ticket = self.engine.set_policy(volume.id, change);
+        Ok(Wait::PolicySet(volume.id, change, ticket))
+    }
+
     /// Has hosts see all of a volume of this size.
     pub(super) fn show(&mut self, volume: Volume) -> Wait {
         let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
@@ -109,6 +129,20 @@ impl Desk<'_> {
                     return Err(overtaken());
                 }
                 Ok(Outcome::Answer(ok(json!({ "volume": status::volume(self, volume) }))))
+            }
+            Wait::PolicySet(id, change, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let Some(there) = self.engine.map().volumes.get(id).cloned() else {
+                    return Err(overtaken());
+                };
+                let mut changed = Volume::clone(&there);
+                change.apply(&mut changed);
+                if changed != *there {
+                    return Err(overtaken());
+                }
+                Ok(Outcome::Answer(ok(json!({ "volume": status::volume(self, &there) }))))
             }
             Wait::RoomThere(volume, ticket) => {
                 if !self.is_made(ticket)? {

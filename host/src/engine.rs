@@ -18,6 +18,7 @@ use weft_core::cluster::{ClusterMap, Volume};
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, NodeStatus, Output, Timer,
 };
+use weft_core::order::Place;
 use weft_core::store::{DiskRequest, DiskResult};
 use weft_core::units::{NodeId, VolumeId};
 
@@ -119,6 +120,18 @@ impl Engine {
     /// Hands a node a host's request; the answer comes with its number.
     pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
         self.input(n, Input::Host(number, volume, op));
+    }
+
+    /// Hands a node a host's request that has a place in the graph of requests.
+    pub(crate) fn submit_ordered(
+        &mut self,
+        n: usize,
+        number: u64,
+        volume: VolumeId,
+        place: Place,
+        op: HostOp,
+    ) {
+        self.input(n, Input::Ordered(number, volume, place, op));
     }
 
     /// Nobody waits for the answer to this request of a node any more.

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Volume, VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, PolicyChange, Volume,
+    VolumeSize,
 };
 use weft_core::node::MemberReport;
 use weft_core::units::{Nanos, NodeId, VolumeId};
@@ -213,6 +214,11 @@ impl Engine {
     /// Changes how large a volume is.
     pub(crate) fn size_volume(&mut self, id: VolumeId, size: VolumeSize) -> Ticket {
         self.change(AuthorityInput::SizeVolume(id, size))
+    }
+
+    /// Changes a volume's policy.
+    pub(crate) fn set_policy(&mut self, id: VolumeId, change: PolicyChange) -> Ticket {
+        self.change(AuthorityInput::SetPolicy(id, change))
     }
 
     /// Adds a volume.

@@ -15,19 +15,52 @@ use mio::net::{TcpListener, UnixListener};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::Stream;
 
-/// An address to serve NBD at.
+/// An address to serve hosts at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix socket at this path.
+    /// NBD, at a Unix socket at this path.
     Unix(PathBuf),
-    /// A TCP address as `host:port`; port 0 lets the system choose.
+    /// NBD, at a TCP address as `host:port`; port 0 lets the system choose.
     Tcp(String),
+    /// The native protocol, at a Unix socket at this path.
+    NativeUnix(PathBuf),
+    /// The native protocol, at a TCP address.
+    NativeTcp(String),
+}
+
+/// What stands before an address for the native protocol.
+const NATIVE: &str = "native:";
+
+impl Listen {
+    /// Whether the native protocol is spoken there; otherwise it is NBD.
+    pub fn is_native(&self) -> bool {
+        matches!(self, Listen::NativeUnix(_) | Listen::NativeTcp(_))
+    }
+
+    /// The path, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Listen::Unix(path) | Listen::NativeUnix(path) => Some(path),
+            Listen::Tcp(_) | Listen::NativeTcp(_) => None,
+        }
+    }
+
+    /// The same with another path, if it has one.
+    pub fn at_path(self, path: PathBuf) -> Listen {
+        match self {
+            Listen::Unix(_) => Listen::Unix(path),
+            Listen::NativeUnix(_) => Listen::NativeUnix(path),
+            tcp => tcp,
+        }
+    }
 }
 
 impl fmt::Display for Listen {
-    /// As an NBD URI, without the export's name.
+    /// As a URI, without the volume's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Listen::NativeUnix(path) => write!(f, "weft+unix:///?socket={}", path.display()),
+            Listen::NativeTcp(address) => write!(f, "weft://{address}"),
             Listen::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
             Listen::Tcp(address) => write!(f, "nbd://{address}"),
         }
@@ -37,8 +70,16 @@ impl fmt::Display for Listen {
 impl FromStr for Listen {
     type Err = Error;
 
-    /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`.
+    /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`; with
+    /// `native:` before it, for the native protocol.
     fn from_str(text: &str) -> Result<Listen> {
+        if let Some(rest) = text.strip_prefix(NATIVE) {
+            return Ok(match rest.parse()? {
+                Listen::Unix(path) => Listen::NativeUnix(path),
+                Listen::Tcp(address) => Listen::NativeTcp(address),
+                native => native,
+            });
+        }
         if text.contains('/') || text.ends_with(".sock") {
             return Ok(Listen::Unix(PathBuf::from(text)));
         }
@@ -71,15 +112,17 @@ impl Listener {
     /// Begins to listen.
     pub(crate) fn bind(listen: &Listen) -> Result<Listener> {
         match listen {
-            Listen::Unix(path) => {
+            Listen::Unix(path) | Listen::NativeUnix(path) => {
                 let socket = Socket::Unix(UnixListener::from_std(bind_unix(path)?));
                 Ok(Listener { socket, at: listen.clone() })
             }
-            Listen::Tcp(address) => {
+            Listen::Tcp(address) | Listen::NativeTcp(address) => {
                 let listener = bind_tcp(address)?;
                 let at = listener.local_addr().map_or(address.clone(), |a| a.to_string());
                 let socket = Socket::Tcp(TcpListener::from_std(listener));
-                Ok(Listener { socket, at: Listen::Tcp(at) })
+                let native = listen.is_native();
+                let at = if native { Listen::NativeTcp(at) } else { Listen::Tcp(at) };
+                Ok(Listener { socket, at })
             }
         }
     }
@@ -108,7 +151,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listen::Unix(path) = &self.at {
+        if let Some(path) = self.at.path() {
             let _ = fs::remove_file(path);
         }
     }
@@ -172,7 +215,9 @@ mod tests {
         assert_eq!("x.sock".parse(), Ok(Listen::Unix("x.sock".into())));
         assert_eq!("/run/weft".parse(), Ok(Listen::Unix("/run/weft".into())));
         assert_eq!("[::1]:9".parse(), Ok(Listen::Tcp("[::1]:9".into())));
-        for bad in ["", "host", "host:", ":9", "host:99999"] {
+        assert_eq!("native:/x".parse(), Ok(Listen::NativeUnix("/x".into())));
+        assert_eq!("native:[::1]:9".parse(), Ok(Listen::NativeTcp("[::1]:9".into())));
+        for bad in ["", "host", "host:", ":9", "host:99999", "native:", "native:native:a:1x"] {
             assert!(bad.parse::<Listen>().is_err(), "{bad}");
         }
     }

@@ -1,13 +1,13 @@
 //! One NBD connection: its socket, its protocol machine, and how much it may have in work.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice, Read, Write};
 
 use weft_core::node::{HostData, HostError};
 use weft_core::units::VolumeId;
 use weft_front::nbd::Errno;
 use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
+use crate::link::{End, Link};
 use crate::socket::Stream;
 use crate::translate;
 use crate::volumes::Exports;
@@ -17,117 +17,84 @@ const MAX_BYTES: u64 = 16 << 20;
 const MAX_REQUESTS: usize = 256;
 const MAX_OUTPUT: usize = 16 << 20;
 
-/// Slices that one system call writes at most.
-const SLICES: usize = 256;
-
 /// A host's connection.
 pub(crate) struct Connection {
-    pub(crate) stream: Stream,
+    pub(crate) link: Link<Server>,
     pub(crate) volume: Option<VolumeId>,
     /// The node that serves it.
     pub(crate) node: usize,
-    peer: String,
-    server: Server,
-    readable: bool,
-    writable: bool,
-    /// Commands may have been received that there was no room for.
-    stalled: bool,
     bytes: u64,
     /// Bytes of each command in work.
     in_work: HashMap<Cookie, u64>,
     last_error: Option<HostError>,
 }
 
-/// Why a connection ends.
-pub(crate) enum End {
-    /// The host went away, or said good-bye.
-    Closed,
-    /// Something went wrong.
-    Failed(String),
-}
-
 impl Connection {
     /// A connection that has just come in.
     pub(crate) fn new(stream: Stream, peer: String, node: usize) -> Connection {
         Connection {
-            stream,
+            link: Link::new(stream, peer, Server::new()),
             volume: None,
             node,
-            peer,
-            server: Server::new(),
-            readable: true,
-            writable: true,
-            stalled: false,
             bytes: 0,
             in_work: HashMap::new(),
             last_error: None,
         }
     }
 
-    /// Takes note of what the poll says.
-    pub(crate) fn ready(&mut self, readable: bool, writable: bool) {
-        self.readable |= readable;
-        self.writable |= writable;
-    }
-
     /// Whether nothing that it asked for is still to be answered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_work.is_empty() && self.server.output_len() == 0
+        self.in_work.is_empty() && self.link.machine.output_len() == 0
     }
 
     fn is_full(&self) -> bool {
         self.bytes >= MAX_BYTES
             || self.in_work.len() >= MAX_REQUESTS
-            || self.server.output_len() > MAX_OUTPUT
+            || self.link.machine.output_len() > MAX_OUTPUT
     }
 
     /// Whether there may be something to receive and room for it.
     pub(crate) fn wants_to_receive(&self) -> bool {
-        (self.readable || self.stalled) && !self.is_full() && !self.server.closing()
+        self.link.may_receive() && !self.is_full()
     }
 
     /// Reads what has come and appends the commands in it. Stops when there is no more or
-    /// when enough is in work; the rest waits in the socket, and the host with it.
+    /// when enough is in work; the rest waits in the socket, and the host with it. The volumes
+    /// in `taken` are not opened: they bear one host, and have one.
     pub(crate) fn receive(
         &mut self,
         exports: Exports<'_>,
+        taken: &[VolumeId],
         commands: &mut Vec<Command>,
     ) -> Result<(), End> {
         loop {
-            self.take_events(exports, commands)?;
-            if self.stalled || !self.wants_to_receive() {
+            self.take_events(exports, taken, commands)?;
+            if self.link.stalled || !self.wants_to_receive() {
                 return Ok(());
             }
-            match self.stream.read(self.server.space()) {
-                Ok(0) => return Err(End::Closed),
-                Ok(n) => self.server.filled(n),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed(e)),
+            if !self.link.receive()? {
+                return Ok(());
             }
         }
-    }
-
-    fn failed(&self, why: impl std::fmt::Display) -> End {
-        End::Failed(format!("connection of {}: {why}", self.peer))
     }
 
     fn take_events(
         &mut self,
         exports: Exports<'_>,
+        taken: &[VolumeId],
         commands: &mut Vec<Command>,
     ) -> Result<(), End> {
-        self.stalled = false;
+        self.link.stalled = false;
         while !self.is_full() {
-            match self.server.poll() {
+            match self.link.machine.poll() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Event::List)) => {
                     let list: Vec<_> = exports.all().map(|v| translate::export(v)).collect();
-                    self.server.exports(&list);
+                    self.link.machine.exports(&list);
                 }
                 Ok(Some(Event::Open { name })) => {
-                    let volume = exports.named(&name);
-                    self.server.export(volume.map(|v| translate::export(v)));
+                    let volume = exports.named(&name).filter(|v| !taken.contains(&v.id));
+                    self.link.machine.export(volume.map(|v| translate::export(v)));
                     self.note_opened(exports);
                 }
                 Ok(Some(Event::Command(command))) => {
@@ -136,17 +103,17 @@ impl Connection {
                     self.in_work.insert(command.cookie, bytes);
                     commands.push(command);
                 }
-                Err(e) => return Err(self.failed(e)),
+                Err(e) => return Err(self.link.failed(e)),
             }
         }
-        self.stalled = true;
+        self.link.stalled = true;
         Ok(())
     }
 
     /// Takes note of the volume that the host has settled on.
     fn note_opened(&mut self, exports: Exports<'_>) {
         if self.volume.is_none()
-            && let Some(export) = self.server.opened()
+            && let Some(export) = self.link.machine.opened()
         {
             self.volume = exports.named(&export.name).map(|v| v.id);
         }
@@ -160,7 +127,7 @@ impl Connection {
     ) -> Option<String> {
         let news = match &result {
             Err(e) if self.last_error.as_ref() != Some(e) => {
-                Some(format!("a request of {} failed: {e}", self.peer))
+                Some(format!("a request of {} failed: {e}", self.link.peer))
             }
             _ => None,
         };
@@ -172,22 +139,14 @@ impl Connection {
     /// Answers a command.
     pub(crate) fn reply(&mut self, cookie: Cookie, reply: Result<Reply, Errno>) {
         self.bytes -= self.in_work.remove(&cookie).unwrap_or(0);
-        self.server.reply(cookie, reply);
+        self.link.machine.reply(cookie, reply);
     }
 
     /// Writes what there is to say, as much as the socket takes.
     pub(crate) fn send(&mut self) -> Result<(), End> {
-        while self.writable && self.server.output_len() > 0 {
-            let slices: Vec<IoSlice<'_>> =
-                self.server.output().take(SLICES).map(IoSlice::new).collect();
-            match self.stream.write_vectored(&slices) {
-                Ok(n) => self.server.sent(n),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable = false,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed(e)),
-            }
-        }
-        match self.server.closing() && self.server.output_len() == 0 && self.in_work.is_empty() {
+        self.link.send()?;
+        let closing = self.link.machine.closing() && self.link.machine.output_len() == 0;
+        match closing && self.in_work.is_empty() {
             true => Err(End::Closed),
             false => Ok(()),
         }

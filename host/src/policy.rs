@@ -1,7 +1,10 @@
-//! A volume's policy in `weft.toml`: words for what is not as in most volumes.
+//! A volume's policy in words: in `weft.toml`, for what is not as in most volumes, and in commands.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weft_core::order::Ordering;
+use weft_core::cluster::PolicyChange;
+use weft_core::order::{Ordering, UnknownOrdering};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 
 use crate::error::{Error, Result, fail};
@@ -18,6 +21,58 @@ const COMMITS: [(&str, Commit); 4] = [
     ("none", Commit::None),
     ("limited", Commit::Limited),
 ];
+
+const DISPATCHES: [(&str, Dispatch); 2] =
+    [("collaborative", Dispatch::Collaborative), ("commanded", Dispatch::Commanded)];
+
+/// A commit protocol that a volume can be given, by its name. (Without one, writes are not atomic:
+/// that is for measuring, in an array that is made for it.)
+pub(crate) fn commit(word: &str) -> Result<Commit> {
+    chosen("commit", &COMMITS[..2], word)
+}
+
+/// A way to order requests, by its name.
+pub(crate) fn ordering(word: &str) -> Result<Ordering> {
+    word.parse().map_err(|e: UnknownOrdering| Error(e.to_string()))
+}
+
+/// The words for what a volume has.
+pub(crate) fn words(policy: &Policy) -> [(&'static str, String); 3] {
+    [
+        ("ordering", policy.ordering.to_string()),
+        ("commit", word(&COMMITS, policy.commit)),
+        ("dispatch", word(&DISPATCHES, policy.dispatch)),
+    ]
+}
+
+/// What is to be otherwise, from words.
+pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<PolicyChange> {
+    let mut change = PolicyChange { unordered_sharing: force, ..PolicyChange::default() };
+    if set.is_empty() {
+        return fail("say what is to be set: ordering=..., commit=... or dispatch=...");
+    }
+    for (key, value) in set {
+        match key.as_str() {
+            "ordering" => change.ordering = Some(ordering(value)?),
+            "commit" => change.commit = Some(commit(value)?),
+            "dispatch" => change.dispatch = Some(chosen("dispatch", &DISPATCHES, value)?),
+            other => {
+                return fail(format!(
+                    "'{other}' cannot be set; there are ordering, commit and dispatch"
+                ));
+            }
+        }
+    }
+    Ok(change)
+}
+
+fn chosen<T: Copy>(key: &str, words: &[(&str, T)], word: &str) -> Result<T> {
+    let found = words.iter().find(|(w, _)| *w == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(w, _)| *w).collect();
+        Error(format!("'{word}' is no {key}; there are {}", known.join(" and ")))
+    })
+}
 
 /// What of a policy is not the default.
 #[derive(Serialize, Deserialize, Debug, Default, PartialEq, Eq)]
@@ -102,6 +157,20 @@ mod tests {
             let entry = PolicyEntry::of(&policy).unwrap_or_default();
             assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
         }
+        let set = |key: &str, value: &str| change(&[(key.into(), value.into())].into(), false);
+        for ordering in Ordering::ALL {
+            let to = PolicyChange { ordering: Some(ordering), ..PolicyChange::default() };
+            assert_eq!(set("ordering", ordering.name()).unwrap(), to);
+        }
+        for (key, value, why) in [
+            ("ordering", "locks", "there are none, sequencer"),
+            ("commit", "none", "there are late and early"),
+            ("dispatch", "", "there are collaborative and commanded"),
+            ("order", "none", "there are ordering, commit and dispatch"),
+        ] {
+            assert!(set(key, value).unwrap_err().0.contains(why), "{key}={value}");
+        }
+        assert!(change(&BTreeMap::new(), true).unwrap_err().0.contains("say what"));
         let bad = PolicyEntry { commit: Some("never".into()), ..PolicyEntry::default() };
         assert!(bad.policy(true, false).unwrap_err().0.contains("late, early, none, limited"));
     }

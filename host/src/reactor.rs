@@ -14,6 +14,7 @@
 //!
 //! - this file: the round
 //! - [`events`]: waiting for something to happen, and connections coming in
+//! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
 //! - [`stop`]: the end
 
@@ -21,6 +22,8 @@
 mod controls;
 #[path = "reactor_events.rs"]
 mod events;
+#[path = "reactor_hosts.rs"]
+mod hosts;
 #[path = "reactor_stop.rs"]
 mod stop;
 
@@ -33,19 +36,20 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use weft_front::nbd::server::{Command, Reply};
+use weft_front::nbd::server::Command;
 
 use crate::client::control_path;
 use crate::cluster::Admission;
 use crate::control_connection::ControlConnection;
 use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
+use crate::hosts::Host;
+use crate::link::End;
 use crate::listen::{Listen, Listener};
 use crate::log::Log;
-use crate::nbd::{Connection, End};
 use crate::news::News;
-use crate::requests::{Finished, Owner, Requests};
-use crate::translate;
+use crate::requests::Requests;
+use crate::sessions::Sessions;
 
 pub use stop::Stopped;
 pub(crate) use stop::Stopper;
@@ -68,14 +72,15 @@ pub(crate) struct Reactor {
     events: Events,
     engine: Engine,
     requests: Requests,
+    sessions: Sessions,
     news: News,
     admission: Option<Admission>,
-    /// The control socket's first, then those for NBD.
+    /// The control socket's first, then those for hosts.
     listeners: Vec<Listener>,
     listens: Vec<String>,
     /// Hosts are let in once the nodes agree on a map.
     open: bool,
-    hosts: HashMap<usize, Connection>,
+    hosts: HashMap<usize, Host>,
     controls: HashMap<usize, ControlConnection>,
     next_connection: usize,
     next_node: usize,
@@ -110,6 +115,7 @@ impl Reactor {
             events: Events::with_capacity(256),
             engine: Engine::new(rule, log.clone()),
             requests: Requests::default(),
+            sessions: Sessions::default(),
             news: News::default(),
             admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
@@ -134,7 +140,7 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Where hosts can connect, as NBD URIs.
+    /// Where hosts can connect, as URIs.
     pub(crate) fn listens(&self) -> &[String] {
         &self.listens
     }
@@ -173,6 +179,7 @@ impl Reactor {
 
     fn round(&mut self) -> Result<()> {
         self.engine.fire_due();
+        self.do_due();
         self.receive();
         // What a control connection asks for may come about at once, and nothing else
         // would make us look again.
@@ -194,52 +201,6 @@ impl Reactor {
             Some(e) => Err(e),
             None => Ok(()),
         }
-    }
-
-    /// Reads from the hosts that may have something to say.
-    fn receive(&mut self) {
-        if self.stopping.is_some() {
-            return;
-        }
-        if self.engine.is_leaving() {
-            return self.see_hosts_off();
-        }
-        for id in std::mem::take(&mut self.to_receive) {
-            let Some(connection) = self.hosts.get_mut(&id) else { continue };
-            let mut commands = std::mem::take(&mut self.commands);
-            let end = connection.receive(self.engine.exports(), &mut commands);
-            for command in commands.drain(..) {
-                self.begin(id, command);
-            }
-            self.commands = commands;
-            self.to_send.insert(id);
-            if let Err(end) = end {
-                self.hang_up(id, end);
-            }
-        }
-    }
-
-    /// The node of this process is about to stop and another process can serve its hosts: no
-    /// more is taken from them, and those that have their answers are let go.
-    fn see_hosts_off(&mut self) {
-        let idle = |(id, c): (&usize, &Connection)| c.is_idle().then_some(*id);
-        for id in self.hosts.iter().filter_map(idle).collect::<Vec<usize>>() {
-            self.hang_up(id, End::Closed);
-        }
-    }
-
-    fn begin(&mut self, id: usize, command: Command) {
-        let Some(connection) = self.hosts.get_mut(&id) else { return };
-        let (Some(op), Some(volume)) = (translate::host_op(&command), connection.volume) else {
-            connection.reply(command.cookie, Ok(Reply::Done));
-            return;
-        };
-        let map = self.engine.map();
-        let journaled = map.volumes.get(&volume).is_some_and(|v| v.policy.journal);
-        // With the journal whatever is answered is safe.
-        let then_flush = command.fua && translate::changes(&command.op) && !journaled;
-        let (owner, node) = (Owner::Nbd { conn: id, cookie: command.cookie }, connection.node);
-        self.requests.submit(&mut self.engine, owner, node, volume, op, then_flush);
     }
 
     /// Turns the nodes' crank and hands out the answers, until nothing is left, or until it
@@ -276,46 +237,6 @@ impl Reactor {
             self.hang_up(id, End::Closed);
         }
         self.requests.move_from(&mut self.engine, node);
-    }
-
-    fn hand_out(&mut self, finished: Finished) {
-        match finished.owner {
-            Owner::Nbd { conn, cookie } => {
-                let Some(connection) = self.hosts.get_mut(&conn) else { return };
-                if let Some(news) = connection.answer(cookie, finished.result) {
-                    (self.log)(&news);
-                }
-                self.to_send.insert(conn);
-            }
-            Owner::Control { conn } => {
-                let wait = self.controls.get_mut(&conn).and_then(|c| c.wait.take());
-                let Some(wait) = wait else { return };
-                let outcome = self.at_desk(|desk| desk.answered(wait, finished.result));
-                if let Some(control) = self.controls.get_mut(&conn) {
-                    control.settle(outcome);
-                }
-            }
-        }
-    }
-
-    /// Writes to the hosts that have something to be told; they may then say more.
-    fn send(&mut self) {
-        for id in std::mem::take(&mut self.to_send) {
-            let Some(connection) = self.hosts.get_mut(&id) else { continue };
-            match connection.send() {
-                Ok(()) if connection.wants_to_receive() => drop(self.to_receive.insert(id)),
-                Ok(()) => {}
-                Err(end) => self.hang_up(id, end),
-            }
-        }
-    }
-
-    fn hang_up(&mut self, id: usize, end: End) {
-        if let End::Failed(why) = end {
-            (self.log)(&why);
-        }
-        self.hosts.remove(&id);
-        self.requests.forget(&mut self.engine, id);
     }
 
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts

@@ -12,7 +12,7 @@ use crate::status;
 impl Reactor {
     pub(super) fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
         let hosts = &self.hosts;
-        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume == Some(v)).count();
+        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
         f(&mut Desk {
             engine: &mut self.engine,
             requests: &mut self.requests,
@@ -78,7 +78,7 @@ impl Reactor {
     /// Tells other processes how the node of this one is, if it is time.
     pub(super) fn tell_news(&mut self) {
         let hosts = &self.hosts;
-        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume == Some(v)).count();
+        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
         if !self.engine.rule.together().is_some_and(|t| t.wants_news()) {
             return;
         }

@@ -1,14 +1,15 @@
 //! Waiting for something to happen, and connections coming in.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Token};
 
 use super::{CONNECTIONS, CONTROL, PEERS, Reactor};
 use crate::control_connection::ControlConnection;
-use crate::nbd::Connection;
+use crate::hosts::Host;
 use crate::socket::Stream;
+use crate::{native, nbd};
 
 impl Reactor {
     /// Waits until something happens. What nodes have put off comes before idling.
@@ -33,7 +34,8 @@ impl Reactor {
         let due = self.engine.next_due().map(Duration::from_nanos);
         // While stopping there is a time limit to look at.
         let look = self.stopping.map(|_| Duration::from_millis(20));
-        due.into_iter().chain(look).min()
+        let held = self.sessions.next_due().map(|at| at.saturating_duration_since(Instant::now()));
+        due.into_iter().chain(look).chain(held).min()
     }
 
     fn take_events(&mut self) -> io::Result<()> {
@@ -89,13 +91,13 @@ impl Reactor {
                 Stream::Unix(stream) if n == 0 => {
                     self.controls.insert(id, ControlConnection::new(stream));
                 }
-                stream => self.welcome(id, stream, peer),
+                stream => self.welcome(id, n, stream, peer),
             }
         }
     }
 
     /// A host's connection is served by the next node that takes requests.
-    fn welcome(&mut self, id: usize, stream: Stream, peer: String) {
+    fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
         let originator = self.engine.originator(self.next_node);
         if originator.is_none() && self.engine.rule.together().is_some() {
             // Another process can serve the host; this one closes the connection.
@@ -103,7 +105,11 @@ impl Reactor {
         }
         let node = originator.unwrap_or(0);
         self.next_node = (node + 1) % self.engine.slots.len();
-        self.hosts.insert(id, Connection::new(stream, peer, node));
+        let host = match self.listeners[listener].at.is_native() {
+            true => Host::Native(Box::new(native::Connection::new(stream, peer, node))),
+            false => Host::Nbd(Box::new(nbd::Connection::new(stream, peer, node))),
+        };
+        self.hosts.insert(id, host);
         self.to_receive.insert(id);
     }
 }

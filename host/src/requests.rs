@@ -26,6 +26,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::order::{HostId, Place};
 use weft_core::units::VolumeId;
 use weft_front::nbd::server::Cookie;
 
@@ -42,6 +43,13 @@ pub(crate) enum Owner {
         /// Its name for the command.
         cookie: Cookie,
     },
+    /// A host that names its requests. It may come back over another connection.
+    Native {
+        /// The host.
+        host: HostId,
+        /// Its name for the request.
+        number: u64,
+    },
     /// A control connection.
     Control {
         /// The connection.
@@ -50,26 +58,49 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    fn conn(self) -> usize {
+    fn conn(self) -> Option<usize> {
         match self {
-            Owner::Nbd { conn, .. } | Owner::Control { conn } => conn,
+            Owner::Nbd { conn, .. } | Owner::Control { conn } => Some(conn),
+            Owner::Native { .. } => None,
         }
     }
+}
+
+/// A request that is to be given to a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) volume: VolumeId,
+    pub(crate) op: HostOp,
+    /// Its place in the graph of requests, if its host gave it one.
+    pub(crate) place: Option<Place>,
+    /// What was written before must be safe before it begins.
+    pub(crate) first_flush: bool,
+    /// The answer waits until what was written is safe.
+    pub(crate) then_flush: bool,
 }
 
 struct Pending {
     /// `None` if nobody waits for the answer any more.
     owner: Option<Owner>,
     node: usize,
-    volume: VolumeId,
-    op: HostOp,
-    then_flush: bool,
+    job: Job,
     claim: Option<Claim>,
+}
+
+impl Job {
+    /// One without a place.
+    pub(crate) fn new(volume: VolumeId, op: HostOp, then_flush: bool) -> Job {
+        Job { volume, op, place: None, first_flush: false, then_flush }
+    }
 }
 
 impl Pending {
     fn is_of(&self, conn: usize) -> bool {
-        self.owner.is_some_and(|o| o.conn() == conn)
+        self.owner.is_some_and(|o| o.conn() == Some(conn))
+    }
+
+    fn is_of_host(&self, host: HostId) -> bool {
+        matches!(self.owner, Some(Owner::Native { host: h, .. }) if h == host)
     }
 
     fn changes(&self) -> bool {
@@ -95,19 +126,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Gives a request to `node` if it takes requests, or to another that does. With
-    /// `then_flush` the answer waits until what was written is safe.
-    pub(crate) fn submit(
-        &mut self,
-        engine: &mut Engine,
-        owner: Owner,
-        node: usize,
-        volume: VolumeId,
-        op: HostOp,
-        then_flush: bool,
-    ) {
-        let claim = Claim::of(volume, &op);
-        let pending = Pending { owner: Some(owner), node, volume, op, then_flush, claim };
+    /// Gives a request to `node` if it takes requests, or to another that does.
+    pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
+        let claim = Claim::of(job.volume, &job.op);
+        let pending = Pending { owner: Some(owner), node, job, claim };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -145,12 +167,18 @@ impl Requests {
         let number = self.next;
         self.next += 1;
         let node = engine.originator(pending.node);
-        let (volume, op) = (pending.volume, pending.op.clone());
+        let job = match pending.job.first_flush {
+            true => Job { op: HostOp::Flush, place: None, ..pending.job.clone() },
+            false => pending.job.clone(),
+        };
         pending.node = node.unwrap_or(pending.node);
         self.pending.insert(number, pending);
-        match node {
-            Some(node) => engine.submit(node, number, volume, op),
-            None => engine.answers.push((number, Err(HostError::NotServing))),
+        match (node, job.place) {
+            (Some(node), Some(place)) => {
+                engine.submit_ordered(node, number, job.volume, place, job.op);
+            }
+            (Some(node), None) => engine.submit(node, number, job.volume, job.op),
+            (None, _) => engine.answers.push((number, Err(HostError::NotServing))),
         }
     }
 
@@ -166,11 +194,16 @@ impl Requests {
     pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Finished> {
         let (number, result) = answer;
         let mut pending = self.pending.remove(&number)?;
+        if pending.job.first_flush && result.is_ok() {
+            pending.job.first_flush = false;
+            self.issue(engine, pending);
+            return None;
+        }
         self.end(engine, &mut pending);
         let owner = pending.owner?;
-        if pending.then_flush && result.is_ok() {
-            pending.then_flush = false;
-            pending.op = HostOp::Flush;
+        if pending.job.then_flush && result.is_ok() {
+            (pending.job.then_flush, pending.job.place) = (false, None);
+            pending.job.op = HostOp::Flush;
             self.issue(engine, pending);
             return None;
         }
@@ -205,9 +238,31 @@ impl Requests {
         self.begin_waiting(engine);
     }
 
+    /// A host that names its requests is not connected any more. What waits is dropped, and its
+    /// numbers are returned. What is in work goes on, so that the host hears of it when it
+    /// comes back; but if it may come back elsewhere no node begins it again. (It could then
+    /// happen after what the host asks there.)
+    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId) -> Vec<u64> {
+        let number = |p: &Pending| match p.owner {
+            Some(Owner::Native { number, .. }) => Some(number),
+            _ => None,
+        };
+        let dropped = self.waiting.iter().filter(|p| p.is_of_host(host)).filter_map(number);
+        let dropped = dropped.collect();
+        self.waiting.retain(|p| !p.is_of_host(host));
+        if engine.rule.together().is_some() {
+            for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of_host(host)) {
+                engine.abandon(pending.node, *number);
+            }
+        }
+        self.begin_waiting(engine);
+        dropped
+    }
+
     /// How many hosts' requests are in work or wait for others.
     pub(crate) fn of_hosts(&self) -> usize {
-        let of_host = |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. }));
+        let of_host =
+            |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. } | Owner::Native { .. }));
         self.pending.values().chain(&self.waiting).filter(of_host).count()
     }
 }

@@ -46,10 +46,10 @@ impl World {
         }
         for answer in std::mem::take(&mut self.engine.answers) {
             let Some(finished) = self.requests.finish(&mut self.engine, answer) else { continue };
-            self.answered.push(finished.owner.conn());
+            self.answered.push(finished.owner.conn().unwrap());
             if let HostData::Bytes(pieces) = finished.result.unwrap() {
                 let bytes = pieces.iter().flat_map(Buffer::to_bytes).collect();
-                self.read.push((finished.owner.conn(), bytes));
+                self.read.push((finished.owner.conn().unwrap(), bytes));
             }
         }
     }
@@ -71,7 +71,7 @@ impl World {
 
     fn submit(&mut self, conn: usize, node: usize, op: HostOp) {
         let owner = Owner::Control { conn };
-        self.requests.submit(&mut self.engine, owner, node, VOLUME, op, false);
+        self.requests.submit(&mut self.engine, owner, node, Job::new(VOLUME, op, false));
     }
 
     fn write(&mut self, conn: usize, node: usize, offset: u64, fill: u8, len: usize) {

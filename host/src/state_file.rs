@@ -101,6 +101,9 @@ struct VolumeEntry {
     /// Open if it is as in most volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy: Option<PolicyEntry>,
+    /// Several hosts may write to it though nothing orders their requests.
+    #[serde(default, skip_serializing_if = "is_false")]
+    unordered_sharing: bool,
     /// Open if hosts see all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     visible: Option<u64>,
@@ -183,6 +186,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         journal: v.policy.journal,
         commanded: v.policy.dispatch == Dispatch::Commanded,
         policy: PolicyEntry::of(&v.policy),
+        unordered_sharing: v.unordered_sharing,
         visible: (v.visible < v.size).then_some(v.visible),
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
@@ -296,6 +300,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     Ok(Volume {
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),
+        unordered_sharing: entry.unordered_sharing,
         ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })
 }

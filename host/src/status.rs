@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use weft_core::cluster::{Extent, Volume};
 use weft_core::node::{NodeConfig, NodeCounters};
-use weft_core::plan::Dispatch;
+use weft_core::order::Ordering;
 use weft_core::units::{NodeId, VolumeId};
 
 use crate::desk::Desk;
 use crate::engine::Engine;
+use crate::policy;
 use crate::slot::{Phase, Slot};
 
 /// How many hosts are connected to a volume.
@@ -184,17 +185,13 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     } else {
         "fault-free"
     };
-    json!({
+    let mut value = json!({
         "name": volume.name,
         "id": volume.id.0,
         "size": volume.visible,
         "layout": volume.layout,
         "stripe_unit": volume.geometry.unit,
         "journal": volume.policy.journal,
-        "dispatch": match volume.policy.dispatch {
-            Dispatch::Collaborative => "collaborative",
-            Dispatch::Commanded => "commanded",
-        },
         "mode": mode,
         "extents": volume.extents.len(),
         "extents_reconstructing": reconstructing,
@@ -202,8 +199,20 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "survives": parity.saturating_sub(stale),
         "apart": volume.apart,
         "clients": desk.clients_of(volume.id),
-    })
+        "unordered_sharing": volume.unordered_sharing,
+    });
+    for (key, word) in policy::words(&volume.policy) {
+        value[key] = json!(word);
+    }
+    if volume.policy.ordering == Ordering::None {
+        value["warning"] = json!(UNORDERED);
+    }
+    value
 }
+
+/// What is said of a volume whose requests nothing orders.
+const UNORDERED: &str = "ordering=none: requests that overlap, and writes to one stripe at the same \
+                         time, may leave parity that does not fit; it is there for comparison";
 
 /// Of the extent that is worst off: columns that are lost, and columns that are lost or
 /// not caught up.

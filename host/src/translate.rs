@@ -20,7 +20,8 @@ pub(crate) fn export(volume: &Volume) -> Export {
         description: format!("{}, stripe unit {unit}, {journal}", volume.layout),
         max_payload: MAX_PAYLOAD,
         // Every node sees a write that any node has answered, and a flush covers all.
-        multi_conn: true,
+        // (Where nothing orders them there is one connection.)
+        multi_conn: !volume.takes_one_writer(),
         ..Export::new(volume.name.clone(), volume.visible)
     }
 }

@@ -92,6 +92,8 @@ fn volumes_come_and_go() {
         journal: Some(false),
         commanded: false,
         apart: None,
+        ordering: None,
+        commit: None,
     };
     let made = control.request(&create).unwrap();
     assert_eq!(
@@ -156,8 +158,62 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         journal: None,
         commanded: false,
         apart: None,
+        ordering: None,
+        commit: None,
     };
     assert!(control.request(&create).is_err(), "and nothing hangs");
     let stopped = array.stop().unwrap();
     assert_eq!(stopped.down, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_volume_is_set_while_it_is_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut set = |what: &[(&str, &str)], force: bool| {
+        let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        control.request(&Request::VolumeSet { name: "a".into(), set, force })
+    };
+    let mut client = open(dir.path(), "a");
+    let mut other = open(dir.path(), "a");
+    client.write_at(0, &pattern(100_000), false).unwrap();
+    for (what, why) in [
+        (&[("ordering", "sequencer"), ("commit", "never")][..], "late and early"),
+        (&[("ordering", "sequencer"), ("size", "1")], "cannot be set"),
+        (&[("ordering", "first-come")], "callback-locks"),
+        (&[("ordering", "none")], "2 connections"),
+        (&[], "say what"),
+    ] {
+        let refused = set(what, false).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let set_to = set(&[("dispatch", "commanded"), ("commit", "early")], false).unwrap();
+    let shown = &set_to["volume"];
+    assert_eq!((&shown["ordering"], &shown["commit"]), (&"timestamps".into(), &"early".into()));
+    assert_eq!(shown["dispatch"], "commanded");
+    client.write_at(100_000, &pattern(50_000), false).unwrap();
+    assert_eq!(other.read_at(0, 100_000).unwrap(), pattern(100_000));
+    let forced = set(&[("ordering", "none")], true).unwrap();
+    assert!(forced["volume"]["warning"].as_str().unwrap().contains("ordering=none"));
+    drop(open(dir.path(), "a"));
+    drop(other);
+    // The connections that are gone are noticed in their own time.
+    let alone = (0..200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        set(&[("ordering", "none")], false).ok()
+    });
+    assert_eq!(alone.unwrap()["volume"]["unordered_sharing"], false);
+    let second = UnixStream::connect(dir.path().join("nbd.sock")).unwrap();
+    assert!(Client::connect(second, "a").is_err(), "it takes one host");
+    client.write_at(0, &pattern(1000), false).unwrap();
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    assert_eq!(shown["volume"]["ordering"], "none");
+    assert_eq!(shown["volume"]["dispatch"], "commanded");
+    array.shutdown().unwrap();
 }

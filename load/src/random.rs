@@ -44,6 +44,16 @@ pub fn exponential(mean: f64, rng: &mut fastrand::Rng) -> Nanos {
     (-mean * libm::log(1.0 - rng.f64())).round() as Nanos
 }
 
+/// Draws a duration from the normal distribution with this mean and standard deviation, in
+/// nanoseconds; what would be below 0 is 0. By the method of Box and Muller ("A note on the
+/// generation of random normal deviates", Annals of Mathematical Statistics 29(2), 1958), of
+/// whose two deviates one is used.
+pub fn normal(mean: f64, deviation: f64, rng: &mut fastrand::Rng) -> Nanos {
+    let radius = libm::sqrt(-2.0 * libm::log(1.0 - rng.f64()));
+    let deviate = radius * libm::cos(2.0 * std::f64::consts::PI * rng.f64());
+    (mean + deviation * deviate).round().max(0.0) as Nanos
+}
+
 /// The Zipf distribution over ranks `0..n`: rank r has weight 1 / (r + 1)^exponent.
 ///
 /// Drawn by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
@@ -138,6 +148,17 @@ mod tests {
         (0..200_000).for_each(|_| summary.add(exponential(1e6, &mut rng) as f64));
         assert!((summary.mean() / 1e6 - 1.0).abs() < 0.01, "{}", summary.mean());
         assert!((summary.standard_deviation().unwrap() / 1e6 - 1.0).abs() < 0.015);
+    }
+
+    #[test]
+    fn normal_durations_have_their_mean_and_deviation_and_are_never_negative() {
+        let mut rng = Streams::new(3, 0).stream("test", 1);
+        let mut summary = crate::stats::Summary::default();
+        (0..200_000).for_each(|_| summary.add(normal(8e7, 1e7, &mut rng) as f64));
+        assert!((summary.mean() / 8e7 - 1.0).abs() < 0.001, "{}", summary.mean());
+        assert!((summary.standard_deviation().unwrap() / 1e7 - 1.0).abs() < 0.01);
+        let zeros = (0..100_000).filter(|_| normal(0.0, 1e6, &mut rng) == 0).count();
+        assert!((49_000..51_000).contains(&zeros), "half of them are cut at 0: {zeros}");
     }
 
     /// Pearson's test against the exact shares; the 0.999 quantile of chi-square with 9 degrees

@@ -109,6 +109,8 @@ pub struct World {
     awaited: Option<BTreeMap<NodeId, bool>>,
     /// Events handled.
     pub events: u64,
+    /// Messages sent from one node to another.
+    pub sent: u64,
 }
 
 impl World {
@@ -159,6 +161,7 @@ impl World {
             config,
             awaited: None,
             events: 0,
+            sent: 0,
         };
         world.start_everything();
         world
@@ -405,6 +408,7 @@ impl World {
             self.queue.push(MICROS, Event::Deliver(envelope, life));
             return;
         }
+        self.sent += 1;
         if self.chance(c.drop_ppm) {
             self.tell(|| format!("lost: {}", describe(&envelope)));
             return;

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result};
+use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
-use weft_sim::paper::tickertaip::{self, Effort};
-use weft_sim::paper::{Case, Metric, Row};
+use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, bst, tickertaip};
 
 use crate::output::{align_right, say, table};
 use crate::sim::run::run;
@@ -20,14 +20,16 @@ use crate::sim::run::run;
 #[derive(Debug, Subcommand)]
 pub enum Paper {
     /// "The TickerTAIP parallel RAID architecture", sections 4.3 to 4.7: Tables VII and VIII, Figures 8 to 15
-    Tickertaip(Evaluation),
+    Tickertaip(Options),
+    /// "Highly concurrent shared storage", sections 4.2 to 4.6: Table 2, Figures 6, 9, 10 and 11, and a larger system
+    Bst(Options),
 }
 
 /// What to repeat, and how to show it.
 #[derive(Debug, Args)]
-pub struct Evaluation {
-    /// Which tables and figures, separated by commas (table-7, figure-11, ...) [default: all]
-    #[arg(long, value_delimiter = ',', value_parser = experiment)]
+pub struct Options {
+    /// Which tables and figures, separated by commas (figure-9, figure-11, ...) [default: all]
+    #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Fewer points, fewer requests: the shape of it in a minute
     #[arg(long)]
@@ -43,40 +45,42 @@ pub struct Evaluation {
     json: bool,
 }
 
-fn experiment(name: &str) -> Result<String, String> {
-    if tickertaip::EXPERIMENTS.contains(&name) {
-        return Ok(name.to_string());
-    }
-    Err(format!("there is no '{name}'; there are {}", tickertaip::EXPERIMENTS.join(", ")))
-}
-
 impl Paper {
     /// Repeats it.
     pub fn run(&self) -> Result<ExitCode> {
-        let Paper::Tickertaip(evaluation) = self;
-        evaluation.run()
+        match self {
+            Paper::Tickertaip(options) => options.run(&tickertaip::EVALUATION),
+            Paper::Bst(options) => options.run(&bst::EVALUATION),
+        }
     }
 }
 
-impl Evaluation {
-    fn run(&self) -> Result<ExitCode> {
+impl Options {
+    fn run(&self, evaluation: &Evaluation) -> Result<ExitCode> {
+        if let Some(name) = self.only.iter().find(|o| !evaluation.experiments.contains(&o.as_str()))
+        {
+            let known = evaluation.experiments.join(", ");
+            let problem = format!("--only {name}: there is no '{name}'; there are {known}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, problem).exit();
+        }
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
-        let cases = tickertaip::cases(effort, &self.only);
+        let cases = (evaluation.cases)(effort, &self.only);
         if let Some(dir) = &self.out {
             std::fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))?;
         }
         let jobs = self.jobs.or_else(|| thread::available_parallelism().ok());
         let rows = run_all(&cases, jobs.map_or(1, NonZeroUsize::get))?;
-        let of = by_experiment(&rows);
+        let of = by_experiment(evaluation, &rows);
         if let Some(dir) = &self.out {
-            outputs::write(dir, "TickerTAIP's evaluation, repeated", &of)?;
+            outputs::write(dir, evaluation, &of)?;
         }
         if self.json {
             say(serde_json::to_string_pretty(&rows)?)?;
         } else {
             for (experiment, rows) in of {
-                say(format!("{experiment}\n{}\n", describe(&rows)))?;
+                let settings = settings(evaluation, experiment);
+                say(format!("{experiment}\n{settings}{}\n", describe(&rows)))?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -84,12 +88,18 @@ impl Evaluation {
 }
 
 /// Runs all cases, so many simulations at a time. What comes out does not depend on how many.
+/// Cases of the same system are run once.
 fn run_all(cases: &[Case], jobs: usize) -> Result<Vec<Row>> {
     let name = |c: &Case| format!("{} {}", c.experiment, place(&c.point));
-    let systems: Vec<_> = cases.iter().map(|c| (name(c), &c.system)).collect();
+    let first = |c: &Case| cases.iter().position(|o| o.system == c.system);
+    let firsts: Vec<usize> = cases.iter().filter_map(first).collect();
+    let alone: Vec<usize> = (0..cases.len()).filter(|n| firsts[*n] == *n).collect();
+    let systems: Vec<_> = alone.iter().map(|n| (name(&cases[*n]), &cases[*n].system)).collect();
     let mut rows: Vec<Vec<Row>> = vec![Vec::new(); cases.len()];
     run(&systems, jobs, |n, outcomes| {
-        rows[n] = cases[n].rows(outcomes);
+        for (at, case) in cases.iter().enumerate().filter(|(at, _)| firsts[*at] == alone[n]) {
+            rows[at] = case.rows(outcomes);
+        }
         Ok(())
     })?;
     Ok(rows.concat())
@@ -101,10 +111,27 @@ fn place(point: &[(&'static str, weft_sim::paper::Value)]) -> String {
 }
 
 /// The rows of each experiment, in the order of the paper.
-fn by_experiment(rows: &[Row]) -> Vec<(&'static str, Vec<&Row>)> {
+fn by_experiment<'a>(
+    evaluation: &Evaluation,
+    rows: &'a [Row],
+) -> Vec<(&'static str, Vec<&'a Row>)> {
     let of = |name: &&'static str| rows.iter().filter(|r| r.experiment == *name).collect();
-    let all = tickertaip::EXPERIMENTS.iter().map(|name| (*name, of(name)));
+    let all = evaluation.experiments.iter().map(|name| (*name, of(name)));
     all.filter(|(_, rows): &(_, Vec<&Row>)| !rows.is_empty()).collect()
+}
+
+/// What was simulated of a table of parameters, beside the paper's words; empty if the experiment
+/// is none.
+fn settings(evaluation: &Evaluation, experiment: &str) -> String {
+    let of: Vec<_> = evaluation.settings.iter().filter(|s| s.experiment == experiment).collect();
+    if of.is_empty() {
+        return String::new();
+    }
+    let mut out = table(["parameter", "paper", "simulated"]);
+    of.iter().for_each(|s| {
+        out.add_row([s.name, s.paper, s.value]);
+    });
+    format!("{out}\n")
 }
 
 fn describe(rows: &[&Row]) -> String {
@@ -113,6 +140,11 @@ fn describe(rows: &[&Row]) -> String {
         let (metric, digits) = match row.metric {
             Metric::ThroughputMbS => ("MB/s", 2),
             Metric::ResponseMs => ("ms", 1),
+            Metric::ThroughputOpsS => ("operations/s", 1),
+            Metric::LatencyMs => ("ms", 2),
+            Metric::DelayedFraction => ("delayed", 4),
+            Metric::MessagesPerOp => ("messages", 2),
+            Metric::DeviceUtilization => ("utilization", 3),
         };
         let number = |x: f64| format!("{x:.digits$}");
         out.add_row([

@@ -5,41 +5,47 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
-use weft_sim::paper::{Metric, Row, Value};
-
-/// The key along an experiment's horizontal axis; the other keys tell its curves apart.
-fn along(experiment: &str) -> &'static str {
-    match experiment {
-        "figure-9" | "figure-12" | "figure-13" => "mips",
-        "figure-14" => "workers",
-        "table-8" => "workload",
-        "figure-15" => "load",
-        _ => "size_bytes",
-    }
-}
+use weft_sim::paper::{Evaluation, Metric, Row, Value};
 
 /// Writes everything into a directory that is there.
-pub fn write(dir: &Path, title: &str, rows: &[(&'static str, Vec<&Row>)]) -> Result<()> {
+pub fn write(
+    dir: &Path,
+    evaluation: &Evaluation,
+    rows: &[(&'static str, Vec<&Row>)],
+) -> Result<()> {
     let all: Vec<&Row> = rows.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
     put(dir, "results.json", &serde_json::to_string_pretty(&all)?)?;
     put(dir, "results.csv", &table(&all).csv())?;
     let mut blocks = Vec::new();
     for (experiment, rows) in rows {
         blocks.push(Block::Heading(experiment.to_string()));
-        for (metric, name) in
-            [(Metric::ThroughputMbS, "throughput"), (Metric::ResponseMs, "response")]
-        {
-            let of: Vec<&Row> = rows.iter().copied().filter(|r| r.metric == metric).collect();
-            if of.is_empty() {
-                continue;
-            }
-            let plot = plot(experiment, metric, &of);
+        let settings: Vec<_> =
+            evaluation.settings.iter().filter(|s| s.experiment == *experiment).collect();
+        if !settings.is_empty() {
+            let mut table = Table::new(["parameter", "paper", "simulated"]);
+            let cells = |s: [&str; 3]| s.map(|text| Cell::Text(text.to_string()));
+            settings.iter().for_each(|s| table.row(cells([s.name, s.paper, s.value])));
+            blocks.push(Block::Table(table));
+        }
+        let key = (evaluation.along)(experiment);
+        let mut draw = |name: String, plot: Plot| {
             put(dir, &format!("{experiment}-{name}.svg"), &plot.svg())?;
             blocks.push(Block::Plot(plot));
+            anyhow::Ok(())
+        };
+        if let Some((x, y)) = (evaluation.curve)(experiment) {
+            let name = format!("{}-by-{}", file(y), file(x));
+            draw(name, curves(experiment, key, x, y, rows))?;
+        }
+        for metric in Metric::ALL {
+            let of: Vec<&Row> = rows.iter().copied().filter(|r| r.metric == metric).collect();
+            if !of.is_empty() {
+                draw(file(metric).to_string(), plot(experiment, key, metric, &of))?;
+            }
         }
         blocks.push(Block::Table(table(rows)));
     }
-    put(dir, "report.html", &Page { title: title.to_string(), blocks }.html())
+    put(dir, "report.html", &Page { title: evaluation.title.to_string(), blocks }.html())
 }
 
 fn put(dir: &Path, name: &str, text: &str) -> Result<()> {
@@ -65,26 +71,49 @@ fn table(rows: &[&Row]) -> Table {
         };
         let mut cells = vec![Cell::Text(row.experiment.to_string())];
         cells.extend(keys.iter().map(value));
-        cells.push(Cell::Text(name(row.metric).to_string()));
+        cells.push(Cell::Text(row.metric.name().to_string()));
         cells.extend([number(Some(row.measured)), number(row.ci95), number(row.paper)]);
         table.row(cells);
     }
     table
 }
 
-fn name(metric: Metric) -> &'static str {
+/// A metric's name in names of files.
+fn file(metric: Metric) -> &'static str {
     match metric {
-        Metric::ThroughputMbS => "throughput_mb_s",
-        Metric::ResponseMs => "response_ms",
+        Metric::ThroughputMbS | Metric::ThroughputOpsS => "throughput",
+        Metric::ResponseMs => "response",
+        Metric::LatencyMs => "latency",
+        Metric::DelayedFraction => "delayed",
+        Metric::MessagesPerOp => "messages",
+        Metric::DeviceUtilization => "utilization",
     }
 }
 
-fn plot(experiment: &str, metric: Metric, rows: &[&Row]) -> Plot {
-    let key = along(experiment);
-    let label = match metric {
-        Metric::ThroughputMbS => "throughput, MB/s",
-        Metric::ResponseMs => "response time, ms",
-    };
+/// One metric against another: a curve goes along `key`.
+fn curves(experiment: &str, key: &str, x: Metric, y: Metric, rows: &[&Row]) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows.iter().filter(|r| r.metric == y) {
+        let same = |r: &&&Row| r.metric == x && r.point == row.point;
+        let Some(beside) = rows.iter().find(same) else { continue };
+        let (name, kind) = (curve(rows, row, key), Kind::Measured);
+        let point = Point { x: beside.measured, y: row.measured, error: row.ci95 };
+        match series.iter_mut().find(|s| s.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, kind, points: vec![point] }),
+        }
+    }
+    let of = |metric: Metric| rows.iter().filter(move |r| r.metric == metric).map(|r| r.measured);
+    Plot {
+        title: format!("{experiment}: {} by {}, along {key}", y.label(), x.label()),
+        x: Axis::linear(x.label()),
+        y: Axis::suiting(y.label(), of(y)),
+        series,
+    }
+}
+
+fn plot(experiment: &str, key: &str, metric: Metric, rows: &[&Row]) -> Plot {
+    let label = metric.label();
     let values: Vec<&Value> =
         rows.iter().filter_map(|r| r.point.iter().find(|p| p.0 == key).map(|p| &p.1)).collect();
     let mut names: Vec<String> = Vec::new();
@@ -120,7 +149,10 @@ fn plot(experiment: &str, metric: Metric, rows: &[&Row]) -> Plot {
         true => Axis::suiting(key, values.iter().map(|v| x(v))),
         false => Axis::names(key, names.clone()),
     };
-    let y = Axis::suiting(label, rows.iter().map(|r| r.measured));
+    let y = match metric {
+        Metric::DelayedFraction | Metric::DeviceUtilization => Axis::linear(label),
+        _ => Axis::suiting(label, rows.iter().map(|r| r.measured)),
+    };
     Plot { title: format!("{experiment}: {label}"), x: along, y, series }
 }
 
@@ -166,7 +198,8 @@ mod tests {
             row(1.0, 40_960, 38.0, Some(38.0)),
             row(10.0, 4096, 30.0, None),
         ];
-        let plot = plot("table-7", Metric::ResponseMs, &rows.iter().collect::<Vec<_>>());
+        let plot =
+            plot("table-7", "size_bytes", Metric::ResponseMs, &rows.iter().collect::<Vec<_>>());
         let shape: Vec<(&str, Kind, usize)> =
             plot.series.iter().map(|s| (s.name.as_str(), s.kind, s.points.len())).collect();
         let expected = [
@@ -181,11 +214,39 @@ mod tests {
     fn everything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let rows = [row(1.0, 4096, 34.0, Some(33.0))];
-        write(dir.path(), "A paper", &[("table-7", rows.iter().collect())]).unwrap();
+        let evaluation = &weft_sim::paper::tickertaip::EVALUATION;
+        write(dir.path(), evaluation, &[("table-7", rows.iter().collect())]).unwrap();
         let text = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert!(text("results.csv").starts_with("experiment,op,size_bytes,link_mb_s,metric,"));
         assert!(text("results.json").contains("\"metric\": \"response_ms\""));
         assert!(text("table-7-response.svg").contains("<svg"));
-        assert!(text("report.html").contains("A paper"));
+        assert!(text("report.html").contains(evaluation.title));
+    }
+
+    #[test]
+    fn one_metric_is_drawn_against_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let row = |hosts: u64, metric: Metric, measured: f64| {
+            let point =
+                vec![("protocol", Value::Name("timestamps")), ("hosts", Value::Count(hosts))];
+            Row { experiment: "figure-9", point, metric, measured, ci95: None, paper: None }
+        };
+        let (x, y) = (Metric::ThroughputOpsS, Metric::LatencyMs);
+        let rows = [row(4, x, 70.0), row(4, y, 20.0), row(8, x, 130.0), row(8, y, 22.0)];
+        let all: Vec<&Row> = rows.iter().collect();
+        let plot = curves("figure-9", "hosts", x, y, &all);
+        let points: Vec<(f64, f64)> = plot.series[0].points.iter().map(|p| (p.x, p.y)).collect();
+        assert_eq!((plot.series.len(), points), (1, vec![(70.0, 20.0), (130.0, 22.0)]));
+        let evaluation = &weft_sim::paper::bst::EVALUATION;
+        write(dir.path(), evaluation, &[("figure-9", all)]).unwrap();
+        assert!(dir.path().join("figure-9-latency-by-throughput.svg").exists());
+        assert!(dir.path().join("figure-9-latency.svg").exists());
+    }
+
+    #[test]
+    fn metrics_have_one_name_in_all_results() {
+        for metric in Metric::ALL {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+        }
     }
 }

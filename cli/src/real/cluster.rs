@@ -94,6 +94,7 @@ impl Cluster {
                 address: address.parse()?,
                 admit: None,
                 nbd: vec![Listen::Unix(own.join("nbd.sock"))],
+                native: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
             });
         }

@@ -33,6 +33,10 @@ pub const ENTRIES: &[Entry] = entries![
     "tickertaip/commit",
     "tickertaip/central-vs-tickertaip",
     "tickertaip/scaling",
+    "bst/baseline",
+    "bst/scaling",
+    "bst/contention",
+    "bst/reordering",
     "examples/flash",
     "validation/local",
 ];

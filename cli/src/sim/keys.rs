@@ -13,9 +13,9 @@ use super::document::{Document, join};
 /// Tables of which only one key can be there, and the keys that it may be.
 const ALTERNATIVES: &[(&str, &[&str])] = &[
     ("workload.arrivals", &["closed", "open"]),
-    ("workload.arrivals.closed.think", &["constant_us", "exponential_us"]),
+    ("workload.arrivals.closed.think", &["constant_us", "exponential_us", "normal_us"]),
     ("workload.requests", &["fixed", "mix", "imitation"]),
-    ("workload.addresses", &["uniform", "sequential", "zipf"]),
+    ("workload.addresses", &["uniform", "sequential", "zipf", "part"]),
 ];
 
 /// A key, as it is explained to people.

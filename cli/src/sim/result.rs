@@ -46,6 +46,10 @@ pub struct Measured {
     pub processors: Option<Use>,
     /// Links.
     pub links: Option<Use>,
+    /// Messages from one node to another for each request.
+    pub messages: Option<Mean>,
+    /// The share of requests that were delayed by others.
+    pub delayed: Option<Mean>,
     /// Requests that were measured, over all runs.
     pub requests: u64,
     /// Events of all runs.
@@ -118,6 +122,10 @@ pub const METRICS: &[Metric] = &[
         |m| (m.processors.map(|u| u.highest), None)),
     share("link_utilisation", "links", "share of time that links are in use, of those used at all",
         |m| (m.links.map(|u| u.mean), None)),
+    mean("messages", "messages", "messages from one node to another for each request",
+        |m| m.messages.map_or((None, None), Mean::pair)),
+    Metric { has_interval: true, ..share("delayed", "delayed", "share of requests that others delayed",
+        |m| m.delayed.map_or((None, None), Mean::pair)) },
 ];
 
 impl Measured {
@@ -127,6 +135,8 @@ impl Measured {
             disks: Some(summary.disks.into()),
             processors: Some(summary.processors.into()),
             links: Some(summary.links.into()),
+            messages: Some(summary.messages.into()),
+            delayed: Some(summary.delayed.into()),
             events: Some(summary.events),
             ..Measured::of_hosts(summary)
         }
@@ -145,6 +155,8 @@ impl Measured {
             disks: None,
             processors: None,
             links: None,
+            messages: None,
+            delayed: None,
             requests: summary.latency.count(),
             events: None,
         }

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::moves;
 use crate::node::{MapMessage, MemberReport};
+use crate::order::Ordering;
+use crate::plan::{Commit, Dispatch};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
@@ -44,6 +46,32 @@ pub struct VolumeSize {
     pub more: Vec<Extent>,
 }
 
+/// What is to be otherwise of a volume's policy; what is open stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PolicyChange {
+    /// Who goes first.
+    pub ordering: Option<Ordering>,
+    /// When a write is decided.
+    pub commit: Option<Commit>,
+    /// Who works out what each worker does.
+    pub dispatch: Option<Dispatch>,
+    /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
+    pub unordered_sharing: bool,
+}
+
+impl PolicyChange {
+    /// Makes it.
+    pub fn apply(&self, volume: &mut Volume) {
+        let policy = &mut volume.policy;
+        policy.commit = self.commit.unwrap_or(policy.commit);
+        policy.dispatch = self.dispatch.unwrap_or(policy.dispatch);
+        if let Some(ordering) = self.ordering {
+            policy.ordering = ordering;
+            volume.unordered_sharing = ordering == Ordering::None && self.unordered_sharing;
+        }
+    }
+}
+
 /// What the authority is told.
 #[derive(Clone, Debug, Hash)]
 pub enum AuthorityInput {
@@ -61,6 +89,9 @@ pub enum AuthorityInput {
     /// An operator changes how large a volume is. Nothing else of it changes: columns may have
     /// moved since the operator looked.
     SizeVolume(VolumeId, VolumeSize),
+    /// An operator changes a volume's policy. Writes that are not settled yet are settled as
+    /// after any change of the map: what a participant has prepared does not depend on it.
+    SetPolicy(VolumeId, PolicyChange),
     /// An operator removes one.
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -121,6 +152,7 @@ pub struct Authority {
 enum Change {
     AddVolume(Arc<Volume>),
     SizeVolume(VolumeId, VolumeSize),
+    SetPolicy(VolumeId, PolicyChange),
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
     AddNode(NodeId, Arc<Home>),
@@ -155,6 +187,11 @@ impl Change {
                 let grows = to.more.is_empty() && stripes > before.stripes();
                 if first != before.stripes() || grows || map.check().is_err() {
                     map.volumes.insert(*id, before);
+                }
+            }
+            Change::SetPolicy(id, change) => {
+                if let Some(volume) = map.volumes.get_mut(id) {
+                    change.apply(Arc::make_mut(volume));
                 }
             }
             Change::RemoveVolume(id) => {
@@ -240,6 +277,7 @@ impl Authority {
             }
             AuthorityInput::AddVolume(volume) => self.change(Change::AddVolume(volume), out),
             AuthorityInput::SizeVolume(id, to) => self.change(Change::SizeVolume(id, to), out),
+            AuthorityInput::SetPolicy(id, to) => self.change(Change::SetPolicy(id, to), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
             AuthorityInput::AddNode(node, home) => self.change(Change::AddNode(node, home), out),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::placement::Place;
 use crate::layout::{Geometry, LayoutSpec};
+use crate::order::Ordering;
 use crate::plan::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -158,9 +159,17 @@ pub struct Volume {
     /// Bytes that hosts see: all, or less while room of it still holds what another volume left
     /// there. With 0 they do not see it.
     pub visible: u64,
+    /// Whether several hosts may write to it though nothing orders their requests: an operator
+    /// wants it so. It means something only with [`Ordering::None`].
+    pub unordered_sharing: bool,
 }
 
 impl Volume {
+    /// Whether only one host may use it, because nothing orders the requests of several.
+    pub fn takes_one_writer(&self) -> bool {
+        self.policy.ordering == Ordering::None && !self.unordered_sharing
+    }
+
     /// A volume with the usual policy, whose room is clear.
     pub fn new(
         id: VolumeId,
@@ -180,6 +189,7 @@ impl Volume {
             extents,
             apart: APART.to_string(),
             visible: size,
+            unordered_sharing: false,
         }
     }
 

@@ -5,7 +5,9 @@ mod map;
 mod moves;
 mod placement;
 
-pub use authority::{Arrival, Authority, AuthorityInput, AuthorityOutput, VolumeSize};
+pub use authority::{
+    Arrival, Authority, AuthorityInput, AuthorityOutput, PolicyChange, VolumeSize,
+};
 pub use map::{APART, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 pub use moves::can_drain;
 pub use placement::{EXTENT_COLUMN_BYTES, Place, PlacementError, place_stripes, place_volume};

@@ -41,6 +41,8 @@ pub(crate) struct LockServer {
     unheard: BTreeSet<NodeId>,
     /// What came before all had: who, the number, and the rest of the message.
     early: Vec<(Owner, Vec<Lock>, bool)>,
+    /// When it last looked for leases that are over.
+    swept: Nanos,
     /// The latest timestamp that anyone who gave back a lock had seen.
     latest: Timestamp,
     timer_is_set: bool,
@@ -55,6 +57,7 @@ impl LockServer {
             keeps: BTreeMap::new(),
             unheard: BTreeSet::new(),
             early: Vec::new(),
+            swept: 0,
             latest: Timestamp::ZERO,
             timer_is_set: false,
         }
@@ -114,6 +117,7 @@ impl LockServer {
     }
 
     fn ask(&mut self, owner: Owner, locks: Vec<Lock>, keeps: bool, outbox: &mut Outbox) {
+        self.sweep(outbox);
         if self.table.ask(owner, locks) {
             self.grant(owner, keeps, outbox);
             return;
@@ -182,6 +186,20 @@ impl LockServer {
         let wanted: BTreeSet<Owner> =
             self.table.waiting().flat_map(|(_, locks)| self.table.holders(locks)).collect();
         let over = wanted.into_iter().filter(|o| self.leases.get(o).is_none_or(over));
+        for owner in over.collect::<Vec<_>>() {
+            self.release(owner, outbox);
+        }
+    }
+
+    /// Forgets now and then what is kept and whose lease is over, wanted or not: else the table
+    /// would grow with every lock that was ever kept.
+    fn sweep(&mut self, outbox: &mut Outbox) {
+        if outbox.now < self.swept + self.config.lease / 8 {
+            return;
+        }
+        self.swept = outbox.now;
+        let over = |l: &Lease| l.kept && l.since + self.config.lease <= outbox.now;
+        let over = self.leases.iter().filter(|(_, l)| over(l)).map(|(owner, _)| *owner);
         for owner in over.collect::<Vec<_>>() {
             self.release(owner, outbox);
         }

@@ -358,9 +358,8 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::Lock(_) | Body::Sequence(_) => {
-                None
-            }
+            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+            Body::Lock(_) | Body::Sequence(_) => None,
         }
     }
 

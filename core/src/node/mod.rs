@@ -516,6 +516,7 @@ impl Node {
             for (volume, stripe, column, part) in rebuilds {
                 self.originator.rebuild(volume, stripe, column, part);
             }
+            self.originator.repair(self.worker.take_half_written());
             let resumed = self.serving && self.originator.run(&mut self.outbox);
             let ordered = self.run_sequencing();
             if !worked && !resumed && !ordered {

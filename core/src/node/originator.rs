@@ -78,6 +78,8 @@ enum Answer {
 enum Purpose {
     Host(u64),
     Rebuild,
+    /// A stripe may have been written in part: its parity is made to fit its data.
+    Repair,
 }
 
 /// What a job does; each attempt is a transaction of its own.
@@ -461,6 +463,7 @@ impl Originator {
         self.unlock_job(&mut job, outbox);
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
+            Purpose::Repair => {}
             Purpose::Host(id) => {
                 self.bytes -= job.bytes();
                 self.part_done(id, &job, result, outbox);
@@ -503,6 +506,23 @@ impl Originator {
             && let Some(request) = self.requests.get_mut(&id)
         {
             request.round_trips = request.round_trips.max(u64::from(hops.div_ceil(2)));
+        }
+    }
+
+    /// Has stripes verified that a host which is gone may have written in part, and their parity made
+    /// to fit what is there (shared storage 3.2.3).
+    pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
+        for (volume, stripe) in stripes {
+            self.ready.push_back(Job {
+                purpose: Purpose::Repair,
+                volume,
+                what: What::Verify { stripe },
+                avoid: ColumnSet::EMPTY,
+                attempts: 0,
+                fresh_looks: 0,
+                computes: false,
+                locked: None,
+            });
         }
     }
 
@@ -946,8 +966,7 @@ fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
         State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
     };
     for column in columns.iter() {
-        outbox.notice(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
-        outbox.hurry();
+        outbox.notice_at_once(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
     }
 }
 

@@ -68,6 +68,8 @@ impl Originator {
     ) {
         // The server lets go at the end of the lease; who keeps a lock stops a little earlier.
         let fresh = self.config.lease / 8 * 7;
+        let over = outbox.now.saturating_sub(self.config.lease);
+        self.locks.held.retain(|_, h| !h.keeps || h.users > 0 || h.since >= over);
         let good = |h: &Held| h.keeps && outbox.now.saturating_sub(h.since) < fresh;
         let cover = |lock: &Lock| {
             let covers = |h: &Held| good(h) && h.locks.iter().any(|l| l.covers(lock));

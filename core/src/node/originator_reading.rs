@@ -131,7 +131,7 @@ impl Originator {
         for code_column in wrong {
             let column = g.column_of(stripe, code_column);
             outbox.log(format!(
-                "scrub: parity of stripe {stripe}, column {column} did not fit its data; making it anew"
+                "parity of stripe {stripe}, column {column} did not fit its data; making it anew"
             ));
             self.put_back(job.volume, stripe, column, Span::new(0, g.unit), true);
         }

@@ -277,7 +277,7 @@ fn tell_workers(
     for row in &w.plan.rows {
         for column in 0..g.layout.width() {
             let cell = row.cell(g, column);
-            told[column] |= cell.told() || announce && cell.delta;
+            told[column] |= row.tells(g, &cell) || announce && cell.delta;
             let stripe = row.stripe;
             for i in cell.awaits.originator.iter() {
                 let data = fresh(g, row, &job.what, i);

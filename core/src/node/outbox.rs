@@ -1,6 +1,6 @@
 //! What a node is about to put out, with its counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::sequencing::OWN;
 use super::{
@@ -23,6 +23,8 @@ pub(crate) struct Outbox {
     /// Requests answered since the sequencing was told.
     answered: Vec<(u64, Result<(), HostError>)>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
+    /// Nodes whose notices must not wait.
+    at_once: BTreeSet<NodeId>,
     soon: bool,
     urgent: bool,
     soon_delay: Nanos,
@@ -41,6 +43,7 @@ impl Outbox {
             out: Vec::new(),
             answered: Vec::new(),
             notices: BTreeMap::new(),
+            at_once: BTreeSet::new(),
             soon: false,
             urgent: false,
             soon_delay,
@@ -80,6 +83,13 @@ impl Outbox {
         self.counters.notices += 1;
         self.notices.entry(to).or_default().push(notice);
         self.soon = true;
+    }
+
+    /// Sends a notice now, alone if no message goes to `to`. Notices to other nodes may wait.
+    pub fn notice_at_once(&mut self, to: NodeId, notice: Notice) {
+        self.counters.notices += 1;
+        self.notices.entry(to).or_default().push(notice);
+        self.at_once.insert(to);
     }
 
     /// Queued notices must not wait.
@@ -133,17 +143,27 @@ impl Outbox {
     /// Sends the notices that wait.
     pub fn flush_notices(&mut self) {
         for (to, notices) in std::mem::take(&mut self.notices) {
-            let (from, epoch) = (self.node, self.epoch);
-            let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
-            self.out.push(Output::Send(envelope));
+            self.send_notices(to, notices);
         }
         self.urgent = false;
+        self.at_once.clear();
+    }
+
+    fn send_notices(&mut self, to: NodeId, notices: Vec<Notice>) {
+        let (from, epoch) = (self.node, self.epoch);
+        let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
+        self.out.push(Output::Send(envelope));
     }
 
     /// Hands over the outputs.
     pub fn finish(&mut self, out: &mut Vec<Output>) {
         if self.urgent {
             self.flush_notices();
+        }
+        for to in std::mem::take(&mut self.at_once) {
+            if let Some(notices) = self.notices.remove(&to) {
+                self.send_notices(to, notices);
+            }
         }
         if self.soon && !self.soon_is_set {
             self.soon_is_set = true;

@@ -165,6 +165,8 @@ pub(crate) struct Worker {
     dirty_asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
     dirty_scan: Option<DirtyScan>,
     rebuilds: Vec<Rebuild>,
+    /// Stripes that may have been written in part by a host that is gone.
+    half_written: BTreeSet<(VolumeId, u64)>,
     /// The time of the first epoch that it entered; zero before.
     began: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
@@ -206,6 +208,7 @@ impl Worker {
             dirty_asked: BTreeMap::new(),
             dirty_scan: None,
             rebuilds: Vec::new(),
+            half_written: BTreeSet::new(),
             began: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
             freshening: BTreeSet::new(),
@@ -276,6 +279,21 @@ impl Worker {
 
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.rebuilds)
+    }
+
+    pub fn take_half_written(&mut self) -> BTreeSet<(VolumeId, u64)> {
+        std::mem::take(&mut self.half_written)
+    }
+
+    /// A write without votes is left behind by its originator: others may have written their parts.
+    fn leave_behind(&mut self, ts: Timestamp) {
+        let txn = &self.txns[&ts];
+        let Some(volume) = self.map.volumes.get(&txn.volume) else { return };
+        if !txn.alone || txn.writes == EVERYTHING || volume.geometry.layout.parity == 0 {
+            return;
+        }
+        let stripes = txn.writes.stripes(&volume.geometry);
+        self.half_written.extend(stripes.map(|stripe| (txn.volume, stripe)));
     }
 
     /// Sectors yet to be caught up on; `None` until known.

@@ -21,7 +21,10 @@ impl Worker {
                 _ => {}
             }
         }
-        stuck.into_iter().for_each(|ts| self.drop_txn(ts));
+        for ts in stuck {
+            self.leave_behind(ts);
+            self.drop_txn(ts);
+        }
         self.expire_locks(now);
         self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
@@ -74,6 +77,8 @@ impl Worker {
         }
         self.reads.clear();
         self.forget_locks();
+        let gone = self.txns.keys().filter(|ts| !map.is_up(ts.originator()));
+        gone.copied().collect::<Vec<_>>().into_iter().for_each(|ts| self.leave_behind(ts));
         let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();

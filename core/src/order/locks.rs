@@ -5,8 +5,8 @@
 //! order of asking: nobody holds some and waits for others at one table, so within a table nothing
 //! can wait in a circle, and nobody waits for ever behind those that came later.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Range, RangeBounds};
 
 use crate::units::NodeId;
 
@@ -71,12 +71,16 @@ pub struct LockTable<Owner> {
     /// By turn: the order of asking.
     entries: BTreeMap<u64, Entry<Owner>>,
     turns: BTreeMap<Owner, u64>,
+    /// The turns of those who hold, or wait for, something of a disk: a server has thousands of
+    /// locks, and only those of the same disks can be in the way.
+    disks: BTreeMap<NodeId, BTreeSet<u64>>,
     next: u64,
 }
 
 impl<Owner> Default for LockTable<Owner> {
     fn default() -> Self {
-        LockTable { entries: BTreeMap::new(), turns: BTreeMap::new(), next: 0 }
+        let (entries, turns) = (BTreeMap::new(), BTreeMap::new());
+        LockTable { entries, turns, disks: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -87,42 +91,61 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         if let Some(turn) = self.turns.get(&owner) {
             return self.entries[turn].granted;
         }
+        let granted = !self.is_barred(self.next, &locks);
+        self.enter(Entry { owner, locks, granted });
+        granted
+    }
+
+    fn enter(&mut self, entry: Entry<Owner>) {
         let turn = self.next;
         self.next += 1;
-        let granted = !self.is_barred(turn, &locks);
-        self.entries.insert(turn, Entry { owner, locks, granted });
-        self.turns.insert(owner, turn);
-        granted
+        for lock in &entry.locks {
+            self.disks.entry(lock.disk).or_default().insert(turn);
+        }
+        self.turns.insert(entry.owner, turn);
+        self.entries.insert(turn, entry);
     }
 
     /// Takes locks that were granted elsewhere, before this table was there.
     pub fn hold(&mut self, owner: Owner, locks: Vec<Lock>) {
         self.release(owner);
-        let turn = self.next;
-        self.next += 1;
-        self.entries.insert(turn, Entry { owner, locks, granted: true });
-        self.turns.insert(owner, turn);
+        self.enter(Entry { owner, locks, granted: true });
+    }
+
+    /// The turns, in order, of those with a lock that one of these conflicts with.
+    fn against(&self, turns: impl RangeBounds<u64> + Clone, locks: &[Lock]) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        for lock in locks {
+            let there = self.disks.get(&lock.disk).into_iter();
+            let conflicts = |t: &u64| self.entries[t].locks.iter().any(|l| l.conflicts(lock));
+            found.extend(there.flat_map(|d| d.range(turns.clone())).copied().filter(conflicts));
+        }
+        found
     }
 
     /// Whether someone earlier holds, or waits for, what stands against these locks.
     fn is_barred(&self, turn: u64, locks: &[Lock]) -> bool {
-        let against =
-            |e: &Entry<Owner>| e.locks.iter().any(|a| locks.iter().any(|b| a.conflicts(b)));
-        self.entries.range(..turn).any(|(_, e)| against(e))
+        locks.iter().any(|lock| {
+            let there = self.disks.get(&lock.disk).into_iter();
+            let mut earlier = there.flat_map(|d| d.range(..turn));
+            earlier.any(|t| self.entries[t].locks.iter().any(|l| l.conflicts(lock)))
+        })
     }
 
     /// Gives up what `owner` holds, or waits for. Returns those whose turn it is now, in order.
     pub fn release(&mut self, owner: Owner) -> Vec<Owner> {
         let Some(turn) = self.turns.remove(&owner) else { return Vec::new() };
         let left = self.entries.remove(&turn).expect("turns and entries go together");
-        let waited = |e: &Entry<Owner>| {
-            !e.granted && e.locks.iter().any(|a| left.locks.iter().any(|b| a.conflicts(b)))
-        };
-        let later = self.entries.range(turn..).filter(|(_, e)| waited(e));
-        let later: Vec<u64> = later.map(|(turn, _)| *turn).collect();
+        for lock in &left.locks {
+            let there = self.disks.entry(lock.disk).or_default();
+            there.remove(&turn);
+            if there.is_empty() {
+                self.disks.remove(&lock.disk);
+            }
+        }
         let mut now = Vec::new();
-        for turn in later {
-            if !self.is_barred(turn, &self.entries[&turn].locks) {
+        for turn in self.against(turn.., &left.locks) {
+            if !self.entries[&turn].granted && !self.is_barred(turn, &self.entries[&turn].locks) {
                 let entry = self.entries.get_mut(&turn).expect("just seen");
                 entry.granted = true;
                 now.push(entry.owner);
@@ -143,10 +166,9 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
 
     /// Those who hold what stands against these locks, whoever asks for them.
     pub fn holders(&self, locks: &[Lock]) -> Vec<Owner> {
-        let against = |e: &&Entry<Owner>| {
-            e.granted && e.locks.iter().any(|a| locks.iter().any(|b| a.conflicts(b)))
-        };
-        self.entries.values().filter(against).map(|e| e.owner).collect()
+        let against = self.against(.., locks);
+        let entries = against.iter().map(|turn| &self.entries[turn]);
+        entries.filter(|e| e.granted).map(|e| e.owner).collect()
     }
 
     /// Those who wait, in order, and for what.
@@ -168,6 +190,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.turns.clear();
+        self.disks.clear();
     }
 }
 

@@ -96,7 +96,7 @@ impl WritePlan {
         for row in &self.rows {
             let cell = row.cell(g, column);
             let at_once = cell.awaits.result && row.originator_awaits(g).is_empty();
-            told |= cell.told() || at_once;
+            told |= row.tells(g, &cell) || at_once;
             t.disk_reads += cell.read.count() as u64;
             let base = row.stripe * g.unit;
             for span in cell.write.iter().map(|s| Span::new(base + s.lo, base + s.hi)) {

@@ -101,14 +101,6 @@ impl WriteCell {
     pub fn is_idle(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
-
-    /// Whether the originator must say something to the column at once.
-    pub fn told(&self) -> bool {
-        !self.new.is_empty()
-            || !self.read.is_empty()
-            || !self.awaits.originator.is_empty()
-            || self.send.is_some()
-    }
 }
 
 impl WritePlan {
@@ -451,6 +443,12 @@ impl WriteRow {
     /// Whether the originator keeps new data until it has gathered what it needs of the old.
     pub fn keeps_new(&self, g: &Geometry) -> bool {
         self.commanded && !self.originator_awaits(g).is_empty()
+    }
+
+    /// Whether the originator must say something at once to the column of a cell.
+    pub fn tells(&self, g: &Geometry, cell: &WriteCell) -> bool {
+        let new = !cell.new.is_empty() && !self.keeps_new(g);
+        new || !cell.read.is_empty() || cell.send.is_some() || !cell.awaits.originator.is_empty()
     }
 
     /// Messages in a chain before the last vote arrives at the originator, when it collects

@@ -8,7 +8,6 @@
 pub mod client;
 mod errno;
 mod export;
-mod outbox;
 pub mod server;
 pub mod wire;
 

@@ -31,8 +31,10 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Where it lets new nodes in, if it does.
     pub admit: Option<SocketAddr>,
-    /// Where hosts reach it.
+    /// Where hosts reach it by NBD.
     pub nbd: Vec<Listen>,
+    /// Where hosts reach it by the native protocol.
+    pub native: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
 }
@@ -50,6 +52,8 @@ struct File {
     admit: Option<String>,
     #[serde(default)]
     nbd: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    native: Vec<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
@@ -66,11 +70,12 @@ impl Configuration {
     fn parse(text: &str, base: &Path) -> Result<Configuration> {
         let file: File = toml::from_str(text).map_err(|e| Error(e.to_string()))?;
         let size = |text: String| parse_size(&text).map_err(|e| Error(format!("disk_size: {e}")));
-        let nbd = |text: &String| {
-            text.parse().map_err(|e: Error| Error(format!("nbd: {e}"))).map(|listen| match listen {
-                Listen::Unix(path) => Listen::Unix(base.join(path)),
-                tcp @ Listen::Tcp(_) => tcp,
-            })
+        let listen = |key: &str, before: &str, text: &String| {
+            let listen: Listen = format!("{before}{text}")
+                .parse()
+                .map_err(|e: Error| Error(format!("{key}: {e}")))?;
+            let path = listen.path().map(|p| base.join(p));
+            Ok(path.into_iter().fold(listen, Listen::at_path))
         };
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
         Ok(Configuration {
@@ -80,7 +85,12 @@ impl Configuration {
             disk_size: file.disk_size.map(size).transpose()?,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
-            nbd: file.nbd.iter().map(nbd).collect::<Result<_>>()?,
+            nbd: file.nbd.iter().map(|t| listen("nbd", "", t)).collect::<Result<_>>()?,
+            native: file
+                .native
+                .iter()
+                .map(|t| listen("native", "native:", t))
+                .collect::<Result<_>>()?,
             labels: file.labels,
         })
     }
@@ -88,8 +98,8 @@ impl Configuration {
     /// The configuration as a file, with paths as they are.
     pub fn to_toml(&self) -> Result<String> {
         let listen = |listen: &Listen| match listen {
-            Listen::Unix(path) => path.display().to_string(),
-            Listen::Tcp(address) => address.clone(),
+            Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
+            Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
         };
         let file = File {
             name: self.name.to_string(),
@@ -99,6 +109,7 @@ impl Configuration {
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
             nbd: self.nbd.iter().map(listen).collect(),
+            native: self.native.iter().map(listen).collect(),
             labels: self.labels.clone(),
         };
         toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
@@ -148,6 +159,7 @@ mod tests {
 
     const GOOD: &str = "name = 'n1'\ndir = 'state'\ndisk = '/dev/vdb'\n\
                         address = '10.0.0.1:10810'\nnbd = ['nbd.sock', '127.0.0.1:10809']\n\
+                        native = ['weft.sock', '127.0.0.1:10812']\n\
                         [labels]\nbox = 'b1'\n";
 
     #[test]
@@ -156,6 +168,8 @@ mod tests {
         let read = Configuration::parse(GOOD, base).unwrap();
         assert_eq!(read.dir, Path::new("/etc/weft/state"));
         assert_eq!(read.nbd[0], Listen::Unix("/etc/weft/nbd.sock".into()));
+        assert_eq!(read.native[0], Listen::NativeUnix("/etc/weft/weft.sock".into()));
+        assert_eq!(read.native[1], Listen::NativeTcp("127.0.0.1:10812".into()));
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
@@ -169,6 +183,7 @@ mod tests {
             ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
             ("10.0.0.1:10810", "0.0.0.0:10810", "others can reach"),
             ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
+            ("'127.0.0.1:10812'", "'10812'", "native: '10812' is neither HOST:PORT"),
             ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
             ("disk = '/dev/vdb'\n", "", "missing field `disk`"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),

@@ -24,21 +24,43 @@ pub enum Addresses {
         /// How uneven: 0.01 (nearly uniform) to 10; 1 is usual.
         exponent: f64,
     },
+    /// Only a part is active: the volume is cut into regions of the same size, and of each only
+    /// the beginning is read and written, every aligned place there as likely as another. No
+    /// request crosses from one region to the next.
+    Part {
+        /// The active share of each region, above 0 to 1.
+        share: f64,
+        /// How many regions, 1 to 2^40 and so few that the active share of each has room for the
+        /// longest request.
+        regions: u64,
+    },
 }
 
 impl Addresses {
     pub(super) fn check(&self) -> Result<(), Problem> {
-        let Addresses::Zipf { regions, exponent } = self else {
-            return Ok(());
+        let count = |key: &str, regions: &u64| match (1..=1 << 40).contains(regions) {
+            true => Ok(()),
+            false => Err(Problem::new(key, regions, format!("give 1 to {}", 1u64 << 40))),
         };
-        if !(1..=1 << 40).contains(regions) {
-            let expected = format!("give 1 to {}", 1u64 << 40);
-            return Err(Problem::new("addresses.zipf.regions", regions, expected));
+        match self {
+            Addresses::Uniform | Addresses::Sequential => Ok(()),
+            Addresses::Zipf { regions, exponent } => {
+                count("addresses.zipf.regions", regions)?;
+                if !(0.01..=10.0).contains(exponent) {
+                    let expected = "give 0.01 to 10";
+                    return Err(Problem::new("addresses.zipf.exponent", exponent, expected));
+                }
+                Ok(())
+            }
+            Addresses::Part { share, regions } => {
+                count("addresses.part.regions", regions)?;
+                if !(*share > 0.0 && *share <= 1.0) {
+                    let expected = "give more than 0 and at most 1";
+                    return Err(Problem::new("addresses.part.share", share, expected));
+                }
+                Ok(())
+            }
         }
-        if !(0.01..=10.0).contains(exponent) {
-            return Err(Problem::new("addresses.zipf.exponent", exponent, "give 0.01 to 10"));
-        }
-        Ok(())
     }
 }
 
@@ -49,6 +71,11 @@ pub(super) enum Picker {
     /// Where each host goes on.
     Sequential(Vec<u64>),
     Zipf(Zipf, Regions),
+    /// Active places at the beginning of each region, and how many regions there are.
+    Part {
+        active: u64,
+        regions: u64,
+    },
 }
 
 /// Regions of a volume, by heat.
@@ -78,8 +105,14 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 }
 
 impl Picker {
-    /// For hosts on a volume with `places` aligned places.
-    pub(super) fn new(addresses: &Addresses, hosts: u32, places: u64) -> Result<Self, Problem> {
+    /// For hosts on a volume with `places` aligned places, of which the longest request takes up
+    /// `longest`.
+    pub(super) fn new(
+        addresses: &Addresses,
+        hosts: u32,
+        places: u64,
+        longest: u64,
+    ) -> Result<Self, Problem> {
         match addresses {
             Addresses::Uniform => Ok(Picker::Uniform),
             Addresses::Sequential => {
@@ -92,6 +125,18 @@ impl Picker {
             }
             Addresses::Zipf { regions, exponent } => {
                 Ok(Picker::Zipf(Zipf::new(*regions, *exponent), Regions::new(*regions)))
+            }
+            Addresses::Part { share, regions } => {
+                let each = places / regions;
+                let active = ((each as f64 * share).round() as u64).min(each);
+                if active < longest {
+                    let expected = format!(
+                        "of each of {regions} regions of {each} aligned places that is {active}; \
+                         give more, as the longest request takes up {longest}"
+                    );
+                    return Err(Problem::new("addresses.part.share", share, expected));
+                }
+                Ok(Picker::Part { active, regions: *regions })
             }
         }
     }
@@ -117,6 +162,10 @@ impl Picker {
                 let edge = |r: u128| (u128::from(places) * r / u128::from(regions.count)) as u64;
                 // A request that would leave the volume is moved back to its end.
                 rng.u64(edge(region)..edge(region + 1)).min(last)
+            }
+            Picker::Part { active, regions } => {
+                let each = places / *regions;
+                rng.u64(0..*regions) * each + rng.u64(0..=*active - length)
             }
         }
     }

@@ -27,6 +27,8 @@ enum Waits {
     Constant(Nanos),
     /// Mean in nanoseconds.
     Exponential(f64),
+    /// Mean and standard deviation in nanoseconds.
+    Normal(f64, f64),
     /// Nanoseconds between two arrivals at all hosts, and how many arrivals each host has had.
     Turns {
         gap: f64,
@@ -58,7 +60,8 @@ impl Generator {
                 Some(*sum)
             })
             .collect();
-        let picker = Picker::new(&workload.addresses, workload.hosts, places)?;
+        let length = longest.div_ceil(align).max(1);
+        let picker = Picker::new(&workload.addresses, workload.hosts, places, length)?;
         let waits = Waits::new(&workload.arrivals, workload.hosts);
         Ok(Generator { classes, weights, align, places, picker, waits })
     }
@@ -94,6 +97,9 @@ impl Waits {
             Arrivals::Closed { think: Think::ExponentialUs(us), .. } => {
                 Waits::Exponential(us * 1e3)
             }
+            Arrivals::Closed { think: Think::NormalUs { mean, deviation }, .. } => {
+                Waits::Normal(mean * 1e3, deviation * 1e3)
+            }
             // Independent Poisson processes add up to one with the sum of their rates.
             Arrivals::Open { rate_per_s, spacing: Spacing::Poisson } => {
                 Waits::Exponential(1e9 * f64::from(hosts) / rate_per_s)
@@ -108,6 +114,7 @@ impl Waits {
         match self {
             Waits::Constant(wait) => *wait,
             Waits::Exponential(mean) => random::exponential(*mean, rng),
+            Waits::Normal(mean, deviation) => random::normal(*mean, *deviation, rng),
             Waits::Turns { gap, arrivals } => {
                 // Each arrival is rounded by itself, so that rounding never adds up.
                 let hosts = arrivals.len() as u64;
@@ -153,6 +160,7 @@ mod tests {
                 Addresses::Uniform,
                 Addresses::Sequential,
                 Addresses::Zipf { regions: 1, exponent: 1.0 },
+                Addresses::Part { share: 1.0, regions: 1 },
             ]),
             seed in 0..1000u64,
         ) {
@@ -251,6 +259,25 @@ mod tests {
             let expected = 100_000.0 / 3.3807 / (rank + 1) as f64;
             assert!((f64::from(n) - expected).abs() < 5.0 * expected.sqrt(), "{rank}: {n}");
         }
+    }
+
+    #[test]
+    fn a_part_of_each_region_is_active_and_no_request_leaves_it() {
+        let mut spec = workload(Requests::Fixed { bytes: 8192, read_share: 1.0 });
+        spec.addresses = Addresses::Part { share: 0.02, regions: 4 };
+        spec.align_bytes = Some(4096);
+        // 16,000 places of 4 KiB: of each 4,000 the first 80.
+        let mut generator = Generator::new(&spec, 16_000 * 4096).unwrap();
+        let (mut rng, mut seen) = (rng(0), std::collections::BTreeSet::new());
+        for _ in 0..20_000 {
+            let place = generator.next(0, &mut rng).offset / 4096;
+            assert!(place % 4_000 < 79, "{place}");
+            seen.insert(place);
+        }
+        assert_eq!(seen.len(), 4 * 79, "all of it is used");
+        spec.addresses = Addresses::Part { share: 0.0001, regions: 4 };
+        let error = Generator::new(&spec, 16_000 * 4096).unwrap_err().to_string();
+        assert!(error.contains("addresses.part.share = 0.0001"), "{error}");
     }
 
     #[test]

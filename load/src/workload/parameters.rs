@@ -45,6 +45,16 @@ pub const PARAMETERS: &[Parameter] = &[
         ..parameter("arrivals.closed.think.exponential_us", "microseconds", "0 to 86400000000")
     },
     Parameter {
+        meaning: "mean of a normally distributed time between a reply and the next request; below 0 is 0",
+        source: "Highly concurrent shared storage, Table 2",
+        ..parameter("arrivals.closed.think.normal_us.mean", "microseconds", "0 to 86400000000")
+    },
+    Parameter {
+        meaning: "its standard deviation",
+        source: "Highly concurrent shared storage, Table 2",
+        ..parameter("arrivals.closed.think.normal_us.deviation", "microseconds", "0 to 86400000000")
+    },
+    Parameter {
         meaning: "requests in a second, of all hosts together",
         ..parameter("arrivals.open.rate_per_s", "requests a second", "above 0, to 1000000000")
     },
@@ -76,8 +86,8 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         default: "uniform",
-        meaning: "where requests go: anywhere, each host on where it was, or to hot spots",
-        ..parameter("addresses", "", "uniform, sequential or zipf")
+        meaning: "where requests go: anywhere, each host on where it was, to hot spots, or to a part",
+        ..parameter("addresses", "", "uniform, sequential, zipf or part")
     },
     Parameter {
         meaning: "regions of equal size into which the volume is cut",
@@ -86,6 +96,15 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         meaning: "how uneven regions are: the r-th hottest has weight 1 / r^exponent",
         ..parameter("addresses.zipf.exponent", "", "0.01 to 10")
+    },
+    Parameter {
+        meaning: "the share of each region that is active: its beginning",
+        source: "Highly concurrent shared storage, 4.4, 4.6",
+        ..parameter("addresses.part.share", "", "above 0, to 1")
+    },
+    Parameter {
+        meaning: "regions of equal size into which the volume is cut; no request crosses their borders",
+        ..parameter("addresses.part.regions", "regions", "1 to 1099511627776")
     },
     Parameter {
         default: "the largest power of two up to 4096 that divides all sizes",
@@ -110,6 +129,24 @@ mod tests {
             "arrivals.closed.think.constant_us" | "arrivals.closed.think.exponential_us" => {
                 ("2.5", "requests.imitation = \"oltp\"\narrivals.closed.population = 1\n")
             }
+            "arrivals.closed.think.normal_us.mean" => (
+                "2.5",
+                "requests.imitation = \"oltp\"\narrivals.closed.population = 1\n\
+                 arrivals.closed.think.normal_us.deviation = 1\n",
+            ),
+            "arrivals.closed.think.normal_us.deviation" => (
+                "2.5",
+                "requests.imitation = \"oltp\"\narrivals.closed.population = 1\n\
+                 arrivals.closed.think.normal_us.mean = 1\n",
+            ),
+            "addresses.part.share" => (
+                "0.5",
+                "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\naddresses.part.regions = 4\n",
+            ),
+            "addresses.part.regions" => (
+                "4",
+                "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\naddresses.part.share = 0.5\n",
+            ),
             "arrivals.open.rate_per_s" => ("5.0", OLTP),
             "arrivals.open.spacing" => ("\"fixed\"", BOTH),
             "requests.fixed.bytes" => {

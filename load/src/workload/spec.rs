@@ -68,6 +68,13 @@ pub enum Think {
     ConstantUs(f64),
     /// Drawn from the exponential distribution with this mean in microseconds, 0 to a day.
     ExponentialUs(f64),
+    /// Drawn from a normal distribution; what would be below 0 is 0.
+    NormalUs {
+        /// Its mean in microseconds, 0 to a day.
+        mean: f64,
+        /// Its standard deviation in microseconds, 0 to a day.
+        deviation: f64,
+    },
 }
 
 impl Default for Think {
@@ -200,11 +207,17 @@ impl Arrivals {
         match self {
             Arrivals::Closed { population, think } => {
                 range("arrivals.closed.population", *population, 1, MOST_HOSTS)?;
-                let (name, us) = match think {
-                    Think::ConstantUs(us) => ("constant_us", us),
-                    Think::ExponentialUs(us) => ("exponential_us", us),
+                let within = |name: &str, us: f64| {
+                    range(&format!("arrivals.closed.think.{name}"), us, 0.0, LONGEST_THINK)
                 };
-                range(&format!("arrivals.closed.think.{name}"), *us, 0.0, LONGEST_THINK)
+                match *think {
+                    Think::ConstantUs(us) => within("constant_us", us),
+                    Think::ExponentialUs(us) => within("exponential_us", us),
+                    Think::NormalUs { mean, deviation } => {
+                        within("normal_us.mean", mean)?;
+                        within("normal_us.deviation", deviation)
+                    }
+                }
             }
             Arrivals::Open { rate_per_s, .. } => {
                 positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)
@@ -308,6 +321,16 @@ mod tests {
                 "arrivals",
                 "addresses.zipf = { regions = 10, exponent = 0 }\narrivals",
                 "addresses.zipf.exponent = 0: give 0.01 to 10",
+            ),
+            (
+                "arrivals",
+                "addresses.part = { share = 0, regions = 4 }\narrivals",
+                "addresses.part.share = 0: give more than 0 and at most 1",
+            ),
+            (
+                "population = 1",
+                "population = 1\narrivals.closed.think.normal_us = { mean = 1, deviation = -1 }",
+                "arrivals.closed.think.normal_us.deviation = -1: give 0 to 86400000000",
             ),
         ] {
             let workload = read(&good.replacen(from, to, 1)).unwrap();

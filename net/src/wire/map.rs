@@ -29,7 +29,7 @@ wire_struct!(Attendance { away, stale_since, counts_from });
 wire_struct!(Extent { first, columns, filling, leaving });
 
 wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extents, apart, visible
+    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.

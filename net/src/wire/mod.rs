@@ -22,12 +22,11 @@
 //! that the core would use as an index is bounded, and bytes left over are refused.
 //!
 //! Of the files here, `code` has the machinery, `words` the small types, `body` the messages of
-//! nodes, `sequence` those about the order of requests, `map` the cluster map and what the authority says.
+//! nodes, `map` the cluster map and what the authority says.
 
 mod body;
 mod code;
 mod map;
-mod sequence;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -320,6 +320,7 @@ fn volume() -> impl Strategy<Value = Volume> {
         |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
             apart: name.clone(),
             visible: count as u64,
+            unordered_sharing: count % 2 == 1,
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,

@@ -4,11 +4,54 @@
 //! paper, and what the paper has there, if it says. Where a paper's result is not known to those
 //! who fit parameters it is left out, so that it can be compared afterwards.
 
+pub mod bst;
 pub mod tickertaip;
 
 use serde::Serialize;
 
-use crate::perf::{Estimate, Outcome, Summary, System};
+use weft_load::stats::millis;
+
+use crate::perf::{Estimate, Outcome, System};
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// As much as the paper, or enough for relative standard deviations of about 1 %.
+    Full,
+    /// Enough to see the shape.
+    Quick,
+}
+
+/// An evaluation that can be repeated.
+pub struct Evaluation {
+    /// What its results are called.
+    pub title: &'static str,
+    /// The names of its experiments, in the order of the paper.
+    pub experiments: &'static [&'static str],
+    /// The cases of the experiments that are named, or of all if none is.
+    pub cases: fn(Effort, &[String]) -> Vec<Case>,
+    /// What the paper gives in a table of parameters, and the value that was simulated; empty if
+    /// it has no such table among its experiments.
+    pub settings: &'static [Setting],
+    /// The key along an experiment's horizontal axis; the other keys tell its curves apart.
+    pub along: fn(&str) -> &'static str,
+    /// Of an experiment that draws one metric against another: which is along the horizontal
+    /// axis, and which is drawn against it.
+    pub curve: fn(&str) -> Option<(Metric, Metric)>,
+}
+
+/// A parameter of a paper's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// The experiment that it belongs to.
+    pub experiment: &'static str,
+    /// What it is.
+    pub name: &'static str,
+    /// What the paper says.
+    pub paper: &'static str,
+    /// What was simulated.
+    pub value: &'static str,
+}
 
 /// What is read off a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -18,14 +61,66 @@ pub enum Metric {
     ThroughputMbS,
     /// Mean response time in milliseconds.
     ResponseMs,
+    /// Operations a second.
+    ThroughputOpsS,
+    /// Mean time of an operation in milliseconds.
+    LatencyMs,
+    /// The share of operations that others delayed.
+    DelayedFraction,
+    /// Messages from one node to another for each operation.
+    MessagesPerOp,
+    /// The share of time that devices were in use.
+    DeviceUtilization,
 }
 
 impl Metric {
-    /// Its value.
-    pub fn of(self, summary: &Summary) -> Estimate {
+    /// All of them.
+    pub const ALL: [Metric; 7] = [
+        Metric::ThroughputMbS,
+        Metric::ResponseMs,
+        Metric::ThroughputOpsS,
+        Metric::LatencyMs,
+        Metric::DelayedFraction,
+        Metric::MessagesPerOp,
+        Metric::DeviceUtilization,
+    ];
+
+    /// Its value over independent runs.
+    pub fn of(self, runs: &[Outcome]) -> Estimate {
+        let value = |r: &Outcome| match self {
+            Metric::ThroughputMbS => r.throughput_mb_s,
+            Metric::ResponseMs | Metric::LatencyMs => millis(r.all.latency.mean()),
+            Metric::ThroughputOpsS => r.requests_s,
+            Metric::DelayedFraction => r.delayed,
+            Metric::MessagesPerOp => r.messages,
+            Metric::DeviceUtilization => r.disks.mean,
+        };
+        Estimate::of(runs.iter().map(value))
+    }
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
         match self {
-            Metric::ThroughputMbS => summary.throughput_mb_s,
-            Metric::ResponseMs => summary.response_ms,
+            Metric::ThroughputMbS => "throughput_mb_s",
+            Metric::ResponseMs => "response_ms",
+            Metric::ThroughputOpsS => "throughput_ops_s",
+            Metric::LatencyMs => "latency_ms",
+            Metric::DelayedFraction => "delayed_fraction",
+            Metric::MessagesPerOp => "messages_per_op",
+            Metric::DeviceUtilization => "device_utilization",
+        }
+    }
+
+    /// What it is, for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Metric::ThroughputMbS => "throughput, MB/s",
+            Metric::ResponseMs => "response time, ms",
+            Metric::ThroughputOpsS => "throughput, operations/s",
+            Metric::LatencyMs => "latency, ms",
+            Metric::DelayedFraction => "operations delayed by others",
+            Metric::MessagesPerOp => "messages for each operation",
+            Metric::DeviceUtilization => "share of time that devices are in use",
         }
     }
 }
@@ -93,12 +188,33 @@ fn as_map<S: serde::Serializer>(point: &Point, to: S) -> Result<S::Ok, S::Error>
     to.collect_map(point.iter().map(|(key, value)| (*key, value)))
 }
 
+/// Asserts that every experiment of an evaluation has cases, that each can be simulated, and that no
+/// two have the same place.
+#[cfg(test)]
+fn cases_are_sound(evaluation: &Evaluation) {
+    use std::collections::BTreeSet;
+    for effort in [Effort::Full, Effort::Quick] {
+        let cases = (evaluation.cases)(effort, &[]);
+        let named: BTreeSet<&str> = cases.iter().map(|c| c.experiment).collect();
+        assert_eq!(named, evaluation.experiments.iter().copied().collect());
+        let mut places = BTreeSet::new();
+        for case in &cases {
+            case.system.check().unwrap_or_else(|p| panic!("{:?}: {p}", case.point));
+            for (metric, _) in &case.metrics {
+                let place = format!("{} {:?} {metric:?}", case.experiment, case.point);
+                assert!(places.insert(place), "{} {:?}", case.experiment, case.point);
+            }
+            let key = (evaluation.along)(case.experiment);
+            assert!(case.point.iter().any(|p| p.0 == key), "{} has no {key}", case.experiment);
+        }
+    }
+}
+
 impl Case {
     /// Its rows, from its independent runs.
     pub fn rows(&self, runs: &[Outcome]) -> Vec<Row> {
-        let summary = Summary::of(runs);
         let row = |(metric, paper): &(Metric, Option<f64>)| {
-            let estimate = metric.of(&summary);
+            let estimate = metric.of(runs);
             Row {
                 experiment: self.experiment,
                 point: self.point.clone(),

@@ -9,7 +9,7 @@
 use weft_load::workload::{Addresses, Arrivals, Imitation, Requests, Think, Workload};
 use weft_model::schedule::Policy as Scheduler;
 
-use super::{Case, Metric, Value};
+use super::{Case, Effort, Evaluation, Metric, Value};
 use crate::perf::{
     Commit, Dispatch, Fabric, Layout, Links, Measure, Nodes, ParityAt, Stripes, System, VolumeSpec,
 };
@@ -24,8 +24,24 @@ const IMITATED: u32 = 56;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
+/// All of it.
+pub const EVALUATION: Evaluation = Evaluation {
+    title: "TickerTAIP's evaluation, repeated",
+    experiments: &EXPERIMENTS,
+    cases,
+    settings: &[],
+    along: |experiment| match experiment {
+        "figure-9" | "figure-12" | "figure-13" => "mips",
+        "figure-14" => "workers",
+        "table-8" => "workload",
+        "figure-15" => "load",
+        _ => "size_bytes",
+    },
+    curve: |_| None,
+};
+
 /// The names of the experiments, in the order of the paper.
-pub const EXPERIMENTS: [&str; 10] = [
+const EXPERIMENTS: [&str; 10] = [
     "table-7",
     "figure-8",
     "figure-9",
@@ -37,15 +53,6 @@ pub const EXPERIMENTS: [&str; 10] = [
     "table-8",
     "figure-15",
 ];
-
-/// How much is simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// Enough for relative standard deviations of about 1 %.
-    Full,
-    /// Enough to see the shape.
-    Quick,
-}
 
 /// The three systems compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +89,7 @@ struct Build {
 }
 
 /// The cases of all experiments, or of those named.
-pub fn cases(effort: Effort, only: &[String]) -> Vec<Case> {
+fn cases(effort: Effort, only: &[String]) -> Vec<Case> {
     let mut build = Build { effort, cases: Vec::new() };
     build.table_7();
     build.figure_8();
@@ -123,6 +130,7 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             dispatch: if central { Dispatch::Commanded } else { Dispatch::Collaborative },
             // One controller decides alone; without parity there is nothing to keep in step.
             commit: if central || striping { Commit::None } else { Commit::Late },
+            ..VolumeSpec::default()
         },
         ..System::under(fixed(4 * KIB, 1.0))
     }

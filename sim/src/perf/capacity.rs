@@ -7,7 +7,7 @@ use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals};
 use weft_model::spec::{Device, Spec};
 
-use super::system::{Fabric, Problem, System};
+use super::system::{Fabric, Problem, Roles, System};
 
 /// Bytes a second that no disk of this kind exceeds; infinite if nothing is known to bound it.
 fn disk_bytes_s(spec: &Spec) -> f64 {
@@ -29,7 +29,7 @@ fn disk_bytes_s(spec: &Spec) -> f64 {
 pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(), Problem> {
     let workload = &system.workload;
     // Hot spots may be in a disk's buffer, or at the originator.
-    if matches!(workload.addresses, Addresses::Zipf { .. }) {
+    if matches!(workload.addresses, Addresses::Zipf { .. } | Addresses::Part { .. }) {
         return Ok(());
     }
     let Arrivals::Open { rate_per_s, .. } = workload.arrivals else { return Ok(()) };
@@ -79,9 +79,10 @@ fn link_load(system: &System, reads: f64, writes: f64) -> f64 {
 fn links_bytes_s(system: &System) -> f64 {
     let wire = system.links.mb_s * 1e6;
     let workers = f64::from(system.nodes.workers);
-    let (originators, peers) = match system.nodes.originators {
-        0 => (1.0, workers),
-        n => (f64::from(n), workers - 1.0),
+    let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
+        (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
+        (Roles::Array, 0) => (1.0, workers),
+        (Roles::Array, n) => (f64::from(n), workers - 1.0),
     };
     match system.links.fabric {
         Fabric::Bus => wire,

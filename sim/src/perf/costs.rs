@@ -58,6 +58,21 @@ impl Default for PathLengths {
 }
 
 impl PathLengths {
+    /// Nothing costs anything.
+    pub const NONE: PathLengths = PathLengths {
+        request: 0,
+        reply: 0,
+        send: 0,
+        receive: 0,
+        local: 0,
+        disk_start: 0,
+        disk_end: 0,
+        unit: 0,
+        copy_byte: 0.0,
+        timer: 0,
+        xor_byte: 0.0,
+    };
+
     /// Work before a node handles an input.
     pub(super) fn before(&self, input: &Input) -> u64 {
         let bytes = |n: usize| (n as f64 * self.copy_byte).round() as u64;

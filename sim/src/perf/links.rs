@@ -15,6 +15,9 @@ pub(super) struct Wires {
     /// Nanoseconds that a byte takes.
     byte: f64,
     latency: Nanos,
+    /// How much longer that may be.
+    spread: Nanos,
+    chance: fastrand::Rng,
     set_up: Nanos,
     /// Until when each wire is taken.
     free: Vec<Nanos>,
@@ -23,7 +26,9 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    pub fn new(links: &Links, nodes: usize) -> Wires {
+    pub fn new(links: &Links, nodes: usize, chance: fastrand::Rng) -> Wires {
+        let nanos = |us: f64| (us * 1e3).round() as Nanos;
+        let latency = nanos(links.latency_us);
         let wires = match links.fabric {
             Fabric::PointToPoint => nodes * nodes,
             Fabric::Bus => 1,
@@ -34,8 +39,10 @@ impl Wires {
             nodes,
             fabric: links.fabric,
             byte: 1e3 / links.mb_s,
-            latency: (links.latency_us * 1e3).round() as Nanos,
-            set_up: (links.set_up_us * 1e3).round() as Nanos,
+            latency,
+            spread: links.latency_most_us.map_or(0, nanos).saturating_sub(latency),
+            chance,
+            set_up: nanos(links.set_up_us),
             free: vec![0; wires],
             busy: vec![0; wires],
         }
@@ -54,7 +61,8 @@ impl Wires {
                 self.take(self.nodes + to, out - time, time)
             }
         };
-        there + self.latency
+        let more = if self.spread == 0 { 0 } else { self.chance.u64(0..=self.spread) };
+        there + self.latency + more
     }
 
     fn take(&mut self, wire: usize, now: Nanos, time: Nanos) -> Nanos {
@@ -84,8 +92,9 @@ mod tests {
     use super::*;
 
     fn wires(fabric: Fabric) -> Wires {
-        let links = Links { fabric, mb_s: 1.0, latency_us: 10.0, set_up_us: 5.0 };
-        Wires::new(&links, 3)
+        let links =
+            Links { fabric, mb_s: 1.0, latency_us: 10.0, set_up_us: 5.0, ..Links::default() };
+        Wires::new(&links, 3, fastrand::Rng::with_seed(1))
     }
 
     /// 436 bytes and the header are 500 us at 1 MB/s.
@@ -110,6 +119,24 @@ mod tests {
         }
         assert_eq!(last, 100 * 505_000 + 10_000);
         assert_eq!(w.utilisation(last - 10_000), (1.0, 1.0));
+    }
+
+    #[test]
+    fn latencies_that_vary_lie_in_their_window_and_messages_overtake_one_another() {
+        let links = Links {
+            fabric: Fabric::Switch,
+            latency_us: 1_000.0,
+            latency_most_us: Some(2_000.0),
+            ..Links::default()
+        };
+        let mut w = Wires::new(&links, 2, fastrand::Rng::with_seed(1));
+        // 64 bytes at 10 MB/s are 6.4 us.
+        let late: Vec<Nanos> =
+            (0..1_000).map(|n| w.send(n * 10_000, 0, 1, 0) - n * 10_000 - 6_400).collect();
+        assert!(late.iter().all(|l| (1_000_000..=2_000_000).contains(l)));
+        let mean = late.iter().sum::<u64>() / 1_000;
+        assert!((1_480_000..1_520_000).contains(&mean), "{mean}");
+        assert!(late.windows(2).any(|l| l[0] > l[1] + 10_000), "nobody is overtaken");
     }
 
     #[test]

@@ -9,11 +9,15 @@
 //! - [`system`]: the description; [`parameters`]: its keys, [`capacity`]: what it could carry
 //! - [`costs`]: path lengths
 //! - [`processor`], [`links`]: what nodes wait for besides disks
+//! - [`delays`]: which requests others delay
+//! - [`guests`]: hosts that are their own controllers, and the lock server
 //! - [`simulation`]: the events
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod capacity;
 mod costs;
+mod delays;
+mod guests;
 mod links;
 mod outcome;
 pub mod parameters;
@@ -26,7 +30,7 @@ pub use costs::PathLengths;
 pub use outcome::{Estimate, Outcome, Resource, Summary};
 pub use simulation::Simulation;
 pub use system::{
-    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, Problem,
-    Stripes, System, VolumeSpec,
+    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
+    ParityAt, Problem, Roles, Stripes, System, VolumeSpec,
 };
 pub use timeline::{Lane, Span, Timeline};

@@ -41,13 +41,18 @@ pub struct Outcome {
     pub processors: Resource,
     /// Links.
     pub links: Resource,
+    /// Messages from one node to another for each request, those that carry only notices with
+    /// them.
+    pub messages: f64,
+    /// The share of requests that were delayed by others.
+    pub delayed: f64,
     /// Events, the warm-up's with them.
     pub events: u64,
 }
 
 impl Outcome {
     /// What hosts saw of a run until `ended`; of disks, processors and links nothing is said, and
-    /// there were no events.
+    /// there were no events, messages or delays.
     pub fn of_hosts(measured: &stats::Measured, ended: Nanos) -> Outcome {
         let unknown = Resource::default();
         Outcome {
@@ -62,6 +67,8 @@ impl Outcome {
             disks: unknown,
             processors: unknown,
             links: unknown,
+            messages: 0.0,
+            delayed: 0.0,
             events: 0,
         }
     }
@@ -109,6 +116,10 @@ pub struct Summary {
     pub processors: Resource,
     /// Links.
     pub links: Resource,
+    /// Messages from one node to another for each request.
+    pub messages: Estimate,
+    /// The share of requests that were delayed by others.
+    pub delayed: Estimate,
     /// Events of all runs.
     pub events: u64,
 }
@@ -126,6 +137,8 @@ impl Summary {
             disks: mean(runs.iter().map(|r| r.disks)),
             processors: mean(runs.iter().map(|r| r.processors)),
             links: mean(runs.iter().map(|r| r.links)),
+            messages: Estimate::of(runs.iter().map(|r| r.messages)),
+            delayed: Estimate::of(runs.iter().map(|r| r.delayed)),
             events: runs.iter().map(|r| r.events).sum(),
         }
     }

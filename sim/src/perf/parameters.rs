@@ -22,6 +22,7 @@ pub struct Parameter {
 const TT: &str = "TickerTAIP, TOCS 12(3), 1994";
 const COSTS: &str = "Weft: the paper gives no path lengths; fitted, see sim/src/perf/costs.rs";
 const WEFT: &str = "Weft";
+const BST: &str = "Highly concurrent shared storage, ICDCS 2000, Table 2";
 
 /// The most instructions for one piece of work: a minute and more at 10 MIPS.
 const INSTRUCTIONS: Range = Range::Whole(0, 1_000_000_000);
@@ -41,6 +42,10 @@ const fn row(
 /// All keys of a system but the workload's.
 #[rustfmt::skip]
 pub const PARAMETERS: &[Parameter] = &[
+    row("nodes.roles", "", Range::Word(&["array", "host"]), BST,
+        "Who takes hosts' requests: nodes of the array, or each host for itself. Then each host is a \
+         node without disk that nobody else asks, and one node more, without disk, serves locks; \
+         nodes.originators has to be 0, and dispatch is best commanded."),
     row("nodes.workers", "nodes", Range::Whole(1, 16_384), TT,
         "Nodes with a disk."),
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
@@ -81,6 +86,8 @@ pub const PARAMETERS: &[Parameter] = &[
     row("disks.devices", "devices", Range::Whole(1, 16_384), WEFT,
         "How many devices the disks are equal parts of, disk n on the one of number n modulo so many. \
          If left out, each is a device; 1 is as files on one disk."),
+    row("disks.size_bytes", "bytes", Range::Whole(4096, 1 << 60), BST,
+        "How much of each disk the array has, a multiple of 4096, if not all."),
     row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,
         "The order in which a disk's queue is served."),
     row("disks.synchronized", "", Range::YesNo, TT,
@@ -93,6 +100,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "What one wire carries."),
     row("links.latency_us", "microseconds", MICROS, WEFT,
         "From the end of sending to the end of receiving."),
+    row("links.latency_most_us", "microseconds", MICROS, BST,
+        "What the latency is at most, if it varies: drawn for each message, all from links.latency_us \
+         to this equally likely. Messages may overtake one another then."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
         "For how long a message takes the wire before its first byte (arbitration)."),
 
@@ -100,6 +110,15 @@ pub const PARAMETERS: &[Parameter] = &[
         "Time of the host's driver before a request leaves it."),
     row("hosts.reply_us", "microseconds", MICROS, WEFT,
         "Time of the host's driver after the reply."),
+
+    row("hosts.message_us", "microseconds", MICROS, BST,
+        "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
+         server, that sends it or takes it in, on average; path lengths come on top."),
+    row("hosts.message_times", "", Range::Word(&["constant", "exponential"]), BST,
+        "With nodes.roles = host: whether that is always the same or exponentially distributed."),
+    row("hosts.clock_ms", "milliseconds", Range::Number(0.0, 1e9), BST,
+        "With nodes.roles = host: by how much hosts' clocks are off at most, ahead or behind; by how \
+         much each is, is drawn for each run, all equally likely."),
 
     row("volume.layout", "", Range::Text, TT,
         "Where data and parity lie, as `weft volume create` takes it: raid0, raid1, raid4, raid5, \
@@ -121,14 +140,30 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.dispatch", "", Range::Word(&["collaborative", "commanded"]), TT,
         "Who works out what each worker does for a write: each for itself, or the originator step \
          by step, as the controller of a central array does; parity is then computed there."),
-    row("volume.commit", "", Range::Word(&["none", "early", "late"]), TT,
+    row("volume.commit", "", Range::Word(&["none", "early", "late", "limited"]), TT,
         "When a write is decided: by each worker for itself, when it can be finished without any \
-         one node, or when only the writes are left to do."),
+         one node, when only the writes are left to do, or (limited, with commanded dispatch) when the \
+         originator has heard from all devices that nothing stands against it."),
+
+    row("volume.ordering", "", Range::Word(&["none", "sequencer", "lock-server", "callback-locks",
+        "device-locks", "timestamps"]), BST,
+        "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
+         lock server, a lock server whose locks are kept until called back, locks that each disk's \
+         worker serves, or timestamps that it checks."),
+
+    row("volume.lock_timeout_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
+        "With device-locks: how long a lock is waited for before deadlock is presumed, and the request \
+         begun again after a pause of an eighth to a quarter of that. The paper has a time-out and \
+         gives no number."),
+    row("volume.lease_ms", "milliseconds", Range::Number(1e-3, 1e9), "Highly concurrent shared storage, 4.2.2",
+        "With locks: how long one is good that is not given back."),
 
     row("measure.warm_up", "requests", Range::Whole(0, 1_000_000_000_000), TT,
         "Requests before measuring begins."),
     row("measure.requests", "requests", Range::Whole(1, 1_000_000_000_000), WEFT,
         "Requests that are measured in each run."),
+    row("measure.seconds", "seconds", Range::Number(1e-3, 1e6), BST,
+        "Simulated seconds that are measured in each run, in the place of measure.requests."),
     row("measure.replications", "runs", Range::Whole(1, 1_000_000), WEFT,
         "Independent runs. Of one alone there is no confidence interval."),
     row("measure.seed", "", Range::Whole(0, i64::MAX as u64), WEFT,
@@ -175,6 +210,8 @@ mod tests {
         system.volume.width = Some(11);
         system.volume.size_bytes = Some(1 << 20);
         (system.nodes.processors, system.disks.devices) = (Some(1), Some(1));
+        (system.disks.size_bytes, system.measure.seconds) = (Some(1 << 20), Some(1.0));
+        system.links.latency_most_us = Some(20.0);
         let mut theirs = Vec::new();
         leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
         let mut ours: Vec<&str> = PARAMETERS.iter().map(|p| p.key).collect();
@@ -188,7 +225,12 @@ mod tests {
         for row in PARAMETERS {
             let Range::Word(words) = row.range else { continue };
             let read = |word: &str| {
-                toml::from_str::<System>(&format!("{} = \"{word}\"\n{LEAST}", row.key))
+                let role = match word {
+                    "host" => "nodes.originators = 0\n",
+                    "limited" => "volume.dispatch = \"commanded\"\n",
+                    _ => "",
+                };
+                toml::from_str::<System>(&format!("{} = \"{word}\"\n{role}{LEAST}", row.key))
             };
             for word in words {
                 assert_eq!(read(word).unwrap().check(), Ok(()), "{} = {word}", row.key);

@@ -3,17 +3,20 @@
 
 use std::collections::VecDeque;
 
-use weft_core::node::{Input, Output};
+use weft_core::node::Input;
 use weft_core::units::Nanos;
 use weft_load::stats::Level;
+
+use super::guests::Steps;
 
 pub(super) struct Processor {
     /// Nanoseconds that one instruction takes.
     instruction: f64,
     /// What waits for it, and at which node.
     pub waiting: VecDeque<(u32, Input)>,
-    /// The node whose work is in hand, and what that will have brought about when it is done.
-    pub in_hand: Option<(u32, Vec<Output>)>,
+    /// The node whose work is in hand, and what each of its steps will have brought about when it
+    /// is done.
+    pub in_hand: Option<(u32, Steps)>,
     /// Work that waits or is in hand.
     pub load: Level,
     /// Time spent working since measuring began.

@@ -6,7 +6,6 @@ use weft_core::Buffer;
 use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::Geometry;
 use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer};
-use weft_core::order::Ordering;
 use weft_core::plan::{self, Policy, Range, Strategy};
 use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
@@ -16,10 +15,12 @@ use weft_load::workload::{Arrivals, Generator};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
+use super::delays::Delays;
+use super::guests::{self, Guests};
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
-use super::system::{Commit, Dispatch, ParityAt, Problem, Stripes, System};
+use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Stripes, System};
 use super::timeline::Timeline;
 use crate::engine::Queue;
 
@@ -84,6 +85,13 @@ pub struct Simulation {
     processors: Vec<Processor>,
     devices: Vec<Device>,
     wires: Wires,
+    /// Hosts that are nodes, and the lock server.
+    guests: Guests,
+    /// Messages that went over a wire since measuring began.
+    messages: u64,
+    delays: Delays,
+    /// Requests with their reply since measuring began that others delayed.
+    delayed: u64,
     sector_bytes: u64,
     generator: Generator,
     chances: Vec<fastrand::Rng>,
@@ -119,7 +127,11 @@ impl Simulation {
             expected: p.expected,
         })?;
         let workers = usize::from(system.nodes.workers);
-        let count = workers + usize::from(system.nodes.originators == 0);
+        let controller = match (system.nodes.roles, system.nodes.originators) {
+            (Roles::Array, 0) => 1,
+            _ => 0,
+        };
+        let count = workers + controller + guests::count(system);
         let gap = match volume.geometry.layout.parity {
             0 => 0,
             // Reads go on through parity.
@@ -131,8 +143,11 @@ impl Simulation {
         };
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
+        let guests = Guests::new(system, streams);
+        // A controller is another with room and nothing on it; a guest has no room.
+        let sectors = |n: usize| if guests.has(n as u32) { 0 } else { disk_bytes / 4096 };
         let place = |n: usize| Place {
-            node: Node::new(NodeId(n as u16), 1, disk_bytes / 4096, config(gap)),
+            node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
             processor: (n % processors) as u32,
             disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
         };
@@ -147,7 +162,10 @@ impl Simulation {
             places: (0..count).map(place).collect(),
             processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
             devices: (0..devices).map(device).collect(),
-            wires: Wires::new(&system.links, count),
+            wires: Wires::new(&system.links, count, streams.stream("links", 0)),
+            messages: 0,
+            delays: Delays::default(),
+            delayed: 0,
             sector_bytes: model.sector_bytes(),
             generator,
             chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
@@ -159,6 +177,7 @@ impl Simulation {
             volume_bytes,
             asked: 0,
             timeline: None,
+            guests,
         };
         simulation.begin(volume);
         Ok(simulation)
@@ -191,17 +210,30 @@ impl Simulation {
 
     /// The nodes enter their map, and hosts begin to ask.
     fn begin(&mut self, volume: Arc<Volume>) {
-        let nodes = self.places.iter().map(|p| NodeInfo::new(1, p.node.data_sectors())).collect();
+        let info = |(n, p): (usize, &Place)| NodeInfo {
+            guest: self.guests.is_host(n as u32),
+            ..NodeInfo::new(1, p.node.data_sectors())
+        };
+        let nodes = self.places.iter().enumerate().map(info).collect();
         let volumes = [(VOLUME, volume)].into();
         let map = Arc::new(ClusterMap { nodes, volumes, epoch: 1, ..ClusterMap::default() });
-        for place in &mut self.places {
+        for (node, place) in self.places.iter_mut().enumerate() {
             let mut out = Vec::new();
             place.node.start(&mut out);
             let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
             place.node.handle(0, Input::Map(map), &mut out);
-            let starts =
-                |o: &Output| matches!(o, Output::Ready | Output::Report(_) | Output::Timer(..));
-            assert!(out.iter().all(starts), "{out:?}");
+            for output in out {
+                let node = node as u32;
+                match output {
+                    // The lock server hears from everyone what he holds.
+                    Output::Send(m) => self.queue.push(0, Event::Message(Box::new(m))),
+                    Output::Timer(timer @ Timer::LockServer, delay) => {
+                        self.queue.push(delay, Event::Timer { node, timer });
+                    }
+                    Output::Ready | Output::Report(_) | Output::Timer(..) => {}
+                    other => panic!("node {node} begins with {other:?}"),
+                }
+            }
         }
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,
@@ -218,9 +250,10 @@ impl Simulation {
     fn next_ask(&mut self, host: u32) {
         let ask = self.generator.next(host as usize, &mut self.chances[host as usize]);
         let originators = u32::from(self.system.nodes.originators);
-        let originator = match originators {
-            0 => u32::from(self.system.nodes.workers),
-            n => host % n,
+        let originator = match (self.system.nodes.roles, originators) {
+            (Roles::Host, _) => self.guests.of_host(host),
+            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
+            (Roles::Array, n) => host % n,
         };
         let request = Request { host, ask, asked: 0, originator };
         let number = match self.free.pop() {
@@ -241,9 +274,8 @@ impl Simulation {
     /// # Errors
     /// If a request fails, or nothing happens any more.
     pub fn run(mut self) -> Result<Outcome, String> {
-        let enough = self.system.measure.warm_up + self.system.measure.requests;
         let mut warm = self.run.is_warm();
-        while self.run.finished() < enough {
+        while !self.has_enough() {
             let Some(event) = self.queue.pop() else {
                 return Err("nothing happens any more, and requests are not done".to_string());
             };
@@ -268,9 +300,23 @@ impl Simulation {
                 let (mean, highest) = self.wires.utilisation(now - measured.began);
                 Resource { mean, highest, queue: 0.0 }
             },
+            messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
+            delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             events: self.events,
             ..Outcome::of_hosts(measured, now)
         })
+    }
+
+    /// Whether enough was measured: requests, or time.
+    fn has_enough(&self) -> bool {
+        let measure = &self.system.measure;
+        match (measure.seconds, self.run.measured()) {
+            (None, _) => self.run.finished() >= measure.warm_up + measure.requests,
+            (Some(_), None) => false,
+            (Some(seconds), Some(m)) => {
+                self.queue.now() - m.began >= (seconds * 1e9).round() as Nanos
+            }
+        }
     }
 
     /// How much these were used: busy time and queue of each.
@@ -289,6 +335,7 @@ impl Simulation {
     /// The warm-up is over.
     fn restart(&mut self) {
         let now = self.queue.now();
+        (self.messages, self.delayed) = (0, 0);
         self.wires.restart();
         for device in &mut self.devices {
             device.queue.restart(now);
@@ -322,7 +369,13 @@ impl Simulation {
             Event::Processor { processor } => {
                 let now = self.queue.now();
                 let there = &mut self.processors[processor as usize];
-                let (node, outputs) = there.in_hand.take().expect("work in hand");
+                let (node, mut steps) = there.in_hand.take().expect("work in hand");
+                let (_, outputs) = steps.pop_front().expect("a step in hand");
+                if let Some((time, _)) = steps.front() {
+                    self.queue.push(*time, Event::Processor { processor });
+                    there.in_hand = Some((node, steps));
+                    return self.apply(node, outputs);
+                }
                 there.load.down(now);
                 self.apply(node, outputs)?;
                 self.work(processor)
@@ -357,6 +410,7 @@ impl Simulation {
         let r = self.requests[request as usize].take().expect("a request in work");
         self.free.push(request);
         self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
+        self.delayed += u64::from(self.delays.done(request));
         if let Arrivals::Closed { .. } = self.system.workload.arrivals {
             self.next_ask(r.host);
         }
@@ -376,7 +430,7 @@ impl Simulation {
     }
 
     /// Takes the next thing in hand. The node decides at once; what it decides takes effect when
-    /// the work is done.
+    /// the work is done, step by step if it has several.
     fn work(&mut self, number: u32) -> Result<(), String> {
         let now = self.queue.now();
         let unit = self.system.volume.unit;
@@ -385,24 +439,36 @@ impl Simulation {
             let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
+            let came_in = guests::came_in(&input);
+            let request = self.delays.handed(&input);
             let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
             let followed = followed.map(|_| described(&input));
             let mut outputs = Vec::new();
-            place.node.handle(now, input, &mut outputs);
+            place.node.handle(self.guests.clock(node, now), input, &mut outputs);
+            if let Some(request) = request {
+                self.delays.answered(request, &outputs);
+            }
             let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
             let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
             let time = processor.time((before + after) as f64 + xored);
+            if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
+                timeline.begins(node, &outputs);
+            }
+            let steps = self.guests.steps(node, came_in, time, outputs);
+            let time: Nanos = steps.iter().map(|s| s.0).sum();
             if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
-                timeline.worked(node, now, now + time, &what, &outputs);
+                timeline.worked(node, now, now + time, what);
             }
             if time > 0 {
                 processor.busy += time;
-                processor.in_hand = Some((node, outputs));
-                self.queue.push(time, Event::Processor { processor: number });
+                self.queue.push(steps[0].0, Event::Processor { processor: number });
+                processor.in_hand = Some((node, steps));
                 return Ok(());
             }
             processor.load.down(now);
-            self.apply(node, outputs)?;
+            for (_, outputs) in steps {
+                self.apply(node, outputs)?;
+            }
         }
         Ok(())
     }
@@ -416,7 +482,10 @@ impl Simulation {
                     let bytes = envelope.body.as_ref().map_or(0, |b| b.payload());
                     let there = match from == to {
                         true => now,
-                        false => self.wires.send(now, from, to, bytes),
+                        false => {
+                            self.messages += 1;
+                            self.wires.send(now, from, to, bytes)
+                        }
                     };
                     if let Some(timeline) = self.timeline.as_mut().filter(|_| from != to) {
                         timeline.sent(&envelope, now, there);
@@ -436,10 +505,9 @@ impl Simulation {
                     self.queue.push(arrives, Event::Reply { request });
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
-                Output::Delayed(_) => {}
                 Output::DiskFailed(why) => return Err(why),
                 Output::Refused(why) => return Err(why.to_string()),
-                Output::Report(_) | Output::Ready | Output::Log(_) => {}
+                Output::Report(_) | Output::Ready | Output::Log(_) | Output::Delayed(_) => {}
             }
         }
         Ok(())
@@ -535,12 +603,19 @@ fn described(input: &Input) -> String {
 }
 
 /// How nodes are run here: no request is cut, nobody loses patience.
-fn config(gap: u64) -> NodeConfig {
+fn config(system: &System, gap: u64) -> NodeConfig {
+    let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
     NodeConfig {
         store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
         max_chunk: u64::MAX / 4,
         max_in_flight: u64::MAX / 4,
-        notice_delay: 500 * MILLIS,
+        // Hosts' messages cost time: what nobody waits for rides on others.
+        notice_delay: match system.nodes.roles {
+            Roles::Array => 500 * MILLIS,
+            Roles::Host => 60_000 * MILLIS,
+        },
+        lock_timeout: nanos(system.volume.lock_timeout_ms),
+        lease: nanos(system.volume.lease_ms),
         patience: FOREVER,
         timestamp_window: 60_000 * MILLIS,
         place_after: 10_000 * MILLIS,
@@ -582,8 +657,9 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
             Commit::None => plan::Commit::None,
             Commit::Early => plan::Commit::Early,
             Commit::Late => plan::Commit::Late,
+            Commit::Limited => plan::Commit::Limited,
         },
-        ordering: Ordering::Timestamps,
+        ordering: system.volume.ordering.into(),
         journal: false,
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })

@@ -22,19 +22,7 @@ fn run(system: &System) -> Outcome {
 
 /// Takes away all that costs time but disks and links.
 fn without_overhead(mut system: System) -> System {
-    system.nodes.path = PathLengths {
-        request: 0,
-        reply: 0,
-        send: 0,
-        receive: 0,
-        local: 0,
-        disk_start: 0,
-        disk_end: 0,
-        unit: 0,
-        copy_byte: 0.0,
-        timer: 0,
-        xor_byte: 0.0,
-    };
+    system.nodes.path = PathLengths::NONE;
     (system.hosts.ask_us, system.hosts.reply_us) = (0.0, 0.0);
     system.links.latency_us = 0.0;
     system

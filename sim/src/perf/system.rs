@@ -14,6 +14,9 @@ use super::{capacity, parameters};
 /// The most workers with a wire from each to each: 16 million wires.
 const MOST_WIRED: u16 = 4_096;
 
+/// Nodes that timestamps can tell apart.
+const MOST_TIMESTAMPED: u64 = 1 << 12;
+
 /// An array and what is done with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,10 +43,24 @@ pub struct System {
     pub measure: Measure,
 }
 
+/// Who takes hosts' requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Roles {
+    /// Nodes of the array (TickerTAIP).
+    #[default]
+    Array,
+    /// Each host for itself: a node without disk, with a processor of its own, that its host alone
+    /// asks; and one more for the locks (shared storage).
+    Host,
+}
+
 /// The nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nodes {
+    /// Who takes hosts' requests.
+    pub roles: Roles,
     /// Workers: nodes with a disk.
     pub workers: u16,
     /// How many of the workers take hosts' requests too; with 0 a node without disk does it for
@@ -62,6 +79,7 @@ pub struct Nodes {
 impl Default for Nodes {
     fn default() -> Self {
         Nodes {
+            roles: Roles::Array,
             workers: 11,
             originators: 4,
             mips: 10.0,
@@ -85,6 +103,9 @@ pub struct Disks {
     /// many; if not said, each is a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<u16>,
+    /// How much of each disk the array has, if not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
     /// The text of the parameter file, if the model is none that comes with Weft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<String>,
@@ -97,6 +118,7 @@ impl Default for Disks {
             scheduler: Scheduler::Fcfs,
             synchronized: true,
             devices: None,
+            size_bytes: None,
             parameters: None,
         }
     }
@@ -126,6 +148,10 @@ pub struct Links {
     pub mb_s: f64,
     /// Microseconds from the end of sending to the end of receiving.
     pub latency_us: f64,
+    /// If they vary: what they are at most. Each message's is drawn, all between the two equally
+    /// likely, so that one may overtake another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_most_us: Option<f64>,
     /// Microseconds for which a message takes the wire before its first byte (arbitration).
     pub set_up_us: f64,
 }
@@ -144,12 +170,19 @@ pub enum Fabric {
 
 impl Default for Links {
     fn default() -> Self {
-        Links { fabric: Fabric::PointToPoint, mb_s: 10.0, latency_us: 10.0, set_up_us: 0.0 }
+        Links {
+            fabric: Fabric::PointToPoint,
+            mb_s: 10.0,
+            latency_us: 10.0,
+            latency_most_us: None,
+            set_up_us: 0.0,
+        }
     }
 }
 
 /// What is between hosts and the array: nothing that is shared, and infinitely fast (TickerTAIP
-/// 4.2), but for the hosts' own software.
+/// 4.2), but for the hosts' own software. Hosts that are their own controllers are nodes, and
+/// their messages cost them time (shared storage, Table 2).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hosts {
@@ -157,11 +190,35 @@ pub struct Hosts {
     pub ask_us: f64,
     /// Microseconds of the host's driver after the reply.
     pub reply_us: f64,
+    /// Microseconds that each message takes of the processor of a host, or of the lock server, that
+    /// sends it or takes it in; on average.
+    pub message_us: f64,
+    /// Whether that is always the same.
+    pub message_times: MessageTimes,
+    /// By how many milliseconds a host's clock is off at most, ahead or behind.
+    pub clock_ms: f64,
+}
+
+/// How the times of messages are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageTimes {
+    /// They are all the same.
+    #[default]
+    Constant,
+    /// Exponentially.
+    Exponential,
 }
 
 impl Default for Hosts {
     fn default() -> Self {
-        Hosts { ask_us: 2_500.0, reply_us: 1_500.0 }
+        Hosts {
+            ask_us: 2_500.0,
+            reply_us: 1_500.0,
+            message_us: 0.0,
+            message_times: MessageTimes::Constant,
+            clock_ms: 0.0,
+        }
     }
 }
 
@@ -187,6 +244,13 @@ pub struct VolumeSpec {
     pub dispatch: Dispatch,
     /// When a write is decided.
     pub commit: Commit,
+    /// Who goes first of those that overlap.
+    pub ordering: Ordering,
+    /// For how many milliseconds a lock that a device serves is waited for before deadlock is
+    /// presumed.
+    pub lock_timeout_ms: f64,
+    /// For how many milliseconds a lock is good that nobody gives back.
+    pub lease_ms: f64,
 }
 
 impl Default for VolumeSpec {
@@ -200,6 +264,9 @@ impl Default for VolumeSpec {
             stripes: Stripes::Large,
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
+            ordering: Ordering::Timestamps,
+            lock_timeout_ms: 200.0,
+            lease_ms: 4_000.0,
         }
     }
 }
@@ -252,16 +319,53 @@ pub enum Commit {
     Early,
     /// When all that is left to do are the writes.
     Late,
+    /// When the originator has heard from all who will write that they may; nobody votes (shared
+    /// storage 3.2.3).
+    Limited,
+}
+
+/// Who goes first among requests that overlap: [`weft_core::order::Ordering`], by the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ordering {
+    /// Nobody sees to it.
+    None,
+    /// A sequencer that knows the graph of requests.
+    Sequencer,
+    /// A lock server.
+    LockServer,
+    /// A lock server whose locks are kept until they are called back.
+    CallbackLocks,
+    /// Locks that each disk's worker serves.
+    DeviceLocks,
+    /// Timestamps that each disk's worker checks.
+    Timestamps,
+}
+
+impl From<Ordering> for weft_core::order::Ordering {
+    fn from(ordering: Ordering) -> Self {
+        match ordering {
+            Ordering::None => Self::None,
+            Ordering::Sequencer => Self::Sequencer,
+            Ordering::LockServer => Self::LockServer,
+            Ordering::CallbackLocks => Self::CallbackLocks,
+            Ordering::DeviceLocks => Self::DeviceLocks,
+            Ordering::Timestamps => Self::Timestamps,
+        }
+    }
 }
 
 /// What to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
     /// Requests before measuring begins.
     pub warm_up: u64,
     /// Requests that are measured.
     pub requests: u64,
+    /// For how many seconds is measured, if not for so many requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Independent runs.
     pub replications: u32,
     /// Where chance begins.
@@ -270,7 +374,7 @@ pub struct Measure {
 
 impl Default for Measure {
     fn default() -> Self {
-        Measure { warm_up: 100, requests: 10_000, replications: 2, seed: 1 }
+        Measure { warm_up: 100, requests: 10_000, seconds: None, replications: 2, seed: 1 }
     }
 }
 
@@ -327,6 +431,7 @@ impl System {
             let expected = format!("there are {workers} workers; give 0 to {workers}");
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
         }
+        self.check_roles()?;
         within("nodes.mips", self.nodes.mips)?;
         if let Some(processors) = self.nodes.processors {
             within("nodes.processors", f64::from(processors))?;
@@ -344,12 +449,31 @@ impl System {
         }
         within("links.mb_s", self.links.mb_s)?;
         within("links.latency_us", self.links.latency_us)?;
+        if let Some(most) = self.links.latency_most_us {
+            within("links.latency_most_us", most)?;
+            if most < self.links.latency_us {
+                let expected = format!("give links.latency_us, {}, or more", self.links.latency_us);
+                return Err(Problem::new("links.latency_most_us", most, expected));
+            }
+        }
         within("links.set_up_us", self.links.set_up_us)?;
         within("hosts.ask_us", self.hosts.ask_us)?;
         within("hosts.reply_us", self.hosts.reply_us)?;
+        within("hosts.message_us", self.hosts.message_us)?;
+        within("hosts.clock_ms", self.hosts.clock_ms)?;
         within("measure.warm_up", self.measure.warm_up as f64)?;
         within("measure.requests", self.measure.requests as f64)?;
+        if let Some(seconds) = self.measure.seconds {
+            within("measure.seconds", seconds)?;
+        }
         within("measure.replications", f64::from(self.measure.replications))?;
+        within("volume.lock_timeout_ms", self.volume.lock_timeout_ms)?;
+        within("volume.lease_ms", self.volume.lease_ms)?;
+        if self.volume.commit == Commit::Limited && self.volume.dispatch != Dispatch::Commanded {
+            let expected = "limited atomicity is for an originator that commands each step; give \
+                            volume.dispatch = commanded";
+            return Err(Problem::new("volume.commit", "limited", expected));
+        }
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
             return Err(Problem::new("volume.unit", unit, "give a multiple of 4096, to 16 MiB"));
@@ -387,7 +511,15 @@ impl System {
         let disks = |devices: u16| u64::from(self.nodes.workers.div_ceil(devices));
         let parts = self.disks.devices.map_or(1, disks);
         // Whole sectors of 4,096 bytes, if it is cut at all.
-        Ok(if parts == 1 { bytes } else { bytes / parts / SECTOR * SECTOR })
+        let room = if parts == 1 { bytes } else { bytes / parts / SECTOR * SECTOR };
+        match self.disks.size_bytes {
+            None => Ok(room),
+            Some(size) if size > 0 && size <= room && size.is_multiple_of(SECTOR) => Ok(size),
+            Some(size) => {
+                let expected = format!("give a multiple of {SECTOR}, to the {room} that each has");
+                Err(Problem::new("disks.size_bytes", size, expected))
+            }
+        }
     }
 
     /// Bytes of the volume.
@@ -407,6 +539,35 @@ impl System {
                 Err(Problem::new("volume.size_bytes", size, expected))
             }
         }
+    }
+
+    /// Refuses what only hosts that are nodes can have, and more of those than have numbers.
+    fn check_roles(&self) -> Result<(), Problem> {
+        let hosts = &self.hosts;
+        if self.nodes.roles == Roles::Array {
+            let only = "only hosts that are nodes have this; give nodes.roles = host, or 0";
+            for (key, value) in
+                [("hosts.message_us", hosts.message_us), ("hosts.clock_ms", hosts.clock_ms)]
+            {
+                if value > 0.0 {
+                    return Err(Problem::new(key, value, only));
+                }
+            }
+            return Ok(());
+        }
+        if self.nodes.originators != 0 {
+            let expected = "with nodes.roles = host only hosts take requests; give 0";
+            return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
+        }
+        let nodes = u64::from(self.nodes.workers) + 1 + u64::from(self.workload.hosts);
+        if nodes > MOST_TIMESTAMPED {
+            let expected = format!(
+                "with the workers and the lock server there would be {nodes} nodes, and timestamps \
+                 tell {MOST_TIMESTAMPED} apart; give fewer"
+            );
+            return Err(Problem::new("workload.hosts", self.workload.hosts, expected));
+        }
+        Ok(())
     }
 
     fn check_path_lengths(&self) -> Result<(), Problem> {

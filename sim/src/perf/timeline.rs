@@ -102,15 +102,8 @@ impl Timeline {
         body.into_iter().chain(notices).any(|ts| self.transactions.contains(&ts))
     }
 
-    /// A processor works on an input of it, and these are the outputs.
-    pub(super) fn worked(
-        &mut self,
-        node: u32,
-        from: Nanos,
-        to: Nanos,
-        input: &str,
-        outputs: &[Output],
-    ) {
+    /// These are a node's outputs for an input of it.
+    pub(super) fn begins(&mut self, node: u32, outputs: &[Output]) {
         for output in outputs {
             match output {
                 Output::Send(m) => {
@@ -122,7 +115,11 @@ impl Timeline {
                 _ => {}
             }
         }
-        self.add(Lane::Processor(node), from, to, input.to_string());
+    }
+
+    /// A processor works on an input of it.
+    pub(super) fn worked(&mut self, node: u32, from: Nanos, to: Nanos, input: String) {
+        self.add(Lane::Processor(node), from, to, input);
     }
 
     /// A message goes over a wire.

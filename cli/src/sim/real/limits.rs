@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, System};
+use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, System};
 
 use super::disk_bytes;
 use crate::output::bytes;
@@ -46,6 +46,14 @@ pub fn check(system: &System) -> Result<(), Problem> {
     if nodes.workers > MOST_NODES {
         let expected = format!("real nodes share one process; give at most {MOST_NODES}");
         return no("nodes.workers", &nodes.workers, expected);
+    }
+    if nodes.roles == Roles::Host {
+        let expected = "real hosts here ask the array's nodes; leave it out or give array";
+        return no("nodes.roles", &"host", expected.into());
+    }
+    if let Some(seconds) = system.measure.seconds {
+        let expected = "real runs end after measure.requests; leave it out";
+        return no("measure.seconds", &seconds, expected.into());
     }
     if nodes.originators == 0 {
         let expected = "a real array has no controller without disk; give 1 or more, and \

@@ -157,7 +157,7 @@ fn spec(system: &System) -> Result<Spec> {
         stripe_unit: Some(volume.unit),
         journal: Some(false),
         commanded: limits::is_commanded(system),
-        ordering: None,
+        ordering: Some(volume.ordering.into()),
         strategy: match volume.stripes {
             Stripes::Small => Some(plan::Strategy::Small),
             Stripes::Large => None,
@@ -172,6 +172,7 @@ fn spec(system: &System) -> Result<Spec> {
             Commit::None => plan::Commit::None,
             Commit::Early => plan::Commit::Early,
             Commit::Late => plan::Commit::Late,
+            Commit::Limited => plan::Commit::Limited,
         }),
         apart: None,
     })

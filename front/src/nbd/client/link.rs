@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use bytes::Bytes;
 
 use super::Result;
-use crate::nbd::outbox::Outbox;
+use crate::outbox::Outbox;
 
 /// Size of the buffer small reads go through.
 const BUFFER: usize = 64 << 10;

@@ -62,7 +62,6 @@
 
 mod check;
 mod handshake;
-mod intake;
 mod options;
 mod replies;
 mod slots;
@@ -72,9 +71,9 @@ use bytes::Bytes;
 
 pub use super::errno::Errno;
 pub use super::export::{Export, Extent};
-use super::outbox::Outbox;
+use crate::intake::Intake;
+use crate::outbox::Outbox;
 use handshake::Negotiation;
-use intake::Intake;
 use options::Question;
 pub use slots::Cookie;
 use slots::Slots;

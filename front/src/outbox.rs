@@ -32,7 +32,7 @@ impl Segment {
 
 /// The queue.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that are gone already.
     gone: usize,
@@ -42,7 +42,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Queues a copy of `bytes`.
-    pub(super) fn header(&mut self, bytes: &[u8]) {
+    pub(crate) fn header(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
@@ -59,7 +59,7 @@ impl Outbox {
     }
 
     /// Queues `bytes` themselves.
-    pub(super) fn data(&mut self, bytes: Bytes) {
+    pub(crate) fn data(&mut self, bytes: Bytes) {
         if bytes.len() <= COPIED {
             return self.header(&bytes);
         }
@@ -68,18 +68,18 @@ impl Outbox {
     }
 
     /// What is queued, first things first.
-    pub(super) fn segments(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let skips = std::iter::once(self.gone).chain(std::iter::repeat(0));
         self.segments.iter().zip(skips).map(|(segment, skip)| &segment.bytes()[skip..])
     }
 
     /// Bytes queued.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Drops the first `n` bytes.
-    pub(super) fn sent(&mut self, n: usize) {
+    pub(crate) fn sent(&mut self, n: usize) {
         assert!(n <= self.len, "more bytes sent than there were");
         self.len -= n;
         self.gone += n;

@@ -18,7 +18,7 @@ const DIRECT: usize = 16 << 10;
 /// memory is taken only for what the client really sends.
 const WINDOW: usize = 256 << 10;
 
-pub(super) struct Intake {
+pub(crate) struct Intake {
     staging: Vec<u8>,
     /// Staged bytes are those from `start` to `end`.
     start: usize,
@@ -45,7 +45,7 @@ impl Default for Intake {
 
 impl Intake {
     /// Where to receive to; never empty.
-    pub(super) fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         let staged = self.end > self.start;
         let large = |payload: &&mut Payload| !staged && payload.missing() > DIRECT;
         match self.payload.as_mut().filter(large) {
@@ -62,7 +62,7 @@ impl Intake {
     }
 
     /// `n` bytes of the latest space were received.
-    pub(super) fn filled(&mut self, n: usize) {
+    pub(crate) fn filled(&mut self, n: usize) {
         if let Some(payload) = self.payload.as_mut().filter(|_| self.direct) {
             payload.filled(n);
             return;
@@ -85,49 +85,49 @@ impl Intake {
     }
 
     /// The next `N` bytes, left where they are.
-    pub(super) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
+    pub(crate) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.staging[self.start..self.end].first_chunk()
     }
 
     /// The next `n` bytes after `offset` others, left where they are.
-    pub(super) fn peek_at(&self, offset: usize, n: usize) -> Option<&[u8]> {
+    pub(crate) fn peek_at(&self, offset: usize, n: usize) -> Option<&[u8]> {
         self.staging[self.start..self.end].get(offset..offset + n)
     }
 
     /// Drops `n` bytes that were seen.
-    pub(super) fn consume(&mut self, n: usize) {
+    pub(crate) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.end - self.start);
         self.start += n;
     }
 
     /// Throws the next `n` bytes away, come when they may.
-    pub(super) fn skip(&mut self, n: u64) {
+    pub(crate) fn skip(&mut self, n: u64) {
         self.skip += n;
         self.settle();
     }
 
     /// Throws everything away.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.start = self.end;
         self.skip = 0;
         self.payload = None;
     }
 
     /// The next `length` bytes are a payload.
-    pub(super) fn expect(&mut self, length: usize) {
+    pub(crate) fn expect(&mut self, length: usize) {
         self.payload = Some(Payload { bytes: Vec::with_capacity(length), filled: 0, length });
         self.settle();
     }
 
     /// The payload expected, if all of it is there.
-    pub(super) fn payload(&mut self) -> Option<Bytes> {
+    pub(crate) fn payload(&mut self) -> Option<Bytes> {
         self.payload
             .take_if(|payload| payload.missing() == 0)
             .map(|payload| Bytes::from(payload.bytes))
     }
 
     /// Nothing is staged, and nothing is waited for.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end && self.skip == 0 && self.payload.is_none()
     }
 }

@@ -1,0 +1,134 @@
+//! Where a node is reached.
+
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// How long a connection may take to come about.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a node is reached by the native protocol.
+///
+/// ```
+/// use weft_client::Address;
+///
+/// let socket: Address = "/srv/weft/weft.sock".parse()?;
+/// assert_eq!("weft+unix:///vol0?socket=/srv/weft/weft.sock".parse(), Ok(socket));
+/// let tcp: Address = "127.0.0.1:10812".parse()?;
+/// assert_eq!("weft://127.0.0.1:10812/vol0".parse(), Ok(tcp));
+/// # Ok::<(), weft_client::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    /// Reads a path (with a slash, or ending in `.sock`), `HOST:PORT`, or a URI as `weft status`
+    /// prints it; a volume's name in it is not looked at.
+    fn from_str(text: &str) -> Result<Address, Error> {
+        if let Some(rest) = text.strip_prefix("weft+unix://") {
+            let Some((_, path)) = rest.split_once("?socket=") else {
+                return Err(bad(text));
+            };
+            return Ok(Address::Unix(unescape(path).ok_or_else(|| bad(text))?.into()));
+        }
+        if let Some(rest) = text.strip_prefix("weft://") {
+            let host = rest.split('/').next().unwrap_or_default();
+            return tcp(host).ok_or_else(|| bad(text));
+        }
+        if text.contains('/') || text.ends_with(".sock") {
+            return Ok(Address::Unix(text.into()));
+        }
+        tcp(text).ok_or_else(|| bad(text))
+    }
+}
+
+fn tcp(text: &str) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let good = !host.is_empty() && port.parse::<u16>().is_ok();
+    good.then(|| Address::Tcp(text.to_string()))
+}
+
+fn bad(text: &str) -> Error {
+    Error::new(
+        ErrorKind::Address,
+        format!(
+            "'{text}' is no address of a node; give HOST:PORT, the path of a socket, or what \
+             `weft status` shows after weft:// or weft+unix://"
+        ),
+    )
+}
+
+/// A path with `%XX` for some bytes.
+fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut out = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (hex, rest) = part.split_at_checked(2)?;
+        out.push(u8::from_str_radix(hex, 16).ok()?);
+        out.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(out).ok()
+}
+
+impl Address {
+    /// Connects.
+    pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
+        match self {
+            Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+            Address::Tcp(address) => {
+                let mut last = io::Error::other("the name stands for no address");
+                for address in address.to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, PATIENCE) {
+                        Ok(stream) => {
+                            // Requests are written whole, so there is nothing to wait for.
+                            stream.set_nodelay(true)?;
+                            return Ok(stream.into());
+                        }
+                        Err(e) => last = e,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for bad in
+            ["", "host", ":1", "h:99999", "weft://", "weft+unix:///v", "weft+unix:///?socket=%g"]
+        {
+            let error = bad.parse::<Address>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Address, "{bad}");
+        }
+        let spaced = "weft+unix:///v?socket=/a%20b".parse();
+        assert_eq!(spaced, Ok(Address::Unix("/a b".into())));
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests that were taken, and their ends.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::error::Error;
+
+/// A request's name. Any request may say that it comes after it, also of another handle of the
+/// volume in this process; on a volume with `ordering=sequencer` also of another host, to which
+/// the two numbers may be sent by any way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// The host: drawn at random by [`Volume::open`](crate::Volume::open).
+    pub host: u64,
+    /// The request, of that host: 1, 2, 3 and so on.
+    pub number: u64,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} of host {:016x}", self.number, self.host)
+    }
+}
+
+/// A value that is still to come.
+pub(crate) struct Slot<T> {
+    inside: Mutex<Inside<T>>,
+    arrived: Condvar,
+}
+
+struct Inside<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+}
+
+impl<T: Clone> Slot<T> {
+    pub(crate) fn new() -> Arc<Slot<T>> {
+        let inside = Mutex::new(Inside { value: None, waker: None });
+        Arc::new(Slot { inside, arrived: Condvar::new() })
+    }
+
+    /// Gives the value to whoever waits for it.
+    pub(crate) fn fill(&self, value: T) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.value = Some(value);
+        let waker = inside.waker.take();
+        drop(inside);
+        self.arrived.notify_all();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn get(&self) -> Option<T> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner).value.clone()
+    }
+
+    pub(crate) fn wait(&self) -> T {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &inside.value {
+                Some(value) => return value.clone(),
+                None => {
+                    inside = self.arrived.wait(inside).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<T> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        match &inside.value {
+            Some(value) => Poll::Ready(value.clone()),
+            None => {
+                inside.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A request that was taken. It is done whether or not anyone waits for it.
+///
+/// [`Completion::wait`] blocks until it has ended; as a future it can be awaited, on any runtime.
+/// Either gives what was read; of what is not a read, no bytes.
+#[must_use = "whether it was done is only known by its completion; keep its id if that is enough"]
+pub struct Completion {
+    pub(crate) id: Id,
+    pub(crate) slot: Arc<Slot<Result<Bytes, Error>>>,
+}
+
+impl Completion {
+    /// The request's name, for others to come after it.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not done.
+    pub fn wait(self) -> Result<Bytes, Error> {
+        self.slot.wait()
+    }
+
+    /// Its end, if it has ended.
+    pub fn get(&self) -> Option<Result<Bytes, Error>> {
+        self.slot.get()
+    }
+}
+
+impl Future for Completion {
+    type Output = Result<Bytes, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.slot.poll(context)
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion").field("id", &self.id).finish_non_exhaustive()
+    }
+}

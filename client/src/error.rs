@@ -1,0 +1,122 @@
+//! Why something was not done.
+
+use std::fmt;
+
+use weft_front::native::{Answer, Code, Name};
+
+use crate::completion::Id;
+
+/// What kind of thing was in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// That is no address of a node.
+    Address,
+    /// No node could be reached for as long as [`Options::patience`](crate::Options::patience)
+    /// says. Whether requests that were sent have happened is not known.
+    Unreachable,
+    /// What is at the address does not speak this protocol, or another version of it.
+    Protocol,
+    /// There is no such volume.
+    NoVolume,
+    /// Nothing orders the volume's requests, and another host writes to it.
+    SecondWriter,
+    /// There is no room for the request now ([`Volume::try_submit`](crate::Volume::try_submit)).
+    Full,
+    /// The request makes no sense: no length, or longer than
+    /// [`Limits::request_bytes`](crate::Limits::request_bytes).
+    Invalid,
+    /// It goes past the end of the volume.
+    OutOfRange,
+    /// More disks are lost than the layout bears.
+    Lost,
+    /// Others came between each time that it was tried.
+    NoProgress,
+    /// One that must come first was not done, and so neither is this
+    /// ([`Error::because`] says which).
+    Aborted,
+    /// One that must come first was not sent in time.
+    NeverIssued,
+    /// It cannot have the place in the graph that it was given.
+    Place,
+    /// It failed for a reason that only the text tells.
+    Failed,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    because: Option<Id>,
+    text: String,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
+        Error { kind, because: None, text: text.into() }
+    }
+
+    /// One that must come first was not done.
+    pub(crate) fn aborted(because: Id) -> Error {
+        let text = format!("{because}, which must come first, was aborted");
+        Error { kind: ErrorKind::Aborted, because: Some(because), text }
+    }
+
+    /// What a node says.
+    pub(crate) fn of(answer: &Answer) -> Error {
+        let because = answer.because.map(|Name { host, number }| Id { host, number });
+        Error { kind: kind(answer.code), because, text: answer.text.clone() }
+    }
+
+    /// What a node says to a hello.
+    pub(crate) fn of_hello(code: Code, text: String) -> Error {
+        Error::new(kind(code), text)
+    }
+
+    /// What kind of thing was in the way.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The request that must come first and was not done, if that is why. It may have been
+    /// aborted because of another in turn.
+    pub fn because(&self) -> Option<Id> {
+        self.because
+    }
+}
+
+fn kind(code: Code) -> ErrorKind {
+    match code {
+        Code::Version | Code::OtherVolume | Code::Malformed => ErrorKind::Protocol,
+        Code::NoVolume => ErrorKind::NoVolume,
+        Code::SecondWriter => ErrorKind::SecondWriter,
+        Code::TooLong => ErrorKind::Invalid,
+        Code::OutOfRange => ErrorKind::OutOfRange,
+        Code::Lost => ErrorKind::Lost,
+        Code::NoProgress => ErrorKind::NoProgress,
+        Code::Aborted => ErrorKind::Aborted,
+        Code::NeverIssued => ErrorKind::NeverIssued,
+        Code::TooManyAfter
+        | Code::TooFarAhead
+        | Code::AfterItself
+        | Code::Cycle
+        | Code::Reused
+        | Code::TooManyUnissued
+        | Code::NotOrdered => ErrorKind::Place,
+        Code::NotServing | Code::Failed | Code::Done => ErrorKind::Failed,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> std::io::Error {
+        std::io::Error::other(error)
+    }
+}

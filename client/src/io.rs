@@ -1,0 +1,404 @@
+//! The thread of a volume that is open: it connects, receives answers, and connects again.
+//!
+//! Whoever takes a request sends it at once, as far as the socket takes it; the rest is sent from
+//! here.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use weft_front::Machine;
+use weft_front::native::client::{Client, Event};
+use weft_front::native::{Code, Hello, Request, Verb, wire};
+
+use crate::address::Address;
+use crate::completion::Slot;
+use crate::error::{Error, ErrorKind};
+use crate::state::State;
+use crate::volume::Options;
+
+/// Slices that one system call sends at most.
+const SLICES: usize = 64;
+
+/// How long a node may take to answer a hello.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// How long to wait before the addresses are tried again, at first and at most.
+const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection.
+struct Link {
+    machine: Client,
+    socket: Arc<OwnedFd>,
+    /// When the node was heard or asked last.
+    heard: Instant,
+}
+
+/// What a volume's handles and its thread share.
+pub(crate) struct Shared {
+    inside: Mutex<Inside>,
+    /// Something has ended, so that there may be room.
+    room: Condvar,
+    /// Wakes the thread.
+    bell: OwnedFd,
+}
+
+struct Inside {
+    state: State,
+    link: Option<Link>,
+    /// Nobody holds the volume any more.
+    closing: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Inside {
+    /// Sends what may be sent, as much as the socket takes. Says whether something is left.
+    fn send(&mut self) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        if self.state.send(&mut link.machine) {
+            link.heard = Instant::now();
+        }
+        while link.machine.output_len() > 0 {
+            let slices: Vec<IoSlice<'_>> =
+                link.machine.output().take(SLICES).map(IoSlice::new).collect();
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let mut no_more = SendAncillaryBuffer::default();
+            match sendmsg(&link.socket, &slices, &mut no_more, flags) {
+                Ok(n) => link.machine.sent(n),
+                Err(Errno::INTR) => {}
+                // Whatever else is wrong is seen when it is read from.
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(host: u64) -> Result<Shared, Error> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags)
+            .map_err(|e| Error::new(ErrorKind::Failed, format!("cannot wait for events: {e}")))?;
+        let inside =
+            Inside { state: State::new(host), link: None, closing: false, wakers: Vec::new() };
+        Ok(Shared { inside: Mutex::new(inside), room: Condvar::new(), bell })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the state.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.lock().state)
+    }
+
+    /// Takes a request once there is room, or, if not `patient`, if there is.
+    pub(crate) fn submit<T>(
+        &self,
+        patient: bool,
+        take: impl FnOnce(&mut State) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut inside = self.lock();
+        while inside.state.is_full() && inside.state.dead.is_none() {
+            if !patient {
+                let text = "as much is in work as the node takes; wait for something to end";
+                return Err(Error::new(ErrorKind::Full, text));
+            }
+            inside = self.room.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        let taken = take(&mut inside.state)?;
+        if inside.send() {
+            drop(inside);
+            self.ring();
+        }
+        Ok(taken)
+    }
+
+    /// Whether there is room; if not, the waker is woken when there may be.
+    pub(crate) fn has_room(&self, waker: &Waker) -> bool {
+        let mut inside = self.lock();
+        let full = inside.state.is_full() && inside.state.dead.is_none();
+        if full {
+            inside.wakers.push(waker.clone());
+        }
+        !full
+    }
+
+    /// Nobody holds the volume any more: the thread ends when everything has ended.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // If it cannot be counted further it has been rung often enough.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// After something has ended.
+    fn tell_room(&self, inside: MutexGuard<'_, Inside>) {
+        let mut inside = inside;
+        let wakers = std::mem::take(&mut inside.wakers);
+        drop(inside);
+        self.room.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn die(&self, why: Error) {
+        let mut inside = self.lock();
+        inside.link = None;
+        inside.state.die(why);
+        self.tell_room(inside);
+    }
+}
+
+/// The thread.
+pub(crate) struct Io {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) volume: String,
+    pub(crate) options: Options,
+    /// What [`Volume::open`](crate::Volume::open) waits for.
+    pub(crate) opened: Arc<Slot<Result<(), Error>>>,
+    /// The address to try next.
+    pub(crate) next: usize,
+}
+
+/// Why a connection is over.
+enum Over {
+    /// It broke, or the node does not serve: another may.
+    Broken(String),
+    /// There is no use in trying again.
+    Fatal(Error),
+    /// Everything has ended.
+    Closed,
+}
+
+impl Io {
+    pub(crate) fn run(mut self) {
+        let mut resumes = false;
+        let mut since = Instant::now();
+        let (mut pause, mut tried) = (PAUSE, 0);
+        loop {
+            let over = self.connect(resumes).err().unwrap_or_else(|| {
+                (resumes, pause, tried) = (true, PAUSE, 0);
+                self.opened.fill(Ok(()));
+                let over = self.serve();
+                since = Instant::now();
+                let mut inside = self.shared.lock();
+                inside.link = None;
+                inside.state.unsend();
+                self.shared.tell_room(inside);
+                over
+            });
+            let why = match over {
+                Over::Broken(why) => why,
+                Over::Fatal(e) => return self.end(e),
+                Over::Closed => return,
+            };
+            let mut inside = self.shared.lock();
+            if inside.closing && inside.state.is_idle() {
+                return;
+            }
+            inside.link = None;
+            drop(inside);
+            let patience = if resumes { self.options.patience } else { self.options.open_patience };
+            if since.elapsed() >= patience {
+                let tried: Vec<String> = self.addresses.iter().map(Address::to_string).collect();
+                return self.end(Error::new(
+                    ErrorKind::Unreachable,
+                    format!("no node could be reached at {} ({why})", tried.join(", ")),
+                ));
+            }
+            self.next = (self.next + 1) % self.addresses.len();
+            tried += 1;
+            if tried >= self.addresses.len() {
+                tried = 0;
+                thread::sleep(pause.min(patience.saturating_sub(since.elapsed())));
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    fn end(&self, why: Error) {
+        self.shared.die(why.clone());
+        self.opened.fill(Err(why));
+    }
+
+    /// Connects to the next address and greets.
+    fn connect(&mut self, resumes: bool) -> Result<(), Over> {
+        let address = &self.addresses[self.next];
+        let broken = |e: &dyn std::fmt::Display| Over::Broken(format!("{address}: {e}"));
+        let socket = Arc::new(address.connect().map_err(|e| broken(&e))?);
+        let (host, oldest) = self.shared.with(|s| (s.host, s.oldest()));
+        let (from, to) = (wire::VERSION, wire::VERSION);
+        let volume = self.volume.clone();
+        let hello = Hello { from, to, host, oldest, resumes, volume };
+        let mut machine = Client::new(&hello);
+        let since = Instant::now();
+        loop {
+            send_all(&socket, &mut machine).map_err(|e| broken(&e))?;
+            match machine.poll().map_err(|e| protocol(address, e))? {
+                Some(Event::Welcome(welcome)) if welcome.code == Code::Done => {
+                    let mut inside = self.shared.lock();
+                    inside.state.welcome = Some(welcome);
+                    inside.link = Some(Link { machine, socket, heard: Instant::now() });
+                    let rest = inside.send();
+                    drop(inside);
+                    if rest {
+                        self.shared.ring();
+                    }
+                    return Ok(());
+                }
+                Some(Event::Welcome(welcome)) if welcome.code == Code::NotServing => {
+                    return Err(broken(&welcome.text));
+                }
+                Some(Event::Welcome(welcome)) => {
+                    return Err(Over::Fatal(Error::of_hello(welcome.code, welcome.text)));
+                }
+                Some(Event::Answer(_)) => {}
+                None => {
+                    let left = HELLO.saturating_sub(since.elapsed());
+                    wait(&[(&*socket, PollFlags::IN)], left);
+                    receive(&socket, &mut machine).map_err(|e| broken(&e))?;
+                    if since.elapsed() >= HELLO {
+                        return Err(broken(&"it does not answer"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives answers until the connection is over.
+    fn serve(&mut self) -> Over {
+        loop {
+            let mut inside = self.shared.lock();
+            let rest = inside.send();
+            if inside.closing && inside.state.is_idle() {
+                self.say_good_bye(&mut inside);
+                return Over::Closed;
+            }
+            let idle = inside.state.is_idle();
+            let Some(link) = &inside.link else { return Over::Broken("it is gone".into()) };
+            let socket = link.socket.clone();
+            let stalled = link.heard.elapsed();
+            drop(inside);
+            if !idle && stalled >= self.options.stall {
+                let address = &self.addresses[self.next];
+                return Over::Broken(format!("{address}: nothing was heard for {stalled:.0?}"));
+            }
+            let events = if rest { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let time = if idle { Duration::MAX } else { self.options.stall - stalled };
+            wait(&[(&*socket, events), (&self.shared.bell, PollFlags::IN)], time);
+            let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+            if let Err(over) = self.take_answers(&socket) {
+                return over;
+            }
+        }
+    }
+
+    /// Takes what has come.
+    fn take_answers(&self, socket: &OwnedFd) -> Result<(), Over> {
+        let address = &self.addresses[self.next];
+        let mut inside = self.shared.lock();
+        let Inside { state, link: Some(link), .. } = &mut *inside else { return Ok(()) };
+        let mut any = false;
+        let received = receive(socket, &mut link.machine);
+        let polled = loop {
+            match link.machine.poll() {
+                Ok(Some(Event::Answer(answer))) if answer.code == Code::NotServing => {
+                    break Err(Over::Broken(format!("{address}: {}", answer.text)));
+                }
+                Ok(Some(Event::Answer(answer))) => {
+                    any = true;
+                    state.ended(answer);
+                }
+                Ok(Some(Event::Welcome(_))) => {}
+                Ok(None) => break Ok(()),
+                Err(e) => break Err(protocol(address, e)),
+            }
+        };
+        if any {
+            link.heard = Instant::now();
+            // What may be sent now goes at once.
+            if inside.send() {
+                self.shared.ring();
+            }
+            self.shared.tell_room(inside);
+        }
+        polled?;
+        received.map_err(|e| Over::Broken(format!("{address}: {e}")))
+    }
+
+    /// The node need not remember the host.
+    fn say_good_bye(&self, inside: &mut Inside) {
+        let Some(link) = &mut inside.link else { return };
+        link.machine.request(&Request {
+            verb: Verb::Bye,
+            flags: 0,
+            number: 0,
+            oldest: 0,
+            offset: 0,
+            length: 0,
+            after: Vec::new(),
+            data: bytes::Bytes::new(),
+        });
+        // If it is not heard the node forgets the host all the same, later.
+        let _ = send_all(&link.socket, &mut link.machine);
+    }
+}
+
+fn protocol(address: &Address, why: impl std::fmt::Display) -> Over {
+    Over::Fatal(Error::new(ErrorKind::Protocol, format!("{address}: {why}")))
+}
+
+/// Sends everything, waiting if need be.
+fn send_all(socket: &OwnedFd, machine: &mut Client) -> Result<(), Errno> {
+    while machine.output_len() > 0 {
+        let slices: Vec<IoSlice<'_>> = machine.output().take(SLICES).map(IoSlice::new).collect();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(n) => machine.sent(n),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(&[(socket, PollFlags::OUT)], HELLO),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Receives once, without waiting.
+fn receive(socket: &OwnedFd, machine: &mut Client) -> Result<(), Errno> {
+    loop {
+        match recv(socket, machine.space(), RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Err(Errno::CONNRESET),
+            Ok((_, n)) => {
+                machine.filled(n);
+                return Ok(());
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Waits until one of these is ready, or for so long.
+fn wait(what: &[(&OwnedFd, PollFlags)], time: Duration) {
+    let mut fds: Vec<PollFd<'_>> =
+        what.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags)).collect();
+    let time = (time != Duration::MAX).then(|| Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    // If it was interrupted the caller looks, and waits again.
+    let _ = poll(&mut fds, time.as_ref());
+}

@@ -1,0 +1,56 @@
+//! A host's connection, whichever protocol it speaks.
+
+use weft_core::units::VolumeId;
+
+use crate::link::End;
+use crate::{native, nbd};
+
+/// A host's connection.
+pub(crate) enum Host {
+    /// It speaks NBD.
+    Nbd(Box<nbd::Connection>),
+    /// It speaks the native protocol.
+    Native(Box<native::Connection>),
+}
+
+impl Host {
+    /// Takes note of what the poll says.
+    pub(crate) fn ready(&mut self, readable: bool, writable: bool) {
+        match self {
+            Host::Nbd(c) => c.link.ready(readable, writable),
+            Host::Native(c) => c.link.ready(readable, writable),
+        }
+    }
+
+    /// Whether nothing that it asked for is still to be answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Host::Nbd(c) => c.is_idle(),
+            Host::Native(c) => c.is_idle(),
+        }
+    }
+
+    /// Whether there may be something to receive and room for it.
+    pub(crate) fn wants_to_receive(&self) -> bool {
+        match self {
+            Host::Nbd(c) => c.wants_to_receive(),
+            Host::Native(c) => c.wants_to_receive(),
+        }
+    }
+
+    /// The volume that it uses, once it has settled on one.
+    pub(crate) fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Host::Nbd(c) => c.volume,
+            Host::Native(c) => c.volume,
+        }
+    }
+
+    /// Writes what there is to say, as much as the socket takes.
+    pub(crate) fn send(&mut self) -> Result<(), End> {
+        match self {
+            Host::Nbd(c) => c.send(),
+            Host::Native(c) => c.send(),
+        }
+    }
+}

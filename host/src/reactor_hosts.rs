@@ -1,0 +1,297 @@
+//! Hosts: what they ask, and what they are told.
+
+use std::time::Instant;
+
+use weft_core::node::HostData;
+use weft_core::order::{HostId, Ordering, Place, RequestId};
+use weft_core::units::VolumeId;
+use weft_front::native::server::Event;
+use weft_front::native::wire::flag;
+use weft_front::native::{Code, Hello, Request};
+use weft_front::nbd::server::{Command, Reply};
+
+use super::Reactor;
+use crate::hosts::Host;
+use crate::link::End;
+use crate::requests::{Finished, Job, Owner};
+use crate::sessions::{Ask, Failure, Step};
+use crate::{native, translate};
+
+impl Reactor {
+    /// Reads from the hosts that may have something to say.
+    pub(super) fn receive(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        if self.engine.is_leaving() {
+            return self.see_hosts_off();
+        }
+        for id in std::mem::take(&mut self.to_receive) {
+            let end = match self.hosts.get_mut(&id) {
+                Some(Host::Nbd(_)) => self.receive_nbd(id),
+                Some(Host::Native(_)) => self.receive_native(id),
+                None => continue,
+            };
+            self.to_send.insert(id);
+            if let Err(end) = end {
+                self.hang_up(id, end);
+            }
+        }
+    }
+
+    /// The node of this process is about to stop and another process can serve its hosts: no
+    /// more is taken from them, and those that have their answers are let go.
+    fn see_hosts_off(&mut self) {
+        let idle = |(id, c): (&usize, &Host)| c.is_idle().then_some(*id);
+        for id in self.hosts.iter().filter_map(idle).collect::<Vec<usize>>() {
+            self.hang_up(id, End::Closed);
+        }
+    }
+
+    /// How many hosts use a volume that nobody orders the requests of, so that there is no room
+    /// for another; `None` if there is.
+    fn sole_writer(&self, volume: VolumeId, but: Option<HostId>) -> Option<usize> {
+        let map = self.engine.map();
+        let alone = |v: &&std::sync::Arc<weft_core::cluster::Volume>| v.takes_one_writer();
+        map.volumes.get(&volume).filter(alone)?;
+        let other = |c: &&Host| match c {
+            Host::Native(c) if c.host.is_some() && c.host == but => false,
+            c => c.volume() == Some(volume),
+        };
+        let here = self.hosts.values().filter(other).count();
+        let there = self.news.clients_of(volume) as usize;
+        Some(here + there).filter(|n| *n > 0)
+    }
+
+    fn receive_nbd(&mut self, id: usize) -> Result<(), End> {
+        let taken: Vec<VolumeId> =
+            self.engine.exports().all().map(|v| v.id).filter(|v| self.is_taken(*v)).collect();
+        let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
+        let mut commands = std::mem::take(&mut self.commands);
+        let end = connection.receive(self.engine.exports(), &taken, &mut commands);
+        for command in commands.drain(..) {
+            self.begin(id, command);
+        }
+        self.commands = commands;
+        end
+    }
+
+    fn is_taken(&self, volume: VolumeId) -> bool {
+        self.sole_writer(volume, None).is_some()
+    }
+
+    fn begin(&mut self, id: usize, command: Command) {
+        let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return };
+        let (Some(op), Some(volume)) = (translate::host_op(&command), connection.volume) else {
+            connection.reply(command.cookie, Ok(Reply::Done));
+            return;
+        };
+        let map = self.engine.map();
+        let journaled = map.volumes.get(&volume).is_some_and(|v| v.policy.is_journaled());
+        // With the journal whatever is answered is safe.
+        let then_flush = command.fua && translate::changes(&command.op) && !journaled;
+        let (owner, node) = (Owner::Nbd { conn: id, cookie: command.cookie }, connection.node);
+        let job = Job::new(volume, op, then_flush);
+        self.requests.submit(&mut self.engine, owner, node, job);
+    }
+
+    fn receive_native(&mut self, id: usize) -> Result<(), End> {
+        loop {
+            let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
+            match connection.receive()? {
+                None => return Ok(()),
+                Some(Event::Hello(hello)) => self.greet(id, &hello),
+                Some(Event::Request(request)) => self.take(id, request),
+                Some(Event::Bye) => {
+                    if let Some(host) = connection.host.take() {
+                        self.sessions.bye(host, id, Instant::now());
+                        self.leave(host);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets a host in, or says why not.
+    fn greet(&mut self, id: usize, hello: &Hello) {
+        let host = native::host(hello);
+        let welcome = self.admit(id, host, hello);
+        let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
+        match welcome {
+            Ok((volume, size, remembered, journaled)) => {
+                (connection.host, connection.volume) = (Some(host), Some(volume));
+                connection.link.machine.welcome(size, remembered, journaled);
+            }
+            Err((code, text)) => connection.link.machine.turn_away(code, text),
+        }
+    }
+
+    fn admit(
+        &mut self,
+        id: usize,
+        host: HostId,
+        hello: &Hello,
+    ) -> Result<(VolumeId, u64, bool, bool), (Code, String)> {
+        let exports = self.engine.exports();
+        let Some(volume) = exports.named(&hello.volume).cloned() else {
+            let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+            let names = names.join(", ");
+            let text = format!("there is no volume '{}'; there are: {names}", hello.volume);
+            return Err((Code::NoVolume, text));
+        };
+        if self.engine.originator(0).is_none() {
+            let text = "this node does not take part in the cluster now".to_string();
+            return Err((Code::NotServing, text));
+        }
+        if let Some(others) = self.sole_writer(volume.id, Some(host)) {
+            let text = format!(
+                "nothing orders the requests to volume '{}' (ordering=none), and {others} other \
+                 connections use it; disconnect them, choose another ordering, or set \
+                 ordering=none with --force",
+                volume.name
+            );
+            return Err((Code::SecondWriter, text));
+        }
+        if let Some(before) = self.sessions.conn(host) {
+            // The host knows before we do that it is gone.
+            self.hang_up(before, End::Closed);
+        }
+        let remembered = self.sessions.arrive(host, id, volume.id, Instant::now());
+        let remembered = remembered.map_err(|_| {
+            let text = "a host's number is for one volume; draw another for this one";
+            (Code::OtherVolume, text.to_string())
+        })?;
+        Ok((volume.id, volume.visible, remembered, volume.policy.is_journaled()))
+    }
+
+    /// Takes a request of a host that speaks the native protocol.
+    fn take(&mut self, id: usize, request: Request) {
+        let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
+        let (Some(host), Some(volume)) = (connection.host, connection.volume) else { return };
+        let Some(op) = native::host_op(&request) else { return };
+        let policy = self.engine.map().volumes.get(&volume).map(|v| v.policy);
+        let journaled = policy.is_some_and(|p| p.is_journaled());
+        let after = native::after(&request);
+        let comes_after = !after.is_empty() || request.has(flag::AFTER_COMPLETED);
+        let ask = Ask {
+            number: request.number,
+            oldest: request.oldest,
+            op,
+            again: request.has(flag::AGAIN),
+            then_flush: request.has(flag::DURABLE) && request.verb.changes() && !journaled,
+            first_flush: comes_after && !journaled,
+            sequenced: policy.is_some_and(|p| p.ordering == Ordering::Sequencer),
+            after,
+        };
+        let mut steps = Vec::new();
+        self.sessions.take(host, ask, Instant::now(), &mut steps);
+        self.carry_out(steps);
+    }
+
+    /// What waits too long for what is not sent is aborted.
+    pub(super) fn do_due(&mut self) {
+        let mut steps = Vec::new();
+        self.sessions.do_due(Instant::now(), &mut steps);
+        self.carry_out(steps);
+    }
+
+    fn carry_out(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Begin(host, ask) => self.begin_native(host, ask),
+                Step::Answer(host, number, result) => self.tell(host, number, result),
+                Step::HangUp(host) => {
+                    if let Some(conn) = self.sessions.conn(host) {
+                        self.hang_up(conn, End::Closed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_native(&mut self, host: HostId, ask: Ask) {
+        let conn = self.sessions.conn(host).and_then(|conn| self.hosts.get(&conn));
+        let Some(Host::Native(connection)) = conn else { return };
+        let Some(volume) = connection.volume else { return };
+        let number = ask.number;
+        // What comes first is complete already, unless the nodes see to it.
+        let after = if ask.sequenced { ask.after } else { Vec::new() };
+        let id = RequestId { host, number };
+        let place = Place { id, after, oldest: ask.oldest.max(1) };
+        let Ask { op, first_flush, then_flush, .. } = ask;
+        let job = Job { volume, op, place: Some(place), first_flush, then_flush };
+        let (owner, node) = (Owner::Native { host, number }, connection.node);
+        self.requests.submit(&mut self.engine, owner, node, job);
+    }
+
+    fn tell(&mut self, host: HostId, number: u64, result: Result<HostData, Failure>) {
+        let Some(conn) = self.sessions.conn(host) else { return };
+        let Some(Host::Native(connection)) = self.hosts.get_mut(&conn) else { return };
+        if let Some(news) = connection.answer(number, result) {
+            (self.log)(&news);
+        }
+        self.to_send.insert(conn);
+    }
+
+    /// A host that names its requests is not connected any more.
+    fn leave(&mut self, host: HostId) {
+        let mut steps = Vec::new();
+        for number in self.requests.leave(&mut self.engine, host) {
+            let gone = Err(weft_core::node::HostError::Gone);
+            self.sessions.finished(host, number, gone, Instant::now(), &mut steps);
+        }
+        self.carry_out(steps);
+    }
+
+    /// Hands out an answer.
+    pub(super) fn hand_out(&mut self, finished: Finished) {
+        match finished.owner {
+            Owner::Nbd { conn, cookie } => {
+                let Some(Host::Nbd(connection)) = self.hosts.get_mut(&conn) else { return };
+                if let Some(news) = connection.answer(cookie, finished.result) {
+                    (self.log)(&news);
+                }
+                self.to_send.insert(conn);
+            }
+            Owner::Native { host, number } => {
+                let (mut steps, now) = (Vec::new(), Instant::now());
+                self.sessions.finished(host, number, finished.result, now, &mut steps);
+                self.carry_out(steps);
+            }
+            Owner::Control { conn } => {
+                let wait = self.controls.get_mut(&conn).and_then(|c| c.wait.take());
+                let Some(wait) = wait else { return };
+                let outcome = self.at_desk(|desk| desk.answered(wait, finished.result));
+                if let Some(control) = self.controls.get_mut(&conn) {
+                    control.settle(outcome);
+                }
+            }
+        }
+    }
+
+    /// Writes to the hosts that have something to be told; they may then say more.
+    pub(super) fn send(&mut self) {
+        for id in std::mem::take(&mut self.to_send) {
+            let Some(connection) = self.hosts.get_mut(&id) else { continue };
+            match connection.send() {
+                Ok(()) if connection.wants_to_receive() => drop(self.to_receive.insert(id)),
+                Ok(()) => {}
+                Err(end) => self.hang_up(id, end),
+            }
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, id: usize, end: End) {
+        if let End::Failed(why) = end {
+            (self.log)(&why);
+        }
+        let connection = self.hosts.remove(&id);
+        self.requests.forget(&mut self.engine, id);
+        if let Some(Host::Native(connection)) = connection
+            && let Some(host) = connection.host
+            && self.sessions.lose(host, id, Instant::now())
+        {
+            self.leave(host);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The graph of one host's requests, and hosts that come back.
+
+use weft_core::Buffer;
+use weft_core::plan::Range;
+
+use super::*;
+
+const HOST: HostId = HostId(7);
+const VOLUME: VolumeId = VolumeId(0);
+
+struct World {
+    sessions: Sessions,
+    now: Instant,
+    begun: Vec<u64>,
+    answered: Vec<(u64, Result<(), String>)>,
+    hung_up: usize,
+}
+
+fn world() -> World {
+    let mut sessions = Sessions::default();
+    let now = Instant::now();
+    assert_eq!(sessions.arrive(HOST, 1, VOLUME, now), Ok(false));
+    World { sessions, now, begun: Vec::new(), answered: Vec::new(), hung_up: 0 }
+}
+
+fn ask(number: u64, after: &[u64]) -> Ask {
+    let name = |n: &u64| RequestId { host: HOST, number: *n };
+    Ask {
+        number,
+        oldest: 1,
+        op: HostOp::Write(0, Buffer::from(vec![1; 512])),
+        after: after.iter().map(name).collect(),
+        again: false,
+        then_flush: false,
+        first_flush: false,
+        sequenced: false,
+    }
+}
+
+impl World {
+    fn note(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Begin(host, ask) => {
+                    assert_eq!(host, HOST);
+                    self.begun.push(ask.number);
+                }
+                Step::Answer(_, number, result) => {
+                    let result = result.map(drop).map_err(|e| match e {
+                        Failure::Host(e) => e.to_string(),
+                        Failure::TooFarAhead { oldest } => format!("ahead of {oldest}"),
+                    });
+                    self.answered.push((number, result));
+                }
+                Step::HangUp(_) => self.hung_up += 1,
+            }
+        }
+    }
+
+    fn take(&mut self, ask: Ask) {
+        let mut steps = Vec::new();
+        self.sessions.take(HOST, ask, self.now, &mut steps);
+        self.note(steps);
+    }
+
+    fn finish(&mut self, number: u64, result: Result<HostData, HostError>) {
+        let mut steps = Vec::new();
+        self.sessions.finished(HOST, number, result, self.now, &mut steps);
+        self.note(steps);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let mut steps = Vec::new();
+        self.sessions.do_due(self.now, &mut steps);
+        self.note(steps);
+    }
+
+    fn come_back(&mut self, conn: usize) -> bool {
+        let before = self.sessions.conn(HOST).unwrap();
+        assert!(self.sessions.lose(HOST, before, self.now));
+        self.sessions.arrive(HOST, conn, VOLUME, self.now).unwrap()
+    }
+
+    fn error_of(&self, number: u64) -> &str {
+        let of = |a: &&(u64, Result<(), String>)| a.0 == number;
+        self.answered.iter().rfind(of).unwrap().1.as_ref().unwrap_err()
+    }
+}
+
+const DONE: Result<HostData, HostError> = Ok(HostData::Done);
+
+#[test]
+fn a_request_begins_when_all_that_come_first_are_complete() {
+    let mut w = world();
+    w.take(ask(3, &[1, 2]));
+    w.take(ask(1, &[]));
+    w.take(ask(2, &[1]));
+    w.take(ask(4, &[]));
+    assert_eq!(w.begun, [1, 4]);
+    w.finish(1, DONE);
+    assert_eq!(w.begun, [1, 4, 2]);
+    w.finish(4, DONE);
+    w.finish(2, DONE);
+    assert_eq!(w.begun, [1, 4, 2, 3]);
+    w.finish(3, DONE);
+    assert_eq!(w.answered, [(1, Ok(())), (4, Ok(())), (2, Ok(())), (3, Ok(()))]);
+    // What the host has heard of is complete, whether or not it is still known.
+    w.take(Ask { oldest: 5, ..ask(5, &[1, 4]) });
+    assert_eq!(w.begun.last(), Some(&5));
+    assert_eq!(w.sessions.hosts[&HOST].requests.len(), 1, "the rest is forgotten");
+}
+
+#[test]
+fn an_abort_reaches_all_that_come_after_and_says_because_of_which() {
+    let mut w = world();
+    w.take(ask(1, &[]));
+    w.take(ask(2, &[1]));
+    w.take(ask(3, &[2, 5]));
+    w.take(ask(4, &[]));
+    w.finish(1, Err(HostError::TooManyLost));
+    assert_eq!(w.begun, [1, 4]);
+    assert!(w.error_of(1).contains("more is lost"));
+    assert!(w.error_of(2).starts_with("request 1 of host"), "{}", w.error_of(2));
+    assert!(w.error_of(3).starts_with("request 2 of host"), "{}", w.error_of(3));
+    assert!(w.sessions.hosts[&HOST].unissued.is_empty(), "nobody waits for 5 any more");
+    // Also of those that come later, for a while even if the host has heard.
+    w.take(Ask { oldest: 4, ..ask(6, &[3]) });
+    assert!(w.error_of(6).starts_with("request 3"));
+    w.pass(ABORTED_KEPT);
+    w.take(Ask { oldest: 7, ..ask(7, &[3]) });
+    assert_eq!(w.begun.last(), Some(&7));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut w = world();
+    w.take(ask(1, &[1]));
+    assert!(w.error_of(1).contains("after itself"));
+    w.take(ask(2, &[4]));
+    w.take(ask(3, &[2]));
+    w.take(ask(4, &[3]));
+    assert!(w.error_of(4).contains("circle"));
+    assert!(w.error_of(2).starts_with("request 4"), "and what waited for it is aborted");
+    assert!(w.error_of(3).starts_with("request 2"));
+    w.take(ask(5, &[]));
+    w.take(ask(5, &[]));
+    assert!(w.error_of(5).contains("issued before"));
+    w.take(ask(3, &[]));
+    assert!(w.error_of(3).contains("issued before"));
+    w.take(Ask { after: vec![RequestId { host: HostId(8), number: 1 }], ..ask(6, &[]) });
+    assert!(w.error_of(6).contains("another host's"));
+    w.take(ask(1 + AHEAD, &[]));
+    assert_eq!(w.error_of(1 + AHEAD), "ahead of 1");
+    w.take(ask(7, &[2 * AHEAD]));
+    assert!(w.error_of(7).contains("no more are taken"), "too far to be ever sent");
+    w.take(Ask { oldest: 9, ..ask(9, &[]) });
+    w.take(ask(8, &[]));
+    assert!(w.error_of(8).contains("issued before"), "the host said that it had heard of it");
+}
+
+#[test]
+fn only_so_many_may_be_awaited_that_are_not_sent_and_only_so_long() {
+    let mut w = world();
+    let many: Vec<u64> = (100..100 + MOST_UNISSUED as u64).collect();
+    w.take(ask(1, &many));
+    w.take(ask(2, &[100]));
+    w.take(ask(3, &[99]));
+    assert!(w.error_of(3).contains("no more are taken"));
+    assert_eq!(w.sessions.next_due(), Some(w.now + NEVER_ISSUED));
+    w.pass(NEVER_ISSUED / 2);
+    w.take(ask(100, &[]));
+    w.pass(NEVER_ISSUED / 2);
+    assert!(w.error_of(1).contains("not issued in time"), "{}", w.error_of(1));
+    assert_eq!(w.sessions.next_due(), None);
+    assert_eq!(w.begun, [100]);
+    w.finish(100, DONE);
+    assert_eq!(w.begun, [100, 2]);
+    assert_eq!(w.answered.last(), Some(&(100, Ok(()))));
+}
+
+#[test]
+fn a_host_that_comes_back_hears_the_end_of_what_it_began() {
+    let mut w = world();
+    for n in 1..=4 {
+        w.take(ask(n, &[]));
+    }
+    w.take(ask(5, &[1]));
+    w.finish(2, DONE);
+    w.answered.clear();
+    assert!(w.come_back(2), "it is remembered");
+    w.finish(3, DONE);
+    w.finish(4, Err(HostError::TooManyLost));
+    assert_eq!(w.answered, [], "nobody listened");
+    for n in 1..=4 {
+        w.take(Ask { again: true, ..ask(n, &[]) });
+    }
+    assert_eq!(w.begun, [1, 2, 3, 4], "none is done twice");
+    assert_eq!(w.answered[..2], [(2, Ok(())), (3, Ok(()))]);
+    assert!(w.error_of(4).contains("more is lost"));
+    w.take(Ask { again: true, ..ask(5, &[1]) });
+    w.finish(1, DONE);
+    assert_eq!(w.begun, [1, 2, 3, 4, 5], "what was held was given up, and is new");
+    assert_eq!(w.answered.last(), Some(&(1, Ok(()))));
+}
+
+#[test]
+fn what_was_given_up_is_done_again_if_its_host_still_wants_it() {
+    let mut w = world();
+    w.take(ask(1, &[]));
+    w.take(ask(2, &[]));
+    w.come_back(2);
+    w.take(Ask { again: true, ..ask(1, &[]) });
+    w.take(ask(3, &[2]));
+    w.finish(1, Err(HostError::Gone));
+    w.finish(2, Err(HostError::Gone));
+    assert_eq!((&w.begun[..], w.answered.len()), (&[1, 2, 1][..], 0));
+    w.take(Ask { again: true, ..ask(2, &[]) });
+    w.finish(2, DONE);
+    assert_eq!(w.begun, [1, 2, 1, 2, 3]);
+}
+
+#[test]
+fn reads_are_done_again_and_no_node_means_another_process() {
+    let mut w = world();
+    let read = HostOp::Read(Range { offset: 0, len: 512 });
+    w.take(Ask { op: read.clone(), ..ask(1, &[]) });
+    w.finish(1, DONE);
+    w.come_back(2);
+    w.take(Ask { op: read, again: true, ..ask(1, &[]) });
+    assert_eq!(w.begun, [1, 1]);
+    w.take(ask(2, &[]));
+    w.finish(2, Err(HostError::NotServing));
+    assert_eq!(w.hung_up, 1);
+    assert_eq!(w.answered.len(), 1, "it is not refused: it may be done elsewhere");
+}
+
+#[test]
+fn the_nodes_see_to_the_order_where_there_is_a_sequencer() {
+    let mut w = world();
+    let after = vec![RequestId { host: HostId(8), number: 1 }];
+    w.take(Ask { sequenced: true, after, ..ask(1, &[]) });
+    w.take(Ask { sequenced: true, ..ask(2, &[1, 2, 3]) });
+    assert_eq!(w.begun, [1, 2]);
+    w.take(Ask { sequenced: true, ..ask(2, &[]) });
+    assert!(w.error_of(2).contains("issued before"));
+}
+
+#[test]
+fn hosts_are_forgotten_in_the_end() {
+    let mut w = world();
+    w.take(ask(1, &[]));
+    assert_eq!(w.sessions.arrive(HOST, 9, VolumeId(1), w.now), Err(VOLUME));
+    assert!(!w.sessions.lose(HOST, 5, w.now), "another connection's end");
+    w.come_back(2);
+    w.sessions.bye(HOST, 2, w.now);
+    w.now += 2 * REMEMBERED;
+    let other = |n: u64| HostId(100 + n);
+    for n in 0..2 * MOST_REMEMBERED as u64 {
+        assert_eq!(w.sessions.arrive(other(n), 10, VOLUME, w.now), Ok(false));
+        w.sessions.lose(other(n), 10, w.now);
+    }
+    assert!(w.sessions.hosts.contains_key(&HOST), "something of it is in work");
+    assert!(w.sessions.hosts.len() <= MOST_REMEMBERED + 1);
+    w.finish(1, Err(HostError::Gone));
+    w.sessions.arrive(other(0), 11, VOLUME, w.now).unwrap();
+    assert!(!w.sessions.hosts.contains_key(&HOST));
+    w.sessions.bye(other(0), 11, w.now);
+    assert!(!w.sessions.hosts.contains_key(&other(0)));
+}
