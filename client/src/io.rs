@@ -27,7 +27,7 @@ use crate::volume::Options;
 const SLICES: usize = 64;
 
 /// How long a node may take to answer a hello.
-const HELLO: Duration = Duration::from_secs(5);
+const HELLO: Duration = Duration::from_secs(10);
 
 /// How long to wait before the addresses are tried again, at first and at most.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -92,11 +92,11 @@ impl World {
 #[test]
 fn changes_of_the_same_bytes_and_what_follows_them_wait_here() {
     let mut w = world();
-    let _ = w.write(0, &[]);
-    let _ = w.write(100, &[]);
-    let _ = w.write(600, &[]);
-    let _ = w.write(4096, &[2]);
-    let _ = w.write(8192, &[1]);
+    drop(w.write(0, &[]));
+    drop(w.write(100, &[]));
+    drop(w.write(600, &[]));
+    drop(w.write(4096, &[2]));
+    drop(w.write(8192, &[1]));
     assert_eq!(w.sent(), [1, 5]);
     assert_eq!(w.last().after, [Name { host: 7, number: 1 }]);
     w.answer(1, Code::Done);
@@ -120,7 +120,7 @@ fn what_is_complete_is_not_named_and_what_failed_takes_others_with_it() {
     assert_eq!(w.sent(), [1, 2]);
     w.answer(1, Code::Done);
     assert_eq!(first.get().unwrap(), Ok(Bytes::new()));
-    let _ = w.write(8192, &[1]);
+    drop(w.write(8192, &[1]));
     assert_eq!(w.sent(), [3]);
     assert_eq!((&w.last().after[..], w.last().flags), (&[][..], flag::AFTER_COMPLETED));
     let behind = w.write(4096, &[]);
@@ -144,7 +144,7 @@ fn what_is_complete_is_not_named_and_what_failed_takes_others_with_it() {
 fn what_was_not_answered_is_sent_again_with_what_it_still_comes_after() {
     let mut w = world();
     for after in [&[][..], &[1], &[1, 2], &[]] {
-        let _ = w.write(4096 * w.state.next, after);
+        drop(w.write(4096 * w.state.next, after));
     }
     let last = w.write(0, &[4]);
     assert_eq!(w.sent(), [1, 2, 3, 4, 5]);
@@ -169,14 +169,14 @@ fn there_is_room_for_so_many_so_much_and_so_far() {
     let mut w = world();
     for n in 0..8 {
         assert!(!w.state.is_full(), "{n}");
-        let _ = w.write(4096 * n, &[]);
+        drop(w.write(4096 * n, &[]));
     }
     assert!(w.state.is_full(), "so many");
     w.sent();
     (2..=8).for_each(|n| w.answer(n, Code::Done));
-    let _ = w.write(1 << 20, &[]);
+    drop(w.write(1 << 20, &[]));
     assert!(!w.state.is_full());
-    let _ = w.write(2 << 20, &[]);
+    drop(w.write(2 << 20, &[]));
     assert!(w.state.is_full(), "so far: 11 is 10 ahead of 1");
     w.sent();
     w.answer(1, Code::Done);

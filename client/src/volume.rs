@@ -90,10 +90,10 @@ impl Op {
 /// taking a request wait.
 ///
 /// **When the connection breaks** it is made again, to any of the addresses, and what was not
-/// answered is repeated under the same numbers. The node that was connected, if its process
-/// still runs, does none of it twice. Another node may do a change a second time that the first
-/// had done and not answered. To this host that is no difference. To others it is one only if
-/// they changed the same bytes in between: theirs may be overwritten.
+/// answered is repeated under the same numbers. None of it is done twice, unless the process that
+/// had done it has died: then a change that it had done and not answered may be done a second
+/// time. To this host that is no difference. To others it is one only if they changed the same
+/// bytes in between: theirs may be overwritten.
 ///
 /// **When it is dropped** what was taken is still done, as long as the process runs. Wait for
 /// completions to know.

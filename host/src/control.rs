@@ -107,6 +107,12 @@ pub enum Request {
         /// Its name; the empty name means the first.
         volume: String,
     },
+    /// A host of the native protocol has come to another process: end its connection here, give
+    /// up what it has in work, and answer, when nothing of it is, what was done.
+    HostLeave {
+        /// The host's number.
+        host: u64,
+    },
     /// Answered once nothing is in work and everything is in place.
     Quiesce,
     /// Stop everything in good order; answered when it is done.
@@ -147,6 +153,9 @@ pub struct NewHome {
     pub address: SocketAddr,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
+    /// Whether it has no disk, and is a host that is its own controller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guest: bool,
 }
 
 /// The answer that it is done, with what there is to say.

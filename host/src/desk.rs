@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
 use crate::cluster::Admission;
@@ -26,6 +27,7 @@ use crate::error::{Error, Result, fail};
 use crate::news::News;
 use crate::policy;
 use crate::requests::{Job, Owner, Requests};
+use crate::sessions::Sessions;
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
@@ -63,6 +65,8 @@ pub(crate) enum Wait {
     Removable(VolumeId, Instant),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId, Ticket),
+    /// Nothing of the host is in work any more.
+    HostLeft(HostId),
     /// The scrub is done.
     Scrub(String),
     /// Everything is in place.
@@ -87,6 +91,9 @@ pub(crate) enum Outcome {
 pub(crate) struct Desk<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) requests: &'a mut Requests,
+    pub(crate) sessions: &'a mut Sessions,
+    /// Connections of hosts that are to end.
+    pub(crate) leaving: &'a mut Vec<usize>,
     pub(crate) clients: Clients<'a>,
     pub(crate) news: &'a News,
     pub(crate) admission: Option<&'a Admission>,
@@ -163,6 +170,7 @@ impl Desk<'_> {
             | Request::VolumeList
             | Request::VolumeShow { .. }
             | Request::Scrub { .. }
+            | Request::HostLeave { .. }
             | Request::Quiesce
             | Request::Shutdown => Ok(None),
         }
@@ -232,6 +240,11 @@ impl Desk<'_> {
                 self.submit(conn, volume.id, HostOp::Scrub);
                 Outcome::Wait(Wait::Scrub(volume.name))
             }
+            Request::HostLeave { host } => {
+                let host = HostId(host);
+                self.leaving.extend(self.sessions.conn(host));
+                Outcome::Wait(Wait::HostLeft(host))
+            }
             Request::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             Request::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
@@ -284,6 +297,10 @@ impl Desk<'_> {
             | Wait::Hidden(..)
             | Wait::Removable(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
+            Wait::HostLeft(host) => Ok(match self.sessions.take_leave(host) {
+                Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
+                None => Outcome::Wait(Wait::HostLeft(host)),
+            }),
             Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
             Wait::Leader(request, handed_on, since) => {
                 Ok(self.take_up(conn, *request, handed_on, since))

@@ -9,6 +9,7 @@
 
 mod aligned;
 mod array;
+mod arrivals;
 mod client;
 mod clock;
 mod cluster;

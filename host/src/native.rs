@@ -191,7 +191,9 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
     match place {
         PlaceError::AfterItself(_) => (Code::AfterItself, None),
         PlaceError::Cycle(_) => (Code::Cycle, None),
-        PlaceError::Reused(_) => (Code::Reused, None),
+        // Either way the number is of no more use.
+        PlaceError::Reused(_) | PlaceError::TooLate(_) => (Code::Reused, None),
+        PlaceError::TooFarAhead { .. } => (Code::TooFarAhead, None),
         PlaceError::TooManyUnissued { .. } => (Code::TooManyUnissued, None),
         PlaceError::Aborted(id) => (Code::Aborted, Some(*id)),
         PlaceError::NeverIssued(id) => (Code::NeverIssued, Some(*id)),

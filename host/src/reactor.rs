@@ -38,6 +38,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weft_front::nbd::server::Command;
 
+use crate::arrivals::Arrivals;
 use crate::client::control_path;
 use crate::cluster::Admission;
 use crate::control_connection::ControlConnection;
@@ -73,6 +74,7 @@ pub(crate) struct Reactor {
     engine: Engine,
     requests: Requests,
     sessions: Sessions,
+    arrivals: Arrivals,
     news: News,
     admission: Option<Admission>,
     /// The control socket's first, then those for hosts.
@@ -116,6 +118,7 @@ impl Reactor {
             engine: Engine::new(rule, log.clone()),
             requests: Requests::default(),
             sessions: Sessions::default(),
+            arrivals: Arrivals::default(),
             news: News::default(),
             admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
@@ -186,7 +189,7 @@ impl Reactor {
         loop {
             let finished = self.turn();
             self.take_mail();
-            let progress = self.step_controls();
+            let progress = self.step_controls() | self.step_arrivals();
             if !finished {
                 break;
             }

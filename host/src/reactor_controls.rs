@@ -7,21 +7,29 @@ use crate::cluster::Mail;
 use crate::control::error;
 use crate::control_connection::{ControlConnection, Line};
 use crate::desk::{Desk, Outcome, Wait};
+use crate::link::End;
 use crate::status;
 
 impl Reactor {
     pub(super) fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
         let hosts = &self.hosts;
         let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
-        f(&mut Desk {
+        let mut leaving = Vec::new();
+        let answer = f(&mut Desk {
             engine: &mut self.engine,
             requests: &mut self.requests,
+            sessions: &mut self.sessions,
+            leaving: &mut leaving,
             clients: &clients,
             news: &self.news,
             admission: self.admission.as_ref(),
             listens: &self.listens,
             uptime: self.started.elapsed().as_secs_f64(),
-        })
+        });
+        for conn in leaving {
+            self.hang_up(conn, End::Closed);
+        }
+        answer
     }
 
     /// Takes what other processes ask, answer and tell, and what those ask who want to join.
@@ -33,6 +41,7 @@ impl Reactor {
             match mail {
                 Mail::Ask(number, question) => self.ask(Line::Process(peer, number), question),
                 Mail::Answer(number, answer) => {
+                    self.arrivals.answered(peer, number, &answer);
                     if let Some(control) = self.controls.get_mut(&(number as usize))
                         && matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer)
                     {
@@ -41,7 +50,10 @@ impl Reactor {
                     }
                 }
                 Mail::News(news) => self.news.take(peer, &news),
-                Mail::Down => self.lose_process(peer),
+                Mail::Down => {
+                    self.arrivals.lose(peer);
+                    self.lose_process(peer);
+                }
                 Mail::Up | Mail::Letter(_) | Mail::Member(_) => {}
             }
         }

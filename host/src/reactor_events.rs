@@ -35,7 +35,8 @@ impl Reactor {
         // While stopping there is a time limit to look at.
         let look = self.stopping.map(|_| Duration::from_millis(20));
         let held = self.sessions.next_due().map(|at| at.saturating_duration_since(Instant::now()));
-        due.into_iter().chain(look).chain(held).min()
+        let arrivals = self.arrivals.look_again();
+        due.into_iter().chain(look).chain(held).chain(arrivals).min()
     }
 
     fn take_events(&mut self) -> io::Result<()> {

@@ -112,10 +112,53 @@ impl Reactor {
         }
     }
 
-    /// Lets a host in, or says why not.
+    /// Lets a host in, or says why not. One that has been at another process must have left it.
     fn greet(&mut self, id: usize, hello: &Hello) {
+        if let Some(us) = self.engine.rule.together().map(|t| t.us())
+            && hello.resumes
+        {
+            let others = self.engine.map().up().filter(|n| *n != us).collect();
+            return self.arrivals.expect(id, hello.clone(), others, Instant::now());
+        }
+        self.let_in(id, hello, &[]);
+    }
+
+    /// Goes on with hosts that come from other processes. Says whether there was any progress.
+    pub(super) fn step_arrivals(&mut self) -> bool {
+        if self.arrivals.is_empty() {
+            return false;
+        }
+        let map = self.engine.map().clone();
+        let together = self.engine.rule.together();
+        let ask = |node, number, question: &[u8]| {
+            together.is_some_and(|t| t.is_connected(node) && t.ask(node, number, question).is_ok())
+        };
+        let here = |conn| self.hosts.contains_key(&conn);
+        let next = &mut self.next_connection;
+        let arrived = self.arrivals.step(Instant::now(), |n| map.is_up(n), here, next, ask);
+        let any = !arrived.is_empty();
+        for (conn, hello, done) in arrived {
+            match done {
+                Ok(done) => self.let_in(conn, &hello, &done),
+                Err(why) => {
+                    if let Some(Host::Native(connection)) = self.hosts.get_mut(&conn) {
+                        connection.link.machine.turn_away(Code::NotServing, why);
+                    }
+                }
+            }
+            self.to_receive.insert(conn);
+            self.to_send.insert(conn);
+        }
+        any
+    }
+
+    /// Lets a host in that has done these at another process, or says why not.
+    fn let_in(&mut self, id: usize, hello: &Hello, done: &[u64]) {
         let host = native::host(hello);
         let welcome = self.admit(id, host, hello);
+        if welcome.is_ok() {
+            self.sessions.adopt(host, done);
+        }
         let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
         match welcome {
             Ok((volume, size, remembered, journaled)) => {
@@ -215,11 +258,13 @@ impl Reactor {
         let Some(volume) = connection.volume else { return };
         let number = ask.number;
         // What comes first is complete already, unless the nodes see to it.
-        let after = if ask.sequenced { ask.after } else { Vec::new() };
-        let id = RequestId { host, number };
-        let place = Place { id, after, oldest: ask.oldest.max(1) };
-        let Ask { op, first_flush, then_flush, .. } = ask;
-        let job = Job { volume, op, place: Some(place), first_flush, then_flush };
+        let Ask { op, first_flush, then_flush, after, sequenced, oldest, .. } = ask;
+        let place = sequenced.then(|| Place {
+            id: RequestId { host, number },
+            after,
+            oldest: oldest.max(1),
+        });
+        let job = Job { volume, op, place, first_flush, then_flush };
         let (owner, node) = (Owner::Native { host, number }, connection.node);
         self.requests.submit(&mut self.engine, owner, node, job);
     }

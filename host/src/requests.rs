@@ -92,6 +92,13 @@ impl Job {
     pub(crate) fn new(volume: VolumeId, op: HostOp, then_flush: bool) -> Job {
         Job { volume, op, place: None, first_flush: false, then_flush }
     }
+
+    /// Whether the nodes may hold it until others are done. What it waits for may touch the same
+    /// bytes and come later, so it can claim nothing here: the sequencer orders it among those
+    /// that overlap.
+    fn waits_for_others(&self) -> bool {
+        self.place.as_ref().is_some_and(|p| !p.after.is_empty())
+    }
 }
 
 impl Pending {
@@ -128,7 +135,7 @@ pub(crate) struct Requests {
 impl Requests {
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
-        let claim = Claim::of(job.volume, &job.op);
+        let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let pending = Pending { owner: Some(owner), node, job, claim };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);

@@ -18,8 +18,9 @@
 //! change that is done is answered and not done again. One in work is answered when it ends.
 //! One that was held when the connection broke was given up then, and so is new. So nothing is
 //! done twice while this process remembers the host: as long as it is connected, and
-//! [`REMEMBERED`] after that. Another process knows none of it; `docs/client-protocol.md` says
-//! what follows.
+//! [`REMEMBERED`] after that. A host that comes to another process of a cluster takes with it what
+//! is known of it ([`Sessions::take_leave`], [`Sessions::adopt`]), unless that is lost with a
+//! process; `docs/client-protocol.md` says what follows.
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
 
@@ -200,6 +201,27 @@ impl Sessions {
         }
     }
 
+    /// A host is at another process now. Once nothing of it is in work here, what was done and it
+    /// may not have heard of; it is not remembered here any more.
+    pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
+        let Some(session) = self.hosts.get(&host) else { return Some(Vec::new()) };
+        if session.conn.is_some() || !session.is_idle() {
+            return None;
+        }
+        let session = self.hosts.remove(&host)?;
+        let done = |(n, state): (&u64, &State)| matches!(state, State::Done).then_some(*n);
+        Some(session.requests.iter().filter_map(done).collect())
+    }
+
+    /// A host has come from another process, where these were done.
+    pub(crate) fn adopt(&mut self, host: HostId, done: &[u64]) {
+        if let Some(session) = self.hosts.get_mut(&host) {
+            for number in done {
+                session.requests.entry(*number).or_insert(State::Done);
+            }
+        }
+    }
+
     fn forget_old(&mut self, now: Instant) {
         let gone = |s: &Session| s.conn.is_none() && s.is_idle();
         self.hosts.retain(|_, s| !gone(s) || now.duration_since(s.left) < REMEMBERED);
@@ -279,8 +301,12 @@ impl Session {
             Some(State::Done) if ask.changes() => {
                 out.push(Step::Answer(host, number, Ok(HostData::Done)));
             }
-            // What was read is not kept, and what was flushed may have grown.
-            Some(State::Done) => self.begin(host, ask, out),
+            // What was read is not kept, and what was flushed may have grown. All that comes first
+            // is complete, since it was done.
+            Some(State::Done) => {
+                let ask = Ask { sequenced: false, after: Vec::new(), ..ask };
+                self.begin(host, ask, out);
+            }
             Some(State::Failed(why, _)) => out.push(refuse(why.clone())),
         }
     }

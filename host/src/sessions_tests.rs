@@ -268,3 +268,24 @@ fn hosts_are_forgotten_in_the_end() {
     w.sessions.bye(other(0), 11, w.now);
     assert!(!w.sessions.hosts.contains_key(&other(0)));
 }
+
+#[test]
+fn a_host_takes_with_it_what_was_done() {
+    let mut w = world();
+    (1..=3).for_each(|n| w.take(ask(n, &[])));
+    w.finish(1, DONE);
+    w.finish(2, Err(HostError::TooManyLost));
+    assert_eq!(w.sessions.take_leave(HOST), None, "it is connected");
+    w.sessions.lose(HOST, 1, w.now);
+    assert_eq!(w.sessions.take_leave(HOST), None, "3 is in work");
+    w.finish(3, Err(HostError::Gone));
+    let done = w.sessions.take_leave(HOST).unwrap();
+    assert_eq!((&done[..], w.sessions.take_leave(HOST)), (&[1][..], Some(vec![])));
+
+    let mut there = world();
+    there.sessions.adopt(HOST, &done);
+    for n in 1..=3 {
+        there.take(Ask { again: true, ..ask(n, &[]) });
+    }
+    assert_eq!((&there.begun[..], &there.answered[..]), (&[2, 3][..], &[(1, Ok(()))][..]));
+}

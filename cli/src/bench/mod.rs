@@ -1,6 +1,7 @@
 //! `weft bench`: a fixed set of workloads, on memory and on disk, healthy and degraded.
 
 mod apart;
+mod ordered;
 pub mod workload;
 
 use std::fs;
@@ -41,6 +42,10 @@ pub struct Bench {
     /// Compare nodes in one process with nodes in processes of their own, and time a rebuild
     #[arg(long)]
     processes: bool,
+    /// Compare two ways to keep data behind their log record: waiting and flushing, and saying that
+    /// they come after it
+    #[arg(long, conflicts_with = "processes")]
+    ordered: bool,
     /// What `--processes` runs as the other end of its bare sockets
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
@@ -73,6 +78,9 @@ impl Bench {
         }
         if self.processes {
             return apart::run(self);
+        }
+        if self.ordered {
+            return ordered::run(self);
         }
         let mut lines = Vec::new();
         for medium in self.media()? {

@@ -368,9 +368,14 @@ impl ClusterMap {
 
     /// The node that serves locks: the first that takes part, one without a disk if there is one.
     pub fn server(&self) -> Option<NodeId> {
-        let serves = |n: &NodeId| !self.nodes[usize::from(n.0)].guest;
-        let idle = |n: &NodeId| serves(n) && self.nodes[usize::from(n.0)].sectors == 0;
-        self.up().find(idle).or_else(|| self.up().find(serves))
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// The nodes that take part and are not hosts that are their own controllers: those on which
+    /// roles can be that serve everybody.
+    pub fn serving(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.up().filter(|n| !self.nodes[usize::from(n.0)].guest)
     }
 
     /// Whether any volume needs a lock server.

@@ -517,12 +517,12 @@ impl Sequencing {
 
 /// The node that orders requests.
 pub fn primary_of(map: &ClusterMap) -> Option<NodeId> {
-    map.up().next()
+    map.serving().next()
 }
 
 /// The node that takes over from it first.
 pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
-    map.up().nth(1)
+    map.serving().nth(1)
 }
 
 fn is_sequenced(volume: &Volume) -> bool {
