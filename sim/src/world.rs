@@ -182,6 +182,12 @@ impl World {
         self.authority.map()
     }
 
+    /// Sets a node's clock forward by so much, or back.
+    pub fn shift_clock(&mut self, node: NodeId, by: i64) {
+        let place = &mut self.places[usize::from(node.0)];
+        place.clock_offset = place.clock_offset.saturating_add_signed(by);
+    }
+
     /// The disk of a node.
     pub fn disk(&mut self, node: NodeId) -> &mut SimDisk {
         &mut self.places[node.0 as usize].disk

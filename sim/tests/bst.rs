@@ -215,6 +215,11 @@ impl Bench {
         }
     }
 
+    fn wait(&mut self, time: u64) {
+        self.world.call_after(time, 1);
+        while self.world.step().expect("time goes on").is_none() {}
+    }
+
     fn all(&mut self) -> Vec<u8> {
         let whole = Range { offset: 0, len: STRIPE * STRIPES };
         let request = self.begin(self.host(0), HostOp::Read(whole));
@@ -436,4 +441,66 @@ fn kept_locks_are_used_again_and_called_back() {
     assert_eq!(sent(1, Task::ReadOther), 4, "and kept");
     assert_eq!(sent(2, Task::ReadOther), 4 + 2, "read by another at the same time");
     assert_eq!(sent(1, Task::WriteOther), 8 + 2 + 2, "called back from the other reader");
+}
+
+/// Shared storage 3.2.3: a host that dies after the commit point may leave a stripe written in
+/// part. It is found, and its parity is made to fit.
+#[test]
+fn what_a_dead_host_has_written_in_part_is_made_consistent() {
+    for ordering in ORDERINGS {
+        let mut repaired = 0;
+        for steps in 0..150 {
+            let mut bench = Bench::new(policy(ordering, Commit::Limited), steps, config());
+            bench.world.story_length = 1000;
+            let host = bench.host(1);
+            bench.begin(host, op(Task::WriteOther, 1));
+            for _ in 0..steps {
+                bench.world.step();
+            }
+            // Half of what it sends last does not arrive.
+            bench.world.conditions.drop_ppm = 500_000;
+            for _ in 0..8 {
+                bench.world.step();
+            }
+            bench.lose(host);
+            bench.world.conditions.drop_ppm = 0;
+            bench.rest();
+            repaired +=
+                bench.world.story.iter().filter(|line| line.contains("did not fit")).count();
+            let content = bench.all();
+            bench.check_parity(&content);
+            let mut written = noise(STRIPE * STRIPES, 0);
+            let before = written.clone();
+            apply(Task::WriteOther, 1, &mut written);
+            assert!(content == before || content == written, "{ordering}, {steps} steps");
+        }
+        assert!(repaired > 0, "{ordering}: no run was cut at the bad moment");
+    }
+}
+
+/// Whose clock is wrong by an hour is refused once or so, or makes others follow; nothing else.
+#[test]
+fn a_clock_that_is_an_hour_off_costs_a_refusal() {
+    const HOUR: i64 = 3_600_000 * MILLIS as i64;
+    for ordering in ORDERINGS {
+        for by in [HOUR, -HOUR] {
+            let mut bench = Bench::new(policy(ordering, Commit::Late), 1, config());
+            let (wrong, right) = (bench.host(0), bench.host(1));
+            bench.world.shift_clock(wrong, by);
+            let mut content = noise(STRIPE * STRIPES, 0);
+            for n in 1..20 {
+                for host in [wrong, right] {
+                    // What a clock follows is as old as the other's last request was.
+                    bench.wait((20 + 2 * u64::from(n)) * MILLIS);
+                    let request = bench.begin(host, op(Task::WriteOther, n));
+                    bench.end(request);
+                    apply(Task::WriteOther, n, &mut content);
+                }
+            }
+            assert_eq!(bench.all(), content);
+            let retries = |n| bench.world.status(n).expect("it runs").counters.retries;
+            let all: u64 = (0..DISKS as u16).map(|n| retries(NodeId(n))).sum();
+            assert!(all <= 10, "{ordering}, {by}: {all} requests were begun again");
+        }
+    }
 }
