@@ -104,7 +104,7 @@ anywhere() {
     head -c 30M /dev/urandom >"$T/image.30"
     nbdcopy "$T/image" "$(uri 3)"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
-    weft node list --dir "$T/state3" | grep -q 'box=b1'
+    weft node list --dir "$T/state3" | grep -c 'box=b1'
 }
 # A process is killed; the next node has the same bytes; it returns and catches up.
 killed() {
@@ -116,7 +116,55 @@ killed() {
     run_node 1
     wait_until has 3 up 4
     wait_until mode_is 2 fault-free
-    weft scrub v --dir "$T/state1" | grep -q ' 0 with wrong parity, 0 skipped'
+    weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
+}
+# A host without a disk is its own controller; it is paused past its lease, killed, and comes back.
+attached() {
+    local token host="$T/host" at
+    at="nbd+unix:///v?socket=$T/host/nbd.sock"
+    refused 'no host' weft attach v --dir "$host"
+    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    weft volume set v roles=host --dir "$T/state2"
+    "$WEFT" attach v --dir "$host" --token "$token" --at "$ADMIT" --name h1 >"$T/logh" 2>&1 & echo $! >"$T/pidh"
+    wait_until grep -q 'reads and writes the disks itself' "$T/logh"
+    weft node list --dir "$T/state1" | grep -c h1
+    nbdcopy "$at" - | cmp - "$T/image"
+    head -c 60M /dev/urandom >"$T/image"
+    nbdcopy "$T/image" "$at"
+    nbdcopy "$(uri 3)" - | cmp - "$T/image"
+    for ordering in device-locks lock-server callback-locks sequencer timestamps; do
+        weft volume set v ordering=$ordering --dir "$host"
+        head -c 20M /dev/urandom >"$T/part"
+        dd if="$T/part" of="$T/image" conv=notrunc status=none
+        nbdcopy "$T/part" "$at" &
+        nbdcopy "$(uri 2)" /dev/null
+        wait $!
+        nbdcopy "$(uri 1)" - | cmp - "$T/image"
+    done
+    # Paused in the middle of writing: the others go on without it, and nothing of it comes after.
+    head -c 60M /dev/zero | tr '\0' x >"$T/late"
+    nbdcopy "$T/late" "$at" & copy=$!
+    sleep 0.1
+    kill -STOP "$(cat "$T/pidh")"
+    nbdcopy "$T/image" "$(uri 2)"
+    kill -CONT "$(cat "$T/pidh")"
+    kill $copy || true
+    wait $copy || true
+    kill -9 "$(cat "$T/pidh")"
+    wait_until status 2 "sys.exit(any(n.get('name') == 'h1' and n['state'] == 'up' for n in s['nodes']))"
+    nbdcopy "$T/image" "$(uri 2)"
+    nbdcopy "$(uri 3)" - | cmp - "$T/image"
+    weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
+    "$WEFT" attach w --dir "$host" >"$T/logh" 2>&1 && return 1
+    grep -q "no volume 'w'" "$T/logh"
+    "$WEFT" attach v --dir "$host" >"$T/logh" 2>&1 & echo $! >"$T/pidh"
+    wait_until grep -q 'reads and writes the disks itself' "$T/logh"
+    nbdcopy "$at" - | cmp - "$T/image"
+    kill "$(cat "$T/pidh")"
+    wait_until grep -q stopped "$T/logh"
+    number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'h1'])")
+    wait_until weft node remove "$number" --dir "$T/state2"
+    weft volume set v roles=node --dir "$T/state2"
 }
 # In use, and again when there is room that another has had.
 resizing() {
@@ -127,7 +175,7 @@ resizing() {
         nbdcopy "$(uri 2)" "$T/back"
         cmp -n $((60 << 20)) "$T/back" "$T/image"
         cmp -n $(((now - 60) << 20)) -i $((60 << 20)):0 "$T/back" /dev/zero
-        weft scrub v --dir "$T/state1" | grep -q ' 0 with wrong parity, 0 skipped'
+        weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
         weft volume create other 30M --layout raid1 --dir "$T/state1"
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
         wait_until weft volume delete other --dir "$T/state0"
@@ -172,6 +220,6 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding joining configurations anywhere killed resizing leaving stopping; do t $check; done
+for check in founding joining configurations anywhere killed attached resizing leaving stopping; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attach;
 mod bench;
 mod check;
 mod cluster;
@@ -50,6 +51,8 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a node of a cluster; list, stop, kill, start or remove one
     Node(node::Node),
+    /// Serve a volume of a cluster on this machine, as its own controller
+    Attach(attach::Attach),
     /// List disks of a running array, declare one lost, or replace one by an empty one
     #[command(subcommand)]
     Disk(disk::Disk),
@@ -86,6 +89,7 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
+            Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
             Command::Scrub(scrub) => scrub.run(),

@@ -153,6 +153,9 @@ pub struct NewHome {
     pub address: SocketAddr,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
+    /// Whether it has no disk, and is a host that is its own controller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guest: bool,
 }
 
 /// The answer that it is done, with what there is to say.

@@ -67,7 +67,9 @@ impl Engine {
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let slot = &mut self.slots[n];
         slot.wanted = false;
-        slot.disk = Some(Arc::new(Disk::open(&slot.path, slot.size, backend)?));
+        if !slot.path.as_os_str().is_empty() {
+            slot.disk = Some(Arc::new(Disk::open(&slot.path, slot.size, backend)?));
+        }
         slot.phase = Phase::Opening;
         let sectors = slot.size / SECTOR;
         let mut node = Box::new(Node::new(id, cluster, sectors, config));

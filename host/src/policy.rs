@@ -25,6 +25,10 @@ const COMMITS: [(&str, Commit); 4] = [
 const DISPATCHES: [(&str, Dispatch); 2] =
     [("collaborative", Dispatch::Collaborative), ("commanded", Dispatch::Commanded)];
 
+/// The same in the words of who drives the disks: the host that asks, or each node its own.
+const ROLES: [(&str, Dispatch); 2] =
+    [("node", Dispatch::Collaborative), ("host", Dispatch::Commanded)];
+
 /// A commit protocol that a volume can be given, by its name. (Without one, writes are not atomic:
 /// that is for measuring, in an array that is made for it.)
 pub(crate) fn commit(word: &str) -> Result<Commit> {
@@ -49,16 +53,20 @@ pub(crate) fn words(policy: &Policy) -> [(&'static str, String); 3] {
 pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<PolicyChange> {
     let mut change = PolicyChange { unordered_sharing: force, ..PolicyChange::default() };
     if set.is_empty() {
-        return fail("say what is to be set: ordering=..., commit=... or dispatch=...");
+        return fail("say what is to be set: ordering=..., commit=..., dispatch=... or roles=...");
     }
     for (key, value) in set {
         match key.as_str() {
             "ordering" => change.ordering = Some(ordering(value)?),
             "commit" => change.commit = Some(commit(value)?),
             "dispatch" => change.dispatch = Some(chosen("dispatch", &DISPATCHES, value)?),
+            "roles" if set.contains_key("dispatch") => {
+                return fail("roles and dispatch are one choice; set one of them");
+            }
+            "roles" => change.dispatch = Some(chosen("roles", &ROLES, value)?),
             other => {
                 return fail(format!(
-                    "'{other}' cannot be set; there are ordering, commit and dispatch"
+                    "'{other}' cannot be set; there are ordering, commit, dispatch and roles"
                 ));
             }
         }
@@ -166,7 +174,8 @@ mod tests {
             ("ordering", "locks", "there are none, sequencer"),
             ("commit", "none", "there are late and early"),
             ("dispatch", "", "there are collaborative and commanded"),
-            ("order", "none", "there are ordering, commit and dispatch"),
+            ("order", "none", "there are ordering, commit, dispatch and roles"),
+            ("roles", "disk", "there are node and host"),
         ] {
             assert!(set(key, value).unwrap_err().0.contains(why), "{key}={value}");
         }

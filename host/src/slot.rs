@@ -28,6 +28,7 @@ pub(crate) enum Phase {
 pub(crate) struct Slot {
     pub(crate) node: Option<Box<Node>>,
     pub(crate) disk: Option<Arc<Disk>>,
+    /// Where the disk is; empty if there is none.
     pub(crate) path: PathBuf,
     /// Bytes of the disk.
     pub(crate) size: u64,
@@ -62,6 +63,11 @@ impl Slot {
             why: "it has not been started".to_string(),
             timers: BTreeMap::new(),
         }
+    }
+
+    /// A place whose node has no disk, and does not run.
+    pub(crate) fn diskless() -> Slot {
+        Slot::new(PathBuf::new(), 0)
     }
 
     /// The place of a node of another process.

@@ -252,7 +252,13 @@ impl Leader {
             }
             !done
         });
-        let alive: Vec<MemberId> = self.liveness.alive().map(|(m, _)| m).collect();
+        // Hosts that are their own controllers come and go: they have no vote.
+        let votes = |a: &Alive| {
+            let info = |n: NodeId| desk.agreed.map.nodes.get(usize::from(n.0));
+            !a.opening && a.nodes.iter().all(|s| info(s.arrival.node).is_none_or(|i| !i.guest))
+        };
+        let alive = self.liveness.alive().filter(|(_, a)| votes(a));
+        let alive: Vec<MemberId> = alive.map(|(m, _)| m).collect();
         let ready = |m: &&MemberId| alive.contains(m) && desk.consensus.has_all(**m);
         let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();
         let promotion = group::next_step(voters, &ready, desk.config.voters);

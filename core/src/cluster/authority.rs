@@ -96,8 +96,9 @@ pub enum AuthorityInput {
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
-    /// An operator admits a node under the next number.
-    AddNode(NodeId, Arc<Home>),
+    /// An operator admits a node under the next number; `true` if it is a host that is its own
+    /// controller.
+    AddNode(NodeId, Arc<Home>, bool),
     /// An operator takes a node out for good. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
@@ -155,7 +156,7 @@ enum Change {
     SetPolicy(VolumeId, PolicyChange),
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
-    AddNode(NodeId, Arc<Home>),
+    AddNode(NodeId, Arc<Home>, bool),
     RemoveNode(NodeId),
 }
 
@@ -204,15 +205,16 @@ impl Change {
                     info.draining = *draining;
                 }
             }
-            Change::AddNode(node, home) => {
+            Change::AddNode(node, home, guest) => {
                 if map.nodes.len() == usize::from(node.0) {
-                    map.nodes.push(NodeInfo::expected(home.clone()));
+                    let info = NodeInfo::expected(home.clone());
+                    map.nodes.push(NodeInfo { guest: *guest, ..info });
                 }
             }
             Change::RemoveNode(node) => {
                 let holds = map.volumes.values().any(|v| v.nodes().contains(node));
                 let info = map.nodes.get_mut(usize::from(node.0));
-                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining);
+                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.guest);
                 if let Some(info) = info.filter(|i| !holds && gone(i)) {
                     info.removed = true;
                 }
@@ -280,7 +282,9 @@ impl Authority {
             AuthorityInput::SetPolicy(id, to) => self.change(Change::SetPolicy(id, to), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
-            AuthorityInput::AddNode(node, home) => self.change(Change::AddNode(node, home), out),
+            AuthorityInput::AddNode(node, home, guest) => {
+                self.change(Change::AddNode(node, home, guest), out);
+            }
             AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),
             AuthorityInput::Stored(epoch) => self.stored(epoch, out),

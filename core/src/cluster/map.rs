@@ -220,6 +220,13 @@ impl Volume {
         self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
     }
 
+    /// Whether a range that another names lies in it, and is not empty. A verified stripe may end
+    /// past the last byte that hosts have.
+    pub fn holds(&self, range: crate::plan::Range) -> bool {
+        let end = self.stripes() * self.geometry.stripe_bytes();
+        range.len > 0 && range.offset.checked_add(range.len).is_some_and(|e| e <= end)
+    }
+
     /// Stripes in all.
     pub fn stripes(&self) -> u64 {
         self.size.div_ceil(self.geometry.stripe_bytes())
@@ -368,9 +375,14 @@ impl ClusterMap {
 
     /// The node that serves locks: the first that takes part, one without a disk if there is one.
     pub fn server(&self) -> Option<NodeId> {
-        let serves = |n: &NodeId| !self.nodes[usize::from(n.0)].guest;
-        let idle = |n: &NodeId| serves(n) && self.nodes[usize::from(n.0)].sectors == 0;
-        self.up().find(idle).or_else(|| self.up().find(serves))
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// The nodes that take part and are not hosts that are their own controllers: those on which
+    /// roles can be that serve everybody.
+    pub fn serving(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.up().filter(|n| !self.nodes[usize::from(n.0)].guest)
     }
 
     /// Whether any volume needs a lock server.

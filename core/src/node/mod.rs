@@ -253,6 +253,8 @@ pub enum Bug {
 pub struct NodeCounters {
     /// Messages, bytes and round trips; disk transfers are in `store`.
     pub totals: Totals,
+    /// Messages sent to and from the roles that order requests: lock server and sequencer.
+    pub order_messages: u64,
     /// Notices sent.
     pub notices: u64,
     /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
@@ -312,7 +314,8 @@ pub struct Node {
 const STASH: usize = 4096;
 
 impl Node {
-    /// A node that begins to open its disk, which has `disk_sectors` sectors.
+    /// A node that begins to open its disk, which has `disk_sectors` sectors; with 0 it has none, and
+    /// is no more than an originator.
     pub fn new(id: NodeId, cluster: u128, disk_sectors: u64, config: NodeConfig) -> Node {
         let mut config = config;
         config.store.skip_journal_flush = config.bug == Some(Bug::MissingFlush);
@@ -579,7 +582,7 @@ impl Node {
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.originator.clock().see(floor);
-        let fits = self.worker.store.most_bytes();
+        let fits = self.worker.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);

@@ -129,7 +129,8 @@ impl Sequencing {
 
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
-        format!("{} with a place, {} to be noted", self.pending.len(), self.unnoted.len())
+        let (pending, unnoted) = (self.pending.len(), self.unnoted.len());
+        format!("{pending} with a place, {unnoted} to be noted, {}", self.primary.waiting())
     }
 
     /// A host's request without a place. Returns it if it is the originator's right away.
@@ -516,12 +517,12 @@ impl Sequencing {
 
 /// The node that orders requests.
 pub fn primary_of(map: &ClusterMap) -> Option<NodeId> {
-    map.up().next()
+    map.serving().next()
 }
 
 /// The node that takes over from it first.
 pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
-    map.up().nth(1)
+    map.serving().nth(1)
 }
 
 fn is_sequenced(volume: &Volume) -> bool {

@@ -39,7 +39,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::order::{Admission, LockTable, Ordering, Verdict as Admitted};
 use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
-use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered};
+use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
@@ -248,6 +248,15 @@ impl Worker {
         )
     }
 
+    /// Most bytes that a write may have so that every disk can journal its part. One without a disk
+    /// of its own goes by the smallest that there may be.
+    pub fn most_bytes(&self) -> u64 {
+        match self.config.store.plain.is_none() && self.store.data_sectors() == 0 {
+            true => Superblock::LEAST_JOURNAL * SECTOR / 4,
+            false => self.store.most_bytes(),
+        }
+    }
+
     /// Whether the disk is open.
     pub fn is_open(&self) -> bool {
         self.open
@@ -340,6 +349,15 @@ impl Worker {
     fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
         let g = &volume.geometry;
+        let meant = match header.task {
+            Task::Write(range) => volume.holds(range),
+            Task::Rebuild { stripe, column, part } | Task::Copy { stripe, column, part } => {
+                stripe < volume.stripes() && column < g.layout.width() && part.hi <= g.unit
+            }
+        };
+        if !meant {
+            return false;
+        }
         let (plan, stripe) = match header.task {
             Task::Write(range) => {
                 (WritePlan::new(g, range, header.avoid, volume.policy), range.stripes(g).start)
@@ -701,6 +719,7 @@ impl Worker {
 fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> AnyStore {
     match config.store.plain {
         Some(gap) => AnyStore::Plain(Box::new(PlainStore::new(sectors, gap))),
+        None if sectors == 0 => AnyStore::Plain(Box::new(PlainStore::new(0, 0))),
         None => {
             let store = JournalStore::open(config.store, cluster, node.0, sectors);
             AnyStore::Journal(Box::new(store))

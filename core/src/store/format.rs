@@ -137,6 +137,9 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Sectors of the smallest journal.
+    pub const LEAST_JOURNAL: u64 = 512;
+
     /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
     /// the disk if that is less.
     pub fn divide(
@@ -146,9 +149,8 @@ impl Superblock {
         sectors: u64,
         journal: u64,
     ) -> Result<Superblock, FormatError> {
-        const LEAST_JOURNAL: u64 = 512;
-        let journal = journal.min(sectors / 16).max(LEAST_JOURNAL);
-        let least = JOURNAL_START + LEAST_JOURNAL + 2;
+        let journal = journal.min(sectors / 16).max(Self::LEAST_JOURNAL);
+        let least = JOURNAL_START + Self::LEAST_JOURNAL + 2;
         let rest = sectors
             .checked_sub(JOURNAL_START + journal)
             .filter(|&r| r >= 2)

@@ -269,7 +269,11 @@ pub fn join(
         token: token.to_string(),
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
-        home: NewHome { address: config.address, labels: config.labels.clone() },
+        home: NewHome {
+            address: config.address,
+            labels: config.labels.clone(),
+            guest: config.disk.is_none(),
+        },
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;

@@ -23,8 +23,9 @@ pub struct Configuration {
     pub name: NodeName,
     /// Its directory.
     pub dir: PathBuf,
-    /// Its disk: a block device, or a file.
-    pub disk: PathBuf,
+    /// Its disk: a block device, or a file. Without one it is a host that is its own controller: it
+    /// reaches volumes by itself, and serves nothing to others.
+    pub disk: Option<PathBuf>,
     /// How large to make the disk if it is a file that is not there yet.
     pub disk_size: Option<u64>,
     /// Where other nodes reach it.
@@ -44,7 +45,8 @@ pub struct Configuration {
 struct File {
     name: String,
     dir: PathBuf,
-    disk: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_size: Option<String>,
     address: String,
@@ -77,11 +79,14 @@ impl Configuration {
             let path = listen.path().map(|p| base.join(p));
             Ok(path.into_iter().fold(listen, Listen::at_path))
         };
+        if file.disk.is_none() && file.disk_size.is_some() {
+            return fail("disk_size: of which disk? Give `disk`, or leave both out for a host");
+        }
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
         Ok(Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
             dir: base.join(file.dir),
-            disk: base.join(file.disk),
+            disk: file.disk.map(|disk| base.join(disk)),
             disk_size: file.disk_size.map(size).transpose()?,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
@@ -185,7 +190,7 @@ mod tests {
             ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
             ("'127.0.0.1:10812'", "'10812'", "native: '10812' is neither HOST:PORT"),
             ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
-            ("disk = '/dev/vdb'\n", "", "missing field `disk`"),
+            ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
         ] {
             let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();

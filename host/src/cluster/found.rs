@@ -38,6 +38,12 @@ pub(super) struct Invitation {
 /// first one keeps the authority's key, so that it can admit others. Returns the cluster's id.
 pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Result<ClusterId> {
     check_distinct(configs)?;
+    if let Some(host) = configs.iter().find(|c| c.disk.is_none()) {
+        return fail(format!(
+            "{} has no disk; a cluster is founded by nodes with disks",
+            host.name
+        ));
+    }
     let sizes = configs.iter().map(|c| check_new(c, force)).collect::<Result<Vec<u64>>>()?;
     let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
     let cluster = ClusterId::generate().map_err(wrong)?;
@@ -89,7 +95,9 @@ pub(super) fn settle_in(
     let dir = &config.dir;
     fs::create_dir_all(dir).map_err(at("make the directory", dir))?;
     let node = NodeId(invitation.node);
-    home::make_disk(config, None, cluster, node)?;
+    if let Some(path) = &config.disk {
+        home::make_disk(path, config.disk_size, cluster, node)?;
+    }
     write_first_log(dir, node, stored)?;
     home::write_known(dir, node, invitation.peers.clone())?;
     // The identity comes last: it says that the rest is there.
@@ -114,7 +122,8 @@ fn write_first_log(dir: &Path, node: NodeId, stored: Stored) -> Result<()> {
     }
 }
 
-/// Refuses a configuration whose directory or disk is in use. Returns the disk's size.
+/// Refuses a configuration whose directory or disk is in use. Returns the disk's size, 0 if there is
+/// to be none.
 pub(super) fn check_new(config: &Configuration, force: bool) -> Result<u64> {
     if home::is_taken(&config.dir) {
         return fail(format!(
@@ -122,20 +131,21 @@ pub(super) fn check_new(config: &Configuration, force: bool) -> Result<u64> {
             config.dir.display()
         ));
     }
-    let there = config.disk.exists();
+    let Some(path) = &config.disk else { return Ok(0) };
+    let there = path.exists();
     if there && !force {
-        refuse_used(&config.disk)?;
+        refuse_used(path)?;
     }
-    match (there && disk::is_block(&config.disk)?, config.disk_size) {
-        (true, None) => disk::size(&config.disk),
+    match (there && disk::is_block(path)?, config.disk_size) {
+        (true, None) => disk::size(path),
         (true, Some(_)) => fail(format!(
             "{} is a block device and is used whole; leave disk_size out",
-            config.disk.display()
+            path.display()
         )),
         (false, Some(size)) => Ok(size),
         (false, None) => fail(format!(
             "{} is no block device; give disk_size to make a file of that size",
-            config.disk.display()
+            path.display()
         )),
     }
 }
@@ -144,12 +154,13 @@ pub(super) fn check_new(config: &Configuration, force: bool) -> Result<u64> {
 fn check_distinct(configs: &[Configuration]) -> Result<()> {
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
     for config in configs {
-        for thing in [
+        let disk = config.disk.iter().map(|disk| format!("the disk {}", disk.display()));
+        let rest = [
             format!("the name {}", config.name),
             format!("the address {}", config.address),
             format!("the directory {}", config.dir.display()),
-            format!("the disk {}", config.disk.display()),
-        ] {
+        ];
+        for thing in rest.into_iter().chain(disk) {
             if let Some(other) = taken.insert(thing.clone(), config.name.as_str()) {
                 return fail(format!("two nodes ({other} and {}) have {thing}", config.name));
             }

@@ -118,15 +118,19 @@ impl Home {
 
     /// A place for the node.
     pub(crate) fn slot(&self) -> Slot {
+        let Some(path) = &self.config.disk else { return Slot::diskless() };
         // A disk that is gone is told of when the node is to open it.
-        let size = disk::size(&self.config.disk).unwrap_or(0);
-        Slot::new(self.config.disk.clone(), size)
+        let size = disk::size(path).unwrap_or(0);
+        Slot::new(path.clone(), size)
     }
 
     /// Makes the disk an empty one. Whatever was on it is lost.
     pub(crate) fn make_empty_disk(&self) -> Result<()> {
-        let size = disk::size(&self.config.disk).ok().filter(|size| *size > 0);
-        make_disk(&self.config, size, self.cluster(), self.node)
+        let Some(path) = &self.config.disk else {
+            return fail(format!("{} has no disk", self.config.name));
+        };
+        let size = disk::size(path).ok().filter(|size| *size > 0);
+        make_disk(path, size.or(self.config.disk_size), self.cluster(), self.node)
     }
 }
 
@@ -154,13 +158,7 @@ pub(super) fn write_known(dir: &Path, node: NodeId, peers: Vec<Known>) -> Result
 }
 
 /// Makes a node's disk, and its file if it is one.
-pub(super) fn make_disk(
-    config: &Configuration,
-    size: Option<u64>,
-    cluster: u128,
-    node: NodeId,
-) -> Result<()> {
-    let (path, size) = (&config.disk, size.or(config.disk_size));
+pub(super) fn make_disk(path: &Path, size: Option<u64>, cluster: u128, node: NodeId) -> Result<()> {
     if path.exists() && disk::is_block(path)? {
         let size = disk::size(path)?;
         return format_disk(&Disk::create(path, size)?, size, cluster, node.0);

@@ -1,0 +1,181 @@
+//! `weft attach`: has this machine be its own controller for a volume. A node without a disk joins
+//! the cluster, holds the stripe map, and reads and writes the disks of the other nodes by itself;
+//! programs here reach the volume through it by NBD.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rustix::process::{Signal, getpid, kill_process};
+use serde_json::Value;
+use weft_host::{Array, Configuration, Home, JoinToken, Listen, Request, Size, join, to_stderr};
+
+use crate::args;
+use crate::output::{say, uri};
+use crate::up::{absolute, farewell};
+
+/// How long to wait between looks whether the cluster has let the host in.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a cluster may take to answer at all.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serve a volume of a cluster on this machine, which is its own controller for it. The first time
+/// a token lets it in (`weft cluster token`); later the directory is enough
+#[derive(Debug, Args)]
+pub struct Attach {
+    /// The volume's name
+    volume: String,
+    /// Directory of this host: who it is, and its sockets
+    #[arg(long, default_value = "./weft-host")]
+    dir: PathBuf,
+    /// A token, the first time
+    #[arg(long, requires = "at", value_parser = token)]
+    token: Option<JoinToken>,
+    /// Where the cluster lets in, as `weft cluster token` says
+    #[arg(long, requires = "token")]
+    at: Option<SocketAddr>,
+    /// What to call this host; no two have the same name [default: host-PORT]
+    #[arg(long, requires = "token")]
+    name: Option<String>,
+    /// Where the cluster's nodes reach this host [default: a free port of the address from which it reaches them]
+    #[arg(long, requires = "token")]
+    address: Option<SocketAddr>,
+    /// Where to serve NBD; may be repeated [default: DIR/nbd.sock]
+    #[arg(long, value_name = "PATH.sock|HOST:PORT", requires = "token")]
+    nbd: Vec<Listen>,
+}
+
+fn token(text: &str) -> Result<JoinToken, String> {
+    text.parse().map_err(|e: weft_host::TokenError| e.to_string())
+}
+
+impl Attach {
+    /// Serves until Ctrl-C or SIGTERM.
+    pub fn run(&self) -> Result<ExitCode> {
+        let dir = std::path::absolute(&self.dir)?;
+        let file = dir.join("host.toml");
+        match (file.exists(), self.token.as_ref().zip(self.at)) {
+            (false, Some((token, at))) => self.join(&dir, &file, token, at)?,
+            (false, None) => bail!(
+                "{} is no host's directory yet; give --token and --at as `weft cluster token` \
+                 says them, or --dir if it is another one",
+                dir.display()
+            ),
+            (true, Some(_)) => bail!(
+                "{} is a host's directory already; leave --token out, or choose another --dir",
+                dir.display()
+            ),
+            (true, None) => {}
+        }
+        let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
+        let volume = self.volume.clone();
+        let greeter = thread::spawn(move || {
+            let greeted = greet(&dir, &volume);
+            if greeted.is_err() {
+                // The array stops in good order, as at Ctrl-C.
+                let _ = kill_process(getpid(), Signal::TERM);
+            }
+            greeted
+        });
+        let stopped = array.run()?;
+        match greeter.is_finished().then(|| greeter.join()) {
+            Some(Ok(greeted)) => greeted?,
+            Some(Err(_)) => bail!("the thread that asks for the volume panicked"),
+            None => {}
+        }
+        say(farewell(&stopped))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn join(&self, dir: &Path, file: &Path, token: &JoinToken, at: SocketAddr) -> Result<()> {
+        let address = match self.address {
+            Some(address) => address,
+            None => free_address(at).with_context(|| format!("cannot reach a cluster at {at}"))?,
+        };
+        let name = self.name.clone().unwrap_or_else(|| format!("host-{}", address.port()));
+        let nbd = match self.nbd.is_empty() {
+            true => vec![absolute(Listen::Unix(dir.join("nbd.sock")))],
+            false => self.nbd.iter().cloned().map(absolute).collect(),
+        };
+        let config = Configuration {
+            name: name.parse()?,
+            dir: dir.to_path_buf(),
+            disk: None,
+            disk_size: None,
+            address,
+            admit: None,
+            nbd,
+            native: Vec::new(),
+            labels: Default::default(),
+        };
+        let text = config.to_toml()?;
+        join(&config, token, at, false)?;
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(())
+    }
+}
+
+/// A free port of the address from which `to` is reached.
+fn free_address(to: SocketAddr) -> Result<SocketAddr> {
+    let from = TcpStream::connect_timeout(&to, PATIENCE)?.local_addr()?.ip();
+    Ok(TcpListener::bind((from, 0))?.local_addr()?)
+}
+
+/// Waits until the cluster has let the host in, then says how to use the volume.
+fn greet(dir: &Path, volume: &str) -> Result<()> {
+    let mut control = args::connect(dir)?;
+    loop {
+        let status = control.request(&Request::Status)?;
+        if status["settled"] == true {
+            return say(greeting(&status, volume)?);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn greeting(status: &Value, volume: &str) -> Result<String> {
+    let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let Some(found) = list("volumes").iter().find(|v| v["name"] == volume) else {
+        let names: Vec<_> = list("volumes").iter().filter_map(|v| v["name"].as_str()).collect();
+        bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));
+    };
+    let mut out = format!(
+        "{volume}: {}, {}, {}; this host reads and writes the disks itself\n",
+        Size(found["size"].as_u64().unwrap_or(0)),
+        found["layout"].as_str().unwrap_or("?"),
+        found["mode"].as_str().unwrap_or("?"),
+    );
+    for listen in list("listens").iter().filter_map(Value::as_str) {
+        out += &format!("    {}\n", uri(listen, volume));
+    }
+    if found["dispatch"] != "commanded" {
+        out += &format!(
+            "The nodes work out their parts themselves; `weft volume set {volume} roles=host` has \
+             the host say each step, so that they do no more than read and write.\n"
+        );
+    }
+    Ok(out + "\nCtrl-C detaches it.")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_that_is_not_there_is_named_with_those_that_are() {
+        let status = json!({ "volumes": [
+            { "name": "v", "size": 1 << 20, "layout": "raid5", "mode": "fault-free", "dispatch": "commanded" },
+        ], "listens": ["nbd+unix:///?socket=/x"] });
+        let refused = greeting(&status, "w").unwrap_err().to_string();
+        assert!(refused.contains("'w'") && refused.ends_with("it has: v"), "{refused}");
+        let said = greeting(&status, "v").unwrap();
+        assert!(said.contains("nbd+unix:///v?socket=/x") && !said.contains("roles=host"), "{said}");
+    }
+}

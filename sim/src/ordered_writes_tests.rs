@@ -1,0 +1,197 @@
+//! What it is worth to say which write comes first, instead of waiting and flushing: the simulated
+//! half of the comparison (the real one is a benchmark of the client library).
+//!
+//! A host keeps a write-ahead log on a volume with a journal. Each of its transactions is one write
+//! to the log, and then four writes elsewhere that must not be on disk without it. Logs come in their
+//! order. *By barriers*, the host waits for the log's write, flushes, waits for that, and asks for
+//! the rest, while the next transaction's log goes on. *By dependencies*, it asks for everything at
+//! once and names what must come first; it waits for nothing but room for its transactions.
+
+use std::collections::BTreeMap;
+
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::{HostOp, NodeConfig};
+use weft_core::order::{HostId, Place, RequestId};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+
+use crate::world::World;
+
+const VOLUME: VolumeId = VolumeId(1);
+const NODES: usize = 5;
+const MICROS: Nanos = 1_000;
+
+/// Transactions of a run.
+const TRANSACTIONS: u64 = 200;
+/// Writes of each that come after its log's.
+const DATA: u64 = 4;
+/// Transactions that a host has going at once.
+const WINDOW: u64 = 16;
+/// Sectors of the log, at the beginning of the volume.
+const LOG: u64 = 64;
+
+/// How a host sees to the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Barriers,
+    Dependencies,
+}
+
+/// What a request is of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Log,
+    Flush,
+    Data,
+}
+
+struct Host {
+    world: World,
+    by: By,
+    sectors: u64,
+    /// Transaction and part of each request that is on its way; their names are the same numbers.
+    asked: BTreeMap<u64, (u64, Part)>,
+    next: u64,
+    /// The name of each transaction's log write.
+    logs: Vec<u64>,
+    /// Parts of each transaction that are not answered.
+    left: BTreeMap<u64, u64>,
+    done: u64,
+}
+
+impl Host {
+    fn new(by: By, disk: (Nanos, Nanos)) -> Host {
+        let layout: LayoutSpec = "rs:2+1".parse().unwrap();
+        let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
+        let size = 64 * geometry.stripe_bytes();
+        let mut world = World::new(11, NODES, 2400, 512, NodeConfig::default(), |data| {
+            let rooms = Room::apart(&vec![data; NODES]);
+            let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
+            vec![Volume::new(VOLUME, "v", size, &layout, geometry, extents)]
+        });
+        world.conditions.disk = disk;
+        let sectors = size / SECTOR;
+        let mut host = Host {
+            world,
+            by,
+            sectors,
+            asked: BTreeMap::new(),
+            next: 0,
+            logs: Vec::new(),
+            left: BTreeMap::new(),
+            done: 0,
+        };
+        let up = |h: &Host| {
+            let serves = |n: u16| h.world.status(NodeId(n)).is_some_and(|s| s.serving);
+            (0..NODES as u16).all(serves)
+        };
+        while !up(&host) {
+            host.world.step().expect("time goes on");
+        }
+        host
+    }
+
+    /// Asks for a request of a transaction, after those that are named.
+    fn ask(&mut self, transaction: u64, part: Part, after: &[u64]) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        let write = |sector: u64| HostOp::Write(sector * SECTOR, vec![1; SECTOR as usize].into());
+        let op = match part {
+            Part::Log => write(transaction % LOG),
+            // All over the rest of the volume.
+            Part::Data => write(LOG + number * 7919 % (self.sectors - LOG)),
+            Part::Flush => HostOp::Flush,
+        };
+        let id = |number| RequestId { host: HostId(1), number };
+        let oldest = self.asked.keys().next().map_or(number, |o| *o);
+        let after = after.iter().map(|n| id(*n)).collect();
+        let place = Place { id: id(number), after, oldest };
+        self.asked.insert(number, (transaction, part));
+        self.world.host_in_order(NodeId(0), number, VOLUME, place, op);
+        number
+    }
+
+    fn ask_data(&mut self, transaction: u64, after: &[u64]) {
+        for _ in 0..DATA {
+            self.ask(transaction, Part::Data, after);
+        }
+    }
+
+    /// Begins transactions as far as there is room. By barriers, the next log waits for the flush of
+    /// the one before, so that no hole comes to be.
+    fn begin(&mut self) {
+        while self.left.len() < WINDOW as usize && (self.logs.len() as u64) < TRANSACTIONS {
+            let flushing = |p: &(u64, Part)| p.1 != Part::Data;
+            if self.by == By::Barriers && self.asked.values().any(flushing) {
+                return;
+            }
+            let transaction = self.logs.len() as u64;
+            self.left.insert(transaction, DATA);
+            let before: Vec<u64> = match self.by {
+                By::Barriers => Vec::new(),
+                By::Dependencies => self.logs.last().copied().into_iter().collect(),
+            };
+            let log = self.ask(transaction, Part::Log, &before);
+            self.logs.push(log);
+            if self.by == By::Dependencies {
+                self.ask_data(transaction, &[log]);
+            }
+        }
+    }
+
+    fn answered(&mut self, number: u64) {
+        let (transaction, part) = self.asked.remove(&number).expect("it was asked");
+        match (self.by, part) {
+            (By::Barriers, Part::Log) => drop(self.ask(transaction, Part::Flush, &[])),
+            (By::Barriers, Part::Flush) => self.ask_data(transaction, &[]),
+            (By::Dependencies, Part::Log | Part::Flush) => {}
+            (_, Part::Data) => {
+                let left = self.left.get_mut(&transaction).expect("it is not done");
+                *left -= 1;
+                if *left == 0 {
+                    self.left.remove(&transaction);
+                    self.done += 1;
+                }
+            }
+        }
+    }
+
+    /// How long all transactions take.
+    fn run(mut self) -> Nanos {
+        let began = self.world.now();
+        self.begin();
+        while self.done < TRANSACTIONS {
+            for (number, result) in std::mem::take(&mut self.world.replies) {
+                result.unwrap_or_else(|e| panic!("request {number}: {e}"));
+                self.answered(number);
+            }
+            self.begin();
+            if self.done < TRANSACTIONS {
+                self.world.step().expect("time goes on");
+            }
+        }
+        self.world.now() - began
+    }
+}
+
+/// How many times as long it takes by barriers.
+fn ratio(disk: (Nanos, Nanos)) -> f64 {
+    let time = |by| Host::new(by, disk).run() as f64;
+    let (barriers, dependencies) = (time(By::Barriers), time(By::Dependencies));
+    let each = |t: f64| t / TRANSACTIONS as f64 / 1e6;
+    println!(
+        "disk {disk:?} ns: {:.3} ms a transaction by barriers, {:.3} by dependencies",
+        each(barriers),
+        each(dependencies)
+    );
+    barriers / dependencies
+}
+
+#[test]
+fn dependencies_pay_on_fast_and_on_slow_disks() {
+    for disk in [(50 * MICROS, 300 * MICROS), (2 * MILLIS, 10 * MILLIS)] {
+        let ratio = ratio(disk);
+        println!("barriers take {ratio:.2} times as long");
+        assert!(ratio > 1.1, "{disk:?}: {ratio}");
+    }
+}
