@@ -10,7 +10,6 @@ use weft_core::SECTOR;
 use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
-use weft_core::order::Ordering;
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -52,9 +51,28 @@ pub struct Common {
     /// Columns that are lost, in every extent, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
+    /// Who says which request goes first: timestamps take no message of their own, the sequencer is asked
+    /// by an originator that is on neither of its nodes, and nothing is in the way
+    #[arg(long, default_value = "timestamps")]
+    ordering: Ordering,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Ordering {
+    Timestamps,
+    Sequencer,
+}
+
+impl From<Ordering> for weft_core::order::Ordering {
+    fn from(ordering: Ordering) -> Self {
+        match ordering {
+            Ordering::Timestamps => weft_core::order::Ordering::Timestamps,
+            Ordering::Sequencer => weft_core::order::Ordering::Sequencer,
+        }
+    }
 }
 
 fn column(text: &str) -> Result<usize, String> {
@@ -129,7 +147,9 @@ impl Explain {
     fn explain(&self) -> Result<(Geometry, Explanation)> {
         let common = self.common();
         let (write, policy) = match self {
-            Explain::Read(_) => (false, Policy::default()),
+            Explain::Read(read) => {
+                (false, Policy { ordering: read.ordering.into(), ..Policy::default() })
+            }
             Explain::Write(write) => (true, write.policy()?),
         };
         let geometry = common.geometry()?;
@@ -235,7 +255,7 @@ impl Write {
                 Commit::Early => plan::Commit::Early,
                 Commit::None => plan::Commit::None,
             },
-            ordering: Ordering::default(),
+            ordering: self.common.ordering.into(),
             journal,
         })
     }

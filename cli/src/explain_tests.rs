@@ -25,6 +25,16 @@ fn a_small_write_costs_four_messages() {
 }
 
 #[test]
+fn a_sequencer_costs_two_round_trips_more() {
+    for (request, messages, round_trips) in [("write", 4 + 4, 2 + 2), ("read", 2 + 4, 1 + 2)] {
+        let line = format!("{request} --layout raid5 --offset 0 --length 4K --ordering sequencer");
+        let totals = &explained(&line).unwrap()["totals"];
+        assert_eq!(totals["messages"], messages);
+        assert_eq!(totals["round_trips"], round_trips);
+    }
+}
+
+#[test]
 fn without_commit_nothing_is_journalled() {
     let json = explained("write --layout raid5 --offset 0 --length 4K --commit none").unwrap();
     assert_eq!(json["totals"]["journal_writes"], 0);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig, backup_of, primary_of};
+use weft_core::order::sequencer::centralized_cost;
 use weft_core::order::{HostId, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Policy, Range, Totals};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
@@ -35,7 +36,7 @@ impl Sim {
         let size = 16 * geometry.stripe_bytes();
         let config = NodeConfig { patience: 40 * MILLIS, ..NodeConfig::default() };
         let world = World::new(7, NODES, 1200, 256, config, |data| {
-            let rooms = Room::apart(&vec![data; NODES]);
+            let rooms = Room::apart(&[data; NODES]);
             let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
             vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
         });
@@ -134,6 +135,7 @@ fn cost(ordering: Ordering, node: u16) -> (u64, u64) {
 #[test]
 fn without_contention_the_sequencer_costs_two_round_trips_or_one_at_the_primary() {
     for (node, messages, round_trips) in [(0, 2, 1), (1, 4, 2), (2, 4, 2), (4, 4, 2)] {
+        assert_eq!(centralized_cost(node == 0, true), (messages, round_trips));
         let plain = cost(Ordering::Timestamps, node);
         let sequenced = cost(Ordering::Sequencer, node);
         assert_eq!(sequenced, (plain.0 + messages, plain.1 + round_trips), "from node {node}");

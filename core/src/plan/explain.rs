@@ -5,6 +5,8 @@ use super::{
     WriteRow, chunks,
 };
 use crate::layout::{ColumnRole, Geometry};
+use crate::order::Ordering;
+use crate::order::sequencer::centralized_cost;
 use crate::units::ColumnSet;
 
 /// A request's plan in words and numbers.
@@ -32,7 +34,8 @@ pub struct ExplainedRow {
 }
 
 /// Explains a read or a write of `range`, cut into chunks of `max` bytes, and where extents
-/// of so many stripes end.
+/// of so many stripes end. With a sequencer the originator is neither its primary nor its backup, and
+/// nothing is in the way.
 pub fn explain(
     g: &Geometry,
     write: bool,
@@ -55,6 +58,11 @@ pub fn explain(
             out.totals += plan.totals(g);
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }
+    }
+    if policy.ordering == Ordering::Sequencer {
+        let (messages, round_trips) = centralized_cost(false, true);
+        out.totals.messages += messages;
+        out.totals.round_trips += round_trips;
     }
     Ok(out)
 }

@@ -50,3 +50,11 @@ impl Default for Limits {
         }
     }
 }
+
+/// What the centralized sequencer (TickerTAIP 3.4.4 (1)) costs a request before it begins, if nothing
+/// is in its way: messages, and round trips one after the other. One trip is to the primary, unless
+/// the originator is on its node, and one from there to the backup, if there is one.
+pub fn centralized_cost(at_primary: bool, has_backup: bool) -> (u64, u64) {
+    let trips = u64::from(!at_primary) + u64::from(has_backup);
+    (2 * trips, trips)
+}
