@@ -258,7 +258,11 @@ impl Io {
                     }
                     return Ok(());
                 }
-                Some(Event::Welcome(welcome)) if welcome.code == Code::NotServing => {
+                Some(Event::Welcome(welcome))
+                    if welcome.code == Code::NotServing
+                        // What is taken for another host may be what is left of this one.
+                        || (resumes && welcome.code == Code::SecondWriter) =>
+                {
                     return Err(broken(&welcome.text));
                 }
                 Some(Event::Welcome(welcome)) => {

@@ -125,14 +125,15 @@ fn an_abort_cascades_and_says_because_of_which() {
     array.shutdown().unwrap();
 }
 
-#[test]
-fn a_host_goes_on_over_nodes_that_die_and_an_array_that_is_restarted() {
+/// Nodes die and come back, and the array is restarted, under a host that writes a chain: each
+/// after the one before.
+fn goes_on(ordering: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let mut array = Some(start(dir.path(), &spec()));
+    let spec = Spec { ordering: ordering.parse().ok(), ..spec() };
+    let mut array = Some(start(dir.path(), &spec));
     let volume = open(dir.path());
     let writer = volume.clone();
     let end = Instant::now() + Duration::from_secs(3);
-    // A chain: each write comes after the one before, in as many places as there are.
     let work = thread::spawn(move || {
         let (mut n, mut last, mut pending) = (0_u64, None, Vec::new());
         while Instant::now() < end {
@@ -161,18 +162,46 @@ fn a_host_goes_on_over_nodes_that_die_and_an_array_that_is_restarted() {
         thread::sleep(Duration::from_millis(300));
         array.take().unwrap().stop().unwrap();
         thread::sleep(Duration::from_millis(100));
-        array = Some(start(dir.path(), &spec()));
+        array = Some(start(dir.path(), &spec));
     }
     let n = work.join().unwrap();
     assert!(n > 200, "{n} writes");
     for m in n - 200..n {
-        assert_eq!(
-            read(&volume, m % 200 * 4096, 4096),
-            vec![(m % 255) as u8 + 1; 4096],
-            "{m} of {n}"
-        );
+        let expected = vec![(m % 255) as u8 + 1; 4096];
+        assert_eq!(read(&volume, m % 200 * 4096, 4096), expected, "{m} of {n}");
     }
     array.unwrap().shutdown().unwrap();
+}
+
+#[test]
+fn a_host_goes_on_over_nodes_that_die_and_an_array_that_is_restarted() {
+    goes_on("timestamps");
+}
+
+#[test]
+fn a_host_goes_on_where_there_is_a_sequencer() {
+    goes_on("sequencer");
+}
+
+#[test]
+fn with_a_sequencer_requests_come_after_those_of_other_hosts() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &Spec { ordering: "sequencer".parse().ok(), ..spec() });
+    let (one, other) = (open(dir.path()), open(dir.path()));
+    for n in 1..100_u64 {
+        let first = one.write(n * 4096, vec![n as u8; 4096], &[]).unwrap();
+        let second = other.read(n * 4096, 4096, &[first.id()]).unwrap();
+        // Not sent yet: its name is known all the same.
+        let later = Id { host: one.host(), number: first.id().number + 1 };
+        let third = other.read(0, 4096, &[later]).unwrap();
+        let fourth = one.write(0, vec![n as u8; 4096], &[second.id()]).unwrap();
+        assert_eq!(fourth.id(), later);
+        assert_eq!(third.wait().unwrap(), vec![n as u8; 4096]);
+        assert_eq!(second.wait().unwrap(), vec![n as u8; 4096]);
+        first.wait().unwrap();
+        fourth.wait().unwrap();
+    }
+    array.shutdown().unwrap();
 }
 
 #[test]

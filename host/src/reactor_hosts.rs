@@ -241,7 +241,7 @@ impl Reactor {
     fn carry_out(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Begin(host, ask) => self.begin_native(host, ask),
+                Step::Begin(host, name, ask) => self.begin_native(host, name, ask),
                 Step::Answer(host, number, result) => self.tell(host, number, result),
                 Step::HangUp(host) => {
                     if let Some(conn) = self.sessions.conn(host) {
@@ -252,18 +252,14 @@ impl Reactor {
         }
     }
 
-    fn begin_native(&mut self, host: HostId, ask: Ask) {
+    fn begin_native(&mut self, host: HostId, id: RequestId, ask: Ask) {
         let conn = self.sessions.conn(host).and_then(|conn| self.hosts.get(&conn));
         let Some(Host::Native(connection)) = conn else { return };
         let Some(volume) = connection.volume else { return };
         let number = ask.number;
         // What comes first is complete already, unless the nodes see to it.
         let Ask { op, first_flush, then_flush, after, sequenced, oldest, .. } = ask;
-        let place = sequenced.then(|| Place {
-            id: RequestId { host, number },
-            after,
-            oldest: oldest.max(1),
-        });
+        let place = sequenced.then(|| Place { id, after, oldest: oldest.max(1) });
         let job = Job { volume, op, place, first_flush, then_flush };
         let (owner, node) = (Owner::Native { host, number }, connection.node);
         self.requests.submit(&mut self.engine, owner, node, job);

@@ -226,6 +226,11 @@ impl Requests {
         for number in numbers {
             let Some(mut pending) = self.pending.remove(&number) else { continue };
             match pending.owner {
+                Some(Owner::Native { .. }) if pending.job.place.is_some() => {
+                    // It needs another name: the sequencer takes each once.
+                    engine.answers.push((number, Err(HostError::Gone)));
+                    self.pending.insert(number, pending);
+                }
                 Some(_) => self.issue(engine, pending),
                 None => self.end(engine, &mut pending),
             }

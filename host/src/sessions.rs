@@ -24,12 +24,17 @@
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
 
+#[path = "sessions_names.rs"]
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::units::VolumeId;
+
+use names::Names;
 
 /// How long a request may wait for one that has not been sent.
 pub(crate) const NEVER_ISSUED: Duration = Duration::from_secs(30);
@@ -101,8 +106,8 @@ impl From<PlaceError> for Failure {
 /// What the reactor is to do, in order.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Hand it to a node.
-    Begin(HostId, Ask),
+    /// Hand it to a node, under this name.
+    Begin(HostId, RequestId, Ask),
     /// Answer it, if its host is connected.
     Answer(HostId, u64, Result<HostData, Failure>),
     /// The host must look for another process.
@@ -136,6 +141,7 @@ struct Session {
     followers: BTreeMap<u64, BTreeSet<u64>>,
     /// Requests that others wait for and that have not been sent; and since when.
     unissued: BTreeMap<u64, Instant>,
+    names: Names,
 }
 
 /// What is known of all hosts that speak the native protocol.
@@ -169,6 +175,7 @@ impl Sessions {
             requests: BTreeMap::new(),
             followers: BTreeMap::new(),
             unissued: BTreeMap::new(),
+            names: Names::new(host),
         });
         if session.volume != volume {
             return Err(session.volume);
@@ -317,6 +324,7 @@ impl Session {
             return;
         }
         self.oldest = oldest;
+        self.names.hear(oldest);
         self.requests.retain(|number, state| match state {
             _ if *number >= oldest => true,
             State::Done => false,
@@ -332,6 +340,10 @@ impl Session {
         let number = ask.number;
         self.unissued.remove(&number);
         if ask.sequenced {
+            if ask.again {
+                // The nodes may know it, from another process.
+                self.names.rename(number);
+            }
             return self.begin(host, ask, out);
         }
         match self.waits(host, &ask) {
@@ -349,9 +361,17 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, host: HostId, ask: Ask, out: &mut Vec<Step>) {
-        self.requests.insert(ask.number, State::InWork { heard: true, again: None });
-        out.push(Step::Begin(host, ask));
+    fn begin(&mut self, host: HostId, mut ask: Ask, out: &mut Vec<Step>) {
+        // Where the nodes see to the order it is given to them again if its node stops.
+        let again = ask.sequenced.then(|| Box::new(ask.clone()));
+        self.requests.insert(ask.number, State::InWork { heard: true, again });
+        let done = |id: &RequestId| {
+            id.host == host && matches!(self.requests.get(&id.number), Some(State::Done))
+        };
+        ask.after.retain(|id| !done(id));
+        ask.after.iter_mut().for_each(|id| *id = self.names.inside(*id));
+        let name = self.names.inside(RequestId { host, number: ask.number });
+        out.push(Step::Begin(host, name, ask));
     }
 
     /// What a request has to wait for.
@@ -420,7 +440,12 @@ impl Session {
         let (heard, again) = (*heard, again.take());
         match result {
             Err(HostError::Gone) => match again {
-                Some(ask) => self.begin(host, *ask, out),
+                Some(ask) => {
+                    if ask.sequenced {
+                        self.names.rename(number);
+                    }
+                    self.begin(host, *ask, out);
+                }
                 None => self.unknow(number, now),
             },
             Err(HostError::NotServing) => {
@@ -430,7 +455,7 @@ impl Session {
                     out.push(Step::HangUp(host));
                 }
             }
-            Err(e) => self.fail(host, number, e.into(), now, out),
+            Err(e) => self.fail(host, number, self.names.translate(e).into(), now, out),
             Ok(data) => {
                 self.requests.insert(number, State::Done);
                 if heard {

@@ -12,6 +12,8 @@ struct World {
     sessions: Sessions,
     now: Instant,
     begun: Vec<u64>,
+    /// The names under which they did, and of what they come after.
+    names: Vec<(RequestId, Vec<RequestId>)>,
     answered: Vec<(u64, Result<(), String>)>,
     hung_up: usize,
 }
@@ -20,7 +22,8 @@ fn world() -> World {
     let mut sessions = Sessions::default();
     let now = Instant::now();
     assert_eq!(sessions.arrive(HOST, 1, VOLUME, now), Ok(false));
-    World { sessions, now, begun: Vec::new(), answered: Vec::new(), hung_up: 0 }
+    let (begun, names, answered) = (Vec::new(), Vec::new(), Vec::new());
+    World { sessions, now, begun, names, answered, hung_up: 0 }
 }
 
 fn ask(number: u64, after: &[u64]) -> Ask {
@@ -41,9 +44,10 @@ impl World {
     fn note(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Begin(host, ask) => {
-                    assert_eq!(host, HOST);
+                Step::Begin(host, name, ask) => {
+                    assert_eq!((host, name.number), (HOST, ask.number));
                     self.begun.push(ask.number);
+                    self.names.push((name, ask.after));
                 }
                 Step::Answer(_, number, result) => {
                     let result = result.map(drop).map_err(|e| match e {
@@ -244,6 +248,31 @@ fn the_nodes_see_to_the_order_where_there_is_a_sequencer() {
     assert_eq!(w.begun, [1, 2]);
     w.take(Ask { sequenced: true, ..ask(2, &[]) });
     assert!(w.error_of(2).contains("issued before"));
+}
+
+#[test]
+fn a_sequencer_is_given_no_name_twice() {
+    let mut w = world();
+    let sequenced = |number, after: &[u64]| Ask { sequenced: true, ..ask(number, after) };
+    (1..=2).for_each(|n| w.take(sequenced(n, &[n - 1])));
+    // Their node stops.
+    (1..=2).for_each(|n| w.finish(n, Err(HostError::Gone)));
+    assert_eq!(w.begun, [1, 2, 1, 2]);
+    let name = |n: usize| w.names[n].0;
+    assert!(name(2).host != HOST && name(3).host == name(2).host);
+    assert_eq!(w.names[3].1, [name(2)], "it comes after the other under its new name");
+    w.take(sequenced(3, &[2]));
+    assert_eq!((w.names[4].0.host, &w.names[4].1), (HOST, &vec![w.names[3].0]));
+    let aborted = w.names[2].0;
+    w.finish(2, Err(PlaceError::Aborted(aborted).into()));
+    assert_eq!(w.error_of(2), PlaceError::Aborted(RequestId { host: HOST, number: 1 }).to_string());
+    w.finish(1, DONE);
+    w.take(sequenced(4, &[1, 3]));
+    let three = RequestId { host: HOST, number: 3 };
+    assert_eq!(w.names[5].1, [three], "what is done need not be named");
+    w.take(Ask { again: true, ..sequenced(5, &[]) });
+    assert!(w.names[6].0.host != HOST, "the nodes may know it");
+    assert_eq!(w.names[6].0.host, w.names[3].0.host);
 }
 
 #[test]

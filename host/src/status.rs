@@ -34,6 +34,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         "totals": {
             "requests": sum("requests"),
             "messages": sum("messages"),
+            "order_messages": sum("order_messages"),
             "wire_bytes": sum("wire_bytes"),
             "round_trips": sum("round_trips"),
             "disk_reads": sum("disk_reads"),
@@ -147,6 +148,7 @@ fn counters(c: &NodeCounters) -> Value {
     json!({
         "requests": c.requests,
         "messages": c.totals.messages,
+        "order_messages": c.order_messages,
         "wire_bytes": c.totals.wire_bytes,
         "round_trips": c.totals.round_trips,
         "disk_reads": c.totals.disk_reads,

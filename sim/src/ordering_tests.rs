@@ -210,6 +210,8 @@ fn bad_places_are_refused_by_the_primary_and_by_a_node_alone() {
         let own = id(1, 1);
         assert_eq!(refused(&mut sim, 2, own, &[own]), PlaceError::AfterItself(own));
         sim.ask(2, id(1, 2), &[id(1, 3)], write(0, 1));
+        // The one that closes the circle is the one that comes last to the primary.
+        sim.pass(20);
         let circle = id(1, 3);
         assert_eq!(refused(&mut sim, 2, circle, &[id(1, 2)]), PlaceError::Cycle(circle));
         sim.ask(2, id(1, 4), &[], write(0, 1));

@@ -2,6 +2,7 @@
 
 mod apart;
 mod ordered;
+mod orderings;
 pub mod workload;
 
 use std::fs;
@@ -46,6 +47,9 @@ pub struct Bench {
     /// they come after it
     #[arg(long, conflicts_with = "processes")]
     ordered: bool,
+    /// Compare ways to order requests with none: `all`, or some with commas between
+    #[arg(long, conflicts_with_all = ["processes", "ordered"])]
+    ordering: Option<orderings::Choice>,
     /// What `--processes` runs as the other end of its bare sockets
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
@@ -81,6 +85,9 @@ impl Bench {
         }
         if self.ordered {
             return ordered::run(self);
+        }
+        if let Some(choice) = &self.ordering {
+            return orderings::run(self, choice);
         }
         let mut lines = Vec::new();
         for medium in self.media()? {

@@ -159,3 +159,44 @@ fn a_change_of_size_changes_nothing_else() {
     change(&mut a, AuthorityInput::AddVolume(before), 50);
     assert_eq!(a.map().volumes[&VolumeId(1)].size, size, "it is there already");
 }
+
+#[test]
+fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
+    let mut a = started("rs:2+1", 5, 6);
+    let id = VolumeId(1);
+    let before = a.map().volumes[&id].clone();
+    let set = |change: PolicyChange| AuthorityInput::SetPolicy(id, change);
+    let none = PolicyChange {
+        ordering: Some(Ordering::None),
+        unordered_sharing: true,
+        ..PolicyChange::default()
+    };
+    let epoch = a.map().epoch;
+    change(&mut a, set(none), 20);
+    assert_eq!(a.map().epoch, epoch + 1);
+    let mut expected = Volume::clone(&before);
+    (expected.policy.ordering, expected.unordered_sharing) = (Ordering::None, true);
+    assert_eq!(*a.map().volumes[&id], expected);
+    assert!(!expected.takes_one_writer());
+    let commanded = PolicyChange {
+        commit: Some(Commit::Early),
+        dispatch: Some(Dispatch::Commanded),
+        ..PolicyChange::default()
+    };
+    change(&mut a, set(commanded), 30);
+    let there = a.map().volumes[&id].clone();
+    assert!(there.unordered_sharing, "the ordering is as it was, and so is what was forced");
+    change(&mut a, set(PolicyChange { unordered_sharing: false, ..none }), 40);
+    assert!(a.map().volumes[&id].takes_one_writer());
+    let back = PolicyChange {
+        ordering: Some(Ordering::Timestamps),
+        unordered_sharing: true,
+        ..PolicyChange::default()
+    };
+    change(&mut a, set(back), 50);
+    expected = Volume::clone(&before);
+    (expected.policy.commit, expected.policy.dispatch) = (Commit::Early, Dispatch::Commanded);
+    assert_eq!(*a.map().volumes[&id], expected);
+    change(&mut a, AuthorityInput::SetPolicy(VolumeId(99), back), 60);
+    assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
+}

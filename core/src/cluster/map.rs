@@ -220,6 +220,13 @@ impl Volume {
         self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
     }
 
+    /// Whether a range that another names lies in it, and is not empty. A verified stripe may end
+    /// past the last byte that hosts have.
+    pub fn holds(&self, range: crate::plan::Range) -> bool {
+        let end = self.stripes() * self.geometry.stripe_bytes();
+        range.len > 0 && range.offset.checked_add(range.len).is_some_and(|e| e <= end)
+    }
+
     /// Stripes in all.
     pub fn stripes(&self) -> u64 {
         self.size.div_ceil(self.geometry.stripe_bytes())

@@ -385,6 +385,11 @@ impl Body {
         }
     }
 
+    /// Whether it is to or from a role that orders requests.
+    pub fn keeps_order(&self) -> bool {
+        matches!(self, Body::Lock(_) | Body::Sequence(_))
+    }
+
     /// Whether it counts among a request's messages (see [`crate::plan::Totals`]).
     pub fn counts(&self) -> bool {
         if let Body::Sequence(message) = self {

@@ -253,6 +253,8 @@ pub enum Bug {
 pub struct NodeCounters {
     /// Messages, bytes and round trips; disk transfers are in `store`.
     pub totals: Totals,
+    /// Messages sent to and from the roles that order requests: lock server and sequencer.
+    pub order_messages: u64,
     /// Notices sent.
     pub notices: u64,
     /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.

@@ -72,6 +72,7 @@ impl Outbox {
             self.counters.totals.messages += 1;
             self.counters.totals.wire_bytes += body.payload();
         }
+        self.counters.order_messages += u64::from(body.keeps_order());
         let notices = self.notices.remove(&to).unwrap_or_default();
         let (from, epoch) = (self.node, self.epoch);
         let envelope = Envelope { from, to, epoch, hops, notices, body: Some(body) };

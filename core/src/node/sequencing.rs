@@ -129,7 +129,8 @@ impl Sequencing {
 
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
-        format!("{} with a place, {} to be noted", self.pending.len(), self.unnoted.len())
+        let (pending, unnoted) = (self.pending.len(), self.unnoted.len());
+        format!("{pending} with a place, {unnoted} to be noted, {}", self.primary.waiting())
     }
 
     /// A host's request without a place. Returns it if it is the originator's right away.

@@ -111,6 +111,16 @@ impl Primary {
         }
     }
 
+    /// What it waits for, in words.
+    pub fn waiting(&self) -> String {
+        format!(
+            "{} open, {} to be recorded, {} refused and unheard",
+            self.open.len(),
+            self.closing.len(),
+            self.unheard.len()
+        )
+    }
+
     /// What it would tell another primary, if it has taken over itself.
     pub fn report(&self) -> Option<SequenceReport> {
         if !matches!(self.stage, Stage::Serving) {
@@ -215,8 +225,8 @@ impl Primary {
         self.stage = Stage::Serving;
         self.out.extend(self.all.iter().map(|n| (*n, SequenceMessage::Told)));
         // The table had all of this.
-        for closing in std::mem::take(&mut self.closing) {
-            self.out.push((closing.1.owner, SequenceMessage::Noted { id: closing.0 }));
+        for id in self.closing.keys().copied().collect::<Vec<_>>() {
+            self.on_closed(id);
         }
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             self.on_recorded(id);
@@ -289,7 +299,15 @@ impl Primary {
                     self.out.push((backup, SequenceMessage::Close { id, done }));
                 }
             }
-            None => self.out.push((owner, SequenceMessage::Noted { id })),
+            None => self.note(id, owner),
+        }
+    }
+
+    /// Tells an originator that it need not say any more that a request is over. If that is news to the
+    /// originator it will say so once more, lest the primary wait for it.
+    fn note(&mut self, id: RequestId, owner: NodeId) {
+        if !self.unheard.contains_key(&id) {
+            self.out.push((owner, SequenceMessage::Noted { id }));
         }
     }
 
@@ -359,7 +377,7 @@ impl Primary {
 
     fn on_closed(&mut self, id: RequestId) {
         if let Some(closing) = self.closing.remove(&id) {
-            self.out.push((closing.owner, SequenceMessage::Noted { id }));
+            self.note(id, closing.owner);
         }
     }
 
@@ -367,8 +385,8 @@ impl Primary {
     pub fn tick(&mut self, now: Nanos, patience: Nanos) {
         let late = |asked: &Nanos| now.saturating_sub(*asked) >= patience;
         match &self.stage {
-            Stage::Handing { asked } if late(asked) => self.hand_over(now),
             Stage::Serving => {}
+            Stage::Handing { asked } if late(asked) => return self.hand_over(now),
             _ => return,
         }
         let unrecorded = |o: &(&RequestId, &mut Open)| !o.1.recorded && late(&o.1.asked);

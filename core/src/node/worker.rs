@@ -349,6 +349,15 @@ impl Worker {
     fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
         let g = &volume.geometry;
+        let meant = match header.task {
+            Task::Write(range) => volume.holds(range),
+            Task::Rebuild { stripe, column, part } | Task::Copy { stripe, column, part } => {
+                stripe < volume.stripes() && column < g.layout.width() && part.hi <= g.unit
+            }
+        };
+        if !meant {
+            return false;
+        }
         let (plan, stripe) = match header.task {
             Task::Write(range) => {
                 (WritePlan::new(g, range, header.avoid, volume.policy), range.stripes(g).start)

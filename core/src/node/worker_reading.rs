@@ -56,6 +56,9 @@ impl Worker {
     ) {
         let Some(volume) = self.map.volumes.get(&volume).cloned() else { return };
         let g = &volume.geometry;
+        if !volume.holds(range) {
+            return;
+        }
         let first = range.stripes(g).start;
         let Some(column) = volume.extent(first).column_of(self.node) else { return };
         if self.reads.contains_key(&ts) {

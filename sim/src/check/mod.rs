@@ -6,8 +6,12 @@
 //! redundancy true and everything acknowledged there. Faults have a budget: at most as many
 //! nodes as the layout bears are *victims* in a phase (they die, return, rot, fail to read),
 //! while power cuts and message faults may hit all.
+//!
+//! In some runs requests say which others must come first ([`places`]); then whatever is there, also
+//! after a crash, must be there with all that it comes after.
 
 mod history;
+mod places;
 mod run;
 
 pub use history::{BLOCK, Did, Op, check as check_history};

@@ -13,6 +13,7 @@ use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use super::history::{BLOCK, Did, Op, check, content, numbers};
+use super::places::Places;
 use crate::world::{Conditions, World};
 
 /// Which kinds of faults happen.
@@ -98,6 +99,8 @@ pub struct Options {
     pub wide: bool,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
+    /// Whether requests may have places among others.
+    pub places: bool,
     /// A deliberate bug.
     pub bug: Option<Bug>,
 }
@@ -110,6 +113,7 @@ impl Options {
         faults: Faults::ALL,
         wide: true,
         ordering: None,
+        places: true,
         bug: None,
     };
 }
@@ -137,6 +141,8 @@ pub struct Summary {
     pub events: u64,
     /// Simulated time.
     pub time: Nanos,
+    /// Requests that had a place among others, and those of them that were refused.
+    pub placed: (u64, u64),
     /// A hash of everything that the hosts saw: equal for equal runs.
     pub fingerprint: u64,
 }
@@ -144,6 +150,8 @@ pub struct Summary {
 const VOLUME: VolumeId = VolumeId(1);
 const CLIENT: u64 = 1 << 32;
 const FAULT: u64 = 2 << 32;
+/// The host of a request goes away.
+const GONE: u64 = 4 << 32;
 /// Simulated time in which a healed system must come to rest.
 const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
@@ -191,6 +199,8 @@ struct Run {
     /// Most bytes of an atomic piece.
     max_chunk: u64,
     clients: Vec<Client>,
+    /// What requests say must come first, if they do in this run.
+    places: Option<Places>,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
     to_issue: u32,
@@ -208,8 +218,9 @@ type Failed = (String, Vec<String>);
 pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
     let mut run = Run::draw(seed, options, story);
     let result = (0..options.phases).try_for_each(|phase| run.phase(phase)).and_then(|()| {
-        let ops: Vec<Op> = run.ops.values().cloned().collect();
-        check(&ops)
+        let mut ops = run.ops.clone();
+        run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
+        check(&ops.into_values().collect::<Vec<_>>())
     });
     match result {
         Ok(()) => Ok(run.summary()),
@@ -294,9 +305,11 @@ impl Run {
             vec![made]
         });
         world.story_length = story;
-        let clients = (0..rng.usize(2..=hosts))
+        let clients: Vec<Client> = (0..rng.usize(2..=hosts))
             .map(|n| Client { node: NodeId((n % nodes) as u16), op: None, pieces: 0 })
             .collect();
+        let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
+        let places = places.flatten();
         Run {
             world,
             volume: volume.expect("made above"),
@@ -308,6 +321,7 @@ impl Run {
             beyond: false,
             max_chunk,
             clients,
+            places,
             ops: BTreeMap::new(),
             next_op: 1,
             to_issue: 0,
@@ -485,12 +499,22 @@ impl Run {
 
     fn call(&mut self, call: u64) {
         let number = (call & 0xffff_ffff) as usize;
-        if call & FAULT != 0 {
+        if call & GONE != 0 {
+            self.host_goes(number as u32);
+        } else if call & FAULT != 0 {
             self.pending_faults -= 1;
             self.fault(self.faults[number]);
         } else {
             self.issue(number);
         }
+    }
+
+    /// The host of a request goes away, if it still waits.
+    fn host_goes(&mut self, request: u32) {
+        let waits = |c: &&Client| c.op == Some(request);
+        let Some(node) = self.clients.iter().find(waits).map(|c| c.node) else { return };
+        self.world.tell(|| format!("the host of request {request} goes away"));
+        self.world.host_gone(node, u64::from(request));
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -586,7 +610,7 @@ impl Run {
                 (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data.into()))
             }
         };
-        self.ask(n, &did, blocks, op);
+        self.ask_in_order(n, &did, blocks, op);
     }
 
     /// The atomic pieces of a request.
@@ -600,8 +624,30 @@ impl Run {
 
     /// A host asks its node for something that reads or writes these blocks.
     fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
+        let (node, first) = (self.clients[n].node, self.announce(n, did, blocks, &op));
+        self.world.host(node, u64::from(first), VOLUME, op);
+    }
+
+    /// The same, and says what must come first, if hosts do so in this run.
+    fn ask_in_order(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
+        let node = self.clients[n].node;
+        let Some(places) = self.places.as_mut() else { return self.ask(n, did, blocks, op) };
+        let (place, goes) = (places.next(n, node), places.goes_after());
+        let first = self.announce(n, did, blocks, &op);
+        if let Some(places) = self.places.as_mut() {
+            places.asked(&place, node, first..self.next_op);
+        }
+        self.world.tell(|| format!("request {first} is {}, after {:?}", place.id, place.after));
+        if let Some(after) = goes {
+            self.world.call_after(after, GONE | u64::from(first));
+        }
+        self.world.host_in_order(node, u64::from(first), VOLUME, place, op);
+    }
+
+    /// Takes down that a host asks; returns the request's number.
+    fn announce(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: &HostOp) -> u32 {
         let (node, start, first) = (self.clients[n].node, self.world.now(), self.next_op);
-        let what = match &op {
+        let what = match op {
             HostOp::Write(..) => "write".into(),
             other => format!("{other:?}"),
         };
@@ -618,7 +664,7 @@ impl Run {
         }
         self.clients[n].op = Some(first);
         self.clients[n].pieces = self.next_op - first;
-        self.world.host(node, u64::from(first), VOLUME, op);
+        first
     }
 
     /// In a wide run, now and then something other than to read or write. Says whether.
@@ -638,7 +684,7 @@ impl Run {
             }
             _ => return false,
         };
-        self.ask(n, &did, blocks, op);
+        self.ask_in_order(n, &did, blocks, op);
         true
     }
 
@@ -678,15 +724,15 @@ impl Run {
                 self.saw(pieces.clone(), &bytes);
             }
             Ok(_) => self.ended(pieces.clone()),
-            Err(HostError::NotServing) => pieces.clone().for_each(|p| drop(self.ops.remove(&p))),
-            // What a failed write did is not known.
-            Err(HostError::TooManyLost) if self.beyond => {
-                for piece in pieces.clone() {
-                    if matches!(self.ops[&piece].did, Did::Read(_)) {
-                        self.ops.remove(&piece);
-                    }
-                }
+            Err(HostError::NotServing) => self.did_nothing(pieces.clone()),
+            Err(HostError::Place(why)) if self.places.is_some() => {
+                self.world.tell(|| format!("request {request} is refused: {why}"));
+                self.did_nothing(pieces.clone());
             }
+            // It may have begun.
+            Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
+            // What a failed write did is not known.
+            Err(HostError::TooManyLost) if self.beyond => self.left_open(pieces.clone()),
             Err(error) => {
                 let text =
                     format!("request {request} failed though the layout bears the faults: {error}");
@@ -694,6 +740,26 @@ impl Run {
             }
         }
         self.tell_answer(n, pieces);
+    }
+
+    /// A request was refused before anything of it was done.
+    fn did_nothing(&mut self, pieces: std::ops::Range<u32>) {
+        if let Some(places) = self.places.as_mut() {
+            places.refused(pieces.start);
+        }
+        pieces.for_each(|p| drop(self.ops.remove(&p)));
+    }
+
+    /// A request failed, and what it did is not known.
+    fn left_open(&mut self, pieces: std::ops::Range<u32>) {
+        if let Some(places) = self.places.as_mut() {
+            places.failed(pieces.start);
+        }
+        for piece in pieces {
+            if matches!(self.ops[&piece].did, Did::Read(_)) {
+                self.ops.remove(&piece);
+            }
+        }
     }
 
     /// What a read returned.
@@ -717,6 +783,9 @@ impl Run {
 
     fn ended(&mut self, pieces: std::ops::Range<u32>) {
         let now = self.world.now();
+        if let Some(places) = self.places.as_mut() {
+            places.done(pieces.start);
+        }
         for piece in pieces {
             self.ops.get_mut(&piece).expect("issued").end = Some(now);
         }
@@ -800,14 +869,18 @@ impl Run {
             crashes: self.crashes,
             events: self.world.events,
             time: self.world.now(),
+            placed: self.places.as_ref().map_or((0, 0), Places::counts),
             fingerprint,
         }
     }
 }
 
-/// By timestamps in half of the seeds, which makes the same runs of them as when there was no other
+/// With a sequencer in one of six seeds. Of the others by timestamps in half, which makes the same runs of them as when there was no other
 /// ordering.
 fn draw_ordering(seed: u64) -> Ordering {
+    if Rng::with_seed(seed ^ 0x0005_e90e_4ce5).u8(0..6) == 0 {
+        return Ordering::Sequencer;
+    }
     let mut rng = Rng::with_seed(seed ^ 0x0000_06de_5000);
     let others = [Ordering::DeviceLocks, Ordering::LockServer, Ordering::CallbackLocks];
     match rng.bool() {

@@ -3,7 +3,8 @@ use weft_core::node::Bug;
 use weft_core::order::Ordering;
 
 /// What was drawn when there was no other ordering.
-const BY_TIMESTAMPS: Options = Options { ordering: Some(Ordering::Timestamps), ..Options::DEFAULT };
+const BY_TIMESTAMPS: Options =
+    Options { ordering: Some(Ordering::Timestamps), places: false, ..Options::DEFAULT };
 
 fn fails(seed: u64, bug: Bug) -> bool {
     // A panic of an assertion counts: the node noticed by itself.
@@ -65,6 +66,29 @@ fn guessing_that_a_write_happened_is_found() {
 #[test]
 fn a_sector_missed_in_catching_up_is_found() {
     seeds_to_find(Bug::MissedSector, 200);
+}
+
+/// What is drawn with a sequencer.
+const SEQUENCED: Options = Options { ordering: Some(Ordering::Sequencer), ..Options::DEFAULT };
+
+#[test]
+fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
+    let mut sum = (0, 0);
+    for seed in 0..60 {
+        match run_seed(seed, SEQUENCED) {
+            Ok(summary) => sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1),
+            Err(failure) => {
+                let story = failure.story.join("\n");
+                panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
+            }
+        }
+    }
+    assert!(sum.0 > 5_000 && sum.1 > 0 && sum.1 < sum.0 / 2, "placed and refused: {sum:?}");
+}
+
+#[test]
+fn beginning_early_is_found() {
+    seeds_to_find(Bug::BeginsEarly, 100);
 }
 
 /// Seeds that failed once while a node was drained; the comment says why.
