@@ -68,7 +68,7 @@ impl Host {
         let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
         let size = 64 * geometry.stripe_bytes();
         let mut world = World::new(11, NODES, 2400, 512, NodeConfig::default(), |data| {
-            let rooms = Room::apart(&vec![data; NODES]);
+            let rooms = Room::apart(&[data; NODES]);
             let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
             vec![Volume::new(VOLUME, "v", size, &layout, geometry, extents)]
         });

@@ -35,7 +35,7 @@ impl Sim {
         let size = 16 * geometry.stripe_bytes();
         let config = NodeConfig { patience: 40 * MILLIS, ..NodeConfig::default() };
         let world = World::new(7, NODES, 1200, 256, config, |data| {
-            let rooms = Room::apart(&vec![data; NODES]);
+            let rooms = Room::apart(&[data; NODES]);
             let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
             vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
         });
