@@ -128,7 +128,7 @@ impl Bench {
     fn new(policy: Policy, seed: u64, config: NodeConfig) -> Bench {
         let spec: LayoutSpec = "raid5".parse().unwrap();
         let volume = |disk: u64| {
-            let disks = Place::apart(&vec![disk; DISKS]);
+            let disks = Place::apart(&[disk; DISKS]);
             let (g, size) = (geometry(), STRIPE * STRIPES);
             let extents = place_volume(&g, size, &disks, &[], EXTENT_COLUMN_BYTES).unwrap();
             vec![Volume { policy, ..Volume::new(ID, "v", size, &spec, g, extents) }]

@@ -125,8 +125,9 @@ impl LockServer {
         if self.keeps.insert(owner, keeps).is_none() {
             outbox.push(Output::Delayed(owner.0));
         }
-        self.expire(outbox);
-        self.call_back(outbox);
+        let holders = self.table.holders(self.table.locks_of(owner));
+        self.expire(holders.iter().copied(), outbox);
+        self.call_back(holders, outbox);
         self.set_timer(outbox);
     }
 
@@ -150,29 +151,25 @@ impl LockServer {
     fn release(&mut self, owner: Owner, outbox: &mut Outbox) {
         self.leases.remove(&owner);
         self.keeps.remove(&owner);
-        let next = self.table.release(owner);
-        let any = !next.is_empty();
-        for owner in next {
+        for owner in self.table.release(owner) {
             let keeps = self.keeps.get(&owner).is_some_and(|k| *k);
             self.grant(owner, keeps, outbox);
-        }
-        if any {
             // Some may wait for those who have only just got it.
-            self.call_back(outbox);
+            if keeps && !self.table.waiters(self.table.locks_of(owner)).is_empty() {
+                self.call_back([owner], outbox);
+            }
         }
     }
 
-    /// Asks those who keep what others wait for to give it back.
-    fn call_back(&mut self, outbox: &mut Outbox) {
+    /// Asks those of these who keep what they have to give it back.
+    fn call_back(&mut self, owners: impl IntoIterator<Item = Owner>, outbox: &mut Outbox) {
         let mut calls: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
-        for (_, locks) in self.table.waiting() {
-            for owner in self.table.holders(locks) {
-                if let Some(lease) = self.leases.get_mut(&owner)
-                    && lease.kept
-                    && !std::mem::replace(&mut lease.called, true)
-                {
-                    calls.entry(owner.0).or_default().push(owner.1);
-                }
+        for owner in owners {
+            if let Some(lease) = self.leases.get_mut(&owner)
+                && lease.kept
+                && !std::mem::replace(&mut lease.called, true)
+            {
+                calls.entry(owner.0).or_default().push(owner.1);
             }
         }
         for (node, ids) in calls {
@@ -180,12 +177,15 @@ impl LockServer {
         }
     }
 
-    /// Takes back what others wait for and whose lease is over.
-    fn expire(&mut self, outbox: &mut Outbox) {
+    /// Those who hold what others wait for.
+    fn wanted(&self) -> BTreeSet<Owner> {
+        self.table.waiting().flat_map(|(_, locks)| self.table.holders(locks)).collect()
+    }
+
+    /// Takes back what these hold, if their lease is over.
+    fn expire(&mut self, owners: impl IntoIterator<Item = Owner>, outbox: &mut Outbox) {
         let over = |l: &Lease| l.since + self.config.lease <= outbox.now;
-        let wanted: BTreeSet<Owner> =
-            self.table.waiting().flat_map(|(_, locks)| self.table.holders(locks)).collect();
-        let over = wanted.into_iter().filter(|o| self.leases.get(o).is_none_or(over));
+        let over = owners.into_iter().filter(|o| self.leases.get(o).is_none_or(over));
         for owner in over.collect::<Vec<_>>() {
             self.release(owner, outbox);
         }
@@ -217,11 +217,11 @@ impl LockServer {
         for node in &self.unheard {
             outbox.send(*node, Body::Lock(LockMessage::Tell));
         }
-        self.expire(outbox);
+        self.expire(self.wanted(), outbox);
         let waited = self.table.waiting().next().is_some();
         if waited {
             self.leases.values_mut().for_each(|l| l.called = false);
-            self.call_back(outbox);
+            self.call_back(self.wanted(), outbox);
         }
         if waited || !self.unheard.is_empty() {
             self.set_timer(outbox);

@@ -71,16 +71,19 @@ pub struct LockTable<Owner> {
     /// By turn: the order of asking.
     entries: BTreeMap<u64, Entry<Owner>>,
     turns: BTreeMap<Owner, u64>,
-    /// The turns of those who hold, or wait for, something of a disk: a server has thousands of
-    /// locks, and only those of the same disks can be in the way.
-    disks: BTreeMap<NodeId, BTreeSet<u64>>,
+    /// Each disk's locks, held or waited for: where they begin, whose turn, whether exclusive; and
+    /// where they end. A server has thousands, and looks only at those that are near.
+    disks: BTreeMap<NodeId, BTreeMap<(u64, u64, bool), u64>>,
+    /// Sectors of the longest lock that there has been: what overlaps a range begins at most so far
+    /// before it.
+    longest: u64,
     next: u64,
 }
 
 impl<Owner> Default for LockTable<Owner> {
     fn default() -> Self {
         let (entries, turns) = (BTreeMap::new(), BTreeMap::new());
-        LockTable { entries, turns, disks: BTreeMap::new(), next: 0 }
+        LockTable { entries, turns, disks: BTreeMap::new(), longest: 0, next: 0 }
     }
 }
 
@@ -100,7 +103,11 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         let turn = self.next;
         self.next += 1;
         for lock in &entry.locks {
-            self.disks.entry(lock.disk).or_default().insert(turn);
+            let Range { start, end } = lock.sectors;
+            self.longest = self.longest.max(end - start);
+            let there = self.disks.entry(lock.disk).or_default();
+            let ends = there.entry((start, turn, lock.exclusive)).or_default();
+            *ends = end.max(*ends);
         }
         self.turns.insert(entry.owner, turn);
         self.entries.insert(turn, entry);
@@ -112,24 +119,26 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         self.enter(Entry { owner, locks, granted: true });
     }
 
+    /// The turns of those with a lock that conflicts with this one.
+    fn conflicting(&self, lock: &Lock) -> impl Iterator<Item = u64> {
+        let Range { start, end } = lock.sectors;
+        let (first, last) = ((start.saturating_sub(self.longest), 0, false), (end, 0, false));
+        let near = self.disks.get(&lock.disk).into_iter().flat_map(move |d| d.range(first..last));
+        let exclusive = lock.exclusive;
+        let conflicts = move |((_, _, theirs), ends): &(&(u64, u64, bool), &u64)| {
+            **ends > start && (exclusive || *theirs)
+        };
+        near.filter(conflicts).map(|((_, turn, _), _)| *turn)
+    }
+
     /// The turns, in order, of those with a lock that one of these conflicts with.
-    fn against(&self, turns: impl RangeBounds<u64> + Clone, locks: &[Lock]) -> BTreeSet<u64> {
-        let mut found = BTreeSet::new();
-        for lock in locks {
-            let there = self.disks.get(&lock.disk).into_iter();
-            let conflicts = |t: &u64| self.entries[t].locks.iter().any(|l| l.conflicts(lock));
-            found.extend(there.flat_map(|d| d.range(turns.clone())).copied().filter(conflicts));
-        }
-        found
+    fn against(&self, turns: impl RangeBounds<u64>, locks: &[Lock]) -> BTreeSet<u64> {
+        locks.iter().flat_map(|l| self.conflicting(l)).filter(|t| turns.contains(t)).collect()
     }
 
     /// Whether someone earlier holds, or waits for, what stands against these locks.
     fn is_barred(&self, turn: u64, locks: &[Lock]) -> bool {
-        locks.iter().any(|lock| {
-            let there = self.disks.get(&lock.disk).into_iter();
-            let mut earlier = there.flat_map(|d| d.range(..turn));
-            earlier.any(|t| self.entries[t].locks.iter().any(|l| l.conflicts(lock)))
-        })
+        locks.iter().any(|lock| self.conflicting(lock).any(|t| t < turn))
     }
 
     /// Gives up what `owner` holds, or waits for. Returns those whose turn it is now, in order.
@@ -138,7 +147,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         let left = self.entries.remove(&turn).expect("turns and entries go together");
         for lock in &left.locks {
             let there = self.disks.entry(lock.disk).or_default();
-            there.remove(&turn);
+            there.remove(&(lock.sectors.start, turn, lock.exclusive));
             if there.is_empty() {
                 self.disks.remove(&lock.disk);
             }
@@ -169,6 +178,18 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         let against = self.against(.., locks);
         let entries = against.iter().map(|turn| &self.entries[turn]);
         entries.filter(|e| e.granted).map(|e| e.owner).collect()
+    }
+
+    /// Those who wait for what stands against these locks.
+    pub fn waiters(&self, locks: &[Lock]) -> Vec<Owner> {
+        let against = self.against(.., locks);
+        let entries = against.iter().map(|turn| &self.entries[turn]);
+        entries.filter(|e| !e.granted).map(|e| e.owner).collect()
+    }
+
+    /// What `owner` holds, or waits for.
+    pub fn locks_of(&self, owner: Owner) -> &[Lock] {
+        self.turns.get(&owner).map_or(&[], |turn| &self.entries[turn].locks)
     }
 
     /// Those who wait, in order, and for what.
