@@ -92,7 +92,9 @@ fn nearest(rows: &[Row], above: &str, name: &str) -> String {
     names.sort_unstable();
     names.dedup();
     let with_unit = format!("{name}_");
-    if let Some(full) = names.iter().find(|n| n.starts_with(&with_unit)) {
+    // The shortest adds nothing but its unit.
+    let fuller = names.iter().filter(|n| n.starts_with(&with_unit));
+    if let Some(full) = fuller.min_by_key(|n| n.len()) {
         return format!("its unit is part of its name: {}", join(above, full));
     }
     let best = names.iter().min_by_key(|n| strsim::damerau_levenshtein(n, name));
