@@ -735,6 +735,14 @@ impl Originator {
             return;
         }
         let txn = self.txns.remove(&ts).expect("just seen");
+        if let What::Write(range, _) = &txn.job.what
+            && !txn.volume.policy.commit.is_voted()
+            && txn.volume.geometry.layout.parity > 0
+        {
+            // Some may have written: what the next attempt reads as old may be new already.
+            let stripes = range.stripes(&txn.volume.geometry);
+            self.repair(stripes.map(|stripe| (txn.job.volume, stripe)));
+        }
         match txn.state {
             State::GivingUp(.., Some(refusal)) => self.refused(txn.job, refusal, outbox),
             _ => self.retry(txn.job),
@@ -753,7 +761,11 @@ impl Originator {
             State::Asking(inquiry, participants) => (inquiry, participants),
             State::GivingUp(inquiry, ..) => {
                 inquiry.answer(from, standing);
-                debug_assert!(!inquiry.any_committed(), "given up, and yet it happened: {ts}");
+                let voted = txn.volume.policy.commit.is_voted();
+                debug_assert!(
+                    !voted || !inquiry.any_committed(),
+                    "given up, and yet it happened: {ts}"
+                );
                 return self.go_on_if_given_up(ts, outbox);
             }
             State::Reading(_) | State::Writing(_) => return,

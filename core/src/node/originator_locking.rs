@@ -9,8 +9,8 @@ use super::{Job, Originator, What};
 use crate::cluster::{ClusterMap, Volume};
 use crate::layout::Geometry;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, LockMessage};
-use crate::order::{Lock, joined};
+use crate::node::{Body, LockMessage, Output};
+use crate::order::{Lock, LockTable, joined};
 use crate::plan::{PlanError, Range, ReadPlan, Span, Spans, WritePlan};
 use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
 
@@ -19,6 +19,8 @@ use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
 pub(super) struct Locked {
     /// The numbers under which they were granted.
     ids: Vec<u64>,
+    /// Its turn among the jobs here, if originators keep locks.
+    turn: Option<u64>,
     /// The columns that the job was to do without when it asked.
     pub avoid: ColumnSet,
 }
@@ -28,8 +30,16 @@ struct Asking {
     job: Job,
     avoid: ColumnSet,
     locks: Vec<Lock>,
-    keeps: bool,
+    turn: Option<u64>,
     since: Nanos,
+}
+
+/// A job that waits for another of the same originator.
+#[derive(Clone, Hash)]
+struct Queued {
+    job: Job,
+    avoid: ColumnSet,
+    locks: Vec<Lock>,
 }
 
 #[derive(Clone, Hash)]
@@ -47,12 +57,22 @@ struct Held {
 pub(super) struct Locks {
     asking: BTreeMap<u64, Asking>,
     held: BTreeMap<u64, Held>,
+    /// What is kept here is the originator's, not a job's; this is who has it and who waits, by turns.
+    own: LockTable<u64>,
+    queued: BTreeMap<u64, Queued>,
     next: u64,
 }
 
 impl Locks {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     pub fn is_busy(&self) -> bool {
-        !self.asking.is_empty() || self.held.values().any(|h| h.users > 0)
+        !self.asking.is_empty()
+            || !self.queued.is_empty()
+            || self.held.values().any(|h| h.users > 0)
     }
 }
 
@@ -60,12 +80,33 @@ impl Originator {
     /// Gets locks for a job, which goes on when they are here.
     pub(super) fn lock(
         &mut self,
-        mut job: Job,
+        job: Job,
         locks: Vec<Lock>,
         avoid: ColumnSet,
         keeps: bool,
         outbox: &mut Outbox,
     ) {
+        if !keeps {
+            return self.acquire(job, locks, avoid, None, outbox);
+        }
+        let turn = self.locks.number();
+        if self.locks.own.ask(turn, locks.clone()) {
+            return self.acquire(job, locks, avoid, Some(turn), outbox);
+        }
+        outbox.push(Output::Delayed(outbox.node()));
+        self.locks.queued.insert(turn, Queued { job, avoid, locks });
+    }
+
+    /// Uses locks that are kept, or asks the server.
+    fn acquire(
+        &mut self,
+        mut job: Job,
+        locks: Vec<Lock>,
+        avoid: ColumnSet,
+        turn: Option<u64>,
+        outbox: &mut Outbox,
+    ) {
+        let keeps = turn.is_some();
         // The server lets go at the end of the lease; who keeps a lock stops a little earlier.
         let fresh = self.config.lease / 8 * 7;
         let over = outbox.now.saturating_sub(self.config.lease);
@@ -81,7 +122,7 @@ impl Originator {
             for id in &ids {
                 self.locks.held.get_mut(id).expect("just found").users += 1;
             }
-            job.locked = Some(Locked { ids, avoid });
+            job.locked = Some(Locked { ids, turn, avoid });
             self.ready.push_back(job);
             return;
         }
@@ -89,13 +130,12 @@ impl Originator {
         let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0 && meets(h));
         let back: Vec<u64> = unused.map(|(id, _)| *id).collect();
         back.iter().for_each(|id| drop(self.locks.held.remove(id)));
-        self.locks.next += 1;
-        let id = self.locks.next;
+        let id = self.locks.number();
         if let Some(server) = self.map.server() {
             let message = LockMessage::Ask { id, locks: locks.clone(), back, keeps };
             outbox.send_after(server, Body::Lock(message), 1);
         }
-        let asking = Asking { job, avoid, locks, keeps, since: outbox.now };
+        let asking = Asking { job, avoid, locks, turn, since: outbox.now };
         self.locks.asking.insert(id, asking);
     }
 
@@ -108,9 +148,9 @@ impl Originator {
             }
             return;
         };
-        let (since, keeps) = (asking.since, asking.keeps);
+        let (since, turn, keeps) = (asking.since, asking.turn, asking.turn.is_some());
         self.locks.held.insert(id, Held { locks: asking.locks, since, users: 1, keeps });
-        asking.job.locked = Some(Locked { ids: vec![id], avoid: asking.avoid });
+        asking.job.locked = Some(Locked { ids: vec![id], turn, avoid: asking.avoid });
         self.ready.push_back(asking.job);
     }
 
@@ -145,6 +185,12 @@ impl Originator {
             }
         }
         self.give_back(back, outbox);
+        let next = locked.turn.map(|turn| self.locks.own.release(turn));
+        for turn in next.into_iter().flatten() {
+            if let Some(Queued { job, avoid, locks }) = self.locks.queued.remove(&turn) {
+                self.acquire(job, locks, avoid, Some(turn), outbox);
+            }
+        }
     }
 
     fn give_back(&mut self, ids: Vec<u64>, outbox: &mut Outbox) {
@@ -169,7 +215,12 @@ impl Originator {
             self.tell_held(outbox);
         }
         let asking = std::mem::take(&mut self.locks.asking);
+        let queued = std::mem::take(&mut self.locks.queued);
+        let turns = asking.values().filter_map(|a| a.turn).chain(queued.keys().copied());
+        // All of them ask anew; none is left that could be next.
+        turns.for_each(|turn| drop(self.locks.own.release(turn)));
         self.ready.extend(asking.into_values().map(|a| a.job));
+        self.ready.extend(queued.into_values().map(|q| q.job));
         if !self.map.locks_are_served() {
             self.locks.held.retain(|_, h| h.users > 0);
         }
@@ -181,7 +232,7 @@ impl Originator {
         for (id, asking) in &mut self.locks.asking {
             if outbox.now.saturating_sub(asking.since) >= self.config.patience {
                 asking.since = outbox.now;
-                let (locks, keeps) = (asking.locks.clone(), asking.keeps);
+                let (locks, keeps) = (asking.locks.clone(), asking.turn.is_some());
                 let message = LockMessage::Ask { id: *id, locks, back: Vec::new(), keeps };
                 outbox.send_after(server, Body::Lock(message), 1);
             }
