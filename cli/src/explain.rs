@@ -10,6 +10,7 @@ use weft_core::SECTOR;
 use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
+use weft_core::order::Ordering;
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -51,28 +52,13 @@ pub struct Common {
     /// Columns that are lost, in every extent, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
-    /// Who says which request goes first: timestamps take no message of their own, the sequencer is asked
-    /// by an originator that is on neither of its nodes, and nothing is in the way
+    /// Who says which request goes first: none, sequencer, lock-server, callback-locks, device-locks or
+    /// timestamps. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is kept
     #[arg(long, default_value = "timestamps")]
     ordering: Ordering,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Ordering {
-    Timestamps,
-    Sequencer,
-}
-
-impl From<Ordering> for weft_core::order::Ordering {
-    fn from(ordering: Ordering) -> Self {
-        match ordering {
-            Ordering::Timestamps => weft_core::order::Ordering::Timestamps,
-            Ordering::Sequencer => weft_core::order::Ordering::Sequencer,
-        }
-    }
 }
 
 fn column(text: &str) -> Result<usize, String> {
@@ -93,7 +79,7 @@ pub struct Write {
     /// Who works out what each node does
     #[arg(long, default_value = "collaborative")]
     dispatch: Dispatch,
-    /// When the write is decided: when all hold their part (late), when it can be finished without any one (early), or never (none)
+    /// When the write is decided: when all hold their part (late), when it can be finished without any one (early), or never (none); limited: when every device that writes has been asked, with --dispatch commanded
     #[arg(long, default_value = "late")]
     commit: Commit,
     /// Whether participants journal their part before they vote
@@ -121,6 +107,7 @@ enum Strategy {
 enum Commit {
     Late,
     Early,
+    Limited,
     None,
 }
 
@@ -147,9 +134,7 @@ impl Explain {
     fn explain(&self) -> Result<(Geometry, Explanation)> {
         let common = self.common();
         let (write, policy) = match self {
-            Explain::Read(read) => {
-                (false, Policy { ordering: read.ordering.into(), ..Policy::default() })
-            }
+            Explain::Read(read) => (false, Policy { ordering: read.ordering, ..Policy::default() }),
             Explain::Write(write) => (true, write.policy()?),
         };
         let geometry = common.geometry()?;
@@ -227,11 +212,14 @@ impl Common {
 
 impl Write {
     fn policy(&self) -> Result<Policy> {
-        let decided = self.commit != Commit::None;
+        if self.commit == Commit::Limited && self.dispatch != Dispatch::Commanded {
+            bail!("--commit limited is for --dispatch commanded: the originator asks every device");
+        }
+        let decided = matches!(self.commit, Commit::Late | Commit::Early);
         let journal = self.journal.map_or(decided, Switch::is_on);
         if journal && !decided {
             bail!(
-                "with --commit none nothing is journalled; leave out --journal on, or use --commit late"
+                "with --commit none or limited nothing is journalled; leave out --journal on, or use --commit late"
             );
         }
         Ok(Policy {
@@ -253,9 +241,10 @@ impl Write {
             commit: match self.commit {
                 Commit::Late => plan::Commit::Late,
                 Commit::Early => plan::Commit::Early,
+                Commit::Limited => plan::Commit::Limited,
                 Commit::None => plan::Commit::None,
             },
-            ordering: self.common.ordering.into(),
+            ordering: self.common.ordering,
             journal,
         })
     }

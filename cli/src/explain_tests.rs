@@ -35,6 +35,28 @@ fn a_sequencer_costs_two_round_trips_more() {
 }
 
 #[test]
+fn orderings_cost_what_the_shared_storage_paper_says() {
+    for (ordering, read, small, full) in [
+        ("none", 2, 8, 10),
+        ("timestamps", 2, 8, 20),
+        ("device-locks", 2, 8, 20),
+        ("lock-server", 2 + 2, 8 + 2, 10 + 2),
+        ("callback-locks", 2 + 2, 8 + 2, 10 + 2),
+    ] {
+        let messages = |request: &str| {
+            let line = format!("{request} --layout raid5 --offset 0 --ordering {ordering}");
+            explained(&line).unwrap()["totals"]["messages"].as_u64().unwrap()
+        };
+        let limited = "--dispatch commanded --commit limited";
+        assert_eq!(messages("read --length 4K"), read, "{ordering}");
+        assert_eq!(messages(&format!("write --length 4K {limited}")), small, "{ordering}");
+        assert_eq!(messages(&format!("write --length 256K {limited}")), full, "{ordering}");
+    }
+    let refused = explained("write --layout raid5 --offset 0 --length 4K --commit limited");
+    assert!(refused.unwrap_err().to_string().contains("commanded"));
+}
+
+#[test]
 fn without_commit_nothing_is_journalled() {
     let json = explained("write --layout raid5 --offset 0 --length 4K --commit none").unwrap();
     assert_eq!(json["totals"]["journal_writes"], 0);

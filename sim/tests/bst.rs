@@ -306,6 +306,11 @@ fn config() -> NodeConfig {
     NodeConfig { patience: 40 * MILLIS, place_after: 5 * MILLIS, ..NodeConfig::default() }
 }
 
+/// In which nothing is said that can wait.
+fn quiet() -> NodeConfig {
+    NodeConfig { notice_delay: 10_000 * MILLIS, ..config() }
+}
+
 fn tasks_of(mode: Mode) -> Vec<Task> {
     TABLE_1.iter().filter(|e| e.0 == mode).map(|e| e.1).collect()
 }
@@ -383,8 +388,7 @@ fn the_plan_chooses_table_1() {
 
 /// Messages of one transaction that nobody hinders, from the request until everybody has heard.
 fn messages(task: Task, policy: Policy) -> u64 {
-    let quiet = NodeConfig { notice_delay: 10_000 * MILLIS, ..config() };
-    let mut bench = Bench::new(policy, 1, quiet);
+    let mut bench = Bench::new(policy, 1, quiet());
     let before = bench.world.sent;
     let request = bench.begin(bench.host(1), op(task, 1));
     bench.end(request);
@@ -426,11 +430,33 @@ fn messages_are_those_of_the_paper() {
     assert_eq!(count(Task::WriteStripe, LockServer), 8 + 3);
 }
 
+/// The plan promises the same messages, and those of several stripes.
+#[test]
+fn the_plan_counts_what_is_sent() {
+    let g = geometry();
+    for ordering in [Ordering::None, Ordering::Timestamps] {
+        let policy = policy(ordering, Commit::Limited);
+        for task in [Task::WriteOther, Task::WriteMost, Task::WriteStripe] {
+            let plan = WritePlan::new(&g, range(task), ColumnSet::EMPTY, policy).unwrap();
+            assert_eq!(plan.totals(&g, policy).messages, messages(task, policy), "{task:?}");
+        }
+    }
+    // Two stripes: the columns are asked about each, and told once.
+    let across = Range { offset: STRIPE - UNIT, len: 2 * UNIT };
+    let policy = policy(Ordering::Timestamps, Commit::Limited);
+    let plan = WritePlan::new(&g, across, ColumnSet::EMPTY, policy).unwrap();
+    let mut bench = Bench::new(policy, 1, quiet());
+    let before = bench.world.sent;
+    let write = HostOp::Write(across.offset, noise(across.len, 1).into());
+    let request = bench.begin(bench.host(1), write);
+    bench.end(request);
+    assert_eq!(plan.totals(&g, policy).messages, bench.world.sent - before);
+}
+
 /// A second use of what was kept asks nobody; another host's use calls it back.
 #[test]
 fn kept_locks_are_used_again_and_called_back() {
-    let quiet = NodeConfig { notice_delay: 10_000 * MILLIS, ..config() };
-    let mut bench = Bench::new(policy(Ordering::CallbackLocks, Commit::Limited), 1, quiet);
+    let mut bench = Bench::new(policy(Ordering::CallbackLocks, Commit::Limited), 1, quiet());
     let mut sent = |host: usize, task: Task| {
         let before = bench.world.sent;
         let request = bench.begin(bench.host(host), op(task, 1));

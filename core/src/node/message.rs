@@ -403,6 +403,7 @@ impl Body {
                 | Body::Part { .. }
                 | Body::Vote { .. }
                 | Body::Done { .. }
+                | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }
 }

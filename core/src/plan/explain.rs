@@ -34,8 +34,8 @@ pub struct ExplainedRow {
 }
 
 /// Explains a read or a write of `range`, cut into chunks of `max` bytes, and where extents
-/// of so many stripes end. With a sequencer the originator is neither its primary nor its backup, and
-/// nothing is in the way.
+/// of so many stripes end. With a sequencer or a lock server the originator is on another node, nothing
+/// is in the way, and no lock is kept.
 pub fn explain(
     g: &Geometry,
     write: bool,
@@ -59,11 +59,14 @@ pub fn explain(
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }
     }
-    if policy.ordering == Ordering::Sequencer {
-        let (messages, round_trips) = centralized_cost(false, true);
-        out.totals.messages += messages;
-        out.totals.round_trips += round_trips;
-    }
+    let (messages, round_trips) = match policy.ordering {
+        Ordering::Sequencer => centralized_cost(false, true),
+        // Each piece asks and is granted its locks; the pieces go side by side.
+        Ordering::LockServer | Ordering::CallbackLocks => (2 * out.chunks as u64, 1),
+        Ordering::None | Ordering::DeviceLocks | Ordering::Timestamps => (0, 0),
+    };
+    out.totals.messages += messages;
+    out.totals.round_trips += round_trips;
     Ok(out)
 }
 

@@ -67,9 +67,17 @@ impl WritePlan {
         for column in 0..g.layout.width() {
             self.add_column(g, column, &mut t);
         }
+        // The columns to which the originator hands what they write, all stripes in one message,
+        // when all have been asked.
+        let mut handed = ColumnSet::EMPTY;
         for row in &self.rows {
-            add_results(g, row, &mut t);
+            let later = add_results(g, row, &mut t);
+            match row.asks_first {
+                true => handed = handed.union(later),
+                false => t.messages += later.len() as u64,
+            }
         }
+        t.messages += handed.len() as u64;
         let participants = self.participants(g).len() as u64;
         // Each votes, the last one to the originator if a worker collects the others' votes.
         t.messages += participants;
@@ -129,17 +137,16 @@ impl WritePlan {
 }
 
 /// Parity (or rebuilt content) that the originator computes and sends, and new data that it
-/// sends only then.
-fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) {
-    let receivers = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result).count() as u64;
-    t.wire_bytes += receivers * row.parity.len();
+/// sends only then. Returns the columns to which that takes a message of its own.
+fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) -> ColumnSet {
+    let columns = || 0..g.layout.width();
+    let receivers: ColumnSet = columns().filter(|&c| row.cell(g, c).awaits.result).collect();
+    t.wire_bytes += receivers.len() as u64 * row.parity.len();
     let gathers = !row.originator_awaits(g).is_empty();
-    if row.keeps_new(g) {
-        let units = 0..g.layout.width();
-        t.messages += units.filter(|&c| !row.cell(g, c).new.is_empty()).count() as u64;
-    }
     debug_assert!(gathers || row.strategy != Strategy::Rebuild);
-    if gathers {
-        t.messages += receivers;
+    let mut later = if gathers { receivers } else { ColumnSet::EMPTY };
+    if row.keeps_new(g) {
+        later = later.union(columns().filter(|&c| !row.cell(g, c).new.is_empty()).collect());
     }
+    later
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::perf::{
-    Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, ParityAt, PathLengths,
-    Simulation, VolumeSpec,
+    Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, ParityAt,
+    PathLengths, Simulation, VolumeSpec,
 };
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
@@ -97,6 +97,27 @@ fn clocks_are_off_within_bounds_and_order_still_holds() {
     system.workload.addresses = Addresses::Part { share: 0.002, regions: 1 };
     let crowded = run(&system);
     assert!(crowded.delayed > 0.01, "{}", crowded.delayed);
+}
+
+/// Figures 7 and 8 of the paper, and 4.2.1: what each way of ordering adds to the messages of a read
+/// and of a small write, which none of the devices' ways adds anything to.
+#[test]
+fn ordering_costs_the_messages_that_the_paper_says() {
+    let messages = |ordering, read_share| {
+        let mut system = system(1, 4096, read_share);
+        system.volume.ordering = ordering;
+        run(&system).messages
+    };
+    for (ordering, read, write) in [
+        (Ordering::None, 2.0, 8.0),
+        (Ordering::Timestamps, 2.0, 8.0),
+        (Ordering::DeviceLocks, 3.0, 8.0),
+        (Ordering::LockServer, 5.0, 11.0),
+    ] {
+        let (of_read, of_write) = (messages(ordering, 1.0), messages(ordering, 0.0));
+        assert!((of_read - read).abs() < 0.1, "{ordering:?}: {of_read} for a read");
+        assert!((of_write - write).abs() < 0.1, "{ordering:?}: {of_write} for a write");
+    }
 }
 
 #[test]
