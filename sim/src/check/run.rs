@@ -875,8 +875,8 @@ impl Run {
     }
 }
 
-/// With a sequencer in one of six seeds. Of the others by timestamps in half, which makes the same runs of them as when there was no other
-/// ordering.
+/// With a sequencer in one of six seeds. Of the others by timestamps in half, which makes the same
+/// runs of them as when there was no other ordering.
 fn draw_ordering(seed: u64) -> Ordering {
     if Rng::with_seed(seed ^ 0x0005_e90e_4ce5).u8(0..6) == 0 {
         return Ordering::Sequencer;
