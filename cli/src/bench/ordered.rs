@@ -4,7 +4,8 @@
 //! Both write the same: groups of log records, each group after the one before, and for each group
 //! as many blocks of data, after their records. *Barriers* is what a host does that has only a
 //! flush: it writes the records, waits, flushes, waits, and then writes the data and goes on.
-//! *Dependencies* sends all at once and says what comes after what. Both have the same number
+//! *Dependencies* sends all at once and says what comes after what; of a group, by one request that
+//! comes after all of its records. Both have the same number
 //! of requests under way at most, over the same connection to the same array.
 
 use std::collections::VecDeque;
@@ -108,6 +109,18 @@ impl Host {
         Ok(())
     }
 
+    /// One request that comes after all of these and stands for them, so that what follows names one
+    /// and not each: a flush, for which nobody waits.
+    fn stand_in(&mut self, ids: Vec<Id>) -> Result<Vec<Id>> {
+        if ids.len() == 1 {
+            return Ok(ids);
+        }
+        let flush = self.volume.flush(&ids)?;
+        let id = flush.id();
+        self.keep(flush)?;
+        Ok(vec![id])
+    }
+
     /// One more is under way; if these are too many, waits for the oldest.
     fn keep(&mut self, request: Completion) -> Result<()> {
         self.under_way.push_back(request);
@@ -138,8 +151,8 @@ impl Host {
                     for record in log {
                         self.keep(record)?;
                     }
-                    self.write_data(group, &ids)?;
-                    before = ids;
+                    before = self.stand_in(ids)?;
+                    self.write_data(group, &before)?;
                 }
             }
             records += group;

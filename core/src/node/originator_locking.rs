@@ -3,7 +3,7 @@
 //! A job waits here until it has all its locks, and only then begins with a timestamp later than
 //! those of all who had them before; so timestamps refuse nothing that locks allow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Job, Originator, What};
 use crate::cluster::{ClusterMap, Volume};
@@ -57,6 +57,12 @@ struct Held {
 pub(super) struct Locks {
     asking: BTreeMap<u64, Asking>,
     held: BTreeMap<u64, Held>,
+    /// Where those are that are held.
+    places: LockTable<u64>,
+    /// Those that are kept, in the order of their leases' ends; some are given back by now.
+    leases: VecDeque<(Nanos, u64)>,
+    /// How many are held for jobs.
+    in_use: usize,
     /// What is kept here is the originator's, not a job's; this is who has it and who waits, by turns.
     own: LockTable<u64>,
     queued: BTreeMap<u64, Queued>,
@@ -70,9 +76,42 @@ impl Locks {
     }
 
     pub fn is_busy(&self) -> bool {
-        !self.asking.is_empty()
-            || !self.queued.is_empty()
-            || self.held.values().any(|h| h.users > 0)
+        !self.asking.is_empty() || !self.queued.is_empty() || self.in_use > 0
+    }
+
+    fn hold(&mut self, id: u64, held: Held) {
+        self.places.hold(id, held.locks.clone());
+        if held.keeps {
+            self.leases.push_back((held.since, id));
+        }
+        self.in_use += usize::from(held.users > 0);
+        self.held.insert(id, held);
+    }
+
+    /// One more job uses it.
+    fn share(&mut self, id: u64) {
+        let held = self.held.get_mut(&id).expect("a lock that is held");
+        self.in_use += usize::from(held.users == 0);
+        held.users += 1;
+    }
+
+    fn drop_held(&mut self, id: u64) {
+        if let Some(held) = self.held.remove(&id) {
+            self.in_use -= usize::from(held.users > 0);
+            self.places.release(id);
+        }
+    }
+
+    /// Forgets what nobody uses and whose lease ended before `over`: the server has it back.
+    fn expire(&mut self, over: Nanos) {
+        while let Some((since, id)) = self.leases.front().copied()
+            && since < over
+        {
+            self.leases.pop_front();
+            if self.held.get(&id).is_some_and(|h| h.users == 0) {
+                self.drop_held(id);
+            }
+        }
     }
 }
 
@@ -110,26 +149,23 @@ impl Originator {
         // The server lets go at the end of the lease; who keeps a lock stops a little earlier.
         let fresh = self.config.lease / 8 * 7;
         let over = outbox.now.saturating_sub(self.config.lease);
-        self.locks.held.retain(|_, h| !h.keeps || h.users > 0 || h.since >= over);
+        self.locks.expire(over);
         let good = |h: &Held| h.keeps && outbox.now.saturating_sub(h.since) < fresh;
         let cover = |lock: &Lock| {
             let covers = |h: &Held| good(h) && h.locks.iter().any(|l| l.covers(lock));
-            self.locks.held.iter().find(|(_, h)| covers(h)).map(|(id, _)| *id)
+            self.locks.places.holders_near(lock).find(|id| covers(&self.locks.held[id]))
         };
         if keeps && let Some(mut ids) = locks.iter().map(cover).collect::<Option<Vec<u64>>>() {
             ids.sort_unstable();
             ids.dedup();
-            for id in &ids {
-                self.locks.held.get_mut(id).expect("just found").users += 1;
-            }
+            ids.iter().for_each(|id| self.locks.share(*id));
             job.locked = Some(Locked { ids, turn, avoid });
             self.ready.push_back(job);
             return;
         }
-        let meets = |h: &Held| h.locks.iter().any(|a| locks.iter().any(|b| a.conflicts(b)));
-        let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0 && meets(h));
-        let back: Vec<u64> = unused.map(|(id, _)| *id).collect();
-        back.iter().for_each(|id| drop(self.locks.held.remove(id)));
+        let mut back = self.locks.places.holders(&locks);
+        back.retain(|id| self.locks.held[id].users == 0);
+        back.iter().for_each(|id| self.locks.drop_held(*id));
         let id = self.locks.number();
         if let Some(server) = self.map.server() {
             let message = LockMessage::Ask { id, locks: locks.clone(), back, keeps };
@@ -149,7 +185,7 @@ impl Originator {
             return;
         };
         let (since, turn, keeps) = (asking.since, asking.turn, asking.turn.is_some());
-        self.locks.held.insert(id, Held { locks: asking.locks, since, users: 1, keeps });
+        self.locks.hold(id, Held { locks: asking.locks, since, users: 1, keeps });
         asking.job.locked = Some(Locked { ids: vec![id], turn, avoid: asking.avoid });
         self.ready.push_back(asking.job);
     }
@@ -164,7 +200,7 @@ impl Originator {
                 // The grant may still be on its way.
                 None if self.locks.asking.contains_key(id) => {}
                 _ => {
-                    self.locks.held.remove(id);
+                    self.locks.drop_held(*id);
                     back.push(*id);
                 }
             }
@@ -179,8 +215,11 @@ impl Originator {
         for id in locked.ids {
             let Some(held) = self.locks.held.get_mut(&id) else { continue };
             held.users -= 1;
-            if held.users == 0 && !held.keeps {
-                self.locks.held.remove(&id);
+            self.locks.in_use -= usize::from(held.users == 0);
+            // One whose lease ended meanwhile is not in line to be forgotten any more.
+            let over = held.since + self.config.lease <= outbox.now;
+            if held.users == 0 && (!held.keeps || over) {
+                self.locks.drop_held(id);
                 back.push(id);
             }
         }
@@ -222,7 +261,9 @@ impl Originator {
         self.ready.extend(asking.into_values().map(|a| a.job));
         self.ready.extend(queued.into_values().map(|q| q.job));
         if !self.map.locks_are_served() {
-            self.locks.held.retain(|_, h| h.users > 0);
+            let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0);
+            let unused: Vec<u64> = unused.map(|(id, _)| *id).collect();
+            unused.into_iter().for_each(|id| self.locks.drop_held(id));
         }
     }
 

@@ -44,7 +44,7 @@ use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
 use cells::Cell;
-use ordering::{Entrance, Waiting};
+use ordering::{Before, Entrance, Waiting};
 use reading::ReadJob;
 
 /// Where a participant's vote goes.
@@ -602,15 +602,16 @@ impl Worker {
         }
         let ranges: Vec<Range<u64>> = cell.read_ranges().collect();
         let ordering = txn.ordering;
-        if self.waits_for_earlier(ts, ordering, ranges.iter().cloned()) {
-            let txn = self.txns.get_mut(&ts).expect("just seen");
-            if !std::mem::replace(&mut txn.delayed, true) {
-                outbox.push(Output::Delayed(ts.originator()));
+        match self.before_read(ts, ordering, ranges.iter().cloned()) {
+            Before::Nothing => {}
+            Before::Later(later) => return Err(Refusal::Late(later)),
+            Before::Undecided => {
+                let txn = self.txns.get_mut(&ts).expect("just seen");
+                if !std::mem::replace(&mut txn.delayed, true) {
+                    outbox.push(Output::Delayed(ts.originator()));
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        if let Some(later) = self.passed_by(ts, ordering, ranges.iter().cloned()) {
-            return Err(Refusal::Late(later));
         }
         if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
             let part = cell.span_of(stale.clone());

@@ -24,6 +24,17 @@ pub(super) enum Entrance {
     Late(Timestamp),
 }
 
+/// What stands before a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// It may see what is there.
+    Nothing,
+    /// An earlier write is undecided: it waits.
+    Undecided,
+    /// A later write has gone by what it is to see.
+    Later(Timestamp),
+}
+
 /// A transaction that waits for its locks here.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Waiting {
@@ -122,30 +133,34 @@ impl Worker {
         self.waiting.contains_key(&ts)
     }
 
-    /// Whether a read at `ts` has to wait for the outcome of an earlier write.
-    pub(super) fn waits_for_earlier(
-        &self,
-        ts: Timestamp,
-        ordering: Ordering,
-        mut ranges: impl Iterator<Item = Range<u64>>,
-    ) -> bool {
-        let checks = ordering != Ordering::None && self.config.bug != Some(Bug::StaleRead);
-        checks && ranges.any(|r| self.admission.must_wait(ts, r))
-    }
-
-    /// If a later write has gone by what a read at `ts` is to see: its timestamp. Under locks that
-    /// is as it should be.
-    pub(super) fn passed_by(
+    /// What stands before a read at `ts`.
+    pub(super) fn before_read(
         &self,
         ts: Timestamp,
         ordering: Ordering,
         ranges: impl Iterator<Item = Range<u64>>,
-    ) -> Option<Timestamp> {
-        let locked = matches!(ordering, Ordering::None | Ordering::DeviceLocks);
-        if locked || self.config.bug == Some(Bug::StaleRead) {
-            return None;
+    ) -> Before {
+        if ordering == Ordering::None || self.config.bug == Some(Bug::StaleRead) {
+            return Before::Nothing;
         }
-        ranges.map(|r| self.admission.latest_committed(r)).max().filter(|latest| *latest > ts)
+        let mut latest = Timestamp::ZERO;
+        for range in ranges {
+            let (waits, committed) = self.admission.before_read(ts, range);
+            if waits {
+                return Before::Undecided;
+            }
+            latest = latest.max(committed);
+        }
+        match latest > ts && self.keeps_from_later(ordering) {
+            true => Before::Later(latest),
+            false => Before::Nothing,
+        }
+    }
+
+    /// Whether a read must not see what is later than itself. Under its device's lock it may.
+    pub(super) fn keeps_from_later(&self, ordering: Ordering) -> bool {
+        let checked = !matches!(ordering, Ordering::None | Ordering::DeviceLocks);
+        checked && self.config.bug != Some(Bug::StaleRead)
     }
 
     /// Those that have waited for too long are told so: they may wait for one another.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{Entrance, Phase, Ticket, Worker, sectors};
+use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Output, Refusal, Wanted};
@@ -131,14 +131,15 @@ impl Worker {
         if job.started || job.wanted == Wanted::Holes || self.waits_for_locks(ts) {
             return;
         }
-        if self.waits_for_earlier(ts, job.ordering, job.ranges()) {
+        let before = self.before_read(ts, job.ordering, job.ranges());
+        if before == Before::Undecided {
             let job = self.reads.get_mut(&ts).expect("just seen");
             if !std::mem::replace(&mut job.delayed, true) {
                 outbox.push(Output::Delayed(ts.originator()));
             }
             return;
         }
-        if let Some(later) = self.passed_by(ts, job.ordering, job.ranges()) {
+        if let Before::Later(later) = before {
             let job = self.reads.remove(&ts).expect("just seen");
             self.reply_read(&job, ts, Err(Refusal::Late(later)), outbox);
             return;
@@ -201,8 +202,11 @@ impl Worker {
         done: &ReadDone,
         sectors: Range<u64>,
     ) -> Option<Timestamp> {
-        let deferred = done.deferred.then(|| self.passed_by(ts, ordering, [sectors].into_iter()));
-        if done.raced { Some(ts) } else { deferred.flatten() }
+        if done.raced {
+            return Some(ts);
+        }
+        let latest = done.deferred.then(|| self.admission.latest_committed(sectors))?;
+        (latest > ts && self.keeps_from_later(ordering)).then_some(latest)
     }
 
     fn cell_read_done(

@@ -45,11 +45,40 @@ struct Stamps {
     committed: Timestamp,
 }
 
+impl Stamps {
+    /// The latest timestamp that stands against an access.
+    fn against(&self, access: Access) -> Timestamp {
+        match access {
+            Access::Read => self.content.max(self.delta),
+            Access::Content => self.read.max(self.content).max(self.delta),
+            Access::Delta => self.read.max(self.content),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, Hash)]
 struct Granule {
     stamps: [Stamps; GRANULE as usize],
     newest: Timestamp,
     prewrites: Vec<Prewrite>,
+}
+
+impl Granule {
+    /// Notes an access to the places `within` it; `range` is all that the access is to.
+    fn stamp(&mut self, ts: Timestamp, within: Range<usize>, range: Range<u64>, access: Access) {
+        self.newest = self.newest.max(ts);
+        for s in &mut self.stamps[within] {
+            match access {
+                Access::Read => s.read = s.read.max(ts),
+                Access::Content => s.content = s.content.max(ts),
+                Access::Delta => s.delta = s.delta.max(ts),
+            }
+        }
+        if access != Access::Read {
+            let delta = access == Access::Delta;
+            self.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
@@ -81,6 +110,11 @@ impl Admission {
         if ts <= self.floor {
             return Verdict::Rejected(self.floor);
         }
+        if let [(range, access)] = accesses
+            && let Some(verdict) = self.admit_one(ts, range.clone(), *access)
+        {
+            return verdict;
+        }
         let latest = accesses.iter().map(|(r, a)| self.latest_against(r.clone(), *a)).max();
         if let Some(latest) = latest.filter(|&l| l >= ts) {
             return Verdict::Rejected(latest);
@@ -89,6 +123,21 @@ impl Admission {
             self.stamp(ts, range.clone(), *access);
         }
         Verdict::Admitted
+    }
+
+    /// The same for one access in one granule, most often what there is: it is looked up once.
+    fn admit_one(&mut self, ts: Timestamp, range: Range<u64>, access: Access) -> Option<Verdict> {
+        let (number, within) = granules(range.clone()).next()?;
+        if range.end > (number + 1) * GRANULE {
+            return None;
+        }
+        let granule = self.granules.entry(number).or_default();
+        let latest = granule.stamps[within.clone()].iter().map(|s| s.against(access)).max()?;
+        if latest >= ts && latest > Timestamp::ZERO {
+            return Some(Verdict::Rejected(latest));
+        }
+        granule.stamp(ts, within, range, access);
+        Some(Verdict::Admitted)
     }
 
     /// Admits a transaction whatever came before it; its place among those that are put in place
@@ -105,12 +154,7 @@ impl Admission {
         for (number, within) in granules(range) {
             let Some(granule) = self.granules.get(&number) else { continue };
             for s in &granule.stamps[within] {
-                let against = match access {
-                    Access::Read => s.content.max(s.delta),
-                    Access::Content => s.read.max(s.content).max(s.delta),
-                    Access::Delta => s.read.max(s.content),
-                };
-                latest = latest.max(against);
+                latest = latest.max(s.against(access));
             }
         }
         latest
@@ -118,20 +162,21 @@ impl Admission {
 
     fn stamp(&mut self, ts: Timestamp, range: Range<u64>, access: Access) {
         for (number, within) in granules(range.clone()) {
-            let granule = self.granules.entry(number).or_default();
-            granule.newest = granule.newest.max(ts);
-            for s in &mut granule.stamps[within] {
-                match access {
-                    Access::Read => s.read = s.read.max(ts),
-                    Access::Content => s.content = s.content.max(ts),
-                    Access::Delta => s.delta = s.delta.max(ts),
-                }
-            }
-            if access != Access::Read {
-                let delta = access == Access::Delta;
-                granule.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
-            }
+            self.granules.entry(number).or_default().stamp(ts, within, range.clone(), access);
         }
+    }
+
+    /// What a read at `ts` finds: whether it must wait, and the latest write that has committed.
+    pub fn before_read(&self, ts: Timestamp, range: Range<u64>) -> (bool, Timestamp) {
+        let (mut waits, mut latest) = (false, Timestamp::ZERO);
+        for (number, within) in granules(range.clone()) {
+            let Some(granule) = self.granules.get(&number) else { continue };
+            let earlier = |p: &Prewrite| p.lo < range.end && range.start < p.hi && p.ts < ts;
+            waits |= granule.prewrites.iter().any(earlier);
+            let committed = granule.stamps[within].iter().map(|s| s.committed).max();
+            latest = latest.max(committed.unwrap_or_default());
+        }
+        (waits, latest)
     }
 
     /// Whether a read at `ts` must wait: an earlier prewrite in `range` is unresolved.

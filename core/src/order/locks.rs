@@ -180,6 +180,13 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         entries.filter(|e| e.granted).map(|e| e.owner).collect()
     }
 
+    /// Those who hold a lock on any of these sectors, to read or to write.
+    pub fn holders_near(&self, lock: &Lock) -> impl Iterator<Item = Owner> {
+        let any = Lock { exclusive: true, ..lock.clone() };
+        let entries = self.conflicting(&any).map(|turn| &self.entries[&turn]);
+        entries.filter(|e| e.granted).map(|e| e.owner).collect::<Vec<_>>().into_iter()
+    }
+
     /// Those who wait for what stands against these locks.
     pub fn waiters(&self, locks: &[Lock]) -> Vec<Owner> {
         let against = self.against(.., locks);
