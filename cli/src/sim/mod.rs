@@ -308,8 +308,9 @@ fn name(scenario: &Scenario, point: &Point) -> String {
     }
 }
 
-/// What stands behind a plus and minus.
-const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student).";
+/// What stands behind a plus and minus, and in parentheses.
+const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student); relative standard \
+                         deviations over the runs are in parentheses.";
 
 /// What is run, for those who only have its directory.
 fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {

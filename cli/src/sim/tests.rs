@@ -254,7 +254,7 @@ fn a_real_array_takes_open_arrivals_and_commands() {
     let line = format!("sim {dir}/s.toml --world real --dir {dir} --out {dir}/out --set {set}");
     weft(&line).unwrap();
     let csv = std::fs::read_to_string(temp.path().join("out/results.csv")).unwrap();
-    let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(4).unwrap().parse().unwrap();
+    let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(5).unwrap().parse().unwrap();
     assert!(rate > 60.0 && rate < 1_500.0, "{rate} requests a second, and 300 come");
 }
 
