@@ -135,7 +135,7 @@ fn settings(evaluation: &Evaluation, experiment: &str) -> String {
 }
 
 fn describe(rows: &[&Row]) -> String {
-    let mut out = table(["point", "metric", "measured", "± 95 %", "paper", "off by"]);
+    let mut out = table(["point", "metric", "measured", "± 95 %", "deviation", "paper", "off by"]);
     for row in rows {
         let (metric, digits) = match row.metric {
             Metric::ThroughputMbS => ("MB/s", 2),
@@ -152,12 +152,13 @@ fn describe(rows: &[&Row]) -> String {
             metric.to_string(),
             number(row.measured),
             row.ci95.map(number).unwrap_or_default(),
+            row.relative_deviation.map(|d| format!("({:.1}%)", d * 100.0)).unwrap_or_default(),
             row.paper.map(|p| p.to_string()).unwrap_or_default(),
             row.paper
                 .map(|p| format!("{:+.1} %", (row.measured / p - 1.0) * 100.0))
                 .unwrap_or_default(),
         ]);
     }
-    align_right(&mut out, 2..6);
+    align_right(&mut out, 2..7);
     out.to_string()
 }

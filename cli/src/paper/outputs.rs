@@ -61,7 +61,7 @@ fn table(rows: &[&Row]) -> Table {
             keys.push(key);
         }
     }
-    let ends = ["metric", "measured", "ci95", "paper"];
+    let ends = ["metric", "measured", "ci95", "relative_deviation", "paper"];
     let mut table = Table::new(["experiment"].iter().chain(&keys).chain(&ends).copied());
     let number = |x: Option<f64>| x.map_or(Cell::Text(String::new()), Cell::Number);
     for row in rows {
@@ -72,7 +72,8 @@ fn table(rows: &[&Row]) -> Table {
         let mut cells = vec![Cell::Text(row.experiment.to_string())];
         cells.extend(keys.iter().map(value));
         cells.push(Cell::Text(row.metric.name().to_string()));
-        cells.extend([number(Some(row.measured)), number(row.ci95), number(row.paper)]);
+        let numbers = [Some(row.measured), row.ci95, row.relative_deviation, row.paper];
+        cells.extend(numbers.map(number));
         table.row(cells);
     }
     table
@@ -188,7 +189,8 @@ mod tests {
             ("link_mb_s", Value::Number(link)),
         ];
         let metric = Metric::ResponseMs;
-        Row { experiment: "table-7", point, metric, measured, ci95: Some(1.0), paper }
+        let (ci95, relative_deviation) = (Some(1.0), Some(0.01));
+        Row { experiment: "table-7", point, metric, measured, ci95, relative_deviation, paper }
     }
 
     #[test]
@@ -229,7 +231,8 @@ mod tests {
         let row = |hosts: u64, metric: Metric, measured: f64| {
             let point =
                 vec![("protocol", Value::Name("timestamps")), ("hosts", Value::Count(hosts))];
-            Row { experiment: "figure-9", point, metric, measured, ci95: None, paper: None }
+            let (ci95, relative_deviation, paper) = (None, None, None);
+            Row { experiment: "figure-9", point, metric, measured, ci95, relative_deviation, paper }
         };
         let (x, y) = (Metric::ThroughputOpsS, Metric::LatencyMs);
         let rows = [row(4, x, 70.0), row(4, y, 20.0), row(8, x, 130.0), row(8, y, 22.0)];

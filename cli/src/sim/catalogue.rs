@@ -38,8 +38,20 @@ pub const ENTRIES: &[Entry] = entries![
     "bst/contention",
     "bst/reordering",
     "examples/flash",
+    "examples/replay",
     "validation/local",
 ];
+
+/// The traces that those replay, by where they stand in Weft's source.
+const TRACES: &[(&str, &str)] = &[(
+    "experiments/examples/replay.csv",
+    include_str!("../../../experiments/examples/replay.csv"),
+)];
+
+/// The text of the trace of this path.
+pub fn trace(path: &str) -> Option<&'static str> {
+    TRACES.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
+}
 
 /// The scenario of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {

@@ -1,7 +1,7 @@
 //! Prediction and reality of the same points, side by side.
 
 use serde_json::{Map, Value, json};
-use weft_report::{Cell, Table, short};
+use weft_report::{Cell, Table};
 
 use super::outputs::{cell, plain};
 use super::result::{Mean, Measured};
@@ -55,15 +55,11 @@ impl<'a> Comparison<'a> {
             headings.extend([format!("{short} predicted"), "real".into(), "error %".into()]);
         }
         let mut table = table(headings);
-        let with = |m: Mean| match m.ci95 {
-            Some(ci) => format!("{} ± {}", short(m.mean), short(ci)),
-            None => short(m.mean),
-        };
         for (at, predicted, real) in &self.rows {
             let mut row: Vec<String> = at.iter().map(plain).collect();
             for (_, _, of) in COMPARED {
                 let (p, r) = (of(predicted), of(real));
-                row.extend([with(p), with(r), format!("{:+.1}", error(p, r))]);
+                row.extend([p.figure().text(), r.figure().text(), format!("{:+.1}", error(p, r))]);
             }
             table.add_row(row);
         }

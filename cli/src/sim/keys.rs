@@ -12,9 +12,9 @@ use super::document::{Document, join};
 
 /// Tables of which only one key can be there, and the keys that it may be.
 const ALTERNATIVES: &[(&str, &[&str])] = &[
-    ("workload.arrivals", &["closed", "open"]),
+    ("workload.arrivals", &["closed", "open", "traced"]),
     ("workload.arrivals.closed.think", &["constant_us", "exponential_us", "normal_us"]),
-    ("workload.requests", &["fixed", "mix", "imitation"]),
+    ("workload.requests", &["fixed", "mix", "imitation", "trace"]),
     ("workload.addresses", &["uniform", "sequential", "zipf", "part"]),
 ];
 
@@ -235,7 +235,7 @@ mod tests {
                 "f:1: links.fabric = ring: choose from point-to-point, bus, switch",
             ),
             ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
-            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open"),
+            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced"),
         ] {
             assert_eq!(problem(text), why);
         }

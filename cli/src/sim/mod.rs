@@ -3,6 +3,7 @@
 //! - [`scenario`], [`document`], [`keys`]: what is run, and errors that say where it is wrong
 //! - [`world`]: simulated on all cores ([`run`]), on real nodes ([`real`]), or both, compared
 //!   ([`compare`])
+//! - [`traces`]: what is replayed
 //! - [`store`]: what is kept while it runs
 //! - [`result`], [`outputs`]: what came out, and how it is written
 //! - [`catalogue`]: the scenarios that come with Weft; [`describe`]: what every key means
@@ -18,6 +19,7 @@ mod result;
 pub mod run;
 mod scenario;
 mod store;
+mod traces;
 mod world;
 
 use std::collections::BTreeSet;
@@ -28,8 +30,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
-
-use weft_sim::perf::Simulation;
 
 use crate::output::say;
 use outputs::Outputs;
@@ -154,7 +154,7 @@ impl Sim {
         if let Some(number) = self.trace_request {
             let points = scenario.points()?;
             let point = points.first().context("the scenario has no point")?;
-            let simulation = Simulation::new(&point.system, 0)?;
+            let simulation = traces::simulation(&point.system, 0)?;
             let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
             return say(timeline.draw());
         }
@@ -308,22 +308,24 @@ fn name(scenario: &Scenario, point: &Point) -> String {
     }
 }
 
-/// What stands behind a plus and minus.
-const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student).";
+/// What stands behind a plus and minus, and in parentheses.
+const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student); relative standard \
+                         deviations over the runs are in parentheses.";
 
 /// What is run, for those who only have its directory.
 fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
     let axes: Vec<&str> = scenario.axes.iter().map(|a| a.key.as_str()).collect();
-    let measure = |p: &Point| p.system.measure;
+    let measure = |p: &Point| (p.system.measure, p.system.measured_requests());
     let method = match points.first().map(measure) {
-        Some(first) if points.iter().all(|p| measure(p) == first) => {
+        Some((first, requests)) if points.iter().all(|p| measure(p) == (first, requests)) => {
             let runs = match first.replications {
                 1 => "one run".to_string(),
                 n => format!("the mean of {n} independent runs"),
             };
             format!(
-                "Every point is {runs} of {} requests, after {} to warm up; seed {}. {INTERVALS}",
-                first.requests, first.warm_up, first.seed
+                "Every point is {runs} of {requests} requests, after {} to warm up; seed {}. \
+                 {INTERVALS}",
+                first.warm_up, first.seed
             )
         }
         _ => format!("Points are measured differently. {INTERVALS}"),

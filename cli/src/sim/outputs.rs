@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table, short};
+use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
-use super::result::{METRICS, Measured, Metric};
+use super::result::{Figure, METRICS, Measured, Metric};
 use super::store::{Done, Place, Study};
 use crate::output::{align_right, table};
 
@@ -47,7 +47,7 @@ impl<'a> Outputs<'a> {
         let mut table = table(headings.chain(METRICS.iter().map(|m| m.short)));
         for (place, measured) in &self.rows {
             let at = self.varying.iter().map(|n| plain(&place.at[*n]));
-            table.add_row(at.chain(METRICS.iter().map(|m| with_interval(m, measured))));
+            table.add_row(at.chain(METRICS.iter().map(|m| shown(m, measured))));
         }
         let axes = self.varying.len();
         let numbers = (0..axes).filter(|n| self.is_number(self.varying[*n]));
@@ -86,8 +86,9 @@ impl<'a> Outputs<'a> {
         let mut columns = self.study.axes.clone();
         for metric in METRICS {
             columns.push(metric.name.into());
-            if metric.has_interval {
+            if metric.is_mean {
                 columns.push(format!("{}_ci95", metric.name));
+                columns.push(format!("{}_relative_deviation", metric.name));
             }
         }
         columns.extend(["requests".into(), "events".into()]);
@@ -95,10 +96,10 @@ impl<'a> Outputs<'a> {
         for (place, measured) in &self.rows {
             let mut row: Vec<Cell> = place.at.iter().map(cell).collect();
             for metric in METRICS {
-                let (value, interval) = (metric.of)(measured);
-                row.push(value.into());
-                if metric.has_interval {
-                    row.push(interval.into());
+                let figure = (metric.of)(measured);
+                row.push(figure.value.into());
+                if metric.is_mean {
+                    row.extend([figure.ci95.into(), figure.relative_deviation.into()]);
                 }
             }
             row.push(Cell::Number(measured.requests as f64));
@@ -143,7 +144,7 @@ impl<'a> Outputs<'a> {
             false => Axis::names(label, names.clone()),
         };
         let plot = |metric: &'static Metric| {
-            let values = self.rows.iter().filter_map(|(_, m)| (metric.of)(m).0);
+            let values = self.rows.iter().filter_map(|(_, m)| (metric.of)(m).value);
             let y = match metric.is_share {
                 true => Axis::linear(metric.label),
                 false => Axis::suiting(metric.label, values),
@@ -153,7 +154,7 @@ impl<'a> Outputs<'a> {
             (metric.name, Plot { title, x: axis.clone(), y, series })
         };
         // What is not known of any point has no plot.
-        let known = |m: &&Metric| self.rows.iter().any(|(_, r)| (m.of)(r).0.is_some());
+        let known = |m: &&Metric| self.rows.iter().any(|(_, r)| (m.of)(r).value.is_some());
         METRICS.iter().filter(known).map(plot).collect()
     }
 
@@ -174,7 +175,9 @@ impl<'a> Outputs<'a> {
         };
         let mut series: Vec<Series> = Vec::new();
         for (place, measured) in &self.rows {
-            let (Some(y), error) = (metric.of)(measured) else { continue };
+            let Figure { value: Some(y), ci95: error, .. } = (metric.of)(measured) else {
+                continue;
+            };
             let (name, point) = (name(place), Point { x: at(place), y, error });
             match series.iter_mut().find(|s| s.name == name) {
                 Some(series) => series.points.push(point),
@@ -200,7 +203,10 @@ impl<'a> Outputs<'a> {
         blocks.extend(plots.iter().map(|(_, plot)| Block::Plot(plot.clone())));
         blocks.push(Block::Heading("Columns".into()));
         let lines = METRICS.iter().map(|m| format!("{}: {}", m.short, m.label));
-        blocks.push(Block::Paragraph(lines.collect::<Vec<_>>().join(". ") + "."));
+        blocks.push(Block::Paragraph(format!(
+            "{}. In parentheses: relative standard deviations over the runs.",
+            lines.collect::<Vec<_>>().join(". ")
+        )));
         blocks.push(Block::Paragraph(format!("Made by weft {}.", self.study.weft)));
         Page { title: self.study.title.clone(), blocks }
     }
@@ -211,7 +217,7 @@ impl<'a> Outputs<'a> {
         let mut table = Table::new(axes.chain(METRICS.iter().map(|m| m.short.to_string())));
         for (place, measured) in &self.rows {
             let at = self.varying.iter().map(|n| cell(&place.at[*n]));
-            let metrics = METRICS.iter().map(|m| Cell::Text(with_interval(m, measured)));
+            let metrics = METRICS.iter().map(|m| Cell::Text(shown(m, measured)));
             table.row(at.chain(metrics));
         }
         table
@@ -232,11 +238,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// A value for people, with its interval.
-fn with_interval(metric: &Metric, measured: &Measured) -> String {
-    match (metric.of)(measured) {
-        (Some(value), Some(interval)) => format!("{} ± {}", short(value), short(interval)),
-        (Some(value), None) => short(value),
-        (None, _) => String::new(),
-    }
+/// A metric's value for people.
+fn shown(metric: &Metric, measured: &Measured) -> String {
+    (metric.of)(measured).text()
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weft_load::stats::millis;
+use weft_report::short;
 use weft_sim::perf::{Estimate, Resource, Summary};
 
 /// A mean over independent runs.
@@ -12,6 +13,20 @@ pub struct Mean {
     pub mean: f64,
     /// Half the width of its 95 % confidence interval; `None` of a single run.
     pub ci95: Option<f64>,
+    /// The standard deviation of the runs as a share of the mean; `None` of a single run, or if
+    /// the mean is 0.
+    pub relative_deviation: Option<f64>,
+}
+
+/// What a column holds at one point.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figure {
+    /// The value, if it is known.
+    pub value: Option<f64>,
+    /// Half its interval.
+    pub ci95: Option<f64>,
+    /// Its relative standard deviation over the runs.
+    pub relative_deviation: Option<f64>,
 }
 
 /// How much a kind of resource was used.
@@ -66,66 +81,89 @@ pub struct Metric {
     pub label: &'static str,
     /// Whether it is a share of time, so that plots of it are linear.
     pub is_share: bool,
-    /// Whether it has a confidence interval.
-    pub has_interval: bool,
-    /// Its value, if it is known, and half its interval.
-    pub of: fn(&Measured) -> (Option<f64>, Option<f64>),
+    /// Whether it has a confidence interval and a standard deviation: it is a mean over runs.
+    pub is_mean: bool,
+    /// What it is at a point.
+    pub of: fn(&Measured) -> Figure,
 }
 
 const fn metric(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (Option<f64>, Option<f64>),
+    of: fn(&Measured) -> Figure,
 ) -> Metric {
-    Metric { name, short, label, is_share: false, has_interval: false, of }
+    Metric { name, short, label, is_share: false, is_mean: false, of }
 }
 
 const fn mean(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (Option<f64>, Option<f64>),
+    of: fn(&Measured) -> Figure,
 ) -> Metric {
-    Metric { has_interval: true, ..metric(name, short, label, of) }
+    Metric { is_mean: true, ..metric(name, short, label, of) }
 }
 
 const fn share(
     name: &'static str,
     short: &'static str,
     label: &'static str,
-    of: fn(&Measured) -> (Option<f64>, Option<f64>),
+    of: fn(&Measured) -> Figure,
 ) -> Metric {
     Metric { is_share: true, ..metric(name, short, label, of) }
 }
 
 impl Mean {
-    fn pair(self) -> (Option<f64>, Option<f64>) {
-        (Some(self.mean), self.ci95)
+    /// As a column holds it.
+    pub fn figure(self) -> Figure {
+        let Mean { mean, ci95, relative_deviation } = self;
+        Figure { value: Some(mean), ci95, relative_deviation }
+    }
+}
+
+impl Figure {
+    /// For people: with its interval, and its relative standard deviation in parentheses, as in
+    /// TickerTAIP's Table VIII. Empty if it is not known.
+    pub fn text(&self) -> String {
+        let Some(value) = self.value else { return String::new() };
+        let mut text = short(value);
+        if let Some(interval) = self.ci95 {
+            text += &format!(" ± {}", short(interval));
+        }
+        if let Some(share) = self.relative_deviation {
+            text += &format!(" ({:.1}%)", share * 100.0);
+        }
+        text
+    }
+
+    /// Of what has no interval.
+    fn of(value: impl Into<Option<f64>>) -> Figure {
+        Figure { value: value.into(), ..Figure::default() }
     }
 }
 
 /// All columns of results.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
-    mean("throughput_mb_s", "MB/s", "throughput, 10^6 bytes/s", |m| m.throughput_mb_s.pair()),
-    mean("requests_s", "requests/s", "requests a second", |m| m.requests_s.pair()),
-    mean("response_ms", "mean ms", "mean response time, ms", |m| m.response_ms.pair()),
-    metric("p50_ms", "p50", "median response time, ms", |m| (Some(m.p50_ms), None)),
-    metric("p95_ms", "p95", "95 % of response times, ms", |m| (Some(m.p95_ms), None)),
-    metric("p99_ms", "p99", "99 % of response times, ms", |m| (Some(m.p99_ms), None)),
-    share("disk_utilisation", "disks", "share of time that disks are in use", |m| (m.disks.map(|u| u.mean), None)),
-    metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| (m.disks.map(|u| u.queue), None)),
+    mean("throughput_mb_s", "MB/s", "throughput, 10^6 bytes/s", |m| m.throughput_mb_s.figure()),
+    mean("requests_s", "requests/s", "requests a second", |m| m.requests_s.figure()),
+    mean("response_ms", "mean ms", "mean response time, ms", |m| m.response_ms.figure()),
+    metric("p50_ms", "p50", "median response time, ms", |m| Figure::of(m.p50_ms)),
+    metric("p95_ms", "p95", "95 % of response times, ms", |m| Figure::of(m.p95_ms)),
+    metric("p99_ms", "p99", "99 % of response times, ms", |m| Figure::of(m.p99_ms)),
+    share("disk_utilisation", "disks", "share of time that disks are in use", |m| Figure::of(m.disks.map(|u| u.mean))),
+    metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| Figure::of(m.disks.map(|u| u.queue))),
     share("processor_utilisation", "CPUs", "share of time that processors are in use",
-        |m| (m.processors.map(|u| u.mean), None)),
+        |m| Figure::of(m.processors.map(|u| u.mean))),
     share("processor_highest", "busiest", "share of time that the busiest processor is in use",
-        |m| (m.processors.map(|u| u.highest), None)),
+        |m| Figure::of(m.processors.map(|u| u.highest))),
     share("link_utilisation", "links", "share of time that links are in use, of those used at all",
-        |m| (m.links.map(|u| u.mean), None)),
+        |m| Figure::of(m.links.map(|u| u.mean))),
     mean("messages", "messages", "messages from one node to another for each request",
-        |m| m.messages.map_or((None, None), Mean::pair)),
-    Metric { has_interval: true, ..share("delayed", "delayed", "share of requests that others delayed",
-        |m| m.delayed.map_or((None, None), Mean::pair)) },
+        |m| m.messages.map_or_else(Figure::default, Mean::figure)),
+    Metric { is_mean: true, ..share("delayed", "delayed", "share of requests that others delayed",
+        |m| m.delayed.map_or_else(Figure::default, Mean::figure)) },
 ];
 
 impl Measured {
@@ -162,14 +200,16 @@ impl Measured {
         }
     }
 
-    /// As an object of results: metrics by name, intervals beside them.
+    /// As an object of results: metrics by name, intervals and deviations beside them.
     pub fn as_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         for metric in METRICS {
-            let (value, interval) = (metric.of)(self);
+            let Figure { value, ci95, relative_deviation } = (metric.of)(self);
             object.insert(metric.name.into(), json!(value));
-            if metric.has_interval {
-                object.insert(format!("{}_ci95", metric.name), json!(interval));
+            if metric.is_mean {
+                object.insert(format!("{}_ci95", metric.name), json!(ci95));
+                let name = format!("{}_relative_deviation", metric.name);
+                object.insert(name, json!(relative_deviation));
             }
         }
         object.insert("requests".into(), json!(self.requests));
@@ -180,13 +220,41 @@ impl Measured {
 
 impl From<Estimate> for Mean {
     fn from(estimate: Estimate) -> Mean {
-        // Intervals that are not finite are none.
-        Mean { mean: estimate.mean, ci95: estimate.ci95.filter(|c| c.is_finite()) }
+        // What is not finite is none.
+        let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
+        Mean {
+            mean: estimate.mean,
+            ci95: finite(estimate.ci95),
+            relative_deviation: finite(estimate.relative_deviation),
+        }
     }
 }
 
 impl From<Resource> for Use {
     fn from(resource: Resource) -> Use {
         Use { mean: resource.mean, highest: resource.highest, queue: resource.queue }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_shown_with_its_interval_and_its_deviation() {
+        // Student's t of 95 % and one degree is 12.706; the standard deviation is sqrt 2, of a mean of 11.
+        let mean = Mean::from(Estimate::of([10.0, 12.0]));
+        assert_eq!(mean.figure().text(), format!("{} ± {} (12.9%)", short(11.0), short(12.706)));
+        assert_eq!(Mean::from(Estimate::of([10.0])).figure().text(), short(10.0));
+        // Of nothing but zeroes there is no share of the mean.
+        let none = Mean::from(Estimate::of([0.0, 0.0]));
+        assert_eq!((none.ci95, none.relative_deviation), (Some(0.0), None));
+        assert_eq!(Figure::default().text(), "");
+    }
+
+    #[test]
+    fn results_that_were_kept_without_deviation_are_read() {
+        let kept: Mean = serde_json::from_str(r#"{"mean":1.0,"ci95":0.5}"#).unwrap();
+        assert_eq!(kept, Mean { mean: 1.0, ci95: Some(0.5), relative_deviation: None });
     }
 }

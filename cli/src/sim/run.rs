@@ -7,7 +7,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use weft_sim::perf::{Outcome, Simulation, System};
+use weft_sim::perf::{Outcome, System};
+
+use super::traces;
 
 /// Runs all replications of these systems, each with a name for errors, on so many threads, and tells
 /// of each system that is done, by its number in the list. What comes out does not depend on the
@@ -69,8 +71,7 @@ pub fn run(
 
 /// One run.
 fn one(system: &System, replication: u64) -> Result<Outcome> {
-    let simulation = Simulation::new(system, replication).map_err(|p| anyhow!("{p}"))?;
-    simulation.run().map_err(|e| anyhow!("{e}"))
+    traces::simulation(system, replication)?.run().map_err(|e| anyhow!("{e}"))
 }
 
 /// A bar with the time left, on a terminal.

@@ -14,6 +14,7 @@ use weft_sim::perf::{Problem, System};
 use super::catalogue;
 use super::document::{Document, Origin, Place, join};
 use super::keys::{self, plain};
+use super::traces::Traces;
 
 /// The most points of a scenario.
 const MOST_POINTS: usize = 1_000_000;
@@ -28,6 +29,9 @@ pub struct Scenario {
     /// What is varied, the last the fastest.
     pub axes: Vec<Axis>,
     document: Document,
+    /// Keys that the command line gave one value.
+    set: Vec<String>,
+    traces: Traces,
 }
 
 /// Something that is varied.
@@ -131,7 +135,7 @@ impl Scenario {
             None => Vec::new(),
         };
         let title = if title.is_empty() { file.to_string() } else { title };
-        Ok(Scenario { title, about, axes, document })
+        Ok(Scenario { title, about, axes, document, set: Vec::new(), traces: Traces::default() })
     }
 
     /// Gives a key one value, whether it was varied or not. Of cases, one is chosen by its name.
@@ -149,6 +153,7 @@ impl Scenario {
             self.axes.retain(|a| a.key != setting.key);
         }
         keys::known(&setting.key).map_err(|e| anyhow!("{place}: {e}"))?;
+        self.set.push(setting.key.clone());
         self.document.set(&setting.key, value, Origin::Argument(place))
     }
 
@@ -246,8 +251,12 @@ impl Scenario {
                 bail!("{}: {key} is swept, but another key takes its place", document.place(key));
             }
         }
+        if let Some(key) = self.set.iter().find(|k| document.get(k).is_none()) {
+            let place = document.place(key);
+            bail!("{place}: {key} is set, but another key, set later or swept, takes its place");
+        }
         let labels = chosen.iter().map(|c| c.label.clone()).collect();
-        Ok(Point { labels, system: system(&document)? })
+        Ok(Point { labels, system: system(&document, &self.traces)? })
     }
 }
 
@@ -358,7 +367,7 @@ fn read_disk(system: &mut System, document: &Document) -> Result<()> {
 }
 
 /// The system that the values describe.
-fn system(document: &Document) -> Result<System> {
+fn system(document: &Document, traces: &Traces) -> Result<System> {
     keys::check(document)?;
     let value = Value::Table(document.table.clone());
     let mut system: System = serde_path_to_error::deserialize(value).map_err(|e| {
@@ -366,6 +375,11 @@ fn system(document: &Document) -> Result<System> {
         misread(document, &path, e.inner().message())
     })?;
     read_disk(&mut system, document)?;
+    let trace = system.workload.requests.trace().map(|t| t.file.clone());
+    traces.read(document.file(), &mut system).with_context(|| {
+        let key = "workload.requests.trace.file";
+        format!("{}: {key} = {}", document.place(key), trace.unwrap_or_default())
+    })?;
     system.check().map_err(|Problem { key, value, expected }| {
         anyhow!("{}: {key} = {value}: {expected}", document.place(&key))
     })?;

@@ -125,3 +125,12 @@ fn a_key_that_another_displaces_is_refused() {
     let said = s.points().unwrap_err().to_string();
     assert!(said.contains("another key takes its place"), "{said}");
 }
+
+#[test]
+fn a_key_that_is_set_is_never_passed_over() {
+    let mut s = scenario("[sweep]\nworkload.requests.fixed.bytes = [4096, 8192]\n").unwrap();
+    s.set(&setting("workload.requests.imitation=oltp"), "--set").unwrap();
+    let said = s.points().unwrap_err().to_string();
+    let why = "--set workload.requests.imitation=oltp: workload.requests.imitation is set, but";
+    assert!(said.starts_with(why), "{said}");
+}

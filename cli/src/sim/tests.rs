@@ -45,6 +45,12 @@ fn the_catalogue_has_every_file() {
     for folder in std::fs::read_dir(&root).unwrap() {
         for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
             let path = file.unwrap().path();
+            // Traces are in the catalogue beside the scenarios.
+            if path.extension().is_some_and(|e| e != "toml") {
+                let path = path.strip_prefix(root.parent().unwrap()).unwrap();
+                assert!(catalogue::trace(&path.display().to_string()).is_some(), "{path:?}");
+                continue;
+            }
             let name = path.strip_prefix(&root).unwrap().with_extension("");
             files.push(name.display().to_string());
         }
@@ -254,7 +260,7 @@ fn a_real_array_takes_open_arrivals_and_commands() {
     let line = format!("sim {dir}/s.toml --world real --dir {dir} --out {dir}/out --set {set}");
     weft(&line).unwrap();
     let csv = std::fs::read_to_string(temp.path().join("out/results.csv")).unwrap();
-    let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(4).unwrap().parse().unwrap();
+    let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(5).unwrap().parse().unwrap();
     assert!(rate > 60.0 && rate < 1_500.0, "{rate} requests a second, and 300 come");
 }
 
@@ -309,4 +315,110 @@ fn parameters_take_the_place_of_the_scenarios_and_a_disk_may_be_a_file() {
     std::fs::write(temp.path().join("p/params.toml"), "nodes.mips = -1\n").unwrap();
     let bad = weft(&format!("sim {dir}/s.toml --params {dir}/p/params.toml")).unwrap_err();
     assert!(bad.to_string().contains("p/params.toml:1: nodes.mips = -1: give"), "{bad}");
+}
+
+/// A scenario with a trace beside it, and both files in a directory.
+fn with_trace(dir: &Path, trace: &str) {
+    let scenario = "title = \"replay\"\n[workload]\nhosts = 2\narrivals.traced.speed = 1\n\
+        requests.trace = { file = \"t.csv\" }\n\
+        [measure]\nwarm_up = 1\nreplications = 1\n";
+    std::fs::write(dir.join("r.toml"), scenario).unwrap();
+    std::fs::write(dir.join("t.csv"), trace).unwrap();
+}
+
+const TRACE: &str = "time_ms,op,offset,bytes\n0,read,0,4096\n10,write,8192,4096\n20,flush,0,0\n\
+                     30,read,1048576,65536\n";
+
+#[test]
+fn a_trace_is_found_beside_its_scenario_and_part_of_what_a_result_depends_on() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    with_trace(temp.path(), TRACE);
+    let csv = |more: &str| {
+        weft(&format!("sim {dir}/r.toml --out {dir}/out {more}")).unwrap();
+        std::fs::read_to_string(temp.path().join("out/results.csv")).unwrap()
+    };
+    let points =
+        || std::fs::read_to_string(temp.path().join("out/points.jsonl")).unwrap().lines().count();
+    let first = csv("");
+    let study = std::fs::read_to_string(temp.path().join("out/study.json")).unwrap();
+    assert!(study.contains("one run of 3 requests, after 1 to warm up"), "{study}");
+    assert_eq!((csv(""), points()), (first.clone(), 1), "what is known is not run again");
+    // The same name and another request: another point.
+    std::fs::write(temp.path().join("t.csv"), TRACE.replace("65536", "4096")).unwrap();
+    assert_ne!(csv(""), first);
+    assert_eq!(points(), 2);
+    // Another name, and the same requests packed in another format.
+    std::fs::write(temp.path().join("t.csv"), TRACE).unwrap();
+    weft(&format!("trace convert {dir}/t.csv {dir}/u.gz --to iolog")).unwrap();
+    let packed = csv("--set workload.requests.trace.file=u.gz");
+    assert_eq!((packed, points()), (first, 3));
+    let swept = csv("--sweep workload.arrivals.traced.speed=1,2 workload.hosts=1,2");
+    assert_eq!((swept.lines().count(), points()), (5, 6));
+    weft(&format!("sim {dir}/r.toml --trace-request 3")).unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_said_with_its_line_and_the_scenarios() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display().to_string();
+    with_trace(temp.path(), TRACE);
+    let key = "workload.requests.trace.file = t.csv";
+    let run = |more: &str| {
+        let error = weft(&format!("sim {dir}/r.toml --out {dir}/out {more}")).unwrap_err();
+        assert!(!temp.path().join("out").exists(), "{more}");
+        format!("{error:#}")
+    };
+    for (trace, why) in [
+        (TRACE.replace("8192,4096", "x,4096"), format!("{key}: {dir}/t.csv, line 3: ")),
+        (TRACE.replace("time_ms", "when"), format!("{key}: {dir}/t.csv: it does not begin like")),
+        (String::new(), format!("{key}: {dir}/t.csv: it is empty")),
+        (
+            TRACE.replace("1048576", "99999999999999"),
+            format!("{key}: the trace covers 100000000065535 bytes and the volume has "),
+        ),
+        (TRACE.lines().take(1).collect(), format!("{key}: this trace has no requests")),
+    ] {
+        std::fs::write(temp.path().join("t.csv"), trace).unwrap();
+        let said = run("");
+        assert!(said.starts_with(&format!("{dir}/r.toml:5: {why}")), "{said}");
+    }
+    std::fs::write(temp.path().join("t.csv"), TRACE).unwrap();
+    for (more, why) in [
+        ("--set workload.requests.trace.file=none", "/none: No such file"),
+        ("--set workload.requests.trace.fit=fold", "fit = fold: give refuse, wrap or scale"),
+        ("--set workload.requests.trace.surveyed=1", "there is no such key"),
+        ("--set workload.requests.imitation=oltp", "only a trace has times; give requests.trace"),
+        ("--set workload.addresses=sequential", "a trace has its own places; leave it out"),
+        ("--set measure.warm_up=4", "the trace has 4 requests; give less than that"),
+        ("--replications 2", "--replications measure.replications=2: measure.replications = 2: a"),
+        (
+            &format!("--world real --dir {dir} --set workload.arrivals.closed.population=1"),
+            "real hosts replay a trace at its own times only",
+        ),
+    ] {
+        let said = run(more);
+        assert!(said.contains(why), "{more}: {said}");
+    }
+}
+
+#[test]
+fn a_real_array_replays_a_trace_at_its_times() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().display();
+    with_trace(temp.path(), TRACE);
+    let set = "nodes.workers=3 nodes.originators=2 workload.hosts=3 volume.size_bytes=4194304 \
+               measure.warm_up=0";
+    let line = format!("sim {dir}/r.toml --world both --dir {dir} --out {dir}/out --set {set}");
+    weft(&line).unwrap();
+    for world in ["simulated", "real"] {
+        let path = temp.path().join("out").join(world).join("results.json");
+        let all: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let result = &all["results"][0];
+        assert_eq!(result["requests"], 4, "{world}: {all}");
+        // The last is asked 30 ms after the first.
+        let rate = result["requests_s"].as_f64().unwrap();
+        assert!(rate < 4.0 / 0.030, "{world}: {rate} requests a second");
+    }
 }

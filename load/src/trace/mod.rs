@@ -6,12 +6,13 @@
 //!
 //! What a line or record means is decided by one pure parser for each format, in a file of its
 //! own; only [`Reader`] and [`Writer`] touch [`std::io`], and neither opens a file. Nothing holds
-//! a whole trace in memory.
+//! a whole trace in memory. An [`Extent`] is what a replay has to know of a trace beforehand.
 
 mod ascii;
 mod blkparse;
 mod csv;
 mod detect;
+mod extent;
 mod field;
 mod iolog;
 mod measured;
@@ -26,6 +27,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use extent::Extent;
 pub use reader::{Options, Place, Reader, TraceError};
 pub use replay::{Fit, Mapping, Pace, Replay, ReplayError};
 pub use survey::{Idle, Survey};
@@ -76,7 +78,8 @@ impl Devices {
 }
 
 /// How a trace is written down. Fields and units stand at each parser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Comma-separated, with a heading that names the columns.
     Csv,

@@ -43,6 +43,9 @@ impl Generator {
     /// What is wrong with the workload, or why the volume is too small for it.
     pub fn new(workload: &Workload, volume_bytes: u64) -> Result<Self, Problem> {
         workload.check()?;
+        if let Some(trace) = workload.requests.trace() {
+            trace.check_fit(volume_bytes, workload.speed())?;
+        }
         let classes = workload.requests.classes();
         let align = workload.alignment();
         let places = volume_bytes / align;
@@ -66,9 +69,18 @@ impl Generator {
         Ok(Generator { classes, weights, align, places, picker, waits })
     }
 
+    /// How long a host waits before its next request, of a trace for instance; of those that come
+    /// at a trace's times nothing, as the trace says it.
+    pub fn wait(&mut self, host: usize, rng: &mut fastrand::Rng) -> Nanos {
+        self.waits.draw(host, rng)
+    }
+
     /// The next request of a host, `0..hosts`.
+    ///
+    /// # Panics
+    /// If the requests are a trace's, and not drawn.
     pub fn next(&mut self, host: usize, rng: &mut fastrand::Rng) -> Ask {
-        let wait = self.waits.draw(host, rng);
+        let wait = self.wait(host, rng);
         let class = self.class(rng);
         if class.kind == Kind::Flush {
             return Ask { kind: class.kind, offset: 0, len: 0, wait };
@@ -107,6 +119,7 @@ impl Waits {
             Arrivals::Open { rate_per_s, spacing: Spacing::Fixed } => {
                 Waits::Turns { gap: 1e9 / rate_per_s, arrivals: vec![0; hosts as usize] }
             }
+            Arrivals::Traced { .. } => Waits::Constant(0),
         }
     }
 

@@ -64,6 +64,12 @@ pub const PARAMETERS: &[Parameter] = &[
         ..parameter("arrivals.open.spacing", "", "poisson or fixed")
     },
     Parameter {
+        default: "1",
+        meaning: "requests come at the times of their trace (requests.trace), answered or not, so \
+                  many times as fast as they were; hosts take turns",
+        ..parameter("arrivals.traced.speed", "", "0.000001 to 1000000")
+    },
+    Parameter {
         meaning: "size of every request",
         ..parameter("requests.fixed.bytes", "bytes", "1 to 1073741824")
     },
@@ -83,6 +89,36 @@ pub const PARAMETERS: &[Parameter] = &[
             "",
             "oltp, timeshare, small-scientific or large-scientific",
         )
+    },
+    Parameter {
+        meaning: "a trace whose requests are made, in its order: a path from the scenario's \
+                  directory, or from the current one; may be packed by gzip",
+        ..parameter("requests.trace.file", "", "a path")
+    },
+    Parameter {
+        default: "as the file begins",
+        meaning: "format of the trace",
+        ..parameter(
+            "requests.trace.format",
+            "",
+            "csv, srt, disksim, ssdsim, msr, vscsi, blkparse, iolog or measured",
+        )
+    },
+    Parameter {
+        default: "512; 256 of srt",
+        meaning: "size of a sector, of traces that count in sectors",
+        ..parameter("requests.trace.sector_bytes", "bytes", "1 to 1048576")
+    },
+    Parameter {
+        default: "all",
+        meaning: "at most so many requests of the trace, from its beginning",
+        ..parameter("requests.trace.requests", "requests", "1 or more")
+    },
+    Parameter {
+        default: "refuse",
+        meaning: "what becomes of a trace that reaches beyond the volume: it is refused, its offsets \
+                  are taken modulo the volume, or scaled to cover it",
+        ..parameter("requests.trace.fit", "", "refuse, wrap or scale")
     },
     Parameter {
         default: "uniform",
@@ -121,6 +157,7 @@ mod tests {
     /// A value for a key, and what the rest of the workload must have beside it.
     fn example(key: &str) -> (&'static str, &'static str) {
         const OPEN: &str = "arrivals.open.rate_per_s = 1\n";
+        const TRACE: &str = "arrivals.open.rate_per_s = 1\nrequests.trace.file = \"t.csv\"\n";
         const OLTP: &str = "requests.imitation = \"oltp\"\n";
         const BOTH: &str = "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\n";
         match key {
@@ -157,6 +194,12 @@ mod tests {
             }
             "requests.mix" => ("[{ kind = \"flush\", weight = 1 }]", OPEN),
             "requests.imitation" => ("\"timeshare\"", OPEN),
+            "arrivals.traced.speed" => ("2.5", "requests.trace.file = \"t.csv\"\n"),
+            "requests.trace.file" => ("\"t.csv\"", OPEN),
+            "requests.trace.format" => ("\"msr\"", TRACE),
+            "requests.trace.sector_bytes" => ("4096", TRACE),
+            "requests.trace.requests" => ("10", TRACE),
+            "requests.trace.fit" => ("\"wrap\"", TRACE),
             "addresses" => ("\"sequential\"", BOTH),
             "addresses.zipf.regions" => (
                 "9",

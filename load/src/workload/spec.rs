@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Addresses, Imitation};
+use super::{Addresses, Imitation, Trace};
 use crate::Kind;
 
 /// The most hosts, and the most requests that one keeps outstanding.
@@ -58,6 +58,17 @@ pub enum Arrivals {
         #[serde(default)]
         spacing: Spacing,
     },
+    /// Requests come at the times of the trace that they are of, answered or not; hosts take
+    /// turns.
+    Traced {
+        /// How many times as fast as they were, 10^-6 to 10^6.
+        #[serde(default = "as_it_was")]
+        speed: f64,
+    },
+}
+
+fn as_it_was() -> f64 {
+    1.0
 }
 
 /// How long a host thinks between a reply and its next request.
@@ -109,10 +120,12 @@ pub enum Requests {
     Mix(Vec<Class>),
     /// The imitation of a workload that was measured elsewhere.
     Imitation(Imitation),
+    /// The requests of a trace, in its order, where the trace has them.
+    Trace(Trace),
 }
 
 impl Requests {
-    /// The classes that are drawn from.
+    /// The classes that are drawn from; none of a trace.
     pub fn classes(&self) -> Vec<Class> {
         match self {
             Requests::Fixed { bytes, read_share } => {
@@ -122,6 +135,15 @@ impl Requests {
             }
             Requests::Mix(classes) => classes.clone(),
             Requests::Imitation(imitation) => imitation.classes(),
+            Requests::Trace(_) => Vec::new(),
+        }
+    }
+
+    /// The trace, if they are a trace's.
+    pub fn trace(&self) -> Option<&Trace> {
+        match self {
+            Requests::Trace(trace) => Some(trace),
+            _ => None,
         }
     }
 }
@@ -189,7 +211,38 @@ impl Workload {
         if let Some(align) = self.align_bytes {
             range("align_bytes", align, 1, LONGEST)?;
         }
-        Ok(())
+        self.check_trace()
+    }
+
+    /// Refuses what a trace says itself, and times of a trace that there is none.
+    fn check_trace(&self) -> Result<(), Problem> {
+        if self.requests.trace().is_none() {
+            return match self.arrivals {
+                Arrivals::Traced { speed } => {
+                    let expected = "only a trace has times; give requests.trace.file, or arrivals \
+                                    that are closed or open";
+                    Err(Problem::new("arrivals.traced.speed", speed, expected))
+                }
+                _ => Ok(()),
+            };
+        }
+        let own = "a trace has its own places; leave it out";
+        if self.addresses != Addresses::default() {
+            return Err(Problem::new("addresses", "not uniform", own));
+        }
+        match self.align_bytes {
+            Some(align) => Err(Problem::new("align_bytes", align, own)),
+            None => Ok(()),
+        }
+    }
+
+    /// How many times as fast as they were the requests of a trace come; `None` if when they come
+    /// is not the trace's.
+    pub fn speed(&self) -> Option<f64> {
+        match self.arrivals {
+            Arrivals::Traced { speed } => Some(speed),
+            Arrivals::Closed { .. } | Arrivals::Open { .. } => None,
+        }
     }
 
     /// What offsets are multiples of.
@@ -222,6 +275,7 @@ impl Arrivals {
             Arrivals::Open { rate_per_s, .. } => {
                 positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)
             }
+            Arrivals::Traced { speed } => range("arrivals.traced.speed", *speed, 1e-6, 1e6),
         }
     }
 }
@@ -245,6 +299,7 @@ impl Requests {
                 }
             }),
             Requests::Imitation(_) => Ok(()),
+            Requests::Trace(trace) => trace.check(),
         }
     }
 }
@@ -286,6 +341,29 @@ mod tests {
         assert_eq!(mix.check(), Ok(()));
         assert_eq!(mix.alignment(), 4096);
         assert_eq!(toml::from_str::<Workload>(&toml::to_string(&mix).unwrap()).unwrap(), mix);
+    }
+
+    #[test]
+    fn a_trace_says_where_and_perhaps_when() {
+        let trace = "requests.trace = { file = \"a.csv\", format = \"csv\", fit = \"wrap\" }\n";
+        let timed = read(&format!("{trace}arrivals.traced = {{}}")).unwrap();
+        assert_eq!((timed.check(), timed.speed()), (Ok(()), Some(1.0)));
+        let closed = read(&format!("{trace}arrivals.closed.population = 2")).unwrap();
+        assert_eq!((closed.check(), closed.speed()), (Ok(()), None));
+        for (more, problem) in [
+            ("arrivals.traced.speed = 0", "arrivals.traced.speed = 0: give 0.000001 to 1000000"),
+            ("arrivals.traced = {}\nalign_bytes = 512", "align_bytes = 512: a trace has its own"),
+            (
+                "arrivals.traced = {}\naddresses = \"sequential\"",
+                "addresses = not uniform: a trace",
+            ),
+        ] {
+            let said = read(&format!("{trace}{more}")).unwrap().check().unwrap_err().to_string();
+            assert!(said.starts_with(problem), "{said}");
+        }
+        let untold = read("requests.imitation = \"oltp\"\narrivals.traced.speed = 2").unwrap();
+        let said = untold.check().unwrap_err().to_string();
+        assert!(said.starts_with("arrivals.traced.speed = 2: only a trace has times"), "{said}");
     }
 
     #[test]

@@ -180,6 +180,10 @@ pub struct Row {
     pub measured: f64,
     /// Half the width of its 95 % confidence interval.
     pub ci95: Option<f64>,
+    /// The standard deviation of its runs as a share of the mean. No part of the row's JSON, whose
+    /// form is fixed.
+    #[serde(skip)]
+    pub relative_deviation: Option<f64>,
     /// What the paper says, if that is known here.
     pub paper: Option<f64>,
 }
@@ -221,6 +225,7 @@ impl Case {
                 metric: *metric,
                 measured: estimate.mean,
                 ci95: estimate.ci95,
+                relative_deviation: estimate.relative_deviation,
                 paper: *paper,
             }
         };

@@ -1,5 +1,6 @@
 //! The events: nodes' inputs and outputs, with the time that everything takes.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use weft_core::Buffer;
@@ -11,7 +12,8 @@ use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 use weft_load::random::Streams;
 use weft_load::stats::{Level, Run};
-use weft_load::workload::{Arrivals, Generator};
+use weft_load::trace::Pace;
+use weft_load::workload::{Arrivals, Asks, Generator, Requests};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
@@ -94,6 +96,8 @@ pub struct Simulation {
     delayed: u64,
     sector_bytes: u64,
     generator: Generator,
+    /// The requests of a trace, if they are not drawn.
+    replay: Option<Asks>,
     chances: Vec<fastrand::Rng>,
     /// Requests that have been drawn and not answered, by number.
     requests: Vec<Option<Request>>,
@@ -109,11 +113,24 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// The `replication`-th run of a system.
+    /// The `replication`-th run of a system whose requests are drawn.
     ///
     /// # Errors
     /// What is wrong with the description.
     pub fn new(system: &System, replication: u64) -> Result<Simulation, Problem> {
+        Simulation::reading(system, replication, std::io::empty())
+    }
+
+    /// The `replication`-th run of a system. If its requests are a trace's, they are read from
+    /// `input` as they are made; else nothing is.
+    ///
+    /// # Errors
+    /// What is wrong with the description, or with the beginning of the trace.
+    pub fn reading(
+        system: &System,
+        replication: u64,
+        input: impl Read + 'static,
+    ) -> Result<Simulation, Problem> {
         system.check()?;
         let streams = Streams::new(system.measure.seed, replication);
         let model = Model::new(&system.disks.spec()?);
@@ -168,6 +185,7 @@ impl Simulation {
             delayed: 0,
             sector_bytes: model.sector_bytes(),
             generator,
+            replay: replay(system, volume_bytes, input)?,
             chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
             requests: Vec::new(),
             free: Vec::new(),
@@ -179,7 +197,7 @@ impl Simulation {
             timeline: None,
             guests,
         };
-        simulation.begin(volume);
+        simulation.begin(volume).map_err(|e| of_trace(system, e))?;
         Ok(simulation)
     }
 
@@ -209,7 +227,7 @@ impl Simulation {
     }
 
     /// The nodes enter their map, and hosts begin to ask.
-    fn begin(&mut self, volume: Arc<Volume>) {
+    fn begin(&mut self, volume: Arc<Volume>) -> Result<(), String> {
         let info = |(n, p): (usize, &Place)| NodeInfo {
             guest: self.guests.is_host(n as u32),
             ..NodeInfo::new(1, p.node.data_sectors())
@@ -238,17 +256,34 @@ impl Simulation {
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,
             Arrivals::Open { .. } => 1,
+            // Hosts take turns.
+            Arrivals::Traced { .. } => return self.next_ask(0),
         };
         for host in 0..self.system.workload.hosts {
             for _ in 0..population {
-                self.next_ask(host);
+                self.next_ask(host)?;
             }
         }
+        Ok(())
     }
 
-    /// Draws what a host asks next, and when.
-    fn next_ask(&mut self, host: u32) {
-        let ask = self.generator.next(host as usize, &mut self.chances[host as usize]);
+    /// What a host asks next, and when: drawn, or the next of the trace; `None` after its end.
+    fn draw(&mut self, host: usize) -> Result<Option<Ask>, String> {
+        let chance = &mut self.chances[host];
+        let Some(replay) = &mut self.replay else {
+            return Ok(Some(self.generator.next(host, chance)));
+        };
+        let Some(ask) = replay.next().transpose().map_err(|e| e.to_string())? else {
+            return Ok(None);
+        };
+        // As timed, the trace says how long; else it says nothing.
+        let wait = ask.wait + self.generator.wait(host, chance);
+        Ok(Some(Ask { wait, ..ask }))
+    }
+
+    /// Has a host ask what it asks next, if there is anything.
+    fn next_ask(&mut self, host: u32) -> Result<(), String> {
+        let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
         let originators = u32::from(self.system.nodes.originators);
         let originator = match (self.system.nodes.roles, originators) {
             (Roles::Host, _) => self.guests.of_host(host),
@@ -267,6 +302,7 @@ impl Simulation {
             }
         };
         self.queue.push(ask.wait, Event::Ask { request: number });
+        Ok(())
     }
 
     /// Runs until enough requests are done, and says how it went.
@@ -310,6 +346,10 @@ impl Simulation {
     /// Whether enough was measured: requests, or time.
     fn has_enough(&self) -> bool {
         let measure = &self.system.measure;
+        let all = self.system.workload.requests.trace().and_then(|t| t.surveyed.as_ref());
+        if all.is_some_and(|trace| self.run.finished() >= trace.requests) {
+            return true;
+        }
         match (measure.seconds, self.run.measured()) {
             (None, _) => self.run.finished() >= measure.warm_up + measure.requests,
             (Some(_), None) => false,
@@ -380,10 +420,7 @@ impl Simulation {
                 self.apply(node, outputs)?;
                 self.work(processor)
             }
-            Event::Reply { request } => {
-                self.reply(request);
-                Ok(())
-            }
+            Event::Reply { request } => self.reply(request),
         }
     }
 
@@ -399,20 +436,22 @@ impl Simulation {
         }
         self.asked += 1;
         self.queue.push(arrives, Event::Request { request });
-        if let Arrivals::Open { .. } = self.system.workload.arrivals {
-            self.next_ask(host);
+        match self.system.workload.arrivals {
+            Arrivals::Closed { .. } => Ok(()),
+            Arrivals::Open { .. } => self.next_ask(host),
+            Arrivals::Traced { .. } => self.next_ask((host + 1) % self.system.workload.hosts),
         }
-        Ok(())
     }
 
-    fn reply(&mut self, request: u32) {
+    fn reply(&mut self, request: u32) -> Result<(), String> {
         let now = self.queue.now();
         let r = self.requests[request as usize].take().expect("a request in work");
         self.free.push(request);
         self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
         self.delayed += u64::from(self.delays.done(request));
-        if let Arrivals::Closed { .. } = self.system.workload.arrivals {
-            self.next_ask(r.host);
+        match self.system.workload.arrivals {
+            Arrivals::Closed { .. } => self.next_ask(r.host),
+            Arrivals::Open { .. } | Arrivals::Traced { .. } => Ok(()),
         }
     }
 
@@ -583,6 +622,26 @@ impl Simulation {
         self.watch_disk(device);
         Ok(())
     }
+}
+
+/// The requests of the system's trace, if they are a trace's, from its bytes.
+fn replay(
+    system: &System,
+    volume_bytes: u64,
+    input: impl Read + 'static,
+) -> Result<Option<Asks>, Problem> {
+    let Requests::Trace(trace) = &system.workload.requests else { return Ok(None) };
+    let pace = match system.workload.speed() {
+        Some(speed) => Pace::AsTimed { speed },
+        None => Pace::AsFast,
+    };
+    let asks = trace.replay(&trace.file, input, volume_bytes, pace);
+    asks.map(Some).map_err(|e| of_trace(system, e))
+}
+
+fn of_trace(system: &System, error: impl ToString) -> Problem {
+    let file = system.workload.requests.trace().map_or("", |t| &t.file);
+    Problem::new("workload.requests.trace.file", file, error)
 }
 
 fn micros(us: f64) -> Nanos {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::perf::{Fabric, Lane, Layout, Measure, PathLengths};
-use weft_load::workload::{Addresses, Requests, Think, Workload};
+use weft_load::trace::Fit;
+use weft_load::workload::{Addresses, Requests, Think, Trace, Workload};
 
 /// The paper's array with so many requests of one size outstanding.
 fn system(bytes: u64, read_share: f64, outstanding: u32) -> System {
@@ -144,4 +145,115 @@ fn what_cannot_be_is_refused() {
         let problem = Simulation::new(&system, 0).err().expect("refused");
         assert_eq!(problem.key, key, "{problem}");
     }
+}
+
+/// Three bursts of four requests, 100 ms apart, and a flush at the end.
+fn trace() -> String {
+    let mut text = "time_us,op,offset,bytes\n".to_string();
+    for n in 0..12u64 {
+        let (at, op) = (5_000_000 + n / 4 * 100_000 + n % 4, ["read", "write"][n as usize % 2]);
+        text += &format!("{at},{op},{},8192\n", n * 1_000_000 / 512 * 512);
+    }
+    text + "5300000,flush,0,0\n"
+}
+
+/// The system with that trace, read once.
+fn replaying(arrivals: Arrivals, change: fn(&mut Trace)) -> System {
+    let mut trace_of = Trace::of("t.csv");
+    change(&mut trace_of);
+    let text = trace();
+    let mut reader = trace_of.reader("t.csv", text.as_bytes()).unwrap();
+    trace_of.survey(&mut reader).unwrap();
+    let mut system = system(4096, 1.0, 3);
+    (system.workload.requests, system.workload.arrivals) = (Requests::Trace(trace_of), arrivals);
+    system.measure = Measure { warm_up: 1, requests: 100, replications: 1, ..system.measure };
+    system
+}
+
+fn replayed(system: &System) -> Outcome {
+    let input = std::io::Cursor::new(trace());
+    Simulation::reading(system, 0, input).unwrap().run().unwrap()
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_times_to_its_end() {
+    let system = replaying(Arrivals::Traced { speed: 1.0 }, |_| {});
+    let outcome = replayed(&system);
+    // All but the warm-up's one, which may be of either kind.
+    assert_eq!((outcome.all.latency.count(), system.measured_requests()), (12, 12));
+    let reads = outcome.reads.latency.count();
+    let writes = outcome.writes.latency.count();
+    assert!(reads + writes == 11 && (5..=6).contains(&reads), "{reads} reads, {writes} writes");
+    // The flush is asked 300 ms after the first request, and is the last to be answered.
+    let end = outcome.ended;
+    assert!((300 * MILLIS..400 * MILLIS).contains(&end), "{end}");
+    let again = replayed(&system);
+    assert_eq!((again.ended, again.events), (outcome.ended, outcome.events));
+    let slow = replayed(&replaying(Arrivals::Traced { speed: 0.5 }, |_| {}));
+    assert!((600 * MILLIS..700 * MILLIS).contains(&slow.ended), "{}", slow.ended);
+}
+
+#[test]
+fn closed_hosts_take_the_requests_of_a_trace_as_fast_as_they_can() {
+    let closed = |population| Arrivals::Closed { population, think: Think::default() };
+    let one = replayed(&replaying(closed(1), |_| {}));
+    let four = replayed(&replaying(closed(4), |_| {}));
+    assert_eq!((one.all.latency.count(), four.all.latency.count()), (12, 12));
+    assert!(four.ended < one.ended, "{} and {}", four.ended, one.ended);
+    assert!(one.outstanding <= 3.0, "{} of three hosts", one.outstanding);
+}
+
+#[test]
+fn only_a_part_of_a_trace_is_replayed_if_so_asked() {
+    let traced = Arrivals::Traced { speed: 1.0 };
+    let part = replaying(traced.clone(), |t| t.requests = Some(5));
+    assert_eq!(replayed(&part).all.latency.count(), 4);
+    let mut few = replaying(traced, |_| {});
+    few.measure.requests = 3;
+    assert_eq!(replayed(&few).all.latency.count(), 3);
+}
+
+#[test]
+fn what_of_a_trace_cannot_be_is_refused() {
+    type Change = fn(&mut System);
+    let wrong: [(Change, &str); 5] = [
+        (|s| s.measure.warm_up = 13, "measure.warm_up = 13: the trace has 13 requests; give less"),
+        (|s| s.measure.replications = 2, "measure.replications = 2: a trace has no chance"),
+        (
+            |s| s.volume.size_bytes = Some(1 << 20),
+            "workload.requests.trace.file = t.csv: the trace",
+        ),
+        (|s| s.workload.align_bytes = Some(512), "workload.align_bytes = 512: a trace has its own"),
+        (
+            |s| s.workload.requests = Requests::Trace(Trace::of("t.csv")),
+            "workload.requests.trace.file = t.csv: this trace has not been read",
+        ),
+    ];
+    for (change, why) in wrong {
+        let mut system = replaying(Arrivals::Traced { speed: 1.0 }, |_| {});
+        change(&mut system);
+        let said = system.check().unwrap_err().to_string();
+        assert!(said.starts_with(why), "{said}");
+    }
+    // Disks that do not turn together are left to chance, and so are hosts that think.
+    let mut loose = replaying(Arrivals::Traced { speed: 1.0 }, |t| t.fit = Fit::Wrap);
+    (loose.disks.synchronized, loose.measure.replications) = (false, 2);
+    loose.volume.size_bytes = Some(1 << 20);
+    assert_eq!(loose.check(), Ok(()));
+    let think = Think::ExponentialUs(5.0);
+    let mut thinking = replaying(Arrivals::Closed { population: 1, think }, |_| {});
+    thinking.measure.replications = 2;
+    assert_eq!(thinking.check(), Ok(()));
+}
+
+#[test]
+fn a_trace_that_is_no_longer_what_was_read_fails_the_run() {
+    let system = replaying(Arrivals::Traced { speed: 1.0 }, |_| {});
+    let with = |text: String| Simulation::reading(&system, 0, std::io::Cursor::new(text));
+    let longer = trace().replace(",10999808,", ",19999744,");
+    assert_ne!(longer, trace());
+    let said = with(longer).unwrap().run().unwrap_err();
+    assert!(said.contains("beyond what the survey"), "{said}");
+    let none = with(String::new()).err().expect("refused").to_string();
+    assert!(none.contains("t.csv: it is empty"), "{none}");
 }

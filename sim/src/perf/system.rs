@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_load::workload::{Generator, Workload};
+use weft_load::workload::{Arrivals, Generator, Spacing, Think, Workload};
 use weft_model::disk::Model;
 use weft_model::schedule::Policy as Scheduler;
-use weft_model::spec::{self, Spec};
+use weft_model::spec::{self, Device, Spec};
 
 use super::costs::PathLengths;
 use super::{capacity, parameters};
@@ -498,7 +498,55 @@ impl System {
         let redundancy = layout.width() as f64 / layout.data as f64;
         capacity::check(self, &disk, redundancy)?;
         let volume = self.volume_bytes()?;
-        Generator::new(&self.workload, volume).map(|_| ()).map_err(of_workload)
+        Generator::new(&self.workload, volume).map_err(of_workload)?;
+        self.check_trace(&disk)
+    }
+
+    /// How many requests a run measures at most: `measure.requests`, or those of its trace that
+    /// are not for the warm-up.
+    pub fn measured_requests(&self) -> u64 {
+        let trace = self.workload.requests.trace().and_then(|t| t.surveyed.as_ref());
+        let most = trace.map_or(u64::MAX, |t| t.requests.saturating_sub(self.measure.warm_up));
+        self.measure.requests.min(most)
+    }
+
+    /// Refuses a trace that ends with the warm-up, and runs of one that would all be the same.
+    fn check_trace(&self, disk: &Spec) -> Result<(), Problem> {
+        let Some(trace) = self.workload.requests.trace() else { return Ok(()) };
+        if self.measured_requests() == 0 {
+            let all = trace.surveyed.as_ref().map_or(0, |t| t.requests);
+            let expected = format!("the trace has {all} requests; give less than that");
+            return Err(Problem::new("measure.warm_up", self.measure.warm_up, expected));
+        }
+        let replications = self.measure.replications;
+        if replications > 1 && !self.has_chance(disk) {
+            let expected = "a trace has no chance, and nothing else of this system has: all runs \
+                            would be the same; give 1";
+            return Err(Problem::new("measure.replications", replications, expected));
+        }
+        Ok(())
+    }
+
+    /// Whether anything but requests is drawn, so that one run of a trace differs from another.
+    fn has_chance(&self, disk: &Spec) -> bool {
+        let arrivals = match self.workload.arrivals {
+            Arrivals::Closed { think, .. } => !matches!(think, Think::ConstantUs(_)),
+            Arrivals::Open { spacing, .. } => spacing == Spacing::Poisson,
+            Arrivals::Traced { .. } => false,
+        };
+        let disks = match &disk.device {
+            Device::Mechanical(_) => !self.disks.synchronized,
+            Device::Fixed(_) => false,
+            Device::Flash(flash) => {
+                [&flash.read_latency, &flash.write_latency, &flash.flush_latency]
+                    .iter()
+                    .any(|points| points.len() > 1)
+            }
+        };
+        let links = self.links.latency_most_us.is_some_and(|most| most > self.links.latency_us);
+        let messages =
+            self.hosts.message_us > 0.0 && self.hosts.message_times == MessageTimes::Exponential;
+        arrivals || disks || links || messages || self.hosts.clock_ms > 0.0
     }
 
     /// Bytes of each disk: of a device, or of an equal part of one.

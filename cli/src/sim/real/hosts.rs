@@ -16,10 +16,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_front::nbd::client::Request;
 use weft_load::random::Streams;
 use weft_load::stats::Run;
-use weft_load::workload::{Arrivals, Generator};
+use weft_load::trace::Pace;
+use weft_load::workload::{Arrivals, Asks, Generator, Requests};
 use weft_load::{Ask, Kind, Nanos};
 use weft_sim::perf::{Outcome, System};
 
+use super::super::traces;
 use crate::load::Host;
 
 /// What a connection has in work at most; what is beyond waits at the host, and that counts. The
@@ -71,33 +73,38 @@ pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Resul
     let common = Common {
         began: Instant::now(),
         finished: AtomicU64::new(0),
-        enough: system.measure.warm_up + system.measure.requests,
+        enough: system.measure.warm_up + system.measured_requests(),
         failed: AtomicBool::new(false),
     };
     let content = content(system);
     let samples: Vec<Sample> = thread::scope(|scope| {
         let host = |(host, connection)| {
             let (common, arrivals) = (&common, &system.workload.arrivals);
-            let mut driver = Driver {
-                connection,
-                common,
-                arrivals,
-                host,
-                generator: generator.clone(),
-                chance: streams.stream("host", host as u64),
-                content: content.clone(),
-                drawn: 0,
-                slept: false,
-                upcoming: BinaryHeap::new(),
-                due: VecDeque::new(),
-                in_flight: HashMap::new(),
-                bytes: 0,
-                samples: Vec::new(),
+            let (generator, content) = (generator.clone(), content.clone());
+            let drive = move || {
+                let mut driver = Driver {
+                    connection,
+                    common,
+                    arrivals,
+                    host,
+                    generator,
+                    replay: turns(system, host, size)?,
+                    chance: streams.stream("host", host as u64),
+                    content,
+                    drawn: 0,
+                    slept: false,
+                    upcoming: BinaryHeap::new(),
+                    due: VecDeque::new(),
+                    in_flight: HashMap::new(),
+                    bytes: 0,
+                    samples: Vec::new(),
+                };
+                driver.run().map(|()| driver.samples)
             };
             scope.spawn(move || {
-                let result = driver.run();
+                let result = drive();
                 common.failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                result.map(|()| driver.samples)
+                result
             })
         };
         let threads: Vec<_> = connections.iter_mut().enumerate().map(host).collect();
@@ -110,10 +117,40 @@ pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Resul
     outcome(system, &samples)
 }
 
+/// Bytes of the longest request.
+pub fn longest(requests: &Requests) -> u64 {
+    match requests.trace() {
+        Some(trace) => trace.surveyed.as_ref().map_or(0, |t| t.longest),
+        None => requests.classes().iter().map(|c| c.bytes).max().unwrap_or(0),
+    }
+}
+
+/// What of the system's trace this host asks, if it has one: every so many-th request as there are
+/// hosts, with the time since the one before.
+fn turns(system: &System, host: usize, size: u64) -> Result<Option<Asks>> {
+    let workload = &system.workload;
+    let (Some(trace), Some(speed)) = (workload.requests.trace(), workload.speed()) else {
+        return Ok(None);
+    };
+    let path = trace.path.as_deref().unwrap_or(&trace.file);
+    let mut asks = trace.replay(path, traces::open(path)?, size, Pace::AsTimed { speed })?;
+    let (mut others, rest) = (host, workload.hosts as usize - 1);
+    let next = move || {
+        let mut wait = 0;
+        for _ in 0..std::mem::replace(&mut others, rest) {
+            match asks.next()? {
+                Ok(ask) => wait += ask.wait,
+                Err(e) => return Some(Err(e)),
+            }
+        }
+        Some(asks.next()?.map(|ask| Ask { wait: wait + ask.wait, ..ask }))
+    };
+    Ok(Some(Box::new(std::iter::from_fn(next))))
+}
+
 /// What writes are cut from: twice the longest, so that the same place gets other content next time.
 fn content(system: &System) -> Bytes {
-    let longest = system.workload.requests.classes().iter().map(|c| c.bytes).max().unwrap_or(0);
-    let mut content = vec![0; 2 * longest as usize];
+    let mut content = vec![0; 2 * longest(&system.workload.requests) as usize];
     fastrand::Rng::with_seed(system.measure.seed).fill(&mut content);
     content.into()
 }
@@ -121,7 +158,7 @@ fn content(system: &System) -> Bytes {
 /// Puts what was noted through the statistics in the order in which it happened.
 fn outcome(system: &System, samples: &[Sample]) -> Result<Outcome> {
     let (warm_up, enough) =
-        (system.measure.warm_up, (system.measure.warm_up + system.measure.requests) as usize);
+        (system.measure.warm_up, (system.measure.warm_up + system.measured_requests()) as usize);
     let mut replies: Vec<&Sample> = samples.iter().collect();
     replies.sort_by_key(|s| s.replied);
     let end = replies.get(enough - 1).context("too few requests were answered")?.replied;
@@ -148,6 +185,8 @@ struct Driver<'a> {
     /// Its number.
     host: usize,
     generator: Generator,
+    /// Its requests of a trace, if they are not drawn.
+    replay: Option<Asks>,
     chance: fastrand::Rng,
     content: Bytes,
     /// Requests drawn so far.
@@ -180,11 +219,11 @@ impl Driver<'_> {
     fn run(&mut self) -> Result<()> {
         let population = match *self.arrivals {
             Arrivals::Closed { population, .. } => population,
-            Arrivals::Open { .. } => 1,
+            Arrivals::Open { .. } | Arrivals::Traced { .. } => 1,
         };
-        (0..population).for_each(|_| self.draw(0));
+        (0..population).try_for_each(|_| self.draw(0))?;
         while !self.common.is_over() {
-            self.ask();
+            self.ask()?;
             if self.wait()? {
                 self.take()?;
             }
@@ -196,16 +235,22 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Draws what it asks next; what it waits for was at `since`.
-    fn draw(&mut self, since: Nanos) {
-        let Ask { kind, offset, len, wait } = self.generator.next(self.host, &mut self.chance);
+    /// Draws what it asks next, or takes it from the trace if that has not ended; what it waits for
+    /// was at `since`.
+    fn draw(&mut self, since: Nanos) -> Result<()> {
+        let ask = match &mut self.replay {
+            Some(replay) => replay.next().transpose()?,
+            None => Some(self.generator.next(self.host, &mut self.chance)),
+        };
+        let Some(Ask { kind, offset, len, wait }) = ask else { return Ok(()) };
         self.drawn += 1;
         let (at, order) = (since + wait, self.drawn);
         self.upcoming.push(Reverse(Upcoming { at, order, kind, offset, len }));
+        Ok(())
     }
 
     /// Asks what is due, and sends of it what there is room for.
-    fn ask(&mut self) {
+    fn ask(&mut self) -> Result<()> {
         let now = self.common.now();
         while let Some(Reverse(next)) = self.upcoming.peek().copied()
             && next.at <= now
@@ -213,8 +258,8 @@ impl Driver<'_> {
             self.upcoming.pop();
             let ask = Ask { kind: next.kind, offset: next.offset, len: next.len, wait: 0 };
             self.due.push_back((if self.slept { now } else { next.at }, ask));
-            if let Arrivals::Open { .. } = self.arrivals {
-                self.draw(next.at);
+            if let Arrivals::Open { .. } | Arrivals::Traced { .. } = self.arrivals {
+                self.draw(next.at)?;
             }
         }
         while let Some((asked, ask)) = self.due.front().copied()
@@ -226,6 +271,7 @@ impl Driver<'_> {
             self.bytes += ask.len;
             self.in_flight.insert(cookie, (asked, ask));
         }
+        Ok(())
     }
 
     fn has_room(&self, len: u64) -> bool {
@@ -284,7 +330,7 @@ impl Driver<'_> {
         self.samples.push(Sample { kind: ask.kind, bytes: ask.len, asked, replied });
         self.common.finished.fetch_add(1, Ordering::Relaxed);
         if let Arrivals::Closed { .. } = self.arrivals {
-            self.draw(replied);
+            self.draw(replied)?;
         }
         Ok(())
     }

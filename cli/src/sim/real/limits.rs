@@ -8,6 +8,7 @@ use weft_core::units::SECTOR;
 use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, System};
 
 use super::disk_bytes;
+use super::hosts::longest;
 use crate::output::bytes;
 
 /// The most nodes that are run in one process.
@@ -73,11 +74,16 @@ pub fn check(system: &System) -> Result<(), Problem> {
         );
         return no("volume.width", &width, expected);
     }
+    if let (Some(trace), None) = (system.workload.requests.trace(), system.workload.speed()) {
+        let expected =
+            "real hosts replay a trace at its own times only; give workload.arrivals.traced";
+        return no("workload.requests.trace.file", &trace.file, expected.into());
+    }
     if system.workload.hosts > MOST_HOSTS {
         let expected = format!("each host is a thread of this process; give at most {MOST_HOSTS}");
         return no("workload.hosts", &system.workload.hosts, expected);
     }
-    let longest = system.workload.requests.classes().iter().map(|c| c.bytes).max().unwrap_or(0);
+    let longest = longest(&system.workload.requests);
     if longest > LONGEST {
         let expected = format!("a real array takes requests of at most {LONGEST} bytes");
         return no("workload.requests", &format!("{longest} bytes"), expected);

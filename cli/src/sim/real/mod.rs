@@ -45,13 +45,14 @@ pub fn run(
         };
         let array = there.insert(array);
         let measure = &system.measure;
-        let requests = u64::from(measure.replications) * (measure.warm_up + measure.requests);
+        let each = measure.warm_up + system.measured_requests();
+        let requests = u64::from(measure.replications) * each;
         let stage = Stage::new(name.as_str(), requests, Counts::Things);
         let mut outcomes = Vec::new();
         for replication in 0..u64::from(measure.replications) {
             let outcome = array.replication(system, replication);
             outcomes.push(outcome.with_context(|| format!("{name}, run {replication}"))?);
-            stage.advance(measure.warm_up + measure.requests);
+            stage.advance(each);
         }
         let measured = Measured::of_hosts(&Summary::of(&outcomes));
         stage.done(format!("{:9.1} MB/s", measured.throughput_mb_s.mean));

@@ -1,0 +1,89 @@
+//! The traces that scenarios name: found, opened, and read once before they are replayed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use weft_load::trace::Extent;
+use weft_load::workload::{Requests, Trace};
+use weft_sim::perf::{Simulation, System};
+
+use super::catalogue;
+
+/// What is known of traces, so that the points of a sweep read each but once.
+#[derive(Debug, Default)]
+pub struct Traces {
+    known: RefCell<BTreeMap<String, Extent>>,
+}
+
+impl Traces {
+    /// Finds and reads the trace of a system, if it has one. A relative path begins at the
+    /// directory of the scenario's file, or at the current one.
+    ///
+    /// # Errors
+    /// What is wrong with the trace, with its name and the line.
+    pub fn read(&self, scenario: &str, system: &mut System) -> Result<()> {
+        let Requests::Trace(trace) = &mut system.workload.requests else { return Ok(()) };
+        let path = found(scenario, &trace.file);
+        let described = format!("{path} {:?} {:?}", trace.format, trace.sector_bytes);
+        let described = format!("{described} {:?}", trace.requests);
+        let known = self.known.borrow().get(&described).cloned();
+        match known {
+            Some(extent) => trace.surveyed = Some(extent),
+            None => {
+                let extent = survey(trace, &path)?;
+                self.known.borrow_mut().insert(described, extent);
+            }
+        }
+        trace.path = Some(path);
+        Ok(())
+    }
+}
+
+/// Reads a trace to its end, and says what of it is left out.
+fn survey(trace: &mut Trace, path: &str) -> Result<Extent> {
+    let mut reader = trace.reader(path, open(path)?)?;
+    trace.survey(&mut reader)?;
+    for (what, count) in reader.left_out() {
+        eprintln!("{path}: left out: {count} {what}");
+    }
+    Ok(trace.surveyed.clone().unwrap_or_default())
+}
+
+/// From the scenario's directory, or from the current one.
+fn found(scenario: &str, file: &str) -> String {
+    let beside = Path::new(scenario).parent().unwrap_or(Path::new("")).join(file);
+    let beside = beside.display().to_string();
+    let is_there = |path: &str| Path::new(path).is_file() || catalogue::trace(path).is_some();
+    match !is_there(&beside) && is_there(file) {
+        true => file.to_string(),
+        false => beside,
+    }
+}
+
+/// The bytes of a trace: of a file, or of one that comes with Weft.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open(path: &str) -> Result<Box<dyn Read>> {
+    match (File::open(path), catalogue::trace(path)) {
+        (Ok(file), _) => Ok(Box::new(file)),
+        (Err(_), Some(text)) => Ok(Box::new(text.as_bytes())),
+        (Err(e), None) => Err(e).with_context(|| format!("cannot open {path}")),
+    }
+}
+
+/// The `replication`-th run of a system, with its trace if it has one.
+///
+/// # Errors
+/// What is wrong with the system, or with its trace.
+pub fn simulation(system: &System, replication: u64) -> Result<Simulation> {
+    let path = system.workload.requests.trace().and_then(|t| t.path.as_deref());
+    Ok(match path {
+        Some(path) => Simulation::reading(system, replication, open(path)?)?,
+        None => Simulation::new(system, replication)?,
+    })
+}
