@@ -136,7 +136,7 @@ fn map(ordering: Ordering) -> ClusterMap {
     };
     let volume = Volume::new(V, "v", SIZE, &spec, g, vec![Extent::new(0, columns)]);
     let volume = Volume { policy, ..volume };
-    let host = NodeInfo { guest: true, ..NodeInfo::new(1, 0) };
+    let host = NodeInfo { is_host: true, ..NodeInfo::new(1, 0) };
     let mut nodes = vec![NodeInfo::new(1, SECTORS); 3];
     nodes.extend([host.clone(), host]);
     let volumes = [(V, Arc::new(volume))].into();

@@ -155,7 +155,7 @@ pub struct NewHome {
     pub labels: BTreeMap<String, String>,
     /// Whether it has no disk, and is a host that is its own controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub guest: bool,
+    pub is_host: bool,
 }
 
 /// The answer that it is done, with what there is to say.

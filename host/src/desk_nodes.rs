@@ -101,9 +101,9 @@ impl Desk<'_> {
             (None, None) => {}
         }
         let number = map.nodes.len();
-        let guest = home.guest;
+        let is_host = home.is_host;
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
-        let change = AuthorityInput::AddNode(NodeId(number as u16), home, guest);
+        let change = AuthorityInput::AddNode(NodeId(number as u16), home, is_host);
         let ticket = self.engine.change(change);
         Ok(Outcome::Wait(Wait::NodeAdded(number, name, ticket)))
     }
@@ -134,7 +134,7 @@ impl Desk<'_> {
                 "node {node} takes part; stop it first (`weft node stop {node}`)"
             ));
         }
-        if !info.given_up && !info.draining && !info.guest {
+        if !info.given_up && !info.draining && !info.is_host {
             return fail(format!(
                 "node {node} is expected back; move what is on it to others while it runs (`weft \
                  disk drain {node}`), or say that it will not come (`weft disk fail {node}`)"

@@ -255,7 +255,7 @@ impl Leader {
         // Hosts that are their own controllers come and go: they have no vote.
         let votes = |a: &Alive| {
             let info = |n: NodeId| desk.agreed.map.nodes.get(usize::from(n.0));
-            !a.opening && a.nodes.iter().all(|s| info(s.arrival.node).is_none_or(|i| !i.guest))
+            !a.opening && a.nodes.iter().all(|s| info(s.arrival.node).is_none_or(|i| !i.is_host))
         };
         let alive = self.liveness.alive().filter(|(_, a)| votes(a));
         let alive: Vec<MemberId> = alive.map(|(m, _)| m).collect();

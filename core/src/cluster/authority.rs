@@ -205,16 +205,16 @@ impl Change {
                     info.draining = *draining;
                 }
             }
-            Change::AddNode(node, home, guest) => {
+            Change::AddNode(node, home, is_host) => {
                 if map.nodes.len() == usize::from(node.0) {
                     let info = NodeInfo::expected(home.clone());
-                    map.nodes.push(NodeInfo { guest: *guest, ..info });
+                    map.nodes.push(NodeInfo { is_host: *is_host, ..info });
                 }
             }
             Change::RemoveNode(node) => {
                 let holds = map.volumes.values().any(|v| v.nodes().contains(node));
                 let info = map.nodes.get_mut(usize::from(node.0));
-                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.guest);
+                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.is_host);
                 if let Some(info) = info.filter(|i| !holds && gone(i)) {
                     info.removed = true;
                 }
@@ -282,8 +282,8 @@ impl Authority {
             AuthorityInput::SetPolicy(id, to) => self.change(Change::SetPolicy(id, to), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
-            AuthorityInput::AddNode(node, home, guest) => {
-                self.change(Change::AddNode(node, home, guest), out);
+            AuthorityInput::AddNode(node, home, is_host) => {
+                self.change(Change::AddNode(node, home, is_host), out);
             }
             AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),

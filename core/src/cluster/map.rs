@@ -40,7 +40,7 @@ pub struct NodeInfo {
     pub draining: bool,
     /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
     /// disk.
-    pub guest: bool,
+    pub is_host: bool,
     /// Whether it has left the cluster for good. Its number is not given to another.
     pub removed: bool,
     /// Where it lives, if the nodes are in several processes.
@@ -56,7 +56,7 @@ impl NodeInfo {
             disk,
             sectors,
             draining: false,
-            guest: false,
+            is_host: false,
             removed: false,
             home: None,
         }
@@ -382,7 +382,7 @@ impl ClusterMap {
     /// The nodes that take part and are not hosts that are their own controllers: those on which
     /// roles can be that serve everybody.
     pub fn serving(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.up().filter(|n| !self.nodes[usize::from(n.0)].guest)
+        self.up().filter(|n| !self.nodes[usize::from(n.0)].is_host)
     }
 
     /// Whether any volume needs a lock server.

@@ -3,6 +3,7 @@
 //!
 //! - this file: requests, jobs (a chunk, a rebuild, the verifying of a stripe) and what
 //!   becomes of them
+//! - [`settling`]: how a write ends: acknowledged, given up, or asked after
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
@@ -14,6 +15,8 @@ mod locking;
 mod reading;
 #[path = "originator_rebuilding.rs"]
 mod rebuilding;
+#[path = "originator_settling.rs"]
+mod settling;
 #[path = "originator_writing.rs"]
 mod writing;
 
@@ -28,11 +31,10 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::order::Ordering;
 use crate::plan::{Range, Span, chunks};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
-use locking::{Locked, Locks};
+use locking::{Locked, Locks, unlock};
 use reading::Reading;
 use writing::Writing;
 
@@ -594,214 +596,6 @@ impl Originator {
         }
     }
 
-    /// A participant knows the outcome for good.
-    pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(settling) = self.settling.get_mut(&ts) else {
-            return self.written_alone(from, ts, outbox);
-        };
-        settling.left.remove(&from);
-        if !settling.left.is_empty() {
-            return;
-        }
-        let settling = self.settling.remove(&ts).expect("just seen");
-        self.settled(ts, settling, outbox);
-    }
-
-    /// A participant that waits for nobody has written its part: that is its vote too.
-    fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| !t.volume.policy.commit.is_voted();
-        let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
-        let State::Writing(w) = &mut txn.state else { return };
-        if !w.wrote(from) {
-            return;
-        }
-        let participants = w.participants.iter().map(|p| p.1).collect();
-        let txn = self.txns.remove(&ts).expect("just seen");
-        unlock(ts, &txn, outbox);
-        self.count_round_trips(txn.job.purpose, outbox.hops);
-        let settling =
-            Settling { participants, left: BTreeSet::new(), job: Some(txn.job), since: outbox.now };
-        self.settled(ts, settling, outbox);
-    }
-
-    /// All participants know the outcome of a write for good.
-    fn settled(&mut self, ts: Timestamp, settling: Settling, outbox: &mut Outbox) {
-        for node in settling.participants {
-            outbox.notice(node, Notice::Release(ts));
-        }
-        if let Some(job) = settling.job {
-            self.finish(job, Ok(HostData::Done), outbox);
-        }
-    }
-
-    /// A participant wants to forget a write: only if nobody here still asks after it.
-    pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let host_waits = |s: &Settling| s.job.is_some();
-        let waiting = self.txns.contains_key(&ts) || self.settling.get(&ts).is_some_and(host_waits);
-        outbox.send(from, Body::QueryReply { ts, waiting });
-    }
-
-    /// Finds out what became of a write.
-    fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
-        if let State::Writing(w) = &txn.state {
-            let participants = w.participants.clone();
-            txn.state = State::Asking(Inquiry::default(), participants);
-        }
-        let volume = txn.volume.clone();
-        let (inquiry, participants, gives_up) = match &mut txn.state {
-            State::Asking(inquiry, participants) => (inquiry, participants, false),
-            State::GivingUp(inquiry, participants, _) => (inquiry, participants, true),
-            State::Reading(_) | State::Writing(_) => return,
-        };
-        if self.map.is_asleep(&volume) {
-            let txn = self.txns.remove(&ts).expect("just seen");
-            self.finish(txn.job, Err(HostError::TooManyLost), outbox);
-            return;
-        }
-        let voters = voters(&self.map, &volume, txn.extent, participants, ts);
-        inquiry.asked = outbox.now;
-        txn.started = outbox.now;
-        if voters.is_empty() {
-            let txn = self.txns.remove(&ts).expect("just seen");
-            self.retry(txn.job);
-            return;
-        }
-        for node in inquiry.unanswered(&voters) {
-            if gives_up {
-                outbox.notice(node, Notice::Abort(ts));
-            }
-            outbox.send(node, Body::Ask { ts });
-        }
-    }
-
-    /// An attempt at a write is not to happen: `from` knows nothing of it, or has dropped it.
-    ///
-    /// The job goes on only when all participants have dropped it. Else one that has prepared it and
-    /// has not heard could, when those who know die, be the last with a say and commit it; then the
-    /// write would happen now, and once more when it is tried again, on top of what others wrote
-    /// and read in between.
-    fn give_up(
-        &mut self,
-        ts: Timestamp,
-        from: NodeId,
-        refusal: Option<Refusal>,
-        outbox: &mut Outbox,
-    ) {
-        let Some(txn) = self.txns.get(&ts) else { return };
-        unlock(ts, txn, outbox);
-        let undone = |w: &Writing| !w.is_past_commit_point;
-        if matches!(&txn.state, State::Writing(w) if undone(w)) {
-            return self.call_off(ts, refusal, outbox);
-        }
-        let txn = self.txns.get_mut(&ts).expect("just seen");
-        let (mut inquiry, participants) = match &mut txn.state {
-            State::Writing(w) => (Inquiry::default(), w.participants.clone()),
-            State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
-            State::GivingUp(..) | State::Reading(_) => return,
-        };
-        inquiry.answer(from, Standing::Unknown);
-        for (_, node) in &participants {
-            outbox.notice(*node, Notice::Abort(ts));
-        }
-        outbox.hurry();
-        let voters = voters(&self.map, &txn.volume, txn.extent, &participants, ts);
-        for node in inquiry.unanswered(&voters) {
-            outbox.send(node, Body::Ask { ts });
-        }
-        inquiry.asked = outbox.now;
-        txn.started = outbox.now;
-        txn.state = State::GivingUp(inquiry, participants, refusal);
-        self.go_on_if_given_up(ts, outbox);
-    }
-
-    /// Gives up an attempt of which nobody can have written anything: nobody need be asked.
-    fn call_off(&mut self, ts: Timestamp, refusal: Option<Refusal>, outbox: &mut Outbox) {
-        let txn = self.txns.remove(&ts).expect("a write in work");
-        let State::Writing(w) = &txn.state else { unreachable!("a write in work") };
-        w.participants.iter().for_each(|(_, node)| outbox.notice(*node, Notice::Abort(ts)));
-        outbox.hurry();
-        match refusal {
-            Some(refusal) => self.refused(txn.job, refusal, outbox),
-            None => self.retry(txn.job),
-        }
-    }
-
-    /// Goes on with a job whose attempt all have dropped.
-    fn go_on_if_given_up(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(txn) = self.txns.get(&ts) else { return };
-        let State::GivingUp(inquiry, participants, _) = &txn.state else { return };
-        if !inquiry.all_know(&voters(&self.map, &txn.volume, txn.extent, participants, ts)) {
-            return;
-        }
-        let txn = self.txns.remove(&ts).expect("just seen");
-        if let What::Write(range, _) = &txn.job.what
-            && !txn.volume.policy.commit.is_voted()
-            && txn.volume.geometry.layout.parity > 0
-        {
-            // Some may have written: what the next attempt reads as old may be new already.
-            let stripes = range.stripes(&txn.volume.geometry);
-            self.repair(stripes.map(|stripe| (txn.job.volume, stripe)));
-        }
-        match txn.state {
-            State::GivingUp(.., Some(refusal)) => self.refused(txn.job, refusal, outbox),
-            _ => self.retry(txn.job),
-        }
-    }
-
-    pub fn on_answer(
-        &mut self,
-        from: NodeId,
-        ts: Timestamp,
-        standing: Standing,
-        outbox: &mut Outbox,
-    ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
-        let (inquiry, participants) = match &mut txn.state {
-            State::Asking(inquiry, participants) => (inquiry, participants),
-            State::GivingUp(inquiry, ..) => {
-                inquiry.answer(from, standing);
-                let voted = txn.volume.policy.commit.is_voted();
-                debug_assert!(
-                    !voted || !inquiry.any_committed(),
-                    "given up, and yet it happened: {ts}"
-                );
-                return self.go_on_if_given_up(ts, outbox);
-            }
-            State::Reading(_) | State::Writing(_) => return,
-        };
-        inquiry.answer(from, standing);
-        let voters = voters(&self.map, &txn.volume, txn.extent, participants, ts);
-        let verdict = inquiry.verdict(&voters);
-        if verdict == Verdict::Wait {
-            return;
-        }
-        if verdict == Verdict::Abort {
-            return self.give_up(ts, from, None, outbox);
-        }
-        let txn = self.txns.remove(&ts).expect("just seen");
-        self.commit(ts, txn, voters, outbox);
-    }
-
-    /// A write has happened: the host is answered, the participants are told.
-    fn commit(&mut self, ts: Timestamp, txn: Txn, participants: Vec<NodeId>, outbox: &mut Outbox) {
-        unlock(ts, &txn, outbox);
-        for node in &participants {
-            outbox.notice(*node, Notice::Commit(ts));
-        }
-        let left = participants.iter().copied().collect();
-        let policy = txn.volume.policy;
-        let mut settling = Settling { participants, left, job: None, since: outbox.now };
-        // What is put back is not journalled: it is done when it is in place.
-        if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
-            self.finish(txn.job, Ok(HostData::Done), outbox);
-        } else {
-            settling.job = Some(txn.job);
-            outbox.hurry();
-        }
-        self.settling.insert(ts, settling);
-    }
-
     /// Looks for what has waited too long.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let now = outbox.now;
@@ -964,36 +758,4 @@ fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
         }
     }
     out
-}
-
-/// Gives back the locks that devices keep for a transaction until they are told that it is over;
-/// those of who writes end with the write.
-fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
-    if txn.volume.policy.ordering != Ordering::DeviceLocks {
-        return;
-    }
-    let columns = match &txn.state {
-        State::Reading(r) => r.asked,
-        State::Writing(w) => w.readers,
-        State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
-    };
-    for column in columns.iter() {
-        outbox.notice_at_once(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
-    }
-}
-
-/// The participants that have a say in a write now.
-fn voters(
-    map: &ClusterMap,
-    volume: &Volume,
-    extent: usize,
-    participants: &[(usize, NodeId)],
-    ts: Timestamp,
-) -> Vec<NodeId> {
-    let voters = map.voters(volume, extent, participants, ts);
-    if voters.is_empty() {
-        // Nobody left has a say; what those say who are there is the best to be had.
-        return participants.iter().map(|p| p.1).filter(|n| map.is_up(*n)).collect();
-    }
-    voters
 }

@@ -1,16 +1,17 @@
-//! Locks from the lock server, as an originator asks for them, keeps them and gives them back.
+//! Locks as an originator asks the lock server for them, keeps them and gives them back; and giving
+//! back those that devices serve.
 //!
 //! A job waits here until it has all its locks, and only then begins with a timestamp later than
 //! those of all who had them before; so timestamps refuse nothing that locks allow.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Job, Originator, What};
+use super::{Job, Originator, State, Txn, What};
 use crate::cluster::{ClusterMap, Volume};
 use crate::layout::Geometry;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, LockMessage, Output};
-use crate::order::{Lock, LockTable, joined};
+use crate::node::{Body, LockMessage, Notice, Output};
+use crate::order::{Lock, LockTable, Ordering, joined};
 use crate::plan::{PlanError, Range, ReadPlan, Span, Spans, WritePlan};
 use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
 
@@ -153,7 +154,7 @@ impl Originator {
         let good = |h: &Held| h.keeps && outbox.now.saturating_sub(h.since) < fresh;
         let cover = |lock: &Lock| {
             let covers = |h: &Held| good(h) && h.locks.iter().any(|l| l.covers(lock));
-            self.locks.places.holders_near(lock).find(|id| covers(&self.locks.held[id]))
+            self.locks.places.holders_near(lock).into_iter().find(|id| covers(&self.locks.held[id]))
         };
         if keeps && let Some(mut ids) = locks.iter().map(cover).collect::<Option<Vec<u64>>>() {
             ids.sort_unstable();
@@ -332,5 +333,21 @@ fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Sp
             add(row.stripe, column, cell.read, false);
             add(row.stripe, column, cell.write, true);
         }
+    }
+}
+
+/// Gives back the locks that devices keep for a transaction until they are told that it is over;
+/// those of who writes end with the write.
+pub(super) fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
+    if txn.volume.policy.ordering != Ordering::DeviceLocks {
+        return;
+    }
+    let columns = match &txn.state {
+        State::Reading(r) => r.asked,
+        State::Writing(w) => w.readers,
+        State::Asking(..) | State::GivingUp(..) => ColumnSet::EMPTY,
+    };
+    for column in columns.iter() {
+        outbox.notice_at_once(txn.volume.extents[txn.extent].columns[column].0, Notice::Unlock(ts));
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::locking::unlock;
 use super::writing::solve;
-use super::{Job, Originator, State, Txn, What, unlock};
+use super::{Job, Originator, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Job, Originator, State, Txn, What, unlock};
+use super::locking::unlock;
+use super::{Job, Originator, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};

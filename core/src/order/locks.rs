@@ -168,11 +168,6 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         self.turns.get(&owner).is_some_and(|t| self.entries[t].granted)
     }
 
-    /// Whether `owner` has asked and waits.
-    pub fn is_waiting(&self, owner: Owner) -> bool {
-        self.turns.get(&owner).is_some_and(|t| !self.entries[t].granted)
-    }
-
     /// Those who hold what stands against these locks, whoever asks for them.
     pub fn holders(&self, locks: &[Lock]) -> Vec<Owner> {
         let against = self.against(.., locks);
@@ -181,10 +176,10 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     }
 
     /// Those who hold a lock on any of these sectors, to read or to write.
-    pub fn holders_near(&self, lock: &Lock) -> impl Iterator<Item = Owner> {
+    pub fn holders_near(&self, lock: &Lock) -> Vec<Owner> {
         let any = Lock { exclusive: true, ..lock.clone() };
         let entries = self.conflicting(&any).map(|turn| &self.entries[&turn]);
-        entries.filter(|e| e.granted).map(|e| e.owner).collect::<Vec<_>>().into_iter()
+        entries.filter(|e| e.granted).map(|e| e.owner).collect()
     }
 
     /// Those who wait for what stands against these locks.
@@ -202,11 +197,6 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     /// Those who wait, in order, and for what.
     pub fn waiting(&self) -> impl Iterator<Item = (Owner, &[Lock])> {
         self.entries.values().filter(|e| !e.granted).map(|e| (e.owner, &e.locks[..]))
-    }
-
-    /// Those who hold locks, and which.
-    pub fn held(&self) -> impl Iterator<Item = (Owner, &[Lock])> {
-        self.entries.values().filter(|e| e.granted).map(|e| (e.owner, &e.locks[..]))
     }
 
     /// Whether nobody holds or waits for anything.
@@ -243,7 +233,7 @@ mod tests {
         assert_eq!(t.release(1), vec![]);
         assert_eq!(t.release(2), vec![3]);
         assert_eq!(t.release(3), vec![4]);
-        assert!(t.is_granted(4) && !t.is_waiting(4) && !t.is_granted(3));
+        assert!(t.is_granted(4) && !t.is_granted(3));
     }
 
     #[test]

@@ -272,7 +272,7 @@ pub fn join(
         home: NewHome {
             address: config.address,
             labels: config.labels.clone(),
-            guest: config.disk.is_none(),
+            is_host: config.disk.is_none(),
         },
     };
     let invitation = ask(&plea, token, address)?;

@@ -301,13 +301,13 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
     (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
-        |((up, given_up, draining, (guest, removed)), disk, sectors, home)| NodeInfo {
+        |((up, given_up, draining, (is_host, removed)), disk, sectors, home)| NodeInfo {
             up,
             given_up,
             disk,
             sectors,
             draining,
-            guest,
+            is_host,
             removed,
             home,
         },

@@ -10,14 +10,14 @@
 //! - [`costs`]: path lengths
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`delays`]: which requests others delay
-//! - [`guests`]: hosts that are their own controllers, and the lock server
+//! - [`diskless`]: hosts that are their own controllers, and the lock server
 //! - [`simulation`]: the events
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod capacity;
 mod costs;
 mod delays;
-mod guests;
+mod diskless;
 mod links;
 mod outcome;
 pub mod parameters;

@@ -7,7 +7,7 @@ use weft_core::node::Input;
 use weft_core::units::Nanos;
 use weft_load::stats::Level;
 
-use super::guests::Steps;
+use super::diskless::Steps;
 
 pub(super) struct Processor {
     /// Nanoseconds that one instruction takes.

@@ -18,7 +18,7 @@ use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
 use super::delays::Delays;
-use super::guests::{self, Guests};
+use super::diskless::{self, Diskless};
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
@@ -88,7 +88,7 @@ pub struct Simulation {
     devices: Vec<Device>,
     wires: Wires,
     /// Hosts that are nodes, and the lock server.
-    guests: Guests,
+    diskless: Diskless,
     /// Messages that went over a wire since measuring began.
     messages: u64,
     delays: Delays,
@@ -148,7 +148,7 @@ impl Simulation {
             (Roles::Array, 0) => 1,
             _ => 0,
         };
-        let count = workers + controller + guests::count(system);
+        let count = workers + controller + diskless::count(system);
         let gap = match volume.geometry.layout.parity {
             0 => 0,
             // Reads go on through parity.
@@ -160,9 +160,9 @@ impl Simulation {
         };
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
-        let guests = Guests::new(system, streams);
-        // A controller is another with room and nothing on it; a guest has no room.
-        let sectors = |n: usize| if guests.has(n as u32) { 0 } else { disk_bytes / 4096 };
+        let diskless = Diskless::new(system, streams);
+        // A controller is another with room and nothing on it; a host has no room.
+        let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / 4096 };
         let place = |n: usize| Place {
             node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
             processor: (n % processors) as u32,
@@ -195,7 +195,7 @@ impl Simulation {
             volume_bytes,
             asked: 0,
             timeline: None,
-            guests,
+            diskless,
         };
         simulation.begin(volume).map_err(|e| of_trace(system, e))?;
         Ok(simulation)
@@ -229,7 +229,7 @@ impl Simulation {
     /// The nodes enter their map, and hosts begin to ask.
     fn begin(&mut self, volume: Arc<Volume>) -> Result<(), String> {
         let info = |(n, p): (usize, &Place)| NodeInfo {
-            guest: self.guests.is_host(n as u32),
+            is_host: self.diskless.is_host(n as u32),
             ..NodeInfo::new(1, p.node.data_sectors())
         };
         let nodes = self.places.iter().enumerate().map(info).collect();
@@ -286,7 +286,7 @@ impl Simulation {
         let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
         let originators = u32::from(self.system.nodes.originators);
         let originator = match (self.system.nodes.roles, originators) {
-            (Roles::Host, _) => self.guests.of_host(host),
+            (Roles::Host, _) => self.diskless.of_host(host),
             (Roles::Array, 0) => u32::from(self.system.nodes.workers),
             (Roles::Array, n) => host % n,
         };
@@ -478,12 +478,12 @@ impl Simulation {
             let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
             let xor_before = place.node.xor_bytes();
             let before = path.before(&input);
-            let came_in = guests::came_in(&input);
+            let came_in = diskless::came_in(&input);
             let request = self.delays.handed(&input);
             let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
             let followed = followed.map(|_| described(&input));
             let mut outputs = Vec::new();
-            place.node.handle(self.guests.clock(node, now), input, &mut outputs);
+            place.node.handle(self.diskless.clock(node, now), input, &mut outputs);
             if let Some(request) = request {
                 self.delays.answered(request, &outputs);
             }
@@ -493,7 +493,7 @@ impl Simulation {
             if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
                 timeline.begins(node, &outputs);
             }
-            let steps = self.guests.steps(node, came_in, time, outputs);
+            let steps = self.diskless.steps(node, came_in, time, outputs);
             let time: Nanos = steps.iter().map(|s| s.0).sum();
             if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
                 timeline.worked(node, now, now + time, what);

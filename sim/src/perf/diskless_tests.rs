@@ -85,14 +85,14 @@ fn messages_are_sent_one_after_the_other_and_their_times_vary_if_told_to() {
 fn clocks_are_off_within_bounds_and_order_still_holds() {
     let mut system = system(6, 4096, 0.5);
     system.hosts.clock_ms = 3.0;
-    let guests = Guests::new(&system, Streams::new(1, 0));
+    let diskless = Diskless::new(&system, Streams::new(1, 0));
     let now = 1_000_000_000;
-    let device = guests.clock(0, now);
+    let device = diskless.clock(0, now);
     let off: Vec<i64> =
-        (0..6).map(|h| guests.clock(guests.of_host(h), now) as i64 - device as i64).collect();
+        (0..6).map(|h| diskless.clock(diskless.of_host(h), now) as i64 - device as i64).collect();
     assert!(off.iter().all(|o| o.abs() <= 3_000_000), "{off:?}");
     assert!(off.iter().any(|o| *o < 0) && off.iter().any(|o| *o > 0), "{off:?}");
-    assert_eq!(guests.clock(5, now), device, "the lock server's is right");
+    assert_eq!(diskless.clock(5, now), device, "the lock server's is right");
     // A few blocks for all of them: requests meet.
     system.workload.addresses = Addresses::Part { share: 0.002, regions: 1 };
     let crowded = run(&system);

@@ -17,7 +17,7 @@ use super::system::{MessageTimes, Roles, System};
 pub(super) type Steps = VecDeque<(Nanos, Vec<Output>)>;
 
 /// Nodes without disk that are not the array's.
-pub(super) struct Guests {
+pub(super) struct Diskless {
     /// The number of the first, which is the lock server's; hosts follow it.
     first: u32,
     /// Mean nanoseconds of a message.
@@ -31,9 +31,9 @@ pub(super) struct Guests {
     middle: Nanos,
 }
 
-impl Guests {
+impl Diskless {
     /// Those of a system: none if hosts go through the array's nodes.
-    pub fn new(system: &System, streams: Streams) -> Guests {
+    pub fn new(system: &System, streams: Streams) -> Diskless {
         let hosts = &system.hosts;
         let count = count(system);
         let middle = (hosts.clock_ms * 1e6).round() as Nanos;
@@ -42,7 +42,7 @@ impl Guests {
             0 => middle,
             n => streams.stream("clock", n as u64).u64(0..=2 * middle),
         };
-        Guests {
+        Diskless {
             first: u32::from(system.nodes.workers),
             message: hosts.message_us * 1e3,
             times: hosts.message_times,
@@ -120,5 +120,5 @@ pub(super) fn goes_out(output: &Output) -> bool {
 }
 
 #[cfg(test)]
-#[path = "guests_tests.rs"]
+#[path = "diskless_tests.rs"]
 mod tests;
