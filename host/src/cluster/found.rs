@@ -14,7 +14,7 @@ use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
 use super::config::Configuration;
 use super::home::{self, Known};
 use super::memory::Memory;
-use super::together::{Codec, member_of};
+use super::together::Codec;
 use crate::disk;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{data_sectors, refuse_used};
