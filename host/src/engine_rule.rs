@@ -366,6 +366,7 @@ impl Engine {
         for effect in together.take_effects() {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
+                Effect::Restart(node) => self.restart_node(usize::from(node.0)),
                 Effect::Letter(letter) => self.gate.letter(letter),
                 Effect::Agreed(map) => {
                     while self.slots.len() < map.nodes.len() {

@@ -224,6 +224,13 @@ impl Member {
                     self.show(now);
                 }
             }
+            Message::Outlived { term: of, node, life } => {
+                if let Some(node) = self.holder.outlived(of, node, life, term) {
+                    out.push(Output::Log(format!("the others went on without {node}")));
+                    out.push(Output::Restart(node));
+                }
+                self.show(now);
+            }
         }
     }
 

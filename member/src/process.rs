@@ -34,6 +34,8 @@ pub enum Effect {
     Persist(u64, Persist),
     /// Hand the node this word of the authority.
     Tell(NodeId, MapMessage),
+    /// Start the node anew, as if it had died.
+    Restart(NodeId),
     /// This map is agreed on. The node enters it when it is told, not now.
     Agreed(Arc<ClusterMap>),
     /// Tell the operator.
@@ -138,6 +140,7 @@ impl Process {
                     Output::Send(to, bytes) => Effect::Send(to, bytes),
                     Output::Persist(number, persist) => Effect::Persist(number, persist),
                     Output::Tell(node, message) => Effect::Tell(node, message),
+                    Output::Restart(node) => Effect::Restart(node),
                     Output::Suspend => log("cut off from the others: serving nobody"),
                     Output::Resume => log("in touch with the others: serving"),
                     Output::Log(line) => Effect::Log(line),

@@ -106,6 +106,8 @@ pub struct World {
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
     pub replies: Vec<(u64, Result<HostData, HostError>)>,
+    /// Nodes that processes have started anew, for the caller to take.
+    pub restarted: Vec<NodeId>,
     /// Lines from nodes, and what happened, newest last, as many as are kept.
     pub story: Vec<String>,
     /// How many lines of the story to keep; 0 for none.
@@ -193,6 +195,7 @@ impl World {
             table,
             conditions: Conditions::default(),
             replies: Vec::new(),
+            restarted: Vec::new(),
             story: Vec::new(),
             story_length: 0,
             queue: Queue::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::NodeId;
-use weft_member::{Config, Input, Member, Output, Stored};
+use weft_member::{Config, Input, Member, Output, Stored, member_of};
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
 
 use super::config::Configuration;

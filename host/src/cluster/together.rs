@@ -50,6 +50,8 @@ impl MapCodec for Codec {
 pub(crate) enum Effect {
     /// Hand our node a word of the authority.
     Tell(NodeId, MapMessage),
+    /// Start our node anew.
+    Restart(NodeId),
     /// Hand our node a message.
     Letter(Envelope),
     /// A map is agreed on.
@@ -290,6 +292,7 @@ impl Together {
                 weft_member::Effect::Tell(node, message) => {
                     self.effects.push(Effect::Tell(node, message));
                 }
+                weft_member::Effect::Restart(node) => self.effects.push(Effect::Restart(node)),
                 weft_member::Effect::Agreed(map) => {
                     self.follow_homes(&map);
                     self.effects.push(Effect::Agreed(map));

@@ -571,6 +571,11 @@ impl World {
                 self.tell(|| format!("{node} is told: {}", brief(&message)));
                 self.seat_mut(id).gate.word(node, message);
             }
+            Effect::Restart(node) => {
+                let delay = self.rng.u64(MICROS..5 * MILLIS);
+                self.kill_node_alone(node, delay);
+                self.restarted.push(node);
+            }
             Effect::Agreed(map) => self.agreed(id, map),
             Effect::Log(line) => self.tell(|| format!("the process of {id}: {line}")),
         }
