@@ -17,7 +17,7 @@ use crate::decision::{Decision, Life, epoch_floor};
 use crate::group;
 use crate::liveness::Liveness;
 use crate::message::{Alive, Message, NodeState, Word};
-use crate::{Config, MapCodec, MemberId, Refusal};
+use crate::{Bug, Config, MapCodec, MemberId, Refusal};
 
 /// What the leader wants done.
 pub(crate) enum Act {
@@ -110,7 +110,8 @@ impl Leader {
         for state in nodes {
             let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
             if self.told.get(&node) != Some(&life) {
-                if self.reign == Reign::Settled && heard != FRESH {
+                let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                if self.reign == Reign::Settled && heard != FRESH && !may_stay {
                     let outlived = Message::Outlived { term: self.term, node, life };
                     desk.acts.push(Act::Send(from, outlived));
                 }
@@ -345,7 +346,8 @@ impl Leader {
             for (node, NodeState { life, arrival, heard, .. }) in ready {
                 // Nobody comes back with what it remembers: writes that it had in work were
                 // settled without it and forgotten. It starts anew first.
-                if self.told.get(&node) != Some(&life) && heard == FRESH {
+                let back_as_it_was = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                if self.told.get(&node) != Some(&life) && (heard == FRESH || back_as_it_was) {
                     self.told.insert(node, life);
                     self.words.remove(&node);
                     self.tell(AuthorityInput::NodeUp(arrival), desk);
@@ -372,6 +374,9 @@ impl Leader {
                 AuthorityOutput::Store(map) => {
                     let decision = Decision { map: Arc::clone(&map), lives: self.told.clone() };
                     desk.acts.push(Act::Propose(decision.encode(desk.codec)));
+                    if desk.config.bug == Some(Bug::EntersUncommitted) {
+                        self.tell(AuthorityInput::Stored(map.epoch), desk);
+                    }
                 }
             }
         }

@@ -1,13 +1,24 @@
 //! Runs seeds of the simulation check: `seed FROM TO`; with a number of lines as the third
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
-//! processes that rule together in every run; with `once` the story is told of the run as it is.
+//! processes that rule together in every run, and with the name of a deliberate bug of the members
+//! (such as `NoLeaseWait`) they have it; with `once` the story is told of the run as it is.
+use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
 
 fn main() {
     let all: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| all.iter().any(|w| w == word);
     let members = has("members").then_some(true);
-    let options = Options { members, ..Options::default() };
+    let bugs = [
+        Bug::ActBeforePersisted,
+        Bug::NoLeaseWait,
+        Bug::ServesWithoutLease,
+        Bug::EntersUncommitted,
+        Bug::ForgetsPromises,
+        Bug::ComesBackAsItWas,
+    ];
+    let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
+    let options = Options { members, member_bug, ..Options::default() };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")

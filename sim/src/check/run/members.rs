@@ -281,7 +281,8 @@ impl Run {
         let m = self.cluster();
         let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << victim.0 };
         let direction = m.rng.u8(0..4);
-        let only_some = m.rng.u8(0..3) == 0;
+        // A leader that does not hear some takes them for dead, not itself.
+        let only_some = m.rng.u8(0..3) == 0 && beyond;
         let mut links = Vec::new();
         for a in (0..size).filter(|n| side >> n & 1 == 1) {
             for b in (0..size).filter(|n| side >> n & 1 == 0) {
