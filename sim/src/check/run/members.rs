@@ -450,13 +450,25 @@ impl Run {
         self.world.call_after(MILLIS, CLIENT | n as u64);
     }
 
-    /// In runs with hot blocks: one of those, or none.
-    pub(super) fn hot_block(&mut self) -> Option<Range<u64>> {
-        let unit = self.volume.geometry.unit;
-        let units = (self.volume.size / unit).min(4);
+    /// In runs with hot blocks, for half of the requests: one of those. For a quarter it is one that is
+    /// on the disk of the host's own node.
+    pub(super) fn hot_block(&mut self, node: NodeId) -> Option<Range<u64>> {
+        let volume = &self.volume;
+        let unit = volume.geometry.unit;
+        let at = |n: u64| {
+            let (stripe, column, _) = volume.geometry.locate(n * unit);
+            let extent = volume.extents.iter().rfind(|e| e.first <= stripe);
+            extent.is_some_and(|e| e.columns[column].0 == node)
+        };
+        let units = (volume.size / unit).min(6);
+        let near: Vec<u64> = (0..units).filter(|n| at(*n)).collect();
         let members = self.members.as_mut().filter(|m| m.hot && units > 0)?;
-        let block = members.rng.u64(0..units) * unit / BLOCK;
-        members.rng.bool().then_some(block..block + 1)
+        let (hot, own) = (members.rng.bool(), members.rng.bool());
+        let n = match members.rng.choice(&near) {
+            Some(n) if own => *n,
+            _ => members.rng.u64(0..units),
+        };
+        hot.then(|| n * unit / BLOCK..n * unit / BLOCK + 1)
     }
 
     /// These operations were asked when everything was at rest.
