@@ -26,6 +26,8 @@ pub enum Request {
         /// Of which node.
         node: usize,
     },
+    /// Add a node with an empty disk to an array in one process; answered when it takes part.
+    DiskAdd,
     /// The nodes, and where they live.
     NodeList,
     /// Admit a node; its number and the others are the answer.

@@ -219,6 +219,16 @@ impl Engine {
         }
     }
 
+    /// A place, with an empty disk, for a node that is to be added.
+    pub(crate) fn add_slot(&mut self) -> Result<()> {
+        let n = self.slots.len();
+        self.rule.make_empty_disk(n)?;
+        let slot = self.rule.new_slot(n);
+        self.slots.push(slot);
+        (self.log)(&format!("node {n} is added"));
+        Ok(())
+    }
+
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
     pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
         if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
