@@ -103,6 +103,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Starts a node anew that the others have gone on without.
+    pub(super) fn restart_node(&mut self, n: usize) {
+        let stops = self.slots[n].phase == Phase::Draining;
+        if self.kill_node(n, "the others went on without it").is_ok() {
+            self.slots[n].wanted = !stops;
+        }
+    }
+
     /// Stops a node when it has finished the requests that it has begun and nothing of its
     /// writes is undecided or out of place, or when that takes too long: then it is stopped
     /// as it is, and what it had in work is given to others. Meanwhile new requests go to

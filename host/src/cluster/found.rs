@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::NodeId;
-use weft_member::{Config, Input, Member, Output, Stored};
+use weft_member::{Config, Input, Member, Output, Stored, member_of};
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
 
 use super::config::Configuration;
 use super::home::{self, Known};
 use super::memory::Memory;
-use super::together::{Codec, member_of};
+use super::together::Codec;
 use crate::disk;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{data_sectors, refuse_used};

@@ -22,6 +22,10 @@ pub struct Faults {
     pub beyond: bool,
     /// What is on a node is moved to others.
     pub moves: bool,
+    /// Processes are stopped for a while, where there are some.
+    pub pauses: bool,
+    /// Processes are cut off from others, where there are some.
+    pub cuts: bool,
 }
 
 impl Faults {
@@ -34,6 +38,8 @@ impl Faults {
         slow: true,
         beyond: true,
         moves: true,
+        pauses: true,
+        cuts: true,
     };
 
     /// No faults.
@@ -45,14 +51,18 @@ impl Faults {
         slow: false,
         beyond: false,
         moves: false,
+        pauses: false,
+        cuts: false,
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 7] {
+    pub(super) fn each_left_out(&self) -> [Faults; 9] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
             Faults { moves: true, ..none },
+            Faults { cuts: true, ..none },
+            Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
             Faults { messages: true, ..none },
@@ -70,6 +80,8 @@ impl Faults {
             slow: self.slow && !other.slow,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
+            pauses: self.pauses && !other.pauses,
+            cuts: self.cuts && !other.cuts,
         }
     }
 }
@@ -89,8 +101,12 @@ pub struct Options {
     pub ordering: Option<Ordering>,
     /// Whether requests may have places among others.
     pub places: bool,
+    /// Whether the nodes are in processes that rule together; drawn if open.
+    pub members: Option<bool>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
+    /// A deliberate bug of the members.
+    pub member_bug: Option<weft_member::Bug>,
 }
 
 impl Options {
@@ -102,7 +118,9 @@ impl Options {
         wide: true,
         ordering: None,
         places: true,
+        members: None,
         bug: None,
+        member_bug: None,
     };
 }
 
@@ -129,6 +147,10 @@ pub struct Summary {
     pub events: u64,
     /// Simulated time.
     pub time: Nanos,
+    /// If the nodes were in processes: terms that had a leader, and maps that were agreed on.
+    pub members: Option<(u64, u64)>,
+    /// The longest simulated time from the end of the faults until all was whole.
+    pub healing: Nanos,
     /// Requests that had a place among others, and those of them that were refused.
     pub placed: (u64, u64),
     /// A hash of everything that the hosts saw: equal for equal runs.

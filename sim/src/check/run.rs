@@ -3,6 +3,7 @@
 mod draw;
 mod faults;
 mod hosts;
+mod members;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 use self::faults::Fault;
 use self::hosts::Client;
+use self::members::Members;
 use super::history::{BLOCK, Did, Op, check};
 use super::options::{Options, Summary};
 use super::places::Places;
@@ -24,6 +26,8 @@ const CLIENT: u64 = 1 << 32;
 const FAULT: u64 = 2 << 32;
 /// The host of a request goes away.
 const GONE: u64 = 4 << 32;
+/// The host of a request has waited long enough.
+const TIRED: u64 = 8 << 32;
 /// Simulated time in which a healed system must come to rest.
 const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
@@ -47,6 +51,10 @@ struct Run {
     clients: Vec<Client>,
     /// What requests say must come first, if they do in this run.
     places: Option<Places>,
+    /// What is drawn of processes, if the nodes are in some.
+    members: Option<Members>,
+    /// The longest time that healing took.
+    healing: Nanos,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
     to_issue: u32,
@@ -63,8 +71,11 @@ type Failed = (String, Vec<String>);
 /// Runs a seed; a failure comes with the last `story` lines.
 pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
     let mut run = Run::draw(seed, options, story);
-    let result = (0..options.phases).try_for_each(|phase| run.phase(phase)).and_then(|()| {
+    let begun = run.begin();
+    let phases = begun.and_then(|()| (0..options.phases).try_for_each(|p| run.phase(p)));
+    let result = phases.and_then(|()| {
         let mut ops = run.ops.clone();
+        run.leave_out_what_clocks_spoil(&mut ops);
         run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
         check(&ops.into_values().collect::<Vec<_>>())
     });
@@ -82,7 +93,10 @@ impl Run {
     fn phase(&mut self, phase: u32) -> Result<(), String> {
         self.world.tell(|| format!("phase {phase} begins"));
         self.to_issue = self.options.operations;
-        self.draw_faults();
+        match self.members {
+            Some(_) => self.draw_member_faults(),
+            None => self.draw_faults(),
+        }
         for n in 0..self.clients.len() as u64 {
             self.world.call_after(MILLIS + n, CLIENT | n);
         }
@@ -109,6 +123,7 @@ impl Run {
             for (request, result) in std::mem::take(&mut self.world.replies) {
                 self.answered(request as u32, result);
             }
+            self.look_at_members();
             if let Some(error) = self.error.take() {
                 return Err(error);
             }
@@ -129,7 +144,9 @@ impl Run {
 
     fn call(&mut self, call: u64) {
         let number = (call & 0xffff_ffff) as usize;
-        if call & GONE != 0 {
+        if call & TIRED != 0 {
+            self.host_leaves(number as u32);
+        } else if call & GONE != 0 {
             self.host_goes(number as u32);
         } else if call & FAULT != 0 {
             self.pending_faults -= 1;
@@ -151,6 +168,8 @@ impl Run {
     fn heal(&mut self) -> Result<(), String> {
         self.world.tell(|| "the faults stop".to_string());
         self.world.conditions = Conditions::default();
+        self.mend_members();
+        let begun = self.world.now();
         for n in (0..self.world.size() as u16).map(NodeId) {
             if !self.world.runs(n) {
                 self.world.start_node(n);
@@ -160,12 +179,17 @@ impl Run {
             let nodes = (0..run.world.size() as u16).map(NodeId);
             let map = run.world.map();
             let whole = nodes.clone().into_iter().all(|n| map.is_up(n) && !map.is_stale(n));
-            whole && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
-        })
+            whole
+                && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
+                && run.world.is_united()
+        })?;
+        self.healing = self.healing.max(self.world.now() - begun);
+        Ok(())
     }
 
     /// Scrubs, then reads everything.
     fn verify(&mut self) -> Result<(), String> {
+        let first_read = self.next_op;
         if self.volume.geometry.layout.parity > 0 {
             self.scrubbed = false;
             let id = self.next_op;
@@ -186,6 +210,7 @@ impl Run {
             self.ask(0, &Did::Read(Vec::new()), blocks, op);
             self.until("the last reads are answered", |run| run.clients[0].op.is_none())?;
         }
+        self.read_at_rest(first_read..self.next_op);
         Ok(())
     }
 
@@ -213,6 +238,8 @@ impl Run {
             crashes: self.crashes,
             events: self.world.events,
             time: self.world.now(),
+            members: self.members.as_ref().map(|_| self.world.terms_and_maps()),
+            healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             fingerprint,
         }

@@ -15,6 +15,7 @@ use weft_core::units::{MILLIS, NodeId, SECTOR};
 use super::super::options::Options;
 use super::super::places::Places;
 use super::hosts::Client;
+use super::members::Members;
 use super::{Run, VOLUME};
 use crate::world::World;
 
@@ -81,8 +82,9 @@ impl Run {
             Some(r) => unit * r.u64(2..=8),
             None => EXTENT_COLUMN_BYTES,
         };
+        let members = Members::draw(seed, &mut options);
         let mut volume = None;
-        let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
+        let volumes = |data| {
             let disks = Place::apart(&vec![data; nodes]);
             let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
                 .expect("a volume that fits");
@@ -90,7 +92,11 @@ impl Run {
                 Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) };
             volume = Some(made.clone());
             vec![made]
-        });
+        };
+        let mut world = match &members {
+            Some(m) => World::of_processes(seed, nodes, (1200, journal), config, m.config, volumes),
+            None => World::new(seed, nodes, 1200, journal, config, volumes),
+        };
         world.story_length = story;
         let clients: Vec<Client> = (0..rng.usize(2..=hosts))
             .map(|n| Client { node: NodeId((n % nodes) as u16), op: None, pieces: 0 })
@@ -109,6 +115,8 @@ impl Run {
             max_chunk,
             clients,
             places,
+            members,
+            healing: 0,
             ops: BTreeMap::new(),
             next_op: 1,
             to_issue: 0,

@@ -4,6 +4,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
 use super::hosts::Client;
+use super::members::MemberFault;
 use super::{CLIENT, FAULT, Run};
 use crate::world::Conditions;
 
@@ -22,6 +23,8 @@ pub(super) enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// What happens to processes.
+    Member(MemberFault),
 }
 
 impl Run {
@@ -114,12 +117,14 @@ impl Run {
             conditions.slow = Some((slow_node, 40));
         }
         self.world.conditions = conditions;
-        self.pending_faults = plan.len();
-        let first = self.faults.len();
-        for (n, (at, fault)) in plan.into_iter().enumerate() {
-            self.faults.push(fault);
-            self.world.call_after(at + 1, FAULT | (first + n) as u64);
-        }
+        plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// A fault will happen.
+    pub(super) fn plan(&mut self, after: Nanos, fault: Fault) {
+        self.pending_faults += 1;
+        self.faults.push(fault);
+        self.world.call_after(after + 1, FAULT | (self.faults.len() - 1) as u64);
     }
 
     /// One node more dies than the layout bears, at about the same time.
@@ -151,8 +156,12 @@ impl Run {
                 self.crashes += 1;
                 self.world.power_cut();
                 self.abandon(|_| true);
-                self.world.start_everything();
+                match self.members {
+                    Some(_) => self.restart_processes(),
+                    None => self.world.start_everything(),
+                }
             }
+            Fault::Member(fault) => self.member_fault(fault),
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
@@ -185,6 +194,15 @@ impl Run {
         }
     }
 
+    /// Nobody hears what became of these operations.
+    pub(super) fn never_hears(&mut self, pieces: std::ops::Range<u32>) {
+        for op in pieces {
+            if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
+                self.ops.remove(&op);
+            }
+        }
+    }
+
     /// The hosts of dead nodes never hear what became of their requests.
     pub(super) fn abandon(&mut self, which: impl Fn(&Client) -> bool) {
         let nodes = self.world.size() as u16;
@@ -195,11 +213,7 @@ impl Run {
             let next = (self.clients[n].node.0 + 1) % nodes;
             self.clients[n].node = NodeId(next);
             if let Some(first) = self.clients[n].op.take() {
-                for op in first..first + self.clients[n].pieces {
-                    if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
-                        self.ops.remove(&op);
-                    }
-                }
+                self.never_hears(first..first + self.clients[n].pieces);
                 self.world.call_after(MILLIS, CLIENT | n as u64);
             }
         }

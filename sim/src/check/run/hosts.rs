@@ -5,7 +5,8 @@ use weft_core::plan::{Range, chunks};
 use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, content, numbers};
-use super::{CLIENT, GONE, Run, VOLUME};
+use super::members::Members;
+use super::{CLIENT, GONE, Run, TIRED, VOLUME};
 
 /// One that has one request in work at a time.
 pub(super) struct Client {
@@ -23,7 +24,7 @@ impl Run {
             return;
         }
         let node = self.clients[n].node;
-        if !self.world.runs(node) {
+        if !self.world.is_open(node) {
             self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
             self.world.call_after(MILLIS, CLIENT | n as u64);
             return;
@@ -110,6 +111,9 @@ impl Run {
             self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None });
         }
         self.clients[n].op = Some(first);
+        if let Some(patience) = self.members.as_mut().and_then(Members::host_patience) {
+            self.world.call_after(patience, TIRED | u64::from(first));
+        }
         self.clients[n].pieces = self.next_op - first;
         first
     }
@@ -164,6 +168,7 @@ impl Run {
         self.clients[n].op = None;
         let pieces = request..request + self.clients[n].pieces;
         let think = self.rng.u64(1..2 * MILLIS);
+        let think = self.members.as_mut().map_or(think, Members::think);
         self.world.call_after(think, CLIENT | n as u64);
         match result {
             Ok(HostData::Bytes(parts)) => {
