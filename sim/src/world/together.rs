@@ -124,6 +124,8 @@ pub(super) struct Together {
     /// Who led in each term.
     leaders: BTreeMap<u64, MemberId>,
     wishes: Vec<Wish>,
+    /// How much slower members' logs are than disks.
+    log_times: u64,
     /// How often a process was told that the map changes, and that it has changed.
     changes: (u64, u64),
     /// What must never be, and was.
@@ -175,6 +177,7 @@ impl World {
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
             wishes: Vec::new(),
+            log_times: 2,
             changes: (0, 0),
             wrong: None,
         }));
@@ -208,6 +211,11 @@ impl World {
     /// The newest map that was agreed on.
     pub(super) fn newest_map(&self) -> &ClusterMap {
         &self.together().newest
+    }
+
+    /// Members' logs are so many times slower than disks.
+    pub fn set_log_times(&mut self, times: u64) {
+        self.together_mut().log_times = times;
     }
 
     /// What must never be and was, if anything: two maps at an epoch, two leaders in a term, a
@@ -559,7 +567,7 @@ impl World {
                 assert!(seat.writing.is_none(), "two writes at once");
                 seat.writing = Some((number, persist));
                 let (lo, hi) = self.conditions.disk;
-                let delay = self.rng.u64(lo..=hi) * 2;
+                let delay = self.rng.u64(lo..=hi) * self.together().log_times;
                 self.happens(id, delay, Happens::Written);
             }
             Effect::Tell(node, message) => {

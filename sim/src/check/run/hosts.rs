@@ -30,7 +30,7 @@ impl Run {
             return;
         }
         self.to_issue -= 1;
-        let blocks = self.draw_blocks();
+        let blocks = self.hot_block().unwrap_or_else(|| self.draw_blocks());
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let what = self.rng.u8(0..20);

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::Config;
 
-use super::super::history::{Did, Op};
+use super::super::history::{BLOCK, Did, Op};
 use super::super::options::Options;
 use super::faults::Fault;
 use super::{CLIENT, Run};
@@ -31,18 +31,26 @@ pub(super) enum MemberFault {
     Disconnect(NodeId),
     /// A clock's rate changes.
     Rate(NodeId, i64),
-    /// So soon after the map begins to change (`false`) or has changed (`true`) for the next time, a
-    /// process dies, and returns after so long; the leader's if no node is given.
-    Trap(bool, Option<NodeId>, Nanos, Nanos),
+    /// Something happens so soon after the map begins to change (`false`) or has changed (`true`) for
+    /// the next time.
+    Trap(bool, Snap, Nanos),
+}
+
+/// What a trap does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Snap {
+    /// This process dies, or the leader's, and returns after so long.
+    Kill(Option<NodeId>, Nanos),
+    /// All power is cut.
+    Power,
 }
 
 /// A trap that is set, and how often the map had changed then.
 struct Trap {
     changed: bool,
     count: u64,
-    victim: Option<NodeId>,
+    snap: Snap,
     soon: Nanos,
-    stays: Nanos,
 }
 
 /// What is drawn of processes.
@@ -51,6 +59,11 @@ pub(super) struct Members {
     rng: Rng,
     /// Clocks keep to no bound: what leases promise does not hold.
     wild: bool,
+    /// Hosts soon lose patience, and half of what they ask is of a few blocks on different columns:
+    /// so what a node answers from its own disk matters.
+    pub hot: bool,
+    /// How much slower members' logs are than disks.
+    log_times: u64,
     /// The length of a phase's faults.
     span: Nanos,
     /// The longest that a host thinks.
@@ -87,9 +100,10 @@ impl Members {
         if wild {
             options.places = false;
         }
+        let (hot, log_times) = (rng.bool(), [2, 2, 8][rng.usize(0..3)]);
         let span = config.dead_after * rng.u64(4..12);
         let (traps, at_rest) = (Vec::new(), Vec::new());
-        Some(Members { config, rng, wild, span, thinks: 0, traps, at_rest })
+        Some(Members { config, rng, wild, hot, log_times, span, thinks: 0, traps, at_rest })
     }
 
     /// How long a host thinks before it asks again: so that its requests last as long as the
@@ -100,8 +114,8 @@ impl Members {
 
     /// How long a host waits for an answer, if it does not wait for good.
     pub fn host_patience(&mut self) -> Option<Nanos> {
-        let most = 4 * self.config.dead_after;
-        self.rng.bool().then(|| self.rng.u64(MILLIS..most))
+        let most = self.config.dead_after * if self.hot { 1 } else { 4 };
+        (self.hot || self.rng.bool()).then(|| self.rng.u64(MILLIS..most))
     }
 
     /// A clock's rate.
@@ -117,9 +131,8 @@ impl Members {
 impl Run {
     /// Where there are processes, they find together before anything is asked of them.
     pub(super) fn begin(&mut self) -> Result<(), String> {
-        if self.members.is_none() {
-            return Ok(());
-        }
+        let Some(members) = &self.members else { return Ok(()) };
+        self.world.set_log_times(members.log_times);
         self.until("the cluster is founded and all have joined", |run| {
             let map = run.world.map();
             run.nodes().all(|n| map.is_up(n) && !map.is_stale(n)) && run.world.is_united()
@@ -154,7 +167,13 @@ impl Run {
         let m = self.cluster();
         if f.power && m.rng.bool() {
             let at = m.rng.u64(0..m.span);
-            self.plan(at, Fault::Power);
+            match m.rng.bool() {
+                true => self.plan(at, Fault::Power),
+                false => {
+                    let soon = self.cluster().rng.u64(0..6 * MILLIS);
+                    self.plan_member(at, MemberFault::Trap(false, Snap::Power, soon));
+                }
+            }
         }
         let m = self.cluster();
         if f.moves && m.rng.u8(0..4) == 0 {
@@ -268,7 +287,8 @@ impl Run {
                 let changed = m.rng.bool();
                 let soon = m.rng.u64(0..if changed { 20 } else { 2 } * MILLIS);
                 let whom = (!leader).then_some(victim);
-                self.plan_member(at, MemberFault::Trap(changed, whom, soon, stays));
+                let snap = Snap::Kill(whom, stays);
+                self.plan_member(at, MemberFault::Trap(changed, snap, soon));
             }
             _ => {}
         }
@@ -329,9 +349,9 @@ impl Run {
                 self.world.connections(node, true);
             }
             MemberFault::Rate(node, rate) => self.world.set_rate(node, rate),
-            MemberFault::Trap(changed, victim, soon, stays) => {
+            MemberFault::Trap(changed, snap, soon) => {
                 let count = self.count(changed);
-                self.cluster().traps.push(Trap { changed, count, victim, soon, stays });
+                self.cluster().traps.push(Trap { changed, count, snap, soon });
             }
         }
     }
@@ -384,11 +404,14 @@ impl Run {
         self.cluster().traps = kept;
         for trap in sprung {
             // Whoever leads is found when it happens.
-            match trap.victim {
-                None => self.plan_member(trap.soon, MemberFault::KillLeader(false, trap.stays)),
-                Some(node) => {
+            match trap.snap {
+                Snap::Power => self.plan(trap.soon, Fault::Power),
+                Snap::Kill(None, stays) => {
+                    self.plan_member(trap.soon, MemberFault::KillLeader(false, stays));
+                }
+                Snap::Kill(Some(node), stays) => {
                     self.plan(trap.soon, Fault::Kill(node, false));
-                    self.plan(trap.soon + trap.stays, Fault::Return(node));
+                    self.plan(trap.soon + stays, Fault::Return(node));
                 }
             }
         }
@@ -410,7 +433,7 @@ impl Run {
         }
     }
 
-    /// A host has waited long enough and goes to another node. What became of its request it never
+    /// A host has waited long enough and goes to another node, or asks the same again. What became of its request it never
     /// hears; its node learns that it is gone, or does not.
     pub(super) fn host_leaves(&mut self, request: u32) {
         let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
@@ -421,8 +444,19 @@ impl Run {
         if self.cluster().rng.bool() {
             self.world.host_gone(node, u64::from(request));
         }
-        self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+        if self.cluster().rng.bool() {
+            self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+        }
         self.world.call_after(MILLIS, CLIENT | n as u64);
+    }
+
+    /// In runs with hot blocks: one of those, or none.
+    pub(super) fn hot_block(&mut self) -> Option<Range<u64>> {
+        let unit = self.volume.geometry.unit;
+        let units = (self.volume.size / unit).min(4);
+        let members = self.members.as_mut().filter(|m| m.hot && units > 0)?;
+        let block = members.rng.u64(0..units) * unit / BLOCK;
+        members.rng.bool().then_some(block..block + 1)
     }
 
     /// These operations were asked when everything was at rest.
