@@ -10,6 +10,7 @@ use serde_json::json;
 use weft_host::{Configuration, JoinToken, Request, found, join};
 
 use crate::args::{self, Common};
+use crate::rebalance::Rebalance;
 use crate::output::{say, say_json};
 
 /// What to do about a cluster.
@@ -21,6 +22,8 @@ pub enum Cluster {
     Token(Token),
     /// Join a cluster with a token
     Join(Join),
+    /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
+    Rebalance(Rebalance),
 }
 
 /// The first node.
@@ -78,6 +81,7 @@ impl Cluster {
             Cluster::Init(init) => init.run()?,
             Cluster::Token(token) => token.run()?,
             Cluster::Join(join) => join.run()?,
+            Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -26,6 +26,11 @@ pub enum Request {
         /// Of which node.
         node: usize,
     },
+    /// Move columns until all disks are equally full.
+    Rebalance {
+        /// What to do.
+        action: RebalanceAction,
+    },
     /// The nodes, and where they live.
     NodeList,
     /// Admit a node; its number and the others are the answer.
@@ -90,12 +95,15 @@ pub enum Request {
         /// Its name; the empty name means the first.
         name: String,
     },
-    /// Make a volume larger.
+    /// Make a volume larger or smaller.
     VolumeResize {
         /// Its name; the empty name means the first.
         name: String,
         /// Its new size in bytes.
         size: u64,
+        /// Also if that cuts off bytes that are in use.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// Remove a volume that no host is connected to.
     VolumeDelete {
@@ -143,6 +151,18 @@ pub enum DiskAction {
     Drain,
     /// Leave on it what is still there, and use it again.
     Undrain,
+}
+
+/// What can be done about disks that are not equally full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebalanceAction {
+    /// Say what would be moved.
+    Plan,
+    /// Begin to move it.
+    Start,
+    /// Begin nothing more.
+    Stop,
 }
 
 /// Where a new node lives.

@@ -4,11 +4,13 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node, the leader's what changes the map.
 //!
-//! Nodes and disks are in [`nodes`], volumes in [`volumes`]; here is whose question it is, and
+//! Nodes and disks are in [`nodes`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
 //! what all have in common.
 
 #[path = "desk_nodes.rs"]
 mod nodes;
+#[path = "desk_shrinking.rs"]
+mod shrinking;
 #[path = "desk_volumes.rs"]
 mod volumes;
 
@@ -31,6 +33,8 @@ use crate::sessions::Sessions;
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
+use shrinking::Survey;
+
 /// How long a question for the leader waits for one.
 const ELECTION: Duration = Duration::from_secs(10);
 
@@ -46,6 +50,8 @@ pub(crate) enum Wait {
     GivenUp(usize, Ticket),
     /// The map says that the node's disk is to be emptied, or not any more.
     Draining(usize, bool, Ticket),
+    /// The map says that columns are moved until disks are equally full, or not any more.
+    Rebalancing(bool, Ticket),
     /// The map holds the node, under this name.
     NodeAdded(usize, String, Ticket),
     /// The map says that the node has left.
@@ -58,6 +64,14 @@ pub(crate) enum Wait {
     RoomThere(Volume, Ticket),
     /// The volume's room is being cleared.
     Clearing(Volume),
+    /// A volume is to be made smaller, and it is being found out what that cuts off.
+    Surveying(Box<Survey>),
+    /// The next piece of that is to be looked at.
+    LookOn(Box<Survey>),
+    /// Hosts do not see any more what is to be cut off.
+    Cut(Box<Survey>, Ticket),
+    /// Nothing is in work since.
+    Cuttable(Box<Survey>, Instant),
     /// Hosts do not see the volume any more.
     Hidden(VolumeId, Ticket),
     /// Nothing is in work since, so that the volume can go: writes to it that are not settled
@@ -79,6 +93,19 @@ pub(crate) enum Wait {
     Elsewhere(NodeId),
 }
 
+impl Wait {
+    /// The volume whose size is being changed.
+    pub(crate) fn sizes(&self) -> Option<VolumeId> {
+        match self {
+            Wait::RoomThere(volume, _) | Wait::Clearing(volume) => Some(volume.id),
+            Wait::Surveying(s) | Wait::LookOn(s) | Wait::Cut(s, _) | Wait::Cuttable(s, _) => {
+                Some(s.volume.id)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What becomes of a question.
 pub(crate) enum Outcome {
     Answer(Value),
@@ -95,6 +122,8 @@ pub(crate) struct Desk<'a> {
     /// Connections of hosts that are to end.
     pub(crate) leaving: &'a mut Vec<usize>,
     pub(crate) clients: Clients<'a>,
+    /// Volumes whose size others are changing.
+    pub(crate) sizing: &'a [VolumeId],
     pub(crate) news: &'a News,
     pub(crate) admission: Option<&'a Admission>,
     pub(crate) listens: &'a [String],
@@ -162,6 +191,8 @@ impl Desk<'_> {
             | Request::VolumeDelete { .. }
             | Request::VolumeResize { .. }
             | Request::VolumeSet { .. }
+            // Also to plan: what others know of the map may be older.
+            | Request::Rebalance { .. }
             | Request::NodeAdd { .. }
             | Request::NodeRemove { .. } => self.leader(),
             Request::Status
@@ -233,7 +264,10 @@ impl Desk<'_> {
             Request::VolumeSet { name, set, force } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
             }
-            Request::VolumeResize { name, size } => Outcome::Wait(self.resize(&name, size)?),
+            Request::VolumeResize { name, size, force } => {
+                Outcome::Wait(self.resize(&name, size, force)?)
+            }
+            Request::Rebalance { action } => self.rebalance(action),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
             Request::Scrub { volume } => {
                 let volume = self.volume(&volume)?;
@@ -289,11 +323,15 @@ impl Desk<'_> {
             | Wait::DownHere(_)
             | Wait::GivenUp(..)
             | Wait::Draining(..)
+            | Wait::Rebalancing(..)
             | Wait::NodeAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)
+            | Wait::LookOn(..)
+            | Wait::Cut(..)
+            | Wait::Cuttable(..)
             | Wait::Hidden(..)
             | Wait::Removable(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
@@ -346,6 +384,13 @@ impl Desk<'_> {
                     self.engine.remove_volume(volume.id);
                 }
                 Outcome::Answer(error(format!("the room could not be cleared: {e}")))
+            }
+            (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
+            }
+            (Wait::Surveying(survey), Err(e)) => {
+                self.give_back(&survey);
+                Outcome::Answer(error(format!("what it would cut off could not be read: {e}")))
             }
             (_, Err(e)) => Outcome::Answer(error(e)),
             (wait, Ok(_)) => Outcome::Wait(wait),

@@ -7,9 +7,10 @@ use weft_core::cluster::{AuthorityInput, Home, NodeInfo, can_drain};
 use weft_core::units::NodeId;
 
 use super::{Desk, Outcome, Wait, overtaken};
-use crate::control::{DiskAction, NewHome, NodeAction, ok};
+use crate::control::{DiskAction, NewHome, NodeAction, RebalanceAction, ok};
 use crate::error::{Error, Result, fail};
 use crate::slot::Phase;
+use crate::status;
 
 /// How long a token is good at most: a month.
 const LONGEST_TOKEN: u64 = 31 * 86_400;
@@ -63,6 +64,17 @@ impl Desk<'_> {
         }
         let ticket = self.engine.change(AuthorityInput::Drain(id, true));
         Ok(Wait::Draining(node, true, ticket))
+    }
+
+    /// How full disks are and what would be moved to make them equal, or the beginning or end of that.
+    pub(super) fn rebalance(&mut self, action: RebalanceAction) -> Outcome {
+        let on = match action {
+            RebalanceAction::Plan => return Outcome::Answer(ok(status::balance(self.engine.map()))),
+            RebalanceAction::Start => true,
+            RebalanceAction::Stop => false,
+        };
+        let ticket = self.engine.change(AuthorityInput::Rebalance(on));
+        Outcome::Wait(Wait::Rebalancing(on, ticket))
     }
 
     /// A token, and where to go with it.
@@ -194,6 +206,17 @@ impl Desk<'_> {
                 match self.engine.map().nodes[*n].draining == *on {
                     true => done(*n),
                     false => Err(overtaken()),
+                }
+            }
+            Wait::Rebalancing(on, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let map = self.engine.map();
+                // If there was nothing to do it is over by now.
+                match map.rebalancing && !*on {
+                    true => Err(overtaken()),
+                    false => Ok(Outcome::Answer(ok(status::balance(map)))),
                 }
             }
             Wait::NodeAdded(n, name, ticket) => {

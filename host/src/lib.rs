@@ -48,7 +48,7 @@ mod volumes;
 pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{Configuration, Home, found, join};
-pub use control::{DiskAction, NewHome, NodeAction, Request};
+pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use disk::{Backend, Disk};
 pub use error::{Error, Result};
 pub use listen::Listen;

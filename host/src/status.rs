@@ -1,10 +1,10 @@
 //! The array's state as JSON.
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Extent, Volume};
+use weft_core::cluster::{ClusterMap, Extent, Fullness, Volume, plan_balance};
 use weft_core::node::{NodeConfig, NodeCounters};
 use weft_core::order::Ordering;
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{NodeId, SECTOR, VolumeId};
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -45,6 +45,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         },
     });
     value["nodes"] = Value::from(nodes);
+    value["balance"] = evenness(engine.map());
     if let Some(together) = engine.rule.together() {
         let status = together.status();
         value["cluster"] = json!({
@@ -57,6 +58,40 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         });
     }
     value
+}
+
+/// How full the disks are, and whether they could be more equally so.
+fn evenness(map: &ClusterMap) -> Value {
+    let plan = plan_balance(map, 1);
+    let percent = |f: &Fullness| f.used as f64 * 100.0 / f.size.max(1) as f64;
+    let full: Vec<f64> = plan.before.iter().map(percent).collect();
+    json!({
+        "rebalancing": map.rebalancing,
+        "uneven": !plan.moves.is_empty(),
+        "fullest_percent": full.iter().copied().fold(0.0, f64::max),
+        "emptiest_percent": full.iter().copied().reduce(f64::min).unwrap_or(0.0),
+    })
+}
+
+/// What is to be moved so that the disks are equally full.
+pub(crate) fn balance(map: &ClusterMap) -> Value {
+    let plan = plan_balance(map, usize::MAX);
+    let disk = |(before, after): (&Fullness, &Fullness)| {
+        json!({
+            "node": before.node.0,
+            "bytes": before.size,
+            "used_bytes": before.used,
+            "used_bytes_after": after.used,
+        })
+    };
+    let extents = || map.volumes.values().flat_map(|v| &v.extents);
+    json!({
+        "rebalancing": map.rebalancing,
+        "columns": plan.moves.len(),
+        "bytes": plan.moves.iter().map(|m| m.sectors * SECTOR).sum::<u64>(),
+        "under_way": extents().map(|e| e.leaving.len()).sum::<usize>(),
+        "disks": plan.before.iter().zip(&plan.after).map(disk).collect::<Vec<Value>>(),
+    })
 }
 
 /// All nodes that have not left.

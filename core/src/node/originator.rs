@@ -386,6 +386,13 @@ impl Originator {
             return;
         }
         let stripe = job.what.first_stripe(&volume);
+        if stripe >= volume.stripes() {
+            // It has been cut off meanwhile.
+            let offset = stripe * volume.geometry.stripe_bytes();
+            let error = HostError::OutOfRange { offset, len: job.bytes(), size: volume.size };
+            self.finish(job, Err(error), outbox);
+            return;
+        }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         let avoid = lost.union(job.avoid);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
@@ -294,6 +294,8 @@ impl Run {
             Some(r) => unit * r.u64(2..=8),
             None => EXTENT_COLUMN_BYTES,
         };
+        // Volumes as wide as the array had one extent when older seeds were drawn.
+        let column_bytes = if geometry.layout.width() == nodes { ONE_EXTENT } else { column_bytes };
         let mut volume = None;
         let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
             let disks = Place::apart(&vec![data; nodes]);
