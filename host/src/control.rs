@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use weft_core::node::UNBOUNDED;
 
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +115,12 @@ pub enum Request {
     Scrub {
         /// Its name; the empty name means the first.
         volume: String,
+        /// The first stripe.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        from: u64,
+        /// Most bytes a second that are read of each disk; the usual rate if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<u64>,
     },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
@@ -125,6 +132,17 @@ pub enum Request {
     Quiesce,
     /// Stop everything in good order; answered when it is done.
     Shutdown,
+}
+
+impl Request {
+    /// A scrub of a whole volume, as fast as it goes.
+    pub fn scrub(volume: &str) -> Request {
+        Request::Scrub { volume: volume.to_string(), from: 0, rate: Some(UNBOUNDED) }
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// What can be done to a node.
@@ -223,7 +241,10 @@ mod tests {
                     force: false,
                 },
             ),
-            (r#"{"cmd":"scrub","volume":"v"}"#, Request::Scrub { volume: "v".into() }),
+            (
+                r#"{"cmd":"scrub","volume":"v","from":7,"rate":1000}"#,
+                Request::Scrub { volume: "v".into(), from: 7, rate: Some(1000) },
+            ),
         ] {
             assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
             assert_eq!(serde_json::to_string(&request).unwrap(), text);

@@ -38,6 +38,10 @@ use shrinking::Survey;
 /// How long a question for the leader waits for one.
 const ELECTION: Duration = Duration::from_secs(10);
 
+/// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a
+/// disk with moving parts gives when it reads in order, little for one without.
+pub const SCRUB_RATE: u64 = 100 << 20;
+
 /// What a question waits for.
 pub(crate) enum Wait {
     /// The node takes part.
@@ -81,8 +85,8 @@ pub(crate) enum Wait {
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
     HostLeft(HostId),
-    /// The scrub is done.
-    Scrub(String),
+    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
+    Scrub(String, u64),
     /// Everything is in place.
     Quiet(Instant),
     /// Everything has stopped.
@@ -233,7 +237,15 @@ impl Desk<'_> {
             }
             Request::NodeList => Outcome::Answer(ok(json!({ "nodes": status::nodes(self) }))),
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
-            Request::NodeAdd { name, home } => self.add_node(name, &home)?,
+            Request::NodeAdd { name, home } => match self.add_node(name, &home) {
+                Ok(outcome) => outcome,
+                // Nothing has been begun.
+                Err(e) => {
+                    let mut answer = error(e);
+                    answer["refused"] = json!(true);
+                    Outcome::Answer(answer)
+                }
+            },
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
@@ -269,10 +281,22 @@ impl Desk<'_> {
             }
             Request::Rebalance { action } => self.rebalance(action),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
-            Request::Scrub { volume } => {
+            Request::Scrub { volume, from, rate } => {
                 let volume = self.volume(&volume)?;
-                self.submit(conn, volume.id, HostOp::Scrub);
-                Outcome::Wait(Wait::Scrub(volume.name))
+                let (name, stripes) = (&volume.name, volume.stripes());
+                if from >= stripes {
+                    return fail(format!(
+                        "volume '{name}' has {stripes} stripes, so none from {from} on; begin before that"
+                    ));
+                }
+                let rate = rate.unwrap_or(SCRUB_RATE);
+                if rate == 0 {
+                    return fail("at 0 bytes a second a scrub never ends; give a rate such as 50M");
+                }
+                self.submit(conn, volume.id, HostOp::Scrub { from, rate });
+                let g = &volume.geometry;
+                let whole = g.layout.width() as u64 * g.unit;
+                Outcome::Wait(Wait::Scrub(volume.name, whole))
             }
             Request::HostLeave { host } => {
                 let host = HostId(host);
@@ -366,9 +390,11 @@ impl Desk<'_> {
         result: std::result::Result<HostData, HostError>,
     ) -> Outcome {
         match (wait, result) {
-            (Wait::Scrub(volume), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
+            (Wait::Scrub(volume, whole), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
                 "volume": volume,
                 "stripes": p.stripes,
+                "from": p.from,
+                "read_bytes": p.verified * whole,
                 "verified": p.verified,
                 "rebuilt": p.rebuilt,
                 "mismatched": p.mismatched,

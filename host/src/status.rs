@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weft_core::cluster::{ClusterMap, Extent, Fullness, Volume, plan_balance};
-use weft_core::node::{NodeConfig, NodeCounters};
+use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::order::Ordering;
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 
@@ -45,6 +45,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         },
     });
     value["nodes"] = Value::from(nodes);
+    value["scrubs"] = scrubs(engine);
     value["balance"] = evenness(engine.map());
     if let Some(together) = engine.rule.together() {
         let status = together.status();
@@ -58,6 +59,24 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         });
     }
     value
+}
+
+/// The scrubs in work at the nodes of this process.
+fn scrubs(engine: &Engine) -> Value {
+    let of = |(volume, p): &(VolumeId, ScrubProgress)| {
+        let name = engine.map().volumes.get(volume).map(|v| &v.name);
+        json!({
+            "volume": name,
+            "from": p.from,
+            "stripes": p.stripes,
+            "verified": p.verified,
+            "rebuilt": p.rebuilt,
+            "mismatched": p.mismatched,
+            "skipped": p.skipped,
+        })
+    };
+    let at = |slot: &Slot| slot.status().map(|s| s.scrubs).unwrap_or_default();
+    engine.slots.iter().flat_map(at).map(|s| of(&s)).collect()
 }
 
 /// How full the disks are, and whether they could be more equally so.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -271,6 +271,23 @@ impl World {
     pub fn drain(&mut self, id: NodeId, on: bool) {
         self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
         self.authority_input(AuthorityInput::Drain(id, on));
+    }
+
+    /// Columns are to be moved until all disks are equally full, or no more of them.
+    pub fn rebalance(&mut self, on: bool) {
+        self.tell(|| format!("disks are {}made equally full", if on { "" } else { "no more " }));
+        self.authority_input(AuthorityInput::Rebalance(on));
+    }
+
+    /// A volume is to have another size.
+    pub fn size_volume(&mut self, id: VolumeId, to: VolumeSize) {
+        self.tell(|| format!("{id:?} is to have {} bytes", to.size));
+        self.authority_input(AuthorityInput::SizeVolume(id, to));
+    }
+
+    /// Whether the authority runs, and no change of the map is under way.
+    pub fn is_settled(&self) -> bool {
+        self.awaited.is_none() && self.authority.is_settled()
     }
 
     fn fell(&mut self, id: NodeId, power: bool) {

@@ -258,7 +258,7 @@ impl Tour {
         let stage = Stage::new(name, 0, Counts::Things);
         let begun = Instant::now();
         let answer =
-            Control::connect(&self.dir)?.request(&Request::Scrub { volume: VOLUME.to_string() })?;
+            Control::connect(&self.dir)?.request(&Request::scrub(VOLUME))?;
         let raw = self.host.size() / (NODES as u64 - 1) * NODES as u64;
         self.note(stage, name, raw, begun, false);
         eprintln!("{}", scrub::describe(&answer));

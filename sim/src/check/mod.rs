@@ -11,6 +11,7 @@
 //! after a crash, must be there with all that it comes after.
 
 mod history;
+mod operator;
 mod places;
 mod run;
 

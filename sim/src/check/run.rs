@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::node::{Bug, FillRates, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::Limits;
 use weft_core::plan::{Dispatch, ParityAt, Policy, Range, Strategy, chunks};
@@ -13,6 +13,7 @@ use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use super::history::{BLOCK, Did, Op, check, content, numbers};
+use super::operator::Operator;
 use super::places::Places;
 use crate::world::{Conditions, World};
 
@@ -34,6 +35,8 @@ pub struct Faults {
     pub beyond: bool,
     /// What is on a node is moved to others.
     pub moves: bool,
+    /// An operator moves columns until disks are equally full, and changes the volume's size.
+    pub operator: bool,
 }
 
 impl Faults {
@@ -46,6 +49,7 @@ impl Faults {
         slow: true,
         beyond: true,
         moves: true,
+        operator: true,
     };
 
     /// No faults.
@@ -57,14 +61,16 @@ impl Faults {
         slow: false,
         beyond: false,
         moves: false,
+        operator: false,
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 7] {
+    pub(super) fn each_left_out(&self) -> [Faults; 8] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
             Faults { moves: true, ..none },
+            Faults { operator: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
             Faults { messages: true, ..none },
@@ -82,6 +88,7 @@ impl Faults {
             slow: self.slow && !other.slow,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
+            operator: self.operator && !other.operator,
         }
     }
 }
@@ -147,7 +154,7 @@ pub struct Summary {
     pub fingerprint: u64,
 }
 
-const VOLUME: VolumeId = VolumeId(1);
+pub(super) const VOLUME: VolumeId = VolumeId(1);
 const CLIENT: u64 = 1 << 32;
 const FAULT: u64 = 2 << 32;
 /// The host of a request goes away.
@@ -158,7 +165,7 @@ const PATIENCE: Nanos = 20_000 * MILLIS;
 const MOST_EVENTS: u64 = 400_000;
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(super) enum Fault {
     Kill(NodeId, bool),
     Return(NodeId),
     Power,
@@ -172,21 +179,23 @@ enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// Columns are moved until disks are equally full, or no more of them.
+    Rebalance(bool),
 }
 
-struct Client {
+pub(super) struct Client {
     node: NodeId,
     /// The request in work: the number of its first operation. A request of several atomic
     /// pieces is as many operations.
-    op: Option<u32>,
+    pub(super) op: Option<u32>,
     /// How many they are.
     pieces: u32,
 }
 
-struct Run {
-    world: World,
-    volume: Volume,
-    options: Options,
+pub(super) struct Run {
+    pub(super) world: World,
+    pub(super) volume: Volume,
+    pub(super) options: Options,
     rng: Rng,
     /// For what was not drawn from the first day: older seeds stay what they were.
     later_rng: Rng,
@@ -194,18 +203,20 @@ struct Run {
     move_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
+    /// What an operator does in this run, if there is one.
+    pub(super) operator: Option<Operator>,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
     /// Most bytes of an atomic piece.
-    max_chunk: u64,
-    clients: Vec<Client>,
+    pub(super) max_chunk: u64,
+    pub(super) clients: Vec<Client>,
     /// What requests say must come first, if they do in this run.
     places: Option<Places>,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
     to_issue: u32,
     faults: Vec<Fault>,
-    pending_faults: usize,
+    pub(super) pending_faults: usize,
     crashes: u64,
     error: Option<String>,
     scrub: Option<u32>,
@@ -251,7 +262,12 @@ impl Run {
         let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
-        let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
+        let mut operator =
+            options.faults.operator.then(|| Operator::draw(seed, unit)).flatten();
+        // With an operator some disks come later.
+        let first = nodes;
+        let nodes = first + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
+        let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
         let mut options = options;
@@ -262,6 +278,11 @@ impl Run {
             options.faults.beyond = false;
         }
         let stripes = rng.u64(3..=20);
+        if let Some(op) = &mut operator {
+            op.stripes = stripes;
+            // A forced strategy may rely on parity that a cleared room does not have yet.
+            policy.strategy = None;
+        }
         let size = stripes * geometry.stripe_bytes();
         let mut config = NodeConfig {
             store: StoreConfig {
@@ -279,6 +300,7 @@ impl Run {
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
+            fill: operator.as_mut().map_or(FillRates::UNBOUNDED, Operator::fill),
             sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
             bug: options.bug,
         };
@@ -295,10 +317,14 @@ impl Run {
             None => EXTENT_COLUMN_BYTES,
         };
         // Volumes as wide as the array had one extent when older seeds were drawn.
-        let column_bytes = if geometry.layout.width() == nodes { ONE_EXTENT } else { column_bytes };
+        let column_bytes = match &operator {
+            Some(op) => op.column_bytes,
+            None if geometry.layout.width() == nodes => ONE_EXTENT,
+            None => column_bytes,
+        };
         let mut volume = None;
         let mut world = World::new(seed, nodes, 1200, journal, config, |data| {
-            let disks = Place::apart(&vec![data; nodes]);
+            let disks = Place::apart(&vec![data; first]);
             let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
                 .expect("a volume that fits");
             let made =
@@ -320,6 +346,7 @@ impl Run {
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             wide_rng,
+            operator,
             beyond: false,
             max_chunk,
             clients,
@@ -350,7 +377,12 @@ impl Run {
         })?;
         self.heal()?;
         self.beyond = false;
-        self.verify()
+        self.check_balance()?;
+        self.verify()?;
+        match phase + 1 < self.options.phases {
+            true => self.resize(),
+            false => Ok(()),
+        }
     }
 
     fn draw_faults(&mut self) {
@@ -423,6 +455,9 @@ impl Run {
                 plan.push((at + rng.u64(0..20 * MILLIS), Fault::Drain(node, false)));
             }
         }
+        if let Some(op) = self.operator.as_mut() {
+            plan.extend(op.moves(span));
+        }
         for _ in 0..self.rng.usize(0..=2) {
             let at = self.rng.u64(0..span);
             if f.power {
@@ -442,12 +477,15 @@ impl Run {
             conditions.slow = Some((slow_node, 40));
         }
         self.world.conditions = conditions;
-        self.pending_faults = plan.len();
-        let first = self.faults.len();
-        for (n, (at, fault)) in plan.into_iter().enumerate() {
-            self.faults.push(fault);
-            self.world.call_after(at + 1, FAULT | (first + n) as u64);
-        }
+        plan.into_iter().for_each(|(at, fault)| self.have_happen(at, fault));
+    }
+
+    /// Has a fault happen after so long.
+    pub(super) fn have_happen(&mut self, after: Nanos, fault: Fault) {
+        self.pending_faults += 1;
+        let number = self.faults.len() as u64;
+        self.faults.push(fault);
+        self.world.call_after(after + 1, FAULT | number);
     }
 
     /// One node more dies than the layout bears, at about the same time.
@@ -468,7 +506,7 @@ impl Run {
     }
 
     /// Lets the world go on until something is so.
-    fn until(&mut self, what: &str, done: impl Fn(&Run) -> bool) -> Result<(), String> {
+    pub(super) fn until(&mut self, what: &str, done: impl Fn(&Run) -> bool) -> Result<(), String> {
         let deadline = self.world.now() + PATIENCE;
         let most = self.world.events + MOST_EVENTS;
         while !done(self) {
@@ -536,6 +574,12 @@ impl Run {
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::Rebalance(on) => {
+                if let Some(op) = self.operator.as_mut() {
+                    op.evens = on;
+                }
+                self.world.rebalance(on);
+            }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
@@ -625,7 +669,7 @@ impl Run {
     }
 
     /// A host asks its node for something that reads or writes these blocks.
-    fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
+    pub(super) fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
         let (node, first) = (self.clients[n].node, self.announce(n, did, blocks, &op));
         self.world.host(node, u64::from(first), VOLUME, op);
     }
@@ -806,7 +850,7 @@ impl Run {
     }
 
     /// The faults stop; everything must come to rest and be whole.
-    fn heal(&mut self) -> Result<(), String> {
+    pub(super) fn heal(&mut self) -> Result<(), String> {
         self.world.tell(|| "the faults stop".to_string());
         self.world.conditions = Conditions::default();
         for n in (0..self.world.size() as u16).map(NodeId) {
@@ -818,7 +862,8 @@ impl Run {
             let nodes = (0..run.world.size() as u16).map(NodeId);
             let map = run.world.map();
             let whole = nodes.clone().into_iter().all(|n| map.is_up(n) && !map.is_stale(n));
-            whole && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
+            let even = run.world.is_settled() && !map.rebalancing;
+            whole && even && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
         })
     }
 
@@ -829,7 +874,9 @@ impl Run {
             let id = self.next_op;
             self.next_op += 1;
             self.scrub = Some(id);
-            self.world.host(NodeId(0), u64::from(id), VOLUME, HostOp::Scrub);
+            let unit = self.volume.geometry.unit;
+            let scrub = self.operator.as_mut().map_or(HostOp::SCRUB, |o| o.scrub(unit));
+            self.world.host(NodeId(0), u64::from(id), VOLUME, scrub);
             self.until("the scrub is done", |run| run.scrubbed)?;
         }
         let nodes = self.world.size() as u16;
