@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
+use weft_core::node::FillRates;
 use weft_host::{Array, Configuration, Home, JoinToken, Listen, Request, Size, join, to_stderr};
 
 use crate::args;
@@ -112,6 +113,7 @@ impl Attach {
             nbd,
             native: Vec::new(),
             labels: Default::default(),
+            fill: FillRates::default(),
         };
         let text = config.to_toml()?;
         join(&config, token, at, false)?;

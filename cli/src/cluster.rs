@@ -16,6 +16,7 @@ use weft_host::{
 
 use crate::args::{self, Common};
 use crate::output::{say, say_json};
+use crate::rebalance::Rebalance;
 
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]
@@ -31,6 +32,8 @@ pub enum Cluster {
     Certify(Certify),
     /// Join a cluster with a token, or with a certificate
     Join(Join),
+    /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
+    Rebalance(Rebalance),
 }
 
 /// The first node.
@@ -115,6 +118,7 @@ impl Cluster {
             Cluster::Request(ask) => ask.run()?,
             Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
+            Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -83,7 +83,10 @@ impl Engine {
     fn node_config(&self) -> NodeConfig {
         let config = NodeConfig::default();
         match self.rule.together() {
-            Some(_) => NodeConfig { notice_delay: NOTICE_DELAY, ..config },
+            Some(together) => {
+                let fill = together.home().config.fill;
+                NodeConfig { notice_delay: NOTICE_DELAY, fill, ..config }
+            }
             None => config,
         }
     }

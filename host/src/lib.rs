@@ -51,7 +51,8 @@ pub use cluster::{
     Configuration, Home, Invitation, JoinRequest, certify, found, join, join_certified,
     join_request,
 };
-pub use control::{DiskAction, NewHome, NodeAction, Request};
+pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
+pub use desk::SCRUB_RATE;
 pub use disk::{Backend, Disk};
 pub use error::{Error, Result};
 pub use listen::Listen;

@@ -33,6 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::outbox::Outbox;
+use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
 use crate::cluster::{ClusterMap, Volume};
@@ -172,6 +173,9 @@ pub(crate) struct Worker {
     /// The time of the first epoch that it entered; zero before.
     began: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
+    /// Those that count as begun at the rate that is kept to, also if they are asked for again.
+    paced: BTreeSet<(VolumeId, u64)>,
+    pace: Pace,
     /// Writes without journal that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.
@@ -214,6 +218,8 @@ impl Worker {
             half_written: BTreeSet::new(),
             began: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
+            paced: BTreeSet::new(),
+            pace: Pace::default(),
             freshening: BTreeSet::new(),
             wake: false,
             commits: 0,
