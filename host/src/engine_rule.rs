@@ -80,17 +80,24 @@ impl Rule {
     /// A place for every node.
     pub(super) fn slots(&self) -> Vec<Slot> {
         match self {
-            Rule::Alone(alone) => {
-                let (state, size) = (&alone.state, alone.state.content.disk_size);
-                (0..state.nodes()).map(|n| Slot::new(state.disk_path(n), size)).collect()
-            }
+            Rule::Alone(alone) => (0..alone.state.nodes()).map(|n| self.new_slot(n)).collect(),
             Rule::Together(together) => {
                 let us = usize::from(together.us().0);
                 let known = together.map().nodes.len().max(us + 1);
                 let mut slots: Vec<Slot> = (0..known).map(|_| Slot::elsewhere()).collect();
-                slots[us] = together.home().slot();
+                slots[us] = self.new_slot(us);
                 slots
             }
+        }
+    }
+
+    /// A place for a node of this process.
+    pub(super) fn new_slot(&self, n: usize) -> Slot {
+        match self {
+            Rule::Alone(alone) => {
+                Slot::new(alone.state.disk_path(n), alone.state.content.disk_size)
+            }
+            Rule::Together(together) => together.home().slot(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -343,6 +343,26 @@ impl World {
             Some(_) => self.wish(change),
             None => self.authority_input(change),
         }
+    }
+
+    /// Columns are to be moved until all disks are equally full, or no more of them.
+    pub fn rebalance(&mut self, on: bool) {
+        self.tell(|| format!("disks are {}made equally full", if on { "" } else { "no more " }));
+        self.operator(AuthorityInput::Rebalance(on));
+    }
+
+    /// A volume is to have another size.
+    pub fn size_volume(&mut self, id: VolumeId, to: VolumeSize) {
+        self.tell(|| format!("{id:?} is to have {} bytes", to.size));
+        self.operator(AuthorityInput::SizeVolume(id, to));
+    }
+
+    /// Whether the authority runs, and no change of the map is under way.
+    pub fn is_settled(&self) -> bool {
+        if self.together.is_some() {
+            return self.has_its_wishes();
+        }
+        self.awaited.is_none() && self.authority.is_settled()
     }
 
     fn fell(&mut self, id: NodeId, power: bool) {

@@ -22,6 +22,9 @@ pub struct Faults {
     pub beyond: bool,
     /// What is on a node is moved to others.
     pub moves: bool,
+    /// An operator moves columns until disks are equally full, and changes the volume's size, where
+    /// nodes are in no processes.
+    pub operator: bool,
     /// Processes are stopped for a while, where there are some.
     pub pauses: bool,
     /// Processes are cut off from others, where there are some.
@@ -38,6 +41,7 @@ impl Faults {
         slow: true,
         beyond: true,
         moves: true,
+        operator: true,
         pauses: true,
         cuts: true,
     };
@@ -51,16 +55,18 @@ impl Faults {
         slow: false,
         beyond: false,
         moves: false,
+        operator: false,
         pauses: false,
         cuts: false,
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 9] {
+    pub(super) fn each_left_out(&self) -> [Faults; 10] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
             Faults { moves: true, ..none },
+            Faults { operator: true, ..none },
             Faults { cuts: true, ..none },
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
@@ -80,6 +86,7 @@ impl Faults {
             slow: self.slow && !other.slow,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
+            operator: self.operator && !other.operator,
             pauses: self.pauses && !other.pauses,
             cuts: self.cuts && !other.cuts,
         }

@@ -4,6 +4,7 @@ mod draw;
 mod faults;
 mod hosts;
 mod members;
+mod operator;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use self::faults::Fault;
 use self::hosts::Client;
 use self::members::Members;
+use self::operator::Operator;
 use super::history::{BLOCK, Did, Op, check};
 use super::options::{Options, Summary};
 use super::places::Places;
@@ -44,6 +46,8 @@ struct Run {
     move_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
+    /// What an operator does in this run, if there is one.
+    operator: Option<Operator>,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
     /// Most bytes of an atomic piece.
@@ -104,9 +108,15 @@ impl Run {
             run.pending_faults == 0
                 && (run.to_issue == 0 && run.clients.iter().all(|c| c.op.is_none()))
         })?;
+        self.world.give_up_wishes();
         self.heal()?;
         self.beyond = false;
-        self.verify()
+        self.check_balance()?;
+        self.verify()?;
+        match phase + 1 < self.options.phases {
+            true => self.resize(),
+            false => Ok(()),
+        }
     }
 
     /// Lets the world go on until something is so.
@@ -179,7 +189,9 @@ impl Run {
             let nodes = (0..run.world.size() as u16).map(NodeId);
             let map = run.world.map();
             let whole = nodes.clone().into_iter().all(|n| map.is_up(n) && !map.is_stale(n));
+            let even = run.world.is_settled() && !map.rebalancing;
             whole
+                && even
                 && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
                 && run.world.is_united()
         })?;
@@ -195,7 +207,9 @@ impl Run {
             let id = self.next_op;
             self.next_op += 1;
             self.scrub = Some(id);
-            self.world.host(NodeId(0), u64::from(id), VOLUME, HostOp::Scrub);
+            let unit = self.volume.geometry.unit;
+            let scrub = self.operator.as_mut().map_or(HostOp::SCRUB, |o| o.scrub(unit));
+            self.world.host(NodeId(0), u64::from(id), VOLUME, scrub);
             self.until("the scrub is done", |run| run.scrubbed)?;
         }
         let nodes = self.world.size() as u16;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::NodeConfig;
+use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::Limits;
 use weft_core::plan::{Dispatch, ParityAt, Policy, Strategy};
@@ -16,6 +16,7 @@ use super::super::options::Options;
 use super::super::places::Places;
 use super::hosts::Client;
 use super::members::Members;
+use super::operator::Operator;
 use super::{Run, VOLUME};
 use crate::world::World;
 
@@ -39,10 +40,16 @@ impl Run {
         let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
-        let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
+        let mut options = options;
+        let members = Members::draw(seed, &mut options);
+        let works = options.faults.operator && members.is_none();
+        let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
+        // With an operator some disks come later.
+        let first = nodes;
+        let nodes = first + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
+        let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
-        let mut options = options;
         if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
             // Without journal only the promises of single deaths stand.
             policy.journal = false;
@@ -50,6 +57,11 @@ impl Run {
             options.faults.beyond = false;
         }
         let stripes = rng.u64(3..=20);
+        if let Some(op) = &mut operator {
+            op.stripes = stripes;
+            // A forced strategy may rely on parity that a cleared room does not have yet.
+            policy.strategy = None;
+        }
         let size = stripes * geometry.stripe_bytes();
         let mut config = NodeConfig {
             store: StoreConfig {
@@ -67,6 +79,7 @@ impl Run {
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
+            fill: operator.as_mut().map_or(FillRates::UNBOUNDED, Operator::fill),
             sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
             bug: options.bug,
         };
@@ -82,10 +95,15 @@ impl Run {
             Some(r) => unit * r.u64(2..=8),
             None => EXTENT_COLUMN_BYTES,
         };
-        let members = Members::draw(seed, &mut options);
+        // Volumes as wide as the array had one extent when older seeds were drawn.
+        let column_bytes = match &operator {
+            Some(op) => op.column_bytes,
+            None if geometry.layout.width() == nodes => ONE_EXTENT,
+            None => column_bytes,
+        };
         let mut volume = None;
         let volumes = |data| {
-            let disks = Place::apart(&vec![data; nodes]);
+            let disks = Place::apart(&vec![data; first]);
             let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
                 .expect("a volume that fits");
             let made =
@@ -111,6 +129,7 @@ impl Run {
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             wide_rng,
+            operator,
             beyond: false,
             max_chunk,
             clients,

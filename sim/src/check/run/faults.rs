@@ -23,6 +23,8 @@ pub(super) enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// Columns are moved until disks are equally full, or no more of them.
+    Rebalance(bool),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -98,6 +100,9 @@ impl Run {
                 plan.push((at + rng.u64(0..20 * MILLIS), Fault::Drain(node, false)));
             }
         }
+        if let Some(op) = self.operator.as_mut() {
+            plan.extend(op.moves(span));
+        }
         for _ in 0..self.rng.usize(0..=2) {
             let at = self.rng.u64(0..span);
             if f.power {
@@ -165,6 +170,12 @@ impl Run {
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::Rebalance(on) => {
+                if let Some(op) = self.operator.as_mut() {
+                    op.evens = on;
+                }
+                self.world.rebalance(on);
+            }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
