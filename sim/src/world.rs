@@ -647,3 +647,12 @@ fn brief(message: &MapMessage) -> String {
         }
     }
 }
+
+impl Drop for World {
+    /// What a node notices by itself is a panic: whoever wants the story is told it then too.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.story.iter().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}

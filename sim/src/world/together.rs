@@ -3,7 +3,7 @@
 //! that runs in the real world, [`Process`] and [`Gate`]; here are the log, the clock and the
 //! network, and what goes wrong with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
@@ -115,8 +115,8 @@ pub(super) struct Together {
     config: Config,
     codec: Arc<Maps>,
     seats: Vec<Seat>,
-    /// Links that carry nothing, by sender and receiver.
-    cut: BTreeSet<(NodeId, NodeId)>,
+    /// Links that carry nothing, by sender and receiver, and how often each has been cut.
+    cut: BTreeMap<(NodeId, NodeId), u32>,
     /// Every map that was agreed on.
     agreed: BTreeMap<Epoch, Arc<ClusterMap>>,
     /// The newest of them.
@@ -172,7 +172,7 @@ impl World {
             config,
             codec,
             seats,
-            cut: BTreeSet::new(),
+            cut: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
@@ -298,13 +298,12 @@ impl World {
         seat.paused_until = seat.paused_until.min(now);
     }
 
-    /// Nothing comes through from one process to another, or everything again.
+    /// Nothing comes through from one process to another, or everything again once it has been
+    /// mended as often as it was cut.
     pub fn cut(&mut self, from: NodeId, to: NodeId, on: bool) {
         self.tell(|| format!("from {from} to {to} {} comes", if on { "nothing" } else { "all" }));
-        match on {
-            true => self.together_mut().cut.insert((from, to)),
-            false => self.together_mut().cut.remove(&(from, to)),
-        };
+        let times = self.together_mut().cut.entry((from, to)).or_default();
+        *times = if on { *times + 1 } else { times.saturating_sub(1) };
     }
 
     /// All links carry again.
@@ -316,7 +315,7 @@ impl World {
     /// that there are some.
     pub fn connections(&mut self, id: NodeId, there: bool) {
         for other in self.all_nodes().filter(|o| *o != id) {
-            if !self.together().cut.contains(&(id, other)) {
+            if !self.is_cut(id, other) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(other, delay, Happens::Connection(member_of(id), there));
             }
@@ -382,7 +381,7 @@ impl World {
         self.happens(id, delay, Happens::Follow);
         self.connections(id, true);
         for other in self.all_nodes().filter(|o| *o != id) {
-            if self.seat(other).process.is_some() && !self.together().cut.contains(&(other, id)) {
+            if self.seat(other).process.is_some() && !self.is_cut(other, id) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(id, delay, Happens::Connection(member_of(other), true));
             }
@@ -623,7 +622,7 @@ impl World {
 
     /// Whether nothing comes through from one to another.
     pub(super) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
-        self.together.as_ref().is_some_and(|t| t.cut.contains(&(from, to)))
+        self.together.as_ref().is_some_and(|t| t.cut.get(&(from, to)).is_some_and(|n| *n > 0))
     }
 
     fn send_member(&mut self, from: NodeId, to: MemberId, bytes: Vec<u8>) {
