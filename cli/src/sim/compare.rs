@@ -54,6 +54,7 @@ impl<'a> Comparison<'a> {
         for (_, short, _) in COMPARED {
             headings.extend([format!("{short} predicted"), "real".into(), "error %".into()]);
         }
+        headings.push("others %".into());
         let mut table = table(headings);
         for (at, predicted, real) in &self.rows {
             let mut row: Vec<String> = at.iter().map(plain).collect();
@@ -61,10 +62,11 @@ impl<'a> Comparison<'a> {
                 let (p, r) = (of(predicted), of(real));
                 row.extend([p.figure().text(), r.figure().text(), format!("{:+.1}", error(p, r))]);
             }
+            row.push(real.others.map_or(String::new(), |o| format!("{:.0}", o * 100.0)));
             table.add_row(row);
         }
         let axes = self.study.axes.len();
-        align_right(&mut table, axes..axes + 3 * COMPARED.len());
+        align_right(&mut table, axes..axes + 3 * COMPARED.len() + 1);
         let errors = COMPARED.map(|(_, short, of)| {
             let (mean, most) = self.summary(of);
             format!("{short}: {mean:.1} % on average, {most:.1} % at most")
@@ -85,6 +87,7 @@ impl<'a> Comparison<'a> {
             let parts = ["predicted", "predicted_ci95", "real", "real_ci95", "error_percent"];
             columns.extend(parts.map(|part| format!("{name}_{part}")));
         }
+        columns.push("others".to_string());
         let mut table = Table::new(columns);
         for (at, predicted, real) in &self.rows {
             let mut row: Vec<Cell> = at.iter().map(cell).collect();
@@ -93,6 +96,7 @@ impl<'a> Comparison<'a> {
                 row.extend([p.mean.into(), p.ci95.into(), r.mean.into(), r.ci95.into()]);
                 row.push(error(p, r).into());
             }
+            row.push(real.others.into());
             table.row(row);
         }
         table
@@ -104,6 +108,7 @@ impl<'a> Comparison<'a> {
             let point: Map<String, Value> =
                 self.study.axes.iter().cloned().zip(at.iter().cloned()).collect();
             let mut row = Map::from_iter([("point".to_string(), Value::Object(point))]);
+            row.insert("others".into(), json!(real.others));
             for (name, _, of) in COMPARED {
                 let (p, r) = (of(predicted), of(real));
                 let values = json!({

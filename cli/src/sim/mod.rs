@@ -14,7 +14,7 @@ mod describe;
 mod document;
 mod keys;
 mod outputs;
-mod real;
+pub mod real;
 mod result;
 pub mod run;
 mod scenario;

@@ -69,6 +69,10 @@ pub struct Measured {
     pub requests: u64,
     /// Events of all runs.
     pub events: Option<u64>,
+    /// The share of the machine's processors that others used during the run of a real array that
+    /// they disturbed most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
 }
 
 /// A column of results.
@@ -197,6 +201,7 @@ impl Measured {
             delayed: None,
             requests: summary.latency.count(),
             events: None,
+            others: None,
         }
     }
 

@@ -5,6 +5,8 @@ use weft_core::units::Nanos;
 use weft_load::Kind;
 use weft_load::stats::{self, Class, Latency};
 
+use super::costs::Work;
+
 /// How much a kind of resource was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Resource {
@@ -46,6 +48,8 @@ pub struct Outcome {
     pub messages: f64,
     /// The share of requests that were delayed by others.
     pub delayed: f64,
+    /// What the nodes did.
+    pub work: Work,
     /// Events, the warm-up's with them.
     pub events: u64,
 }
@@ -69,6 +73,7 @@ impl Outcome {
             links: unknown,
             messages: 0.0,
             delayed: 0.0,
+            work: Work::default(),
             events: 0,
         }
     }
