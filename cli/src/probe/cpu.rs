@@ -49,6 +49,9 @@ const CASES: [(u64, f64, u32); 16] = [
     (512 * KIB, 0.0, 2),
 ];
 
+/// For how long a run is tried again that others of the machine disturbed.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// How often the costs are worked out from the work, and the work from the costs.
 const TIMES: usize = 6;
 
@@ -114,7 +117,7 @@ pub fn measure(
 ) -> Result<(Costs, Vec<Calibrated>)> {
     let systems: Vec<System> = CASES.iter().map(|case| system(*case, requests, runs)).collect();
     let stage = Stage::new("the nodes", (CASES.len() as u64) * u64::from(runs), Counts::Things);
-    let ran = real::measure(&systems, memory, || stage.advance(1))?;
+    let ran = real::measure(&systems, memory, PATIENCE, || stage.advance(1))?;
     stage.done("measured");
     let median = |ran: &[real::Ran], of: fn(&real::Ran) -> f64| {
         let mut all: Vec<f64> = ran.iter().map(of).collect();
@@ -149,7 +152,7 @@ pub fn measure(
 pub fn disk_more(dir: &Path, calibrated: &[Calibrated], requests: u64, runs: u32) -> Result<f64> {
     let case = CASES[2];
     let in_memory = calibrated.get(2).map_or(0.0, |c| c.nodes_ns);
-    let ran = real::measure(&[system(case, requests, runs)], dir, || {})?;
+    let ran = real::measure(&[system(case, requests, runs)], dir, PATIENCE, || {})?;
     let mut on_disk: Vec<f64> = ran.iter().flatten().map(|r| r.nodes_ns).collect();
     on_disk.sort_by(f64::total_cmp);
     let median = on_disk.get(on_disk.len() / 2).copied().unwrap_or(in_memory);

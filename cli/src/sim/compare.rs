@@ -10,10 +10,17 @@ use crate::output::{align_right, table};
 
 /// The metrics that are compared: name, heading, value.
 type Compared = (&'static str, &'static str, fn(&Measured) -> Mean);
-const COMPARED: [Compared; 2] = [
+const COMPARED: [Compared; 4] = [
     ("throughput_mb_s", "MB/s", |m| m.throughput_mb_s),
     ("response_ms", "mean ms", |m| m.response_ms),
+    ("p50_ms", "p50 ms", |m| single(m.p50_ms)),
+    ("processor_us", "CPU µs", |m| single(m.processor_us.unwrap_or(f64::NAN))),
 ];
+
+/// Of what has no interval.
+fn single(mean: f64) -> Mean {
+    Mean { mean, ci95: None, relative_deviation: None }
+}
 
 /// What both worlds came to.
 pub struct Comparison<'a> {
@@ -44,6 +51,7 @@ impl<'a> Comparison<'a> {
     fn summary(&self, of: fn(&Measured) -> Mean) -> (f64, f64) {
         let errors: Vec<f64> =
             self.rows.iter().map(|(_, p, r)| error(of(p), of(r)).abs()).collect();
+        let errors: Vec<f64> = errors.into_iter().filter(|e| e.is_finite()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
         (mean, errors.iter().copied().fold(0.0, f64::max))
     }

@@ -11,6 +11,7 @@
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`delays`]: which requests others delay
 //! - [`diskless`]: hosts that are their own controllers, and the lock server
+//! - [`setup`]: what a run begins with
 //! - [`simulation`]: the events; `rounds`: processors that do what has come together;
 //!   [`host_thread`]: hosts that do one thing after the other
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
@@ -24,6 +25,7 @@ mod links;
 mod outcome;
 pub mod parameters;
 mod processor;
+mod setup;
 mod simulation;
 mod system;
 mod timeline;

@@ -1,6 +1,9 @@
 //! What real nodes have and the papers' have not: the journalled store, processors that are shared
 //! and work in rounds, devices that are shared, hosts that are threads.
 
+use weft_core::node::NodeConfig;
+use weft_core::store::Superblock;
+use weft_core::units::MILLIS;
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
 use super::*;

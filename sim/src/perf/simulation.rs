@@ -4,17 +4,14 @@ use std::io::Read;
 use std::sync::Arc;
 
 use weft_core::Buffer;
-use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
-use weft_core::layout::Geometry;
-use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer};
-use weft_core::plan::{self, Policy, Range, Strategy};
-use weft_core::store::Superblock;
-use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
-use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, Output, Timer};
+use weft_core::plan::Range;
+use weft_core::store::{DiskOp, DiskRequest};
+use weft_core::units::{Nanos, NodeId, SECTOR, Timestamp};
 use weft_load::random::Streams;
 use weft_load::stats::{Level, Run};
-use weft_load::trace::Pace;
-use weft_load::workload::{Arrivals, Asks, Generator, Requests};
+use weft_load::workload::{Arrivals, Asks, Generator};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
@@ -25,14 +22,10 @@ use super::host_thread::{Job, Thread};
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
-use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Store, Stripes, System};
+use super::setup::{VOLUME, config, of_trace, replay, volume};
+use super::system::{Problem, Roles, Store, System};
 use super::timeline::Timeline;
 use crate::engine::Queue;
-
-const VOLUME: VolumeId = VolumeId(1);
-
-/// No request takes so long: nodes ask after nothing, and nobody is late.
-const FOREVER: Nanos = 3_600_000 * MILLIS;
 
 /// What happens.
 pub(super) enum Event {
@@ -365,6 +358,8 @@ impl Simulation {
             },
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
+            processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
+                / measured.all().latency.count().max(1) as f64,
             work: self.work,
             events: self.events,
             ..Outcome::of_hosts(measured, now)
@@ -690,26 +685,6 @@ impl Simulation {
     }
 }
 
-/// The requests of the system's trace, if they are a trace's, from its bytes.
-fn replay(
-    system: &System,
-    volume_bytes: u64,
-    input: impl Read + 'static,
-) -> Result<Option<Asks>, Problem> {
-    let Requests::Trace(trace) = &system.workload.requests else { return Ok(None) };
-    let pace = match system.workload.speed() {
-        Some(speed) => Pace::AsTimed { speed },
-        None => Pace::AsFast,
-    };
-    let asks = trace.replay(&trace.file, input, volume_bytes, pace);
-    asks.map(Some).map_err(|e| of_trace(system, e))
-}
-
-fn of_trace(system: &System, error: impl ToString) -> Problem {
-    let file = system.workload.requests.trace().map_or("", |t| &t.file);
-    Problem::new("workload.requests.trace.file", file, error)
-}
-
 pub(super) fn micros(us: f64) -> Nanos {
     (us * 1e3).round() as Nanos
 }
@@ -725,78 +700,6 @@ fn described(input: &Input) -> String {
         Input::Host(..) | Input::Ordered(..) => "the host's request".to_string(),
         Input::Timer(_) | Input::HostGone(_) | Input::Map(_) => "housekeeping".to_string(),
     }
-}
-
-/// How nodes are run here: no request is cut, nobody loses patience.
-fn config(system: &System, gap: u64) -> NodeConfig {
-    let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
-    if system.nodes.store == Store::Journalled {
-        // As real ones.
-        return NodeConfig {
-            store: StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() },
-            lock_timeout: nanos(system.volume.lock_timeout_ms),
-            lease: nanos(system.volume.lease_ms),
-            ..NodeConfig::default()
-        };
-    }
-    NodeConfig {
-        store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
-        max_chunk: u64::MAX / 4,
-        max_in_flight: u64::MAX / 4,
-        // Hosts' messages cost time: what nobody waits for rides on others.
-        notice_delay: match system.nodes.roles {
-            Roles::Array => 500 * MILLIS,
-            Roles::Host => 60_000 * MILLIS,
-        },
-        lock_timeout: nanos(system.volume.lock_timeout_ms),
-        lease: nanos(system.volume.lease_ms),
-        patience: FOREVER,
-        timestamp_window: 60_000 * MILLIS,
-        place_after: 10_000 * MILLIS,
-        ..NodeConfig::default()
-    }
-}
-
-/// All of all disks as one volume: as many disks as a stripe is wide, then as many again.
-fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem> {
-    let (spec, layout) = system.layout()?;
-    let geometry = Geometry::new(layout, system.volume.unit);
-    let width = layout.width();
-    let groups = usize::from(system.nodes.workers) / width;
-    let stripes = data_bytes / geometry.unit;
-    let extent = |g: usize| {
-        let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
-        Extent::new(g as u64 * stripes, columns)
-    };
-    let size = system.volume_bytes()?;
-    // Groups that hold nothing of it are left out.
-    let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
-    let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
-    let policy = Policy {
-        strategy: match system.volume.stripes {
-            Stripes::Small => Some(Strategy::Small),
-            Stripes::Large => None,
-        },
-        parity_at: match system.volume.parity_at {
-            ParityAt::Auto => None,
-            ParityAt::Originator => Some(plan::ParityAt::Originator),
-            ParityAt::Solely => Some(plan::ParityAt::Solely),
-            ParityAt::Parity => Some(plan::ParityAt::Parity),
-        },
-        dispatch: match system.volume.dispatch {
-            Dispatch::Collaborative => plan::Dispatch::Collaborative,
-            Dispatch::Commanded => plan::Dispatch::Commanded,
-        },
-        commit: match system.volume.commit {
-            Commit::None => plan::Commit::None,
-            Commit::Early => plan::Commit::Early,
-            Commit::Late => plan::Commit::Late,
-            Commit::Limited => plan::Commit::Limited,
-        },
-        ordering: system.volume.ordering.into(),
-        journal: system.volume.journal,
-    };
-    Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
 }
 
 #[cfg(test)]

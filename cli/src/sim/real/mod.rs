@@ -10,7 +10,8 @@ pub mod limits;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::time::ClockId;
@@ -30,8 +31,8 @@ const VOLUME: &str = "sim";
 /// not full, and some.
 const BESIDES: u64 = 128 << 20;
 
-/// Runs these systems one after the other, each with a name for errors, on files in a directory, and
-/// tells of each that is done, by its number in the list. Neighbours that need the same array
+/// Runs these systems one after the other, each with a name for errors, on files in a directory,
+/// with so much patience for a run that others of the machine do not disturb, and tells of each that is done, by its number in the list. Neighbours that need the same array
 /// share it.
 ///
 /// # Errors
@@ -39,37 +40,39 @@ const BESIDES: u64 = 128 << 20;
 pub fn run(
     systems: &[(String, &System)],
     dir: &Path,
+    patience: Duration,
     mut done: impl FnMut(usize, Measured) -> Result<()>,
 ) -> Result<()> {
     let mut there: Option<Running> = None;
     for (n, (name, system)) in systems.iter().enumerate() {
         let array = match there.take().filter(|a| a.needs == Needs::of(system)) {
             Some(array) => array,
-            None => Running::start(system, dir).with_context(|| name.clone())?,
+            None => Running::start(system, dir, patience).with_context(|| name.clone())?,
         };
         let array = there.insert(array);
         let measure = &system.measure;
         let each = measure.warm_up + system.measured_requests();
         let requests = u64::from(measure.replications) * each;
         let stage = Stage::new(name.as_str(), requests, Counts::Things);
-        let (mut outcomes, mut others) = (Vec::new(), 0.0_f64);
+        let (mut outcomes, mut others, mut nodes) = (Vec::new(), 0.0_f64, 0.0);
         for replication in 0..u64::from(measure.replications) {
             let run = array.replication(system, replication);
             let run = run.with_context(|| format!("{name}, run {replication}"))?;
             others = others.max(run.others);
+            nodes += run.nodes_ns / f64::from(measure.replications);
             outcomes.push(run.outcome);
             stage.advance(each);
         }
         let mut measured = Measured::of_hosts(&Summary::of(&outcomes));
-        measured.others = Some(others);
+        (measured.others, measured.processor_us) = (Some(others), Some(nodes / 1e3));
         stage.done(format!("{:9.1} MB/s", measured.throughput_mb_s.mean));
         done(n, measured)?;
     }
     Ok(())
 }
 
-/// How often a run is tried that others disturb.
-const TRIES: u32 = 8;
+/// How long to wait before a run is tried again that others disturbed.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The share of the machine's processors that others may use during a run.
 const DISTURBED: f64 = 0.03;
 
@@ -124,9 +127,14 @@ pub struct Ran {
 ///
 /// # Errors
 /// If the array cannot be run there, or a run fails.
-pub fn measure(systems: &[System], dir: &Path, mut told: impl FnMut()) -> Result<Vec<Vec<Ran>>> {
+pub fn measure(
+    systems: &[System],
+    dir: &Path,
+    patience: Duration,
+    mut told: impl FnMut(),
+) -> Result<Vec<Vec<Ran>>> {
     let Some(first) = systems.first() else { return Ok(Vec::new()) };
-    let mut array = Running::start(first, dir)?;
+    let mut array = Running::start(first, dir, patience)?;
     let mut all: Vec<Vec<Ran>> = systems.iter().map(|_| Vec::new()).collect();
     // In turns, so that what changes about the machine meets all of them.
     for replication in 0..u64::from(first.measure.replications) {
@@ -154,6 +162,8 @@ impl Needs {
 /// An array that is filled and runs. Its files go when it does.
 struct Running {
     needs: Needs,
+    /// For how long a run may be tried again that others disturbed.
+    patience: Duration,
     /// How many connections hosts have made so far.
     connections: usize,
     socket: PathBuf,
@@ -165,7 +175,7 @@ struct Running {
 
 impl Running {
     /// Starts one and fills its volume.
-    fn start(system: &System, dir: &Path) -> Result<Running> {
+    fn start(system: &System, dir: &Path, patience: Duration) -> Result<Running> {
         let scratch = Scratch::new("weft-sim-", dir)?;
         let socket = scratch.path().join("nbd.sock");
         let listens = [Listen::Unix(socket.clone())];
@@ -173,8 +183,15 @@ impl Running {
         let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?.spawn()?;
         let control = Control::connect(scratch.path())?;
         let needs = Needs::of(system);
-        let mut running =
-            Running { needs, connections: 0, socket, control, _array: array, _dir: scratch };
+        let mut running = Running {
+            needs,
+            patience,
+            connections: 0,
+            socket,
+            control,
+            _array: array,
+            _dir: scratch,
+        };
         fill(&mut running.connect()?, "filling the volume")?;
         Ok(running)
     }
@@ -184,14 +201,14 @@ impl Running {
         connect(&self.socket, VOLUME)
     }
 
-    /// One run that others of the machine disturb little, if there is one among a few; else the one
-    /// that they disturb least.
+    /// One run that others of the machine disturb little, if there is one before patience ends; else
+    /// the one that they disturb least.
     fn replication(&mut self, system: &System, replication: u64) -> Result<Ran> {
+        let begun = Instant::now();
         let mut best = self.once(system, replication)?;
-        for _ in 1..TRIES {
-            if best.others <= DISTURBED {
-                break;
-            }
+        while best.others > DISTURBED && begun.elapsed() < self.patience {
+            // What disturbs is seldom over at once.
+            thread::sleep(PAUSE);
             let again = self.once(system, replication)?;
             if again.others < best.others {
                 best = again;
@@ -291,8 +308,7 @@ mod tests {
         assert_eq!(busy_ticks("cpu  1 2\n"), None);
         let at = Instant::now();
         let then = Machine { at, busy: 10.0, processors: 2.0 };
-        let now =
-            Machine { at: at + std::time::Duration::from_secs(5), busy: 14.0, processors: 2.0 };
+        let now = Machine { at: at + Duration::from_secs(5), busy: 14.0, processors: 2.0 };
         assert!((now.others_since(&then, 3.0) - 0.1).abs() < 1e-9);
         assert_eq!(now.others_since(&then, 4.5), 0.0);
     }
