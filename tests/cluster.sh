@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A cluster of processes on loopback, as the user guide has it: founding, joining, commands from
-# any node, draining, removing; and what is refused. In a temporary directory.
+# any node, other sizes, draining, removing, adding; and what is refused. In a temporary directory.
 # WEFT chooses the binary. Closing line 'N passed, N failed'.
 set -u
 export LC_ALL=C
@@ -58,9 +58,26 @@ founding() {
     wait_until has 0 up 1
     refused 'in use by process' weft node --config "$T/n0.toml"
 }
+certified() {
+    config 1
+    config 2
+    refused 'a certificate is for the node that asked' \
+        weft cluster join --certificate <(echo '{"ca":"","certificate":"","node":1,"peers":[]}') --config "$T/n1.toml"
+    weft cluster request --config "$T/n1.toml" --out "$T/n1.request"
+    weft cluster request --config "$T/n2.toml" --out "$T/n2.request"
+    refused 'ca-key.pem' weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state1"
+    weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state0"
+    refused 'certificate is of n1' weft cluster join --certificate "$T/n1.cert" --config "$T/n2.toml"
+    rm "$T/state2/joining-key.pem"
+    weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
+    refused 'already' weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
+    run_node 1
+    wait_until has 0 up 2
+    refused 'run a node for the new one' weft disk add --dir "$T/state0"
+}
 joining() {
     local n token
-    for n in 1 2 3; do
+    for n in 2 3; do
         config $n
         token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
         weft cluster join "$token" --at "$ADMIT" --config "$T/n$n.toml"
@@ -76,6 +93,10 @@ joining() {
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sed 's/"n4"/"n2"/' "$T/n4.toml" >"$T/twice.toml"
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
+    # The token is still good.
+    refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
+    sed "s/:${PORTS[4]}/:${PORTS[1]}/" "$T/n4.toml" >"$T/twice.toml"
+    refused 'is reached at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     refused 'does not let nodes in' weft cluster token --dir "$T/state1"
 }
 configurations() {
@@ -180,9 +201,49 @@ resizing() {
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
         wait_until weft volume delete other --dir "$T/state0"
     done
-    refused 'cannot be made smaller' weft volume resize v 10M --dir "$T/state0"
     refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
     cp "$T/back" "$T/image"
+}
+# What holds nothing is cut off at once, what is in use only if that is forced; what grows again is
+# zeros. Nothing is cut off a host that is connected, or while a node is down.
+shrinking() {
+    local kept begun
+    weft volume resize v 65M --dir "$T/state1"
+    [ "$(nbdinfo --size "$(uri 2)")" = $((65 << 20)) ]
+    refused 'bytes in use --force' weft volume resize v 30M --dir "$T/state2"
+    refused 'nearest' weft volume resize v 1000 --dir "$T/state2"
+    [ "$(nbdinfo --size "$(uri 0)")" = $((65 << 20)) ]
+    mkfifo "$T/held"
+    qemu-io -f raw -r "$(uri 3)" <"$T/held" >/dev/null & kept=$!
+    exec 7>"$T/held"
+    wait_until status 1 "sys.exit(s['volumes'][0]['clients'] != 1)"
+    refused 'connections use disconnect' weft volume resize v 30M --force --dir "$T/state2"
+    refused 'connections use disconnect' weft volume delete v --dir "$T/state2"
+    exec 7>&-
+    wait $kept || true
+    wait_until status 1 "sys.exit(s['volumes'][0]['clients'] != 0)"
+    weft node stop 3 --dir "$T/state0"
+    refused 'node 3 is down' weft volume resize v 30M --force --dir "$T/state2"
+    weft node start 3 --dir "$T/state0"
+    wait_until mode_is 2 fault-free
+    weft volume resize v $((30 * 1024 + 100))K --force --dir "$T/state2"
+    nbdcopy "$(uri 1)" - | cmp - <(head -c $(((30 * 1024 + 100) << 10)) "$T/image")
+    weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
+    weft volume resize v 80M --dir "$T/state0"
+    truncate -s $(((30 * 1024 + 100) << 10)) "$T/image"
+    truncate -s 80M "$T/image"
+    nbdcopy "$(uri 3)" - | cmp - "$T/image"
+    nbdcopy "$T/image.30" "$(uri 0)"
+    dd if="$T/image.30" of="$T/image" conv=notrunc status=none
+    # A scrub keeps to its rate, says how far it is, and goes on where it is told to.
+    begun=$SECONDS
+    weft scrub v --rate 10M --dir "$T/state1" & kept=$!
+    wait_until status 1 "sys.exit(not any(s['volume'] == 'v' and 0 < s['verified'] < s['stripes'] for s in s['scrubs']))"
+    wait $kept
+    [ $((SECONDS - begun)) -ge 3 ]
+    weft scrub v --rate max --from 600 --dir "$T/state1" | grep -c '640 stripes from 600 on, .* 40 verified'
+    refused 'has 640 stripes' weft scrub v --from 640 --dir "$T/state1"
+    refused 'never ends' weft scrub v --rate 0 --dir "$T/state1"
 }
 leaving() {
     refused 'takes part' weft node remove 1 --dir "$T/state2"
@@ -194,6 +255,33 @@ leaving() {
     wait_until has 0 up 3
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
     kill -9 "$(cat "$T/pid1")"
+}
+# A node is added and gets its share while a host reads and writes; then it is drained again.
+adding() {
+    local token number share
+    weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'nothing need be moved'
+    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    sed 's/^box = /bx = /' "$T/n4.toml" >"$T/bad.toml"
+    refused "label 'box' its labels: bx" weft cluster join "$token" --at "$ADMIT" --config "$T/bad.toml"
+    weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
+    run_node 4
+    wait_until has 0 up 4
+    weft status --dir "$T/state3" | grep -c 'cluster rebalance'
+    weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'would be moved'
+    nbdcopy "$T/image" "$(uri 0)" & copy=$!
+    weft cluster rebalance --dir "$T/state3" | grep -c 'as equally full'
+    wait $copy
+    nbdcopy "$(uri 4)" - | cmp - "$T/image"
+    share=$(weft cluster rebalance --dry-run --json --dir "$T/state2" |
+        python3 -c 'import json, sys; d = json.load(sys.stdin)["disks"]; print(min(x["used_bytes"] for x in d) * 100 // max(x["used_bytes"] for x in d))')
+    [ "$share" -ge 50 ]
+    weft scrub v --dir "$T/state0" | grep -c ' 0 with wrong parity, 0 skipped'
+    number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'n4'])")
+    weft disk drain "$number" --dir "$T/state2"
+    weft node stop "$number" --dir "$T/state3"
+    weft node remove "$number" --dir "$T/state3"
+    nbdcopy "$(uri 0)" - | cmp - "$T/image"
+    kill -9 "$(cat "$T/pid4")"
 }
 # All stop, and all come back.
 stopping() {
@@ -220,6 +308,6 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding joining configurations anywhere killed attached resizing leaving stopping; do t $check; done
+for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding stopping; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -141,7 +141,8 @@ impl Explain {
         let (range, failed) = (common.range()?, common.failed(&geometry)?);
         let max = NodeConfig::default().max_chunk;
         let extent = common.extent_stripes(&geometry);
-        let explanation = plan::explain(&geometry, write, range, failed, policy, max, extent)?;
+        let explanation =
+            plan::explain(&geometry, write, range, failed, policy, max, Some(extent))?;
         Ok((geometry, explanation))
     }
 }
@@ -168,11 +169,9 @@ impl Common {
         Ok(Geometry::new(self.layout.over(nodes)?, unit))
     }
 
-    /// How many stripes an extent has; `None` if one extent is all of a volume.
-    fn extent_stripes(&self, geometry: &Geometry) -> Option<u64> {
-        let nodes = self.nodes();
-        let spread = geometry.layout.width() < nodes;
-        spread.then(|| (EXTENT_COLUMN_BYTES / geometry.unit).max(1))
+    /// How many stripes an extent has, in all but very large volumes.
+    fn extent_stripes(&self, geometry: &Geometry) -> u64 {
+        (EXTENT_COLUMN_BYTES / geometry.unit).max(1)
     }
 
     fn range(&self) -> Result<Range> {

@@ -18,6 +18,7 @@ mod paper;
 mod probe;
 mod processes;
 mod real;
+mod rebalance;
 mod scratch;
 mod scrub;
 mod sim;
@@ -46,17 +47,17 @@ enum Command {
     Up(up::Up),
     /// How a running array is
     Status(status::Status),
-    /// Found a cluster of nodes in processes of their own, and let nodes in
+    /// Found a cluster of nodes in processes of their own, let nodes in, and give added disks their share
     #[command(subcommand)]
     Cluster(cluster::Cluster),
     /// Run a node of a cluster; list, stop, kill, start or remove one
     Node(node::Node),
     /// Serve a volume of a cluster on this machine, as its own controller
     Attach(attach::Attach),
-    /// List disks of a running array, declare one lost, or replace one by an empty one
+    /// List the disks of a running array, add one, declare one lost, replace one, or empty one
     #[command(subcommand)]
     Disk(disk::Disk),
-    /// Create, list, show or delete volumes of a running array
+    /// Create, list, show, resize or delete volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
     /// Read and verify every stripe of a volume

@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weft_core::node::FillRates;
 use weft_host::{Configuration, Listen, Size, Spec, found};
 
 use crate::args::node_dir;
@@ -114,6 +115,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             nbd: vec![absolute(Listen::Unix(own.join("nbd.sock")))],
             native: vec![absolute(Listen::NativeUnix(own.join("weft.sock")))],
             labels: [("box".to_string(), format!("b{n}"))].into(),
+            fill: FillRates::default(),
             dir: own,
         });
     }

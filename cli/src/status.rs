@@ -66,6 +66,7 @@ fn describe(status: &Value) -> String {
     out += &nodes(list("nodes"));
     out += "\n";
     out += &volumes(list("volumes"));
+    out += &balance(&status["balance"]);
     for listen in list("listens") {
         out += &format!("\nlistens at {}", listen.as_str().unwrap_or("?"));
     }
@@ -82,6 +83,21 @@ fn describe(status: &Value) -> String {
         totals["retries"],
     );
     out
+}
+
+/// Whether the disks are equally full, unless there is nothing to be said.
+fn balance(balance: &Value) -> String {
+    let percent = |key: &str| balance[key].as_f64().unwrap_or(0.0);
+    let range = format!(
+        "disks are {:.0} to {:.0} % full",
+        percent("emptiest_percent"),
+        percent("fullest_percent")
+    );
+    match (balance["rebalancing"] == true, balance["uneven"] == true) {
+        (true, _) => format!("\n{range}; columns are being moved until they are equally full"),
+        (_, true) => format!("\n{range}; `weft cluster rebalance` makes them equally full"),
+        _ => String::new(),
+    }
 }
 
 fn nodes(list: &[Value]) -> String {

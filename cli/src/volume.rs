@@ -84,14 +84,17 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     split.ok_or_else(|| format!("'{text}' is not KEY=VALUE; write it like ordering=sequencer"))
 }
 
-/// The volume to make larger.
+/// The volume to make larger or smaller.
 #[derive(Debug, Args)]
 pub struct Resize {
     /// Name of the volume
     name: String,
-    /// New size, such as 2G
+    /// New size, such as 2G; a smaller one only while no host uses the volume
     #[arg(value_parser = args::size)]
     size: u64,
+    /// Also if that cuts off bytes that are in use, which are lost then
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -169,7 +172,8 @@ impl Volume {
                 (&s.common, request)
             }
             Volume::Resize(r) => {
-                (&r.common, Request::VolumeResize { name: r.name.clone(), size: r.size })
+                let (name, size, force) = (r.name.clone(), r.size, r.force);
+                (&r.common, Request::VolumeResize { name, size, force })
             }
             Volume::List(list) => (list, Request::VolumeList),
             Volume::Show(n) => (&n.common, Request::VolumeShow { name: n.name.clone() }),

@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use weft_core::node::UNBOUNDED;
+
+use crate::cluster::Configuration;
 
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,13 @@ pub enum Request {
         action: DiskAction,
         /// Of which node.
         node: usize,
+    },
+    /// Add a node with an empty disk to an array in one process; answered when it takes part.
+    DiskAdd,
+    /// Move columns until all disks are equally full.
+    Rebalance {
+        /// What to do.
+        action: RebalanceAction,
     },
     /// The nodes, and where they live.
     NodeList,
@@ -90,12 +100,15 @@ pub enum Request {
         /// Its name; the empty name means the first.
         name: String,
     },
-    /// Make a volume larger.
+    /// Make a volume larger or smaller.
     VolumeResize {
         /// Its name; the empty name means the first.
         name: String,
         /// Its new size in bytes.
         size: u64,
+        /// Also if that cuts off bytes that are in use.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// Remove a volume that no host is connected to.
     VolumeDelete {
@@ -106,6 +119,12 @@ pub enum Request {
     Scrub {
         /// Its name; the empty name means the first.
         volume: String,
+        /// The first stripe.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        from: u64,
+        /// Most bytes a second that are read of each disk; the usual rate if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<u64>,
     },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
@@ -117,6 +136,17 @@ pub enum Request {
     Quiesce,
     /// Stop everything in good order; answered when it is done.
     Shutdown,
+}
+
+impl Request {
+    /// A scrub of a whole volume, as fast as it goes.
+    pub fn scrub(volume: &str) -> Request {
+        Request::Scrub { volume: volume.to_string(), from: 0, rate: Some(UNBOUNDED) }
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// What can be done to a node.
@@ -145,6 +175,18 @@ pub enum DiskAction {
     Undrain,
 }
 
+/// What can be done about disks that are not equally full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebalanceAction {
+    /// Say what would be moved.
+    Plan,
+    /// Begin to move it.
+    Start,
+    /// Begin nothing more.
+    Stop,
+}
+
 /// Where a new node lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,6 +198,17 @@ pub struct NewHome {
     /// Whether it has no disk, and is a host that is its own controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_host: bool,
+}
+
+impl NewHome {
+    /// Of the node of this configuration.
+    pub(crate) fn of(config: &Configuration) -> NewHome {
+        NewHome {
+            address: config.address,
+            labels: config.labels.clone(),
+            is_host: config.disk.is_none(),
+        }
+    }
 }
 
 /// The answer that it is done, with what there is to say.
@@ -203,7 +256,10 @@ mod tests {
                     force: false,
                 },
             ),
-            (r#"{"cmd":"scrub","volume":"v"}"#, Request::Scrub { volume: "v".into() }),
+            (
+                r#"{"cmd":"scrub","volume":"v","from":7,"rate":1000}"#,
+                Request::Scrub { volume: "v".into(), from: 7, rate: Some(1000) },
+            ),
         ] {
             assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
             assert_eq!(serde_json::to_string(&request).unwrap(), text);

@@ -4,11 +4,13 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node, the leader's what changes the map.
 //!
-//! Nodes and disks are in [`nodes`], volumes in [`volumes`]; here is whose question it is, and
+//! Nodes and disks are in [`nodes`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
 //! what all have in common.
 
 #[path = "desk_nodes.rs"]
 mod nodes;
+#[path = "desk_shrinking.rs"]
+mod shrinking;
 #[path = "desk_volumes.rs"]
 mod volumes;
 
@@ -31,8 +33,14 @@ use crate::sessions::Sessions;
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
+use shrinking::Survey;
+
 /// How long a question for the leader waits for one.
 const ELECTION: Duration = Duration::from_secs(10);
+
+/// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a
+/// disk with moving parts gives when it reads in order, little for one without.
+pub const SCRUB_RATE: u64 = 100 << 20;
 
 /// What a question waits for.
 pub(crate) enum Wait {
@@ -46,8 +54,12 @@ pub(crate) enum Wait {
     GivenUp(usize, Ticket),
     /// The map says that the node's disk is to be emptied, or not any more.
     Draining(usize, bool, Ticket),
+    /// The map says that columns are moved until disks are equally full, or not any more.
+    Rebalancing(bool, Ticket),
     /// The map holds the node, under this name.
     NodeAdded(usize, String, Ticket),
+    /// The map holds the node, so that it can be started on its new disk.
+    DiskAdded(usize, Ticket),
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
@@ -58,6 +70,14 @@ pub(crate) enum Wait {
     RoomThere(Volume, Ticket),
     /// The volume's room is being cleared.
     Clearing(Volume),
+    /// A volume is to be made smaller, and it is being found out what that cuts off.
+    Surveying(Box<Survey>),
+    /// The next piece of that is to be looked at.
+    LookOn(Box<Survey>),
+    /// Hosts do not see any more what is to be cut off.
+    Cut(Box<Survey>, Ticket),
+    /// Nothing is in work since.
+    Cuttable(Box<Survey>, Instant),
     /// Hosts do not see the volume any more.
     Hidden(VolumeId, Ticket),
     /// Nothing is in work since, so that the volume can go: writes to it that are not settled
@@ -67,8 +87,8 @@ pub(crate) enum Wait {
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
     HostLeft(HostId),
-    /// The scrub is done.
-    Scrub(String),
+    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
+    Scrub(String, u64),
     /// Everything is in place.
     Quiet(Instant),
     /// Everything has stopped.
@@ -77,6 +97,19 @@ pub(crate) enum Wait {
     Leader(Box<Request>, bool, Instant),
     /// Another process has answered.
     Elsewhere(NodeId),
+}
+
+impl Wait {
+    /// The volume whose size is being changed.
+    pub(crate) fn sizes(&self) -> Option<VolumeId> {
+        match self {
+            Wait::RoomThere(volume, _) | Wait::Clearing(volume) => Some(volume.id),
+            Wait::Surveying(s) | Wait::LookOn(s) | Wait::Cut(s, _) | Wait::Cuttable(s, _) => {
+                Some(s.volume.id)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What becomes of a question.
@@ -95,6 +128,8 @@ pub(crate) struct Desk<'a> {
     /// Connections of hosts that are to end.
     pub(crate) leaving: &'a mut Vec<usize>,
     pub(crate) clients: Clients<'a>,
+    /// Volumes whose size others are changing.
+    pub(crate) sizing: &'a [VolumeId],
     pub(crate) news: &'a News,
     pub(crate) admission: Option<&'a Admission>,
     pub(crate) listens: &'a [String],
@@ -162,11 +197,14 @@ impl Desk<'_> {
             | Request::VolumeDelete { .. }
             | Request::VolumeResize { .. }
             | Request::VolumeSet { .. }
+            // Also to plan: what others know of the map may be older.
+            | Request::Rebalance { .. }
             | Request::NodeAdd { .. }
             | Request::NodeRemove { .. } => self.leader(),
             Request::Status
             | Request::NodeList
             | Request::Token { .. }
+            | Request::DiskAdd
             | Request::VolumeList
             | Request::VolumeShow { .. }
             | Request::Scrub { .. }
@@ -202,10 +240,19 @@ impl Desk<'_> {
             }
             Request::NodeList => Outcome::Answer(ok(json!({ "nodes": status::nodes(self) }))),
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
-            Request::NodeAdd { name, home } => self.add_node(name, &home)?,
+            Request::NodeAdd { name, home } => match self.add_node(name, &home) {
+                Ok(outcome) => outcome,
+                // Nothing has been begun.
+                Err(e) => {
+                    let mut answer = error(e);
+                    answer["refused"] = json!(true);
+                    Outcome::Answer(answer)
+                }
+            },
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            Request::DiskAdd => Outcome::Wait(self.add_disk()?),
             Request::VolumeCreate {
                 name,
                 size,
@@ -233,12 +280,27 @@ impl Desk<'_> {
             Request::VolumeSet { name, set, force } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
             }
-            Request::VolumeResize { name, size } => Outcome::Wait(self.resize(&name, size)?),
+            Request::VolumeResize { name, size, force } => {
+                Outcome::Wait(self.resize(&name, size, force)?)
+            }
+            Request::Rebalance { action } => self.rebalance(action),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
-            Request::Scrub { volume } => {
+            Request::Scrub { volume, from, rate } => {
                 let volume = self.volume(&volume)?;
-                self.submit(conn, volume.id, HostOp::Scrub);
-                Outcome::Wait(Wait::Scrub(volume.name))
+                let (name, stripes) = (&volume.name, volume.stripes());
+                if from >= stripes {
+                    return fail(format!(
+                        "volume '{name}' has {stripes} stripes, so none from {from} on; begin before that"
+                    ));
+                }
+                let rate = rate.unwrap_or(SCRUB_RATE);
+                if rate == 0 {
+                    return fail("at 0 bytes a second a scrub never ends; give a rate such as 50M");
+                }
+                self.submit(conn, volume.id, HostOp::Scrub { from, rate });
+                let g = &volume.geometry;
+                let whole = g.layout.width() as u64 * g.unit;
+                Outcome::Wait(Wait::Scrub(volume.name, whole))
             }
             Request::HostLeave { host } => {
                 let host = HostId(host);
@@ -289,11 +351,16 @@ impl Desk<'_> {
             | Wait::DownHere(_)
             | Wait::GivenUp(..)
             | Wait::Draining(..)
+            | Wait::Rebalancing(..)
             | Wait::NodeAdded(..)
+            | Wait::DiskAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)
+            | Wait::LookOn(..)
+            | Wait::Cut(..)
+            | Wait::Cuttable(..)
             | Wait::Hidden(..)
             | Wait::Removable(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
@@ -328,9 +395,11 @@ impl Desk<'_> {
         result: std::result::Result<HostData, HostError>,
     ) -> Outcome {
         match (wait, result) {
-            (Wait::Scrub(volume), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
+            (Wait::Scrub(volume, whole), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
                 "volume": volume,
                 "stripes": p.stripes,
+                "from": p.from,
+                "read_bytes": p.verified * whole,
                 "verified": p.verified,
                 "rebuilt": p.rebuilt,
                 "mismatched": p.mismatched,
@@ -346,6 +415,13 @@ impl Desk<'_> {
                     self.engine.remove_volume(volume.id);
                 }
                 Outcome::Answer(error(format!("the room could not be cleared: {e}")))
+            }
+            (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
+            }
+            (Wait::Surveying(survey), Err(e)) => {
+                self.give_back(&survey);
+                Outcome::Answer(error(format!("what it would cut off could not be read: {e}")))
             }
             (_, Err(e)) => Outcome::Answer(error(e)),
             (wait, Ok(_)) => Outcome::Wait(wait),

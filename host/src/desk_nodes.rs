@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{AuthorityInput, Home, NodeInfo, can_drain};
-use weft_core::units::NodeId;
+use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NodeInfo, can_drain};
+use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Desk, Outcome, Wait, overtaken};
-use crate::control::{DiskAction, NewHome, NodeAction, ok};
+use crate::control::{DiskAction, NewHome, NodeAction, RebalanceAction, ok};
 use crate::error::{Error, Result, fail};
 use crate::slot::Phase;
+use crate::status;
 
 /// How long a token is good at most: a month.
 const LONGEST_TOKEN: u64 = 31 * 86_400;
@@ -46,6 +47,23 @@ impl Desk<'_> {
         }
     }
 
+    /// Adds a node with an empty disk to an array in one process.
+    pub(super) fn add_disk(&mut self) -> Result<Wait> {
+        if self.engine.rule.together().is_some() {
+            return fail(
+                "each node of a cluster has one disk; run a node for the new one, on this machine \
+                 or another: `weft cluster token` says how it joins",
+            );
+        }
+        let node = self.engine.slots.len();
+        if node >= MAX_NODES {
+            return fail(format!("an array has {MAX_NODES} nodes at most"));
+        }
+        self.engine.add_slot()?;
+        let change = AuthorityInput::AddNode(NodeId(node as u16), None, false);
+        Ok(Wait::DiskAdded(node, self.engine.change(change)))
+    }
+
     fn drain(&mut self, node: usize) -> Result<Wait> {
         self.engine.known(node)?;
         let (map, id) = (self.engine.map(), NodeId(node as u16));
@@ -63,6 +81,19 @@ impl Desk<'_> {
         }
         let ticket = self.engine.change(AuthorityInput::Drain(id, true));
         Ok(Wait::Draining(node, true, ticket))
+    }
+
+    /// How full disks are and what would be moved to make them equal, or the beginning or end of that.
+    pub(super) fn rebalance(&mut self, action: RebalanceAction) -> Outcome {
+        let on = match action {
+            RebalanceAction::Plan => {
+                return Outcome::Answer(ok(status::balance(self.engine.map())));
+            }
+            RebalanceAction::Start => true,
+            RebalanceAction::Stop => false,
+        };
+        let ticket = self.engine.change(AuthorityInput::Rebalance(on));
+        Outcome::Wait(Wait::Rebalancing(on, ticket))
     }
 
     /// A token, and where to go with it.
@@ -102,8 +133,11 @@ impl Desk<'_> {
         }
         let number = map.nodes.len();
         let is_host = home.is_host;
+        if !is_host {
+            check_labels(map, home)?;
+        }
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
-        let change = AuthorityInput::AddNode(NodeId(number as u16), home, is_host);
+        let change = AuthorityInput::AddNode(NodeId(number as u16), Some(home), is_host);
         let ticket = self.engine.change(change);
         Ok(Outcome::Wait(Wait::NodeAdded(number, name, ticket)))
     }
@@ -196,6 +230,17 @@ impl Desk<'_> {
                     false => Err(overtaken()),
                 }
             }
+            Wait::Rebalancing(on, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let map = self.engine.map();
+                // If there was nothing to do it is over by now.
+                match map.rebalancing && !*on {
+                    true => Err(overtaken()),
+                    false => Ok(Outcome::Answer(ok(status::balance(map)))),
+                }
+            }
             Wait::NodeAdded(n, name, ticket) => {
                 if let Some(made) = self.engine.outcome(*ticket) {
                     made?;
@@ -207,6 +252,20 @@ impl Desk<'_> {
                     };
                 }
                 Ok(Outcome::Wait(wait))
+            }
+            Wait::DiskAdded(n, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let n = *n;
+                match self.engine.map().nodes.len() > n {
+                    true => self.engine.start_node(n).map(|()| Outcome::Wait(Wait::NodeUp(n))),
+                    // No node runs to agree on a map, or it could not be stored.
+                    false => {
+                        self.engine.slots.truncate(n);
+                        Err(overtaken())
+                    }
+                }
             }
             Wait::NodeRemoved(n, ticket) => match self.engine.outcome(*ticket) {
                 None => Ok(Outcome::Wait(wait)),
@@ -240,5 +299,51 @@ impl Desk<'_> {
                 (down && self.engine.is_settled() && (!in_map || nobody)).then_some(Ok(()))
             }
         }
+    }
+}
+
+/// A label that all nodes with disks have is one that volumes may be kept apart by: a node without it
+/// would be a failure domain by itself, and is rather a typing error.
+fn check_labels(map: &ClusterMap, home: &NewHome) -> Result<()> {
+    let counts = |i: &&NodeInfo| !i.removed && !i.is_host;
+    let others: Vec<&Home> =
+        map.nodes.iter().filter(counts).filter_map(|i| i.home.as_deref()).collect();
+    let Some(first) = others.first() else { return Ok(()) };
+    let all_have = |label: &&String| others.iter().all(|h| h.labels.contains_key(*label));
+    let missing = first.labels.keys().filter(all_have).find(|l| !home.labels.contains_key(*l));
+    let Some(missing) = missing else { return Ok(()) };
+    let own: Vec<&str> = home.labels.keys().map(String::as_str).collect();
+    let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
+    fail(format!(
+        "all other nodes have the label '{missing}', and this one has not (its labels: {own}); see \
+         [labels] in its configuration"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_a_label_that_all_have_is_refused() {
+        let labels = |text: &str| -> std::collections::BTreeMap<String, String> {
+            let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
+            pairs.map(|(label, value)| (label.to_string(), value.to_string())).collect()
+        };
+        let node = |text: &str, is_host: bool| {
+            let home = Some(Arc::new(Home { labels: labels(text), ..Home::default() }));
+            NodeInfo { home, is_host, ..NodeInfo::new(1, 1000) }
+        };
+        let try_with = |nodes: &[NodeInfo], text: &str| {
+            let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
+            let address = "127.0.0.1:1".parse().unwrap();
+            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false })
+        };
+        let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
+        let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();
+        assert!(err.0.contains("'box'") && err.0.contains("its labels: bx, rack"), "{err}");
+        assert!(try_with(&nodes, "").unwrap_err().0.contains("its labels: none"));
+        assert!(try_with(&nodes, "box=b3").is_ok(), "not all have a rack");
+        assert!(try_with(&[], "bx=b3").is_ok() && try_with(&[node("", false)], "bx=b3").is_ok());
     }
 }

@@ -41,13 +41,23 @@ impl Desk<'_> {
         Ok(Wait::RoomThere(volume, ticket))
     }
 
-    pub(super) fn resize(&mut self, name: &str, size: u64) -> Result<Wait> {
+    pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
         if !self.engine.is_settled() || self.engine.originator(0).is_none() {
             return fail("the nodes are just starting or changing; try again in a moment");
         }
         let volume = self.volume(name)?;
-        if volume.visible < volume.size {
+        if self.sizing.contains(&volume.id) {
             return fail(format!("volume '{}' is being resized already", volume.name));
+        }
+        if size < volume.visible || (size == volume.visible && volume.visible < volume.size) {
+            return self.shrink(volume, size, force);
+        }
+        if volume.visible < volume.size {
+            return fail(format!(
+                "an earlier change of the size of volume '{}' came to no end; have it finished with \
+                 `weft volume resize {} {}`, and then resize it",
+                volume.name, volume.name, volume.visible
+            ));
         }
         let grown = volumes::grow(&volume, size, self.engine.map())?;
         let more = grown.extents[volume.extents.len()..].to_vec();
@@ -75,7 +85,9 @@ impl Desk<'_> {
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(
-                "{hosts} connections use volume '{}', and with ordering=none nothing orders what                  they write: disconnect all but one, or add --force if they keep to bytes of their                  own",
+                "{hosts} connections use volume '{}', and with ordering=none nothing orders what \
+                 they write: disconnect all but one, or add --force if they keep to bytes of their \
+                 own",
                 volume.name
             ));
         }
@@ -119,6 +131,9 @@ impl Desk<'_> {
         if self.engine.is_settled() && self.engine.originator(0).is_none() {
             return fail("no node runs any more; start nodes and look again");
         }
+        if matches!(wait, Wait::LookOn(_) | Wait::Cut(..) | Wait::Cuttable(..)) {
+            return self.check_shrinking(conn, wait);
+        }
         match &mut wait {
             Wait::VolumeThere(volume, ticket) => {
                 if !self.is_made(ticket)? {
@@ -151,14 +166,12 @@ impl Desk<'_> {
                 let Some(whole) = self.engine.map().volumes.get(&volume.id) else {
                     return Err(overtaken());
                 };
-                let stripe = whole.geometry.stripe_bytes();
-                let from = whole.visible.div_ceil(stripe) * stripe;
-                if from >= whole.size {
-                    // There is room enough in the last stripe.
+                if whole.visible >= whole.size {
                     let volume = volume.clone();
                     return Ok(Outcome::Wait(self.show(volume)));
                 }
-                let new = Range { offset: from, len: whole.size - from };
+                // The last stripe, too, may hold what was there before the volume was made smaller.
+                let new = Range { offset: whole.visible, len: whole.size - whole.visible };
                 self.submit(conn, volume.id, HostOp::WriteZeroes(new));
                 Ok(Outcome::Wait(Wait::Clearing(volume.clone())))
             }

@@ -83,7 +83,10 @@ impl Engine {
     fn node_config(&self) -> NodeConfig {
         let config = NodeConfig::default();
         match self.rule.together() {
-            Some(_) => NodeConfig { notice_delay: NOTICE_DELAY, ..config },
+            Some(together) => {
+                let fill = together.home().config.fill;
+                NodeConfig { notice_delay: NOTICE_DELAY, fill, ..config }
+            }
             None => config,
         }
     }
@@ -101,6 +104,14 @@ impl Engine {
         }
         self.died(n, was != Phase::Opening);
         Ok(())
+    }
+
+    /// Starts a node anew that the others have gone on without.
+    pub(super) fn restart_node(&mut self, n: usize) {
+        let stops = self.slots[n].phase == Phase::Draining;
+        if self.kill_node(n, "the others went on without it").is_ok() {
+            self.slots[n].wanted = !stops;
+        }
     }
 
     /// Stops a node when it has finished the requests that it has begun and nothing of its
@@ -217,6 +228,16 @@ impl Engine {
             Phase::Down | Phase::Elsewhere => Ok(()),
             _ => self.kill_node(n, "its disk was declared lost"),
         }
+    }
+
+    /// A place, with an empty disk, for a node that is to be added.
+    pub(crate) fn add_slot(&mut self) -> Result<()> {
+        let n = self.slots.len();
+        self.rule.make_empty_disk(n)?;
+        let slot = self.rule.new_slot(n);
+        self.slots.push(slot);
+        (self.log)(&format!("node {n} is added"));
+        Ok(())
     }
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.

@@ -47,8 +47,12 @@ mod volumes;
 
 pub use array::{Array, Handle};
 pub use client::Control;
-pub use cluster::{Configuration, Home, found, join};
-pub use control::{DiskAction, NewHome, NodeAction, Request};
+pub use cluster::{
+    Configuration, Home, Invitation, JoinRequest, certify, found, join, join_certified,
+    join_request,
+};
+pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
+pub use desk::SCRUB_RATE;
 pub use disk::{Backend, Disk};
 pub use error::{Error, Result};
 pub use listen::Listen;

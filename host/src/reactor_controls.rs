@@ -15,12 +15,15 @@ impl Reactor {
         let hosts = &self.hosts;
         let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
         let mut leaving = Vec::new();
+        let sizes = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::sizes);
+        let sizing: Vec<VolumeId> = self.controls.values().filter_map(sizes).collect();
         let answer = f(&mut Desk {
             engine: &mut self.engine,
             requests: &mut self.requests,
             sessions: &mut self.sessions,
             leaving: &mut leaving,
             clients: &clients,
+            sizing: &sizing,
             news: &self.news,
             admission: self.admission.as_ref(),
             listens: &self.listens,

@@ -180,6 +180,7 @@ fn give_up_half_made(content: &mut Content) -> Vec<String> {
     content.map.volumes.retain(|_, v| v.visible > 0);
     for volume in content.map.volumes.values_mut().filter(|v| v.visible < v.size) {
         Arc::make_mut(volume).cut_to_visible();
+        content.map.room_used = true;
     }
     names
 }

@@ -35,6 +35,8 @@ struct File {
     next_volume: u32,
     #[serde(default, skip_serializing_if = "is_false")]
     room_used: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    rebalancing: bool,
     epoch: u64,
     #[serde(default)]
     node: Vec<Node>,
@@ -125,6 +127,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         disk_size: content.disk_size,
         next_volume: map.next_volume,
         room_used: map.room_used,
+        rebalancing: map.rebalancing,
         epoch: map.epoch,
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
@@ -233,6 +236,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
             volumes,
             next_volume: file.next_volume,
             room_used: file.room_used,
+            rebalancing: file.rebalancing,
             attendance: attendances,
         },
     })

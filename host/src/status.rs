@@ -1,10 +1,10 @@
 //! The array's state as JSON.
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Extent, Volume};
-use weft_core::node::{NodeConfig, NodeCounters};
+use weft_core::cluster::{ClusterMap, Extent, Fullness, Volume, plan_balance};
+use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::order::Ordering;
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{NodeId, SECTOR, VolumeId};
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -45,6 +45,8 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         },
     });
     value["nodes"] = Value::from(nodes);
+    value["scrubs"] = scrubs(engine);
+    value["balance"] = evenness(engine.map());
     if let Some(together) = engine.rule.together() {
         let status = together.status();
         value["cluster"] = json!({
@@ -57,6 +59,58 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         });
     }
     value
+}
+
+/// The scrubs in work at the nodes of this process.
+fn scrubs(engine: &Engine) -> Value {
+    let of = |(volume, p): &(VolumeId, ScrubProgress)| {
+        let name = engine.map().volumes.get(volume).map(|v| &v.name);
+        json!({
+            "volume": name,
+            "from": p.from,
+            "stripes": p.stripes,
+            "verified": p.verified,
+            "rebuilt": p.rebuilt,
+            "mismatched": p.mismatched,
+            "skipped": p.skipped,
+        })
+    };
+    let at = |slot: &Slot| slot.status().map(|s| s.scrubs).unwrap_or_default();
+    engine.slots.iter().flat_map(at).map(|s| of(&s)).collect()
+}
+
+/// How full the disks are, and whether they could be more equally so.
+fn evenness(map: &ClusterMap) -> Value {
+    let plan = plan_balance(map, 1);
+    let percent = |f: &Fullness| f.used as f64 * 100.0 / f.size.max(1) as f64;
+    let full: Vec<f64> = plan.before.iter().map(percent).collect();
+    json!({
+        "rebalancing": map.rebalancing,
+        "uneven": !plan.moves.is_empty(),
+        "fullest_percent": full.iter().copied().fold(0.0, f64::max),
+        "emptiest_percent": full.iter().copied().reduce(f64::min).unwrap_or(0.0),
+    })
+}
+
+/// What is to be moved so that the disks are equally full.
+pub(crate) fn balance(map: &ClusterMap) -> Value {
+    let plan = plan_balance(map, usize::MAX);
+    let disk = |(before, after): (&Fullness, &Fullness)| {
+        json!({
+            "node": before.node.0,
+            "bytes": before.size,
+            "used_bytes": before.used,
+            "used_bytes_after": after.used,
+        })
+    };
+    let extents = || map.volumes.values().flat_map(|v| &v.extents);
+    json!({
+        "rebalancing": map.rebalancing,
+        "columns": plan.moves.len(),
+        "bytes": plan.moves.iter().map(|m| m.sectors * SECTOR).sum::<u64>(),
+        "under_way": extents().map(|e| e.leaving.len()).sum::<usize>(),
+        "disks": plan.before.iter().zip(&plan.after).map(disk).collect::<Vec<Value>>(),
+    })
 }
 
 /// All nodes that have not left.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::SECTOR;
 use weft_core::cluster::{
-    ClusterMap, EXTENT_COLUMN_BYTES, Place, PlacementError, Volume, place_stripes, place_volume,
+    ClusterMap, Place, PlacementError, Volume, column_bytes, place_stripes, place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
@@ -62,7 +62,7 @@ impl NewVolume {
 }
 
 /// A volume's sizes are multiples of this.
-const GRAIN: u64 = 512;
+pub(crate) const GRAIN: u64 = 512;
 
 /// Finds room for a volume on the disks of a map.
 pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
@@ -87,7 +87,7 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
         0 => largest(new, &geometry, &disks, &others)?,
         size => size,
     };
-    let extents = place_volume(&geometry, size, &disks, &others, EXTENT_COLUMN_BYTES)
+    let extents = place_volume(&geometry, size, &disks, &others, column_bytes(&geometry, size))
         .map_err(|e| cannot_place(new, &e))?;
     Ok(Volume {
         policy: new.policy,
@@ -102,8 +102,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     require_multiple("a volume size", size, GRAIN)?;
     if size <= volume.size {
         return fail(format!(
-            "volume '{name}' has {} bytes ({}) and cannot be made smaller or left as it is; give a \
-             larger size, or copy it to a smaller volume",
+            "volume '{name}' has {} bytes ({}) already",
             volume.size,
             Size(volume.size)
         ));
@@ -116,7 +115,8 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     }
     let disks = map.places(&volume.apart);
     let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
-    let placed = place_stripes(&volume.geometry, more, &disks, &others, EXTENT_COLUMN_BYTES);
+    let column = column_bytes(&volume.geometry, size);
+    let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
     grown.extents.extend(placed.map_err(|e| match e {
         PlacementError::NoRoom { free, .. } => Error(format!(
             "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
@@ -170,7 +170,8 @@ fn largest(
 ) -> Result<u64> {
     let stripe = geometry.stripe_bytes();
     let all: u64 = disks.iter().map(|d| d.sectors).sum::<u64>() * SECTOR;
-    let free = match place_volume(geometry, all.max(stripe), disks, others, EXTENT_COLUMN_BYTES) {
+    let column = column_bytes(geometry, all);
+    let free = match place_volume(geometry, all.max(stripe), disks, others, column) {
         Ok(_) => all,
         Err(PlacementError::NoRoom { free, .. }) => free,
         Err(e @ PlacementError::Domains { .. }) => return Err(cannot_place(new, &e)),
@@ -281,7 +282,7 @@ mod tests {
             let mut map = map(&[place(&new("a", 5 << 20, layout), &map(&[])).unwrap()]);
             let volume = map.volumes[&VolumeId(0)].clone();
             let err = grow(&volume, 4 << 20, &map).unwrap_err();
-            assert!(err.0.contains("cannot be made smaller"), "{err}");
+            assert!(err.0.contains("already"), "{err}");
             let err = grow(&volume, 1 << 40, &map).unwrap_err();
             assert!(err.0.contains("cannot grow so far"), "{err}");
             let grown = grow(&volume, 20 << 20, &map).unwrap();

@@ -228,7 +228,7 @@ impl Bench {
 
     /// Reads every block from the others of its stripe, one disk after the other lost.
     fn check_parity(&mut self, content: &[u8]) {
-        let request = self.begin(self.host(0), HostOp::Scrub);
+        let request = self.begin(self.host(0), HostOp::SCRUB);
         let HostData::Scrubbed(found) = self.end(request) else { panic!("a scrub was asked for") };
         assert_eq!(found.mismatched, 0, "parity did not fit");
         if found.skipped > 0 {

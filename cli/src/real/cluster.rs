@@ -14,6 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
+use weft_core::node::FillRates;
 use weft_host::{Configuration, Control, Listen, Request, Spec, found};
 
 use super::device::Device;
@@ -96,6 +97,7 @@ impl Cluster {
                 nbd: vec![Listen::Unix(own.join("nbd.sock"))],
                 native: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
+                fill: FillRates::default(),
             });
         }
         let mut cluster = Cluster {
@@ -255,7 +257,7 @@ impl Cluster {
 
     /// Has everything read and verified.
     pub fn scrub(&self) -> Result<()> {
-        let found = self.ask(0, &Request::Scrub { volume: VOLUME.to_string() })?;
+        let found = self.ask(0, &Request::scrub(VOLUME))?;
         let bad =
             found["mismatched"].as_u64().unwrap_or(0) + found["skipped"].as_u64().unwrap_or(0);
         if bad > 0 {

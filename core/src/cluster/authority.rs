@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use super::moves;
+use super::{balance, moves};
 use crate::node::{MapMessage, MemberReport};
 use crate::order::Ordering;
 use crate::plan::{Commit, Dispatch};
@@ -37,7 +37,7 @@ pub struct Arrival {
 /// How large a volume is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VolumeSize {
-    /// Its size in bytes; extents behind it go.
+    /// Its size in bytes; extents behind it go, and their room may be had by others.
     pub size: u64,
     /// Bytes that hosts see.
     pub visible: u64,
@@ -96,9 +96,12 @@ pub enum AuthorityInput {
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
-    /// An operator admits a node under the next number; `true` if it is a host that is its own
-    /// controller.
-    AddNode(NodeId, Arc<Home>, bool),
+    /// An operator has columns moved until all disks are equally full, or that stopped: what is
+    /// under way then comes to its end.
+    Rebalance(bool),
+    /// An operator admits a node under the next number: where it lives, if not in this process,
+    /// and `true` if it is a host that is its own controller.
+    AddNode(NodeId, Option<Arc<Home>>, bool),
     /// An operator takes a node out for good. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
@@ -156,7 +159,8 @@ enum Change {
     SetPolicy(VolumeId, PolicyChange),
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
-    AddNode(NodeId, Arc<Home>, bool),
+    Rebalance(bool),
+    AddNode(NodeId, Option<Arc<Home>>, bool),
     RemoveNode(NodeId),
 }
 
@@ -188,6 +192,8 @@ impl Change {
                 let grows = to.more.is_empty() && stripes > before.stripes();
                 if first != before.stripes() || grows || map.check().is_err() {
                     map.volumes.insert(*id, before);
+                } else if stripes < before.stripes() {
+                    map.room_used = true;
                 }
             }
             Change::SetPolicy(id, change) => {
@@ -205,6 +211,7 @@ impl Change {
                     info.draining = *draining;
                 }
             }
+            Change::Rebalance(on) => map.rebalancing = *on,
             Change::AddNode(node, home, is_host) => {
                 if map.nodes.len() == usize::from(node.0) {
                     let info = NodeInfo::expected(home.clone());
@@ -282,6 +289,7 @@ impl Authority {
             AuthorityInput::SetPolicy(id, to) => self.change(Change::SetPolicy(id, to), out),
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
+            AuthorityInput::Rebalance(on) => self.change(Change::Rebalance(on), out),
             AuthorityInput::AddNode(node, home, is_host) => {
                 self.change(Change::AddNode(node, home, is_host), out);
             }
@@ -375,6 +383,7 @@ impl Authority {
             }
         }
         moves::move_columns(&mut self.next, floor);
+        balance::rebalance(&mut self.next, floor);
         self.next.assert_sound();
         let volumes = &self.next.volumes;
         self.next.attendance.retain(|id, a| {

@@ -200,3 +200,63 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     change(&mut a, AuthorityInput::SetPolicy(VolumeId(99), back), 60);
     assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
 }
+
+/// Two disks come to three: columns move to them a few at a time, with the volume whole all the
+/// while, until all are as full as planned; and it goes on where it was after a start of everything.
+#[test]
+fn rebalancing_moves_a_few_columns_at_a_time_until_disks_are_even() {
+    let mut a = started("raid1", 3, 90);
+    let home = |n: u16| {
+        let (name, address) = (format!("n{n}"), format!("h{n}:1"));
+        Arc::new(Home { name, address, ..Default::default() })
+    };
+    for n in [3, 4] {
+        change(&mut a, AuthorityInput::AddNode(NodeId(n), Some(home(n)), false), 20);
+        change(&mut a, AuthorityInput::NodeUp(arrival(n, 1)), 21);
+    }
+    let planned = balance::plan(a.map(), usize::MAX);
+    assert!(planned.moves.len() > 20, "{}", planned.moves.len());
+    let mut map = change(&mut a, AuthorityInput::Rebalance(true), 30).unwrap();
+    let filling = |m: &ClusterMap, n: u16| {
+        volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
+    };
+    let mut rounds = 0;
+    while map.rebalancing {
+        rounds += 1;
+        assert!(rounds < 100, "it does not come to an end");
+        assert!((0..5).all(|n| filling(&map, n) <= 4));
+        assert!(!volume(&map).too_many(|_| false), "redundancy is whole");
+        let copied = |e: &Extent| e.filling.keys().eq(e.leaving.keys());
+        assert!(volume(&map).extents.iter().all(copied));
+        if rounds == 3 {
+            // All power goes: a new authority takes up what was stored.
+            a = Authority::new(Arc::unwrap_or_clone(map));
+            let all = (0..5).map(|n| arrival(n, 1)).collect();
+            map = change(&mut a, AuthorityInput::Start(all), 40).unwrap();
+            continue;
+        }
+        for n in 0..5 {
+            map = caught_up(&mut a, n, 50 + rounds * 10 + u64::from(n)).unwrap_or(map);
+        }
+    }
+    assert_eq!(balance::plan(&map, 0).before, planned.after);
+    assert!(volume(&map).extents.iter().all(|e| e.filling.is_empty() && e.leaving.is_empty()));
+}
+
+/// A stop leaves what is under way, and begins nothing.
+#[test]
+fn rebalancing_can_be_stopped_and_waits_for_nodes_that_are_away() {
+    let mut a = started("raid1", 3, 90);
+    let home = Arc::new(Home::default());
+    change(&mut a, AuthorityInput::AddNode(NodeId(3), Some(home), false), 20);
+    change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 25);
+    let map = change(&mut a, AuthorityInput::Rebalance(true), 30).unwrap();
+    let moving =
+        |m: &ClusterMap| volume(m).extents.iter().filter(|e| !e.filling.is_empty()).count();
+    assert_eq!(moving(&map), 4, "of what is whole");
+    let map = change(&mut a, AuthorityInput::Rebalance(false), 40).unwrap();
+    assert!(!map.rebalancing && moving(&map) == 4);
+    let map = caught_up(&mut a, 3, 50).unwrap();
+    assert_eq!(moving(&map), 0, "nothing new is begun");
+}

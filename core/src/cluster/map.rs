@@ -68,8 +68,8 @@ impl NodeInfo {
     }
 
     /// A node that has been admitted to the cluster and has not come yet.
-    pub fn expected(home: Arc<Home>) -> NodeInfo {
-        NodeInfo { up: false, home: Some(home), ..NodeInfo::unseen() }
+    pub fn expected(home: Option<Arc<Home>>) -> NodeInfo {
+        NodeInfo { up: false, home, ..NodeInfo::unseen() }
     }
 }
 
@@ -109,6 +109,22 @@ impl Extent {
     /// An extent whose columns are all in place.
     pub fn new(first: u64, columns: Vec<(NodeId, u64)>) -> Extent {
         Extent { first, columns, filling: BTreeMap::new(), leaving: BTreeMap::new() }
+    }
+
+    /// Moves a column to another place, which is filled with what was written before `from`; it is
+    /// copied from where it was if that can be had, and computed if not.
+    pub(super) fn move_column(
+        &mut self,
+        column: usize,
+        place: (NodeId, u64),
+        from: Timestamp,
+        copies: bool,
+    ) {
+        let before = std::mem::replace(&mut self.columns[column], place);
+        self.filling.insert(column, from);
+        if copies {
+            self.leaving.insert(column, before);
+        }
     }
 
     /// Since when a node's disk is being filled with its column, if it is.
@@ -299,6 +315,8 @@ pub struct ClusterMap {
     /// Whether room that no volume has may hold what one had: then it is cleared before hosts see
     /// it.
     pub room_used: bool,
+    /// Whether columns are moved so that all disks are equally full (see [`super::plan_balance`]).
+    pub rebalancing: bool,
     /// By volume number, if any of its nodes has been away.
     pub attendance: BTreeMap<VolumeId, Attendance>,
 }
@@ -324,9 +342,10 @@ impl ClusterMap {
         volume.extents.iter().any(|e| e.columns.iter().any(|c| awaited(c.0)))
     }
 
-    /// Whether `node` has a say in whether the write `ts` to an extent happens.
+    /// Whether `node` has a say in whether the write `ts` to an extent happens. Nobody has in one to
+    /// an extent that has been cut off.
     pub fn has_say(&self, volume: &Volume, extent: usize, node: NodeId, ts: Timestamp) -> bool {
-        let extent = &volume.extents[extent];
+        let Some(extent) = volume.extents.get(extent) else { return false };
         let came_later = extent.filling_on(node).is_some_and(|f| f > ts);
         // One that the column is leaving decides what was written while it had it.
         let left_earlier = || {
@@ -348,7 +367,7 @@ impl ClusterMap {
         participants: &[(usize, NodeId)],
         ts: Timestamp,
     ) -> Vec<NodeId> {
-        let extent_of = &volume.extents[extent];
+        let Some(extent_of) = volume.extents.get(extent) else { return Vec::new() };
         let holds = |p: &&(usize, NodeId)| {
             extent_of.columns[p.0].0 == p.1
                 || extent_of.leaving.get(&p.0).is_some_and(|l| l.0 == p.1)

@@ -1,6 +1,7 @@
 //! Who is there: the cluster map, and the authority that changes it.
 
 mod authority;
+mod balance;
 mod map;
 mod moves;
 mod placement;
@@ -8,6 +9,10 @@ mod placement;
 pub use authority::{
     Arrival, Authority, AuthorityInput, AuthorityOutput, PolicyChange, VolumeSize,
 };
+pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{APART, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 pub use moves::can_drain;
-pub use placement::{EXTENT_COLUMN_BYTES, Place, PlacementError, place_stripes, place_volume};
+pub use placement::{
+    EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
+    place_volume,
+};

@@ -16,7 +16,7 @@ use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// Extents that are filled on one disk at a time.
-const FILLED_AT_ONCE: usize = 4;
+pub(super) const FILLED_AT_ONCE: usize = 4;
 
 /// A node's columns are whole.
 pub(super) fn filled(volume: &mut Arc<Volume>, node: NodeId) {
@@ -60,12 +60,7 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             *targets.get_mut(&place.0).expect("a target") += 1;
             map.room_used = true;
             let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-            let extent = &mut volume.extents[n];
-            let before = std::mem::replace(&mut extent.columns[column], place);
-            extent.filling.insert(column, from);
-            if given_up.is_none() {
-                extent.leaving.insert(column, before);
-            }
+            volume.extents[n].move_column(column, place, from, given_up.is_none());
         }
     }
 }
@@ -118,7 +113,7 @@ fn drained_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
 }
 
 /// The disks that can take something, and how many extents are being filled on each.
-fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
+pub(super) fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
     let filling = |node: NodeId| {
         let extents = map.volumes.values().flat_map(|v| &v.extents);
         extents.filter(|e| e.filling_on(node).is_some()).count()

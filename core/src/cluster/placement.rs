@@ -47,8 +47,23 @@ pub enum PlacementError {
     },
 }
 
-/// Bytes of an extent's column, for a volume that has fewer columns than there are disks.
+/// Bytes of an extent's column: what moves to another disk at a time.
 pub const EXTENT_COLUMN_BYTES: u64 = 16 << 20;
+
+/// The same for a volume that is not to be cut into extents.
+pub const ONE_EXTENT: u64 = u64::MAX;
+
+/// Extents into which a volume is cut at most, so that the stripe map stays small however large
+/// the volume: enough to spread it over many disks to within a percent.
+const MOST_EXTENTS: u64 = 4096;
+
+/// Bytes of an extent's column for a volume of so many bytes: [`EXTENT_COLUMN_BYTES`], or the power
+/// of two times that with which [`MOST_EXTENTS`] are enough.
+pub fn column_bytes(geometry: &Geometry, size: u64) -> u64 {
+    let column = size / geometry.layout.data as u64;
+    let wanted = column.div_ceil(MOST_EXTENTS).div_ceil(EXTENT_COLUMN_BYTES).max(1);
+    EXTENT_COLUMN_BYTES * wanted.next_power_of_two()
+}
 
 /// Chooses disks and places for a new volume's extents, given each disk's data sectors and
 /// the volumes already there. Extents go to the disks with the most room, so that a layout
@@ -114,9 +129,7 @@ fn place(
 ) -> Option<Vec<Extent>> {
     let width = geometry.layout.width();
     let unit = geometry.unit / SECTOR;
-    let spread = width < free.len();
-    let all = (stripes.end - stripes.start).max(1);
-    let most = if spread { (column_bytes / geometry.unit).max(1) } else { all };
+    let most = (column_bytes / geometry.unit).max(1);
     let mut gaps = free.to_vec();
     let mut extents = Vec::new();
     let mut first = stripes.start;

@@ -12,6 +12,7 @@ mod lock_server;
 mod message;
 mod originator;
 mod outbox;
+mod pace;
 mod sequence_message;
 mod sequencing;
 mod settle;
@@ -32,6 +33,7 @@ pub use message::{
     Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
+pub use pace::{FillRates, UNBOUNDED};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 
@@ -57,7 +59,17 @@ pub enum HostOp {
     /// Which parts of the range are holes.
     Holes(Range),
     /// Read and verify every stripe of the volume; repair what can be.
-    Scrub,
+    Scrub {
+        /// The first stripe: where an earlier scrub came to an end.
+        from: u64,
+        /// Most bytes a second that are read of each disk; [`UNBOUNDED`] for as fast as it goes.
+        rate: u64,
+    },
+}
+
+impl HostOp {
+    /// A scrub of everything, as fast as it goes.
+    pub const SCRUB: HostOp = HostOp::Scrub { from: 0, rate: UNBOUNDED };
 }
 
 /// What a host is answered.
@@ -201,6 +213,8 @@ pub struct NodeConfig {
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
+    /// How fast the disk is filled by catching up.
+    pub fill: FillRates,
     /// The bounds of the graph of requests.
     pub sequencer: Limits,
     /// A deliberate bug, for tests that prove that the checker bites.
@@ -221,6 +235,7 @@ impl Default for NodeConfig {
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
+            fill: FillRates::default(),
             sequencer: Limits::default(),
             bug: None,
         }
@@ -285,6 +300,8 @@ pub struct NodeStatus {
     pub stale_sectors: Option<u64>,
     /// Host requests in work.
     pub in_flight: usize,
+    /// The scrubs in work: of which volumes, and how far they are.
+    pub scrubs: Vec<(VolumeId, ScrubProgress)>,
     /// Nothing is in work, nothing unsettled, everything in place.
     pub quiet: bool,
     /// What keeps it from being quiet, in words.
@@ -622,6 +639,7 @@ impl Node {
             serving: self.serving,
             stale_sectors: self.worker.stale_sectors(),
             in_flight: self.originator.in_flight(),
+            scrubs: self.originator.scrubs(),
             quiet: !self.is_busy() && self.serving,
             waiting: format!(
                 "{}; {}; {}",

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::outbox::Outbox;
+use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{
     Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
@@ -43,6 +44,8 @@ use writing::Writing;
 pub struct ScrubProgress {
     /// Stripes of the volume.
     pub stripes: u64,
+    /// Of those, the ones before the first, which were not looked at.
+    pub from: u64,
     /// Stripes read and found true, perhaps after repair.
     pub verified: u64,
     /// Units in which something could not be read and was rebuilt.
@@ -72,7 +75,7 @@ enum Answer {
     Done,
     Bytes(BTreeMap<u64, Vec<Buffer>>),
     Extents(BTreeMap<u64, Vec<(u64, bool)>>),
-    Scrub { next: u64, progress: ScrubProgress },
+    Scrub { next: u64, progress: ScrubProgress, pace: Pace, rate: u64 },
 }
 
 /// What a job is for.
@@ -295,10 +298,12 @@ impl Originator {
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
             HostOp::Flush => self.flush(id, &volume, outbox),
-            HostOp::Scrub => {
-                let progress =
-                    ScrubProgress { stripes: volume.stripes(), ..ScrubProgress::default() };
-                let answer = Answer::Scrub { next: 0, progress };
+            HostOp::Scrub { from, rate } => {
+                let stripes = volume.stripes();
+                let from = from.min(stripes);
+                let progress = ScrubProgress { stripes, from, ..ScrubProgress::default() };
+                let pace = Pace::default();
+                let answer = Answer::Scrub { next: from, progress, pace, rate };
                 let request = Request::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
             }
@@ -311,7 +316,7 @@ impl Originator {
     pub fn abandon(&mut self, id: u64) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.gone = true;
-            if let Answer::Scrub { next, progress } = &mut request.answer {
+            if let Answer::Scrub { next, progress, .. } = &mut request.answer {
                 *next = progress.stripes;
             }
         }
@@ -347,7 +352,7 @@ impl Originator {
 
     /// Starts what can be started. Returns whether there was anything.
     pub fn run(&mut self, outbox: &mut Outbox) -> bool {
-        self.feed_scrubs();
+        self.feed_scrubs(outbox);
         let mut worked = false;
         loop {
             if let Some(job) = self.ready.pop_front() {
@@ -386,6 +391,13 @@ impl Originator {
             return;
         }
         let stripe = job.what.first_stripe(&volume);
+        if stripe >= volume.stripes() {
+            // It has been cut off meanwhile.
+            let offset = stripe * volume.geometry.stripe_bytes();
+            let error = HostError::OutOfRange { offset, len: job.bytes(), size: volume.size };
+            self.finish(job, Err(error), outbox);
+            return;
+        }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         let avoid = lost.union(job.avoid);
@@ -490,13 +502,19 @@ impl Originator {
             (Err(_), Answer::Scrub { progress, .. }) => progress.skipped += 1,
             (Err(error), _) => request.error = Some(error),
         }
-        if let Answer::Scrub { next, progress } = &request.answer
+        if let Answer::Scrub { next, progress, .. } = &request.answer
             && *next < progress.stripes
         {
             return;
         }
         if request.left == 0 {
-            let request = self.requests.remove(&id).expect("just seen");
+            self.answer_request(id, outbox);
+        }
+    }
+
+    /// Nothing is left to be done of a request.
+    fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
+        if let Some(request) = self.requests.remove(&id) {
             outbox.counters.totals.round_trips += request.round_trips;
             outbox.reply(id, request.result());
         }
@@ -528,11 +546,20 @@ impl Originator {
         }
     }
 
-    /// Keeps as many stripes in verification as may be.
-    fn feed_scrubs(&mut self) {
+    /// Keeps as many stripes in verification as may be, at most at the rate of each scrub; answers
+    /// those that are done.
+    fn feed_scrubs(&mut self, outbox: &mut Outbox) {
+        let mut done = Vec::new();
         for (id, request) in &mut self.requests {
-            let Answer::Scrub { next, progress } = &mut request.answer else { continue };
-            while *next < progress.stripes && request.left < self.config.rebuilds_busy {
+            let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else {
+                continue;
+            };
+            let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
+            while *next < progress.stripes
+                && request.left < self.config.rebuilds_busy
+                && pace.may(outbox.now, *rate)
+            {
+                pace.take(unit);
                 self.ready.push_back(Job {
                     purpose: Purpose::Host(*id),
                     volume: request.volume,
@@ -546,7 +573,22 @@ impl Originator {
                 *next += 1;
                 request.left += 1;
             }
+            if *next >= progress.stripes && request.left == 0 {
+                done.push(*id);
+            }
         }
+        for id in done {
+            self.answer_request(id, outbox);
+        }
+    }
+
+    /// The scrubs in work.
+    pub fn scrubs(&self) -> Vec<(VolumeId, ScrubProgress)> {
+        let scrub = |r: &Request| match &r.answer {
+            Answer::Scrub { progress, .. } => Some((r.volume, *progress)),
+            _ => None,
+        };
+        self.requests.values().filter_map(scrub).collect()
     }
 
     fn scrub(&mut self, job: &Job) -> Option<&mut ScrubProgress> {
@@ -675,6 +717,12 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
+        for request in self.requests.values_mut() {
+            if let Answer::Scrub { progress, .. } = &mut request.answer {
+                let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
+                progress.stripes = progress.stripes.min(stripes);
+            }
+        }
         self.enter_locks(outbox);
         for (_, job) in std::mem::take(&mut self.parked) {
             self.ready.push_back(job);
@@ -736,7 +784,7 @@ fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
         HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
-        HostOp::Flush | HostOp::Scrub => None,
+        HostOp::Flush | HostOp::Scrub { .. } => None,
     }
 }
 

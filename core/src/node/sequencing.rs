@@ -88,6 +88,8 @@ pub(crate) struct Sequencing {
     primary: Primary,
     /// What the backup has, and what is left of an earlier epoch's roles.
     table: Ledger,
+    /// Whether it was given a table in this epoch.
+    has_table: bool,
     /// Whether a new primary has yet to say that it has heard this node.
     telling: Option<Nanos>,
     /// Messages between the roles of this node: hops, and the message.
@@ -113,6 +115,7 @@ impl Sequencing {
             local: Graph::new(config.sequencer),
             primary: Primary::new(config.sequencer),
             table: Ledger::default(),
+            has_table: false,
             telling: None,
             post: VecDeque::new(),
             begin: VecDeque::new(),
@@ -360,8 +363,11 @@ impl Sequencing {
                 self.send(from, SequenceMessage::Closed { id }, outbox);
             }
             SequenceMessage::Take { report } => {
-                self.table = Ledger::default();
-                self.table.merge(&report, now);
+                // One that comes again is older than what has been recorded since.
+                if !std::mem::replace(&mut self.has_table, true) {
+                    self.table = Ledger::default();
+                    self.table.merge(&report, now);
+                }
                 self.send(from, SequenceMessage::Taken, outbox);
             }
             to_primary => {
@@ -416,6 +422,7 @@ impl Sequencing {
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.serving = true;
+        self.has_table = false;
         self.post.clear();
         self.table.expire(outbox.now, &self.config.sequencer);
         self.outcomes.expire(outbox.now, &self.config.sequencer);
@@ -540,7 +547,7 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     let range = match op {
         HostOp::Write(offset, data) => Range { offset: *offset, len: data.len() as u64 },
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => *r,
-        HostOp::Flush | HostOp::Scrub => return None,
+        HostOp::Flush | HostOp::Scrub { .. } => return None,
     };
     // One that ends past the last byte that there can be is refused by the originator.
     let len = range.len.min(u64::MAX - range.offset);

@@ -33,6 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::outbox::Outbox;
+use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
 use crate::cluster::{ClusterMap, Volume};
@@ -158,6 +159,8 @@ pub(crate) struct Worker {
     next_ticket: u64,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
+    /// When to look for what is old enough to be forgotten.
+    forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
     open: bool,
     catchup: Catchup,
@@ -170,6 +173,9 @@ pub(crate) struct Worker {
     /// The time of the first epoch that it entered; zero before.
     began: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
+    /// Those that count as begun at the rate that is kept to, also if they are asked for again.
+    paced: BTreeSet<(VolumeId, u64)>,
+    pace: Pace,
     /// Writes without journal that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.
@@ -202,6 +208,7 @@ impl Worker {
             tickets: BTreeMap::new(),
             next_ticket: 1,
             fenced: BTreeSet::new(),
+            forgets_at: 0,
             inquiries: BTreeMap::new(),
             open: false,
             catchup: Catchup::default(),
@@ -211,6 +218,8 @@ impl Worker {
             half_written: BTreeSet::new(),
             began: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
+            paced: BTreeSet::new(),
+            pace: Pace::default(),
             freshening: BTreeSet::new(),
             wake: false,
             commits: 0,

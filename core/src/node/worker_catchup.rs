@@ -4,7 +4,7 @@
 use super::*;
 use crate::layout::ColumnRole;
 use crate::node::catchup::{Behind, Place};
-use crate::node::{DirtySector, MemberReport};
+use crate::node::{DirtySector, FillRates, MemberReport};
 use crate::store::Scan;
 
 /// Bytes that wait to be put in place above which no more is rebuilt.
@@ -169,7 +169,7 @@ impl Worker {
                 outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
             }
         } else if self.catchup.is_behind() {
-            self.ask_rebuilds();
+            self.ask_rebuilds(outbox.now);
         }
     }
 
@@ -193,7 +193,7 @@ impl Worker {
     }
 
     /// Asks for the rebuilding of a few stale units.
-    pub(super) fn ask_rebuilds(&mut self) {
+    fn ask_rebuilds(&mut self, now: Nanos) {
         let stale = self.catchup.stale();
         let map = &self.map;
         let unit = |id: &VolumeId, stripe: u64| {
@@ -202,13 +202,19 @@ impl Worker {
             let first = volume.sector(stripe, column);
             Some((column, first, first + volume.unit_sectors()))
         };
-        self.rebuilding.retain(|(id, stripe)| {
+        let is_stale = |(id, stripe): &(VolumeId, u64)| {
             unit(id, *stripe).is_some_and(|(_, lo, hi)| stale.range(lo..hi).next().is_some())
-        });
+        };
+        self.rebuilding.retain(is_stale);
+        self.paced.retain(is_stale);
         let mut from = 0;
         let mut homeless = Vec::new();
         // Hosts come first; and what has been rebuilt must come into place some time.
-        let most = if self.hosts_busy { self.config.rebuilds_busy } else { self.config.rebuilds };
+        let FillRates { floor, ceiling } = self.config.fill;
+        let rate = if self.hosts_busy { floor } else { ceiling };
+        let may = self.pace.may(now, rate);
+        let few = self.hosts_busy && !self.pace.lags(floor);
+        let most = if few { self.config.rebuilds_busy } else { self.config.rebuilds };
         let most = if self.store.held_bytes() < MOST_HELD { most } else { 0 };
         while self.rebuilding.len() < most {
             let Some(&sector) = stale.range(from..).next() else { break };
@@ -225,6 +231,13 @@ impl Worker {
             let part = stale.range(lo..hi);
             let (first, last) = (part.clone().next(), part.last());
             let (first, last) = (first.expect("stale here"), last.expect("stale here"));
+            if !self.paced.contains(&(id, stripe)) {
+                if !(may && self.pace.may(now, rate)) {
+                    break;
+                }
+                self.pace.take((last + 1 - first) * SECTOR);
+                self.paced.insert((id, stripe));
+            }
             if self.rebuilding.insert((id, stripe)) {
                 let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
                 self.rebuilds.push((id, stripe, column, span));

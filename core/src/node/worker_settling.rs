@@ -47,9 +47,10 @@ impl Worker {
 
     /// Asks the others about a write.
     pub(super) fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let gone = !self.map.volumes.contains_key(&self.txns[&ts].volume);
-        if gone {
-            // The volume has been deleted: nobody cares any more.
+        let txn = &self.txns[&ts];
+        let there = self.map.volumes.get(&txn.volume).is_some_and(|v| txn.extent < v.extents.len());
+        if !there {
+            // The volume has been deleted, or cut off before it: nobody cares any more.
             match self.txns[&ts].phase {
                 Phase::Committed { .. } => self.on_release(ts),
                 _ => self.drop_txn(ts),

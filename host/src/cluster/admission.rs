@@ -127,11 +127,23 @@ impl Keeper {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn redeem(&self, token: &JoinToken, name: &NodeName) -> Result<()> {
+    /// Uses a token up. Says whether it had not been used before.
+    fn redeem(&self, token: &JoinToken, name: &NodeName) -> Result<bool> {
         let mut tokens = self.tokens();
         let mut next = tokens.clone();
+        let fresh = !tokens.is_used(token.id);
         next.redeem(token.id, &token.secret, name, now()).map_err(|e| Error(e.to_string()))?;
         next.save(&self.path).map_err(|e| Error(e.to_string()))?;
+        *tokens = next;
+        Ok(fresh)
+    }
+
+    /// Who used a token was refused.
+    fn give_back(&self, token: &JoinToken, name: &NodeName) -> Result<()> {
+        let mut tokens = self.tokens();
+        let mut next = tokens.clone();
+        next.give_back(token.id, name);
+        next.save(&self.path).map_err(said)?;
         *tokens = next;
         Ok(())
     }
@@ -203,7 +215,7 @@ impl Door {
         let token: JoinToken = plea.token.parse().map_err(said)?;
         let name: NodeName = plea.name.parse().map_err(said)?;
         let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
-        self.keeper.redeem(&token, &name)?;
+        let fresh = self.keeper.redeem(&token, &name)?;
         let request = Request::NodeAdd { name: name.to_string(), home: plea.home };
         let (sender, answer) = channel();
         let line = serde_json::to_vec(&request).map_err(said)?;
@@ -215,6 +227,11 @@ impl Door {
         })?;
         let answer: Value = serde_json::from_slice(&answer).map_err(said)?;
         if answer["ok"] != true {
+            // With one that had been used a node may have been let in before, and so may this one if
+            // it is only not known what became of it.
+            if fresh && answer["refused"] == true {
+                self.keeper.give_back(&token, &name)?;
+            }
             return fail(answer["error"].as_str().unwrap_or("it was refused, without a reason"));
         }
         let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
@@ -269,11 +286,7 @@ pub fn join(
         token: token.to_string(),
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
-        home: NewHome {
-            address: config.address,
-            labels: config.labels.clone(),
-            is_host: config.disk.is_none(),
-        },
+        home: NewHome::of(config),
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;

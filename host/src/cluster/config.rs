@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster;
+use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
 
 use crate::error::{Error, Result, at, fail};
 use crate::listen::Listen;
-use crate::size::parse_size;
+use crate::size::{Size, parse_size};
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -38,6 +39,8 @@ pub struct Configuration {
     pub native: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
+    /// How fast its disk is filled with what it missed, what is rebuilt on it, and what moves to it.
+    pub fill: FillRates,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +59,10 @@ struct File {
     nbd: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     native: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rebuild_floor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rebuild_ceiling: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
@@ -82,6 +89,7 @@ impl Configuration {
         if file.disk.is_none() && file.disk_size.is_some() {
             return fail("disk_size: of which disk? Give `disk`, or leave both out for a host");
         }
+        let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
         Ok(Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -97,6 +105,7 @@ impl Configuration {
                 .map(|t| listen("native", "native:", t))
                 .collect::<Result<_>>()?,
             labels: file.labels,
+            fill,
         })
     }
 
@@ -106,6 +115,7 @@ impl Configuration {
             Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
             Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
         };
+        let usual = FillRates::default();
         let file = File {
             name: self.name.to_string(),
             dir: self.dir.clone(),
@@ -115,6 +125,9 @@ impl Configuration {
             admit: self.admit.map(|a| a.to_string()),
             nbd: self.nbd.iter().map(listen).collect(),
             native: self.native.iter().map(listen).collect(),
+            rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
+            rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
+                .then(|| self.fill.ceiling.to_string()),
             labels: self.labels.clone(),
         };
         toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
@@ -128,6 +141,30 @@ impl Configuration {
             labels: self.labels.clone(),
         }
     }
+}
+
+/// Below this a disk that was lost would take months to be rebuilt.
+const LEAST_FLOOR: u64 = 1 << 20;
+
+/// How fast a disk is filled, in bytes a second.
+fn fill(floor: Option<&str>, ceiling: Option<&str>) -> Result<FillRates> {
+    let usual = FillRates::default();
+    let rate = |key: &str, text: &str| parse_size(text).map_err(|e| Error(format!("{key}: {e}")));
+    let ceiling = ceiling.map_or(Ok(usual.ceiling), |t| rate("rebuild_ceiling", t))?;
+    let floor = floor.map_or(Ok(usual.floor.min(ceiling)), |t| rate("rebuild_floor", t))?;
+    if floor < LEAST_FLOOR {
+        return fail(format!(
+            "rebuild_floor: {floor} bytes a second are too few to get a lost disk back; give at least {}",
+            Size(LEAST_FLOOR)
+        ));
+    }
+    if ceiling < floor {
+        return fail(format!(
+            "rebuild_ceiling: {ceiling} bytes a second are less than the floor, {floor}; give more, or \
+             a lower rebuild_floor"
+        ));
+    }
+    Ok(FillRates { floor, ceiling })
 }
 
 /// Not a host name: what it stands for may change, and may not be known when nodes start.
@@ -181,6 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn rates_have_a_floor_and_a_ceiling() {
+        let read = |more: &str| {
+            let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
+            Configuration::parse(&text, Path::new("/")).unwrap()
+        };
+        assert_eq!(read("").fill, FillRates::default());
+        let slow = read("rebuild_ceiling = '8M'");
+        assert_eq!(slow.fill, FillRates { floor: 8 << 20, ceiling: 8 << 20 });
+        let both = read("rebuild_floor = '16M'\nrebuild_ceiling = '1G'");
+        assert_eq!(both.fill, FillRates { floor: 16 << 20, ceiling: 1 << 30 });
+        let again = Configuration::parse(&both.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, both);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (from, to, why) in [
             ("name =", "nmae =", "unknown field `nmae`"),
@@ -192,6 +244,13 @@ mod tests {
             ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
             ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
+            ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10240 bytes"),
+            (
+                "dir = 'state'",
+                "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",
+                "less than",
+            ),
+            ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
         ] {
             let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();
             assert!(err.0.contains(why), "{err}");

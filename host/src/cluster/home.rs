@@ -34,7 +34,7 @@ const IDENTITY: &str = "node-key.pem";
 
 /// A node's directory, open and locked.
 pub struct Home {
-    pub(super) config: Configuration,
+    pub(crate) config: Configuration,
     pub(super) identity: Arc<Identity>,
     pub(super) node: NodeId,
     pub(super) peers: Vec<Peer>,

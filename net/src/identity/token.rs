@@ -183,6 +183,18 @@ impl TokenBook {
         }
     }
 
+    /// Whether a token has been used.
+    pub fn is_used(&self, id: u64) -> bool {
+        self.entries.get(&id).is_some_and(|e| e.used_by.is_some())
+    }
+
+    /// The node that used a token was refused for another reason: it is good again.
+    pub fn give_back(&mut self, id: u64, by: &NodeName) {
+        if let Some(entry) = self.entries.get_mut(&id).filter(|e| e.used_by.as_ref() == Some(by)) {
+            entry.used_by = None;
+        }
+    }
+
     /// Writes the book to a private file, a line for each token.
     ///
     /// # Errors

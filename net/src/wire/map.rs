@@ -16,7 +16,7 @@ use super::code::{Reader, Wire, Writer, at_most, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, attendance } check |map: &ClusterMap| {
+wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance } check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 

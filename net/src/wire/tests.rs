@@ -356,6 +356,7 @@ fn map() -> impl Strategy<Value = ClusterMap> {
             epoch,
             next_volume,
             room_used: next_volume % 2 == 0,
+            rebalancing: next_volume % 3 == 0,
             nodes,
             volumes,
             attendance,

@@ -35,7 +35,7 @@ pub(super) fn judge(state: &mut State) -> Result<(), String> {
     if let Some(what) = state.not_whole() {
         return Err(what);
     }
-    state.input(NodeId(0), Input::Host(SCRUB, VOLUME, HostOp::Scrub))?;
+    state.input(NodeId(0), Input::Host(SCRUB, VOLUME, HostOp::SCRUB))?;
     state.rest()?;
     let seen = read_all(state, NodeId(0))?;
     if let Some(before) = before

@@ -1,0 +1,132 @@
+//! How fast work goes that hosts do not wait for: so many bytes a second, by the node's own clock.
+
+use crate::units::{MILLIS, Nanos};
+
+/// A rate that is none: as fast as it goes.
+pub const UNBOUNDED: u64 = u64::MAX;
+
+/// What was not used of the last quarter of a second may be used now; what was not used before that
+/// is gone.
+const MEMORY: Nanos = 250 * MILLIS;
+
+/// The rates at which a disk is filled: with what it missed, with what is rebuilt on it, and with
+/// columns that move to it. In bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FillRates {
+    /// While hosts use the disk: so much, and no more. If less comes about because the disks have much
+    /// to do, more units are rebuilt at once.
+    pub floor: u64,
+    /// While none does: at most so much.
+    pub ceiling: u64,
+}
+
+impl FillRates {
+    /// As fast as it goes, with fewer units at once while hosts use the disk.
+    pub const UNBOUNDED: FillRates = FillRates { floor: UNBOUNDED, ceiling: UNBOUNDED };
+}
+
+impl Default for FillRates {
+    fn default() -> FillRates {
+        FillRates { floor: 32 << 20, ceiling: UNBOUNDED }
+    }
+}
+
+/// Keeps to a rate: a bucket of bytes that fills with time. What is taken may be more than there is
+/// (a unit is not divided); then it is waited for until that has been made up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Pace {
+    /// Bytes that may be taken; below zero what was taken ahead.
+    credit: i64,
+    /// Until when time has been counted.
+    at: Nanos,
+}
+
+impl Pace {
+    /// Whether something may be begun now at this rate.
+    pub fn may(&mut self, now: Nanos, rate: u64) -> bool {
+        if rate == UNBOUNDED {
+            (self.credit, self.at) = (0, now);
+            return true;
+        }
+        let full = bytes_in(MEMORY, rate);
+        let grown = bytes_in(now.saturating_sub(self.at), rate);
+        // Less than a byte's time is kept for later.
+        if grown > 0 {
+            self.credit = self.credit.saturating_add(grown).min(full);
+            self.at = now;
+        }
+        self.credit > 0
+    }
+
+    /// So many bytes have been begun.
+    pub fn take(&mut self, bytes: u64) {
+        self.credit = self.credit.saturating_sub_unsigned(bytes);
+    }
+
+    /// Whether less came about lately than this rate allows: nothing of it was used.
+    pub fn lags(&self, rate: u64) -> bool {
+        rate != UNBOUNDED && self.credit >= bytes_in(MEMORY, rate)
+    }
+}
+
+fn bytes_in(time: Nanos, rate: u64) -> i64 {
+    let bytes = u128::from(time) * u128::from(rate) / 1_000_000_000;
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 10 << 20;
+    const UNIT: u64 = 64 << 10;
+
+    /// Bytes taken in so long, looking every so often, by one that takes whatever it may.
+    fn taken(pace: &mut Pace, from: Nanos, time: Nanos, every: Nanos, rate: u64) -> u64 {
+        let mut bytes = 0;
+        for now in (from..from + time).step_by(every as usize) {
+            while pace.may(now, rate) {
+                pace.take(UNIT);
+                bytes += UNIT;
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_rate_holds_however_often_one_looks() {
+        for every in [MILLIS / 10, MILLIS, 7 * MILLIS, 100 * MILLIS] {
+            let mut pace = Pace::default();
+            let start = 1 << 40;
+            pace.may(start, RATE);
+            let got = taken(&mut pace, start, 10_000 * MILLIS, every, RATE);
+            let most = 10 * RATE + RATE / 4 + UNIT;
+            assert!(got <= most && got >= 10 * RATE * 97 / 100, "{every}: {got}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_used_long_ago_is_gone_and_lagging_shows() {
+        let mut pace = Pace::default();
+        pace.may(1000 * MILLIS, RATE);
+        pace.may(9000 * MILLIS, RATE);
+        assert!(pace.lags(RATE));
+        let got = taken(&mut pace, 9000 * MILLIS, 1, 1, RATE);
+        assert!(got <= RATE / 4 + UNIT && !pace.lags(RATE), "{got}");
+    }
+
+    #[test]
+    fn a_rate_below_a_unit_a_look_is_kept_by_waiting() {
+        let mut pace = Pace::default();
+        pace.may(0, 4096);
+        let got = taken(&mut pace, 0, 64_000 * MILLIS, MILLIS, 4096);
+        assert!((3..=5).contains(&(got / UNIT)), "{got}");
+    }
+
+    #[test]
+    fn no_bound_is_no_bound() {
+        let mut pace = Pace::default();
+        pace.take(1 << 50);
+        assert!(pace.may(1, UNBOUNDED) && !pace.lags(UNBOUNDED));
+    }
+}
