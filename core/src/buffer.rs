@@ -1,5 +1,6 @@
-//! Bulk data on its way through the core: bytes that are shared and not copied, or a run of
-//! zeros that is never spelled out (so that trimming a volume moves no data).
+//! Bulk data on its way through the core: bytes that are shared and not copied, a run of
+//! zeros that is never spelled out (so that trimming a volume moves no data), or in simulations of
+//! performance only a length (so that they move no data at all).
 
 use bytes::Bytes;
 
@@ -10,14 +11,20 @@ pub enum Buffer {
     Bytes(Bytes),
     /// So many zeros.
     Zero(usize),
+    /// So many bytes at which nobody will look: whatever is computed of them has only a length
+    /// too. Looking at them is a bug, and a panic.
+    Length(usize),
 }
+
+/// What is said of one who wants bytes of a length.
+const NOTHING_THERE: &str = "nobody looks at data that has only a length";
 
 impl Buffer {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Buffer::Bytes(b) => b.len(),
-            Buffer::Zero(n) => *n,
+            Buffer::Zero(n) | Buffer::Length(n) => *n,
         }
     }
 
@@ -31,12 +38,18 @@ impl Buffer {
         matches!(self, Buffer::Zero(_))
     }
 
+    /// Whether it has only a length.
+    pub fn is_length(&self) -> bool {
+        matches!(self, Buffer::Length(_))
+    }
+
     /// A shared part of it.
     pub fn slice(&self, lo: usize, hi: usize) -> Buffer {
         assert!(lo <= hi && hi <= self.len());
         match self {
             Buffer::Bytes(b) => Buffer::Bytes(b.slice(lo..hi)),
             Buffer::Zero(_) => Buffer::Zero(hi - lo),
+            Buffer::Length(_) => Buffer::Length(hi - lo),
         }
     }
 
@@ -48,13 +61,16 @@ impl Buffer {
                 assert_eq!(out.len(), *n);
                 out.fill(0);
             }
+            Buffer::Length(_) => panic!("{NOTHING_THERE}"),
         }
     }
 
     /// Adds `c` times it to `out`, in the code's field.
     pub fn add_to(&self, out: &mut [u8], c: u8) {
-        if let Buffer::Bytes(b) = self {
-            weft_code::mul_add(out, b, c);
+        match self {
+            Buffer::Bytes(b) => weft_code::mul_add(out, b, c),
+            Buffer::Zero(_) => {}
+            Buffer::Length(_) => panic!("{NOTHING_THERE}"),
         }
     }
 
@@ -63,21 +79,26 @@ impl Buffer {
         match self {
             Buffer::Bytes(b) => b.clone(),
             Buffer::Zero(n) => Bytes::from(vec![0; *n]),
+            Buffer::Length(_) => panic!("{NOTHING_THERE}"),
         }
     }
 
-    /// Its CRC-32C.
+    /// Its CRC-32C; 0 of a length, so that one fits any other.
     pub fn crc(&self) -> u32 {
         match self {
             Buffer::Bytes(b) => crc32c::crc32c(b),
             Buffer::Zero(n) => crc32c::crc32c(&vec![0; *n]),
+            Buffer::Length(_) => 0,
         }
     }
 }
 
 impl std::hash::Hash for Buffer {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.to_bytes().hash(state);
+        match self {
+            Buffer::Length(n) => n.hash(state),
+            known => known.to_bytes().hash(state),
+        }
     }
 }
 
@@ -95,6 +116,31 @@ impl From<Bytes> for Buffer {
 
 impl PartialEq for Buffer {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.to_bytes() == other.to_bytes()
+        match (self, other) {
+            (Buffer::Length(a), Buffer::Length(b)) => a == b,
+            (Buffer::Length(_), _) | (_, Buffer::Length(_)) => false,
+            _ => self.len() == other.len() && self.to_bytes() == other.to_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_equal_to_lengths_only_and_any_fits_any() {
+        let whole = Buffer::Length(8192);
+        assert_eq!(whole.slice(0, 4096), Buffer::Length(4096));
+        assert_ne!(Buffer::Length(4), Buffer::Zero(4));
+        assert_ne!(Buffer::from(vec![0; 4]), Buffer::Length(4));
+        assert_eq!(whole.crc(), Buffer::Length(1).crc());
+        assert!(!whole.is_zero(), "what it holds is not known");
+    }
+
+    #[test]
+    #[should_panic(expected = "only a length")]
+    fn nobody_looks_at_a_length() {
+        Buffer::Length(4).to_bytes();
     }
 }

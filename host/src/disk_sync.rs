@@ -117,6 +117,7 @@ fn slices(data: &[Buffer]) -> Vec<IoSlice<'_>> {
     for piece in data.iter().filter(|p| !p.is_empty()) {
         match piece {
             Buffer::Bytes(bytes) => slices.push(IoSlice::new(bytes)),
+            Buffer::Length(_) => unreachable!("only simulations have lengths"),
             Buffer::Zero(len) => {
                 let mut left = *len;
                 while left > 0 {

@@ -12,14 +12,11 @@ use crate::durable::random;
 use crate::error::{Error, Result, at, fail};
 use crate::size::Size;
 
-/// Sectors of a disk's journal, on disks that are large enough (64 MiB).
-const JOURNAL: u64 = 16384;
-
 /// How much of a disk must be empty for it to be taken without being asked twice.
 const HEAD: usize = 1 << 20;
 
 fn superblock(cluster: u128, node: u16, incarnation: u64, size: u64) -> Result<Superblock> {
-    Superblock::divide(cluster, node, incarnation, size / SECTOR, JOURNAL)
+    Superblock::divide(cluster, node, incarnation, size / SECTOR, Superblock::JOURNAL)
         .map_err(|e| Error(format!("disks of {}: {e}", Size(size))))
 }
 

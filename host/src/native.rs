@@ -171,6 +171,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 fn bytes(buffer: Buffer) -> Vec<Bytes> {
     match buffer {
         Buffer::Bytes(bytes) => vec![bytes],
+        Buffer::Length(_) => unreachable!("only simulations have lengths"),
         Buffer::Zero(len) => {
             let piece = ZEROES.len() as u64;
             (0..len as u64)

@@ -59,6 +59,7 @@ pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno>
 fn piece(buffer: Buffer) -> Piece {
     match buffer {
         Buffer::Bytes(bytes) => Piece::Data(bytes),
+        Buffer::Length(_) => unreachable!("only simulations have lengths"),
         // No longer than a request, which NBD measures in 32 bits.
         Buffer::Zero(len) => Piece::Zeroes(len as u32),
     }

@@ -10,6 +10,21 @@ use weft_core::units::SECTOR;
 
 type Sector = Box<[u8]>;
 
+/// What has been asked of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
 /// A disk.
 #[derive(Default)]
 pub struct SimDisk {
@@ -23,6 +38,8 @@ pub struct SimDisk {
     unreadable: BTreeSet<u64>,
     /// Operations that have been started and have not ended.
     started: BTreeMap<u64, DiskOp>,
+    /// What has been asked of it so far.
+    pub asked: Asked,
 }
 
 impl SimDisk {
@@ -45,6 +62,18 @@ impl SimDisk {
 
     /// An operation begins.
     pub fn start(&mut self, id: u64, op: DiskOp) {
+        match &op {
+            DiskOp::Read { len, .. } => {
+                self.asked.reads += 1;
+                self.asked.read_bytes += len;
+            }
+            DiskOp::Write { data, .. } => {
+                self.asked.writes += 1;
+                self.asked.written_bytes += data.iter().map(|b| b.len() as u64).sum::<u64>();
+            }
+            DiskOp::Flush => self.asked.flushes += 1,
+            DiskOp::Discard { .. } => {}
+        }
         self.started.insert(id, op);
     }
 

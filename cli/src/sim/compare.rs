@@ -10,10 +10,17 @@ use crate::output::{align_right, table};
 
 /// The metrics that are compared: name, heading, value.
 type Compared = (&'static str, &'static str, fn(&Measured) -> Mean);
-const COMPARED: [Compared; 2] = [
+const COMPARED: [Compared; 4] = [
     ("throughput_mb_s", "MB/s", |m| m.throughput_mb_s),
     ("response_ms", "mean ms", |m| m.response_ms),
+    ("p50_ms", "p50 ms", |m| single(m.p50_ms)),
+    ("processor_us", "CPU µs", |m| single(m.processor_us.unwrap_or(f64::NAN))),
 ];
+
+/// Of what has no interval.
+fn single(mean: f64) -> Mean {
+    Mean { mean, ci95: None, relative_deviation: None }
+}
 
 /// What both worlds came to.
 pub struct Comparison<'a> {
@@ -44,6 +51,7 @@ impl<'a> Comparison<'a> {
     fn summary(&self, of: fn(&Measured) -> Mean) -> (f64, f64) {
         let errors: Vec<f64> =
             self.rows.iter().map(|(_, p, r)| error(of(p), of(r)).abs()).collect();
+        let errors: Vec<f64> = errors.into_iter().filter(|e| e.is_finite()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
         (mean, errors.iter().copied().fold(0.0, f64::max))
     }
@@ -54,6 +62,7 @@ impl<'a> Comparison<'a> {
         for (_, short, _) in COMPARED {
             headings.extend([format!("{short} predicted"), "real".into(), "error %".into()]);
         }
+        headings.push("others %".into());
         let mut table = table(headings);
         for (at, predicted, real) in &self.rows {
             let mut row: Vec<String> = at.iter().map(plain).collect();
@@ -61,10 +70,11 @@ impl<'a> Comparison<'a> {
                 let (p, r) = (of(predicted), of(real));
                 row.extend([p.figure().text(), r.figure().text(), format!("{:+.1}", error(p, r))]);
             }
+            row.push(real.others.map_or(String::new(), |o| format!("{:.0}", o * 100.0)));
             table.add_row(row);
         }
         let axes = self.study.axes.len();
-        align_right(&mut table, axes..axes + 3 * COMPARED.len());
+        align_right(&mut table, axes..axes + 3 * COMPARED.len() + 1);
         let errors = COMPARED.map(|(_, short, of)| {
             let (mean, most) = self.summary(of);
             format!("{short}: {mean:.1} % on average, {most:.1} % at most")
@@ -85,6 +95,7 @@ impl<'a> Comparison<'a> {
             let parts = ["predicted", "predicted_ci95", "real", "real_ci95", "error_percent"];
             columns.extend(parts.map(|part| format!("{name}_{part}")));
         }
+        columns.push("others".to_string());
         let mut table = Table::new(columns);
         for (at, predicted, real) in &self.rows {
             let mut row: Vec<Cell> = at.iter().map(cell).collect();
@@ -93,6 +104,7 @@ impl<'a> Comparison<'a> {
                 row.extend([p.mean.into(), p.ci95.into(), r.mean.into(), r.ci95.into()]);
                 row.push(error(p, r).into());
             }
+            row.push(real.others.into());
             table.row(row);
         }
         table
@@ -104,6 +116,7 @@ impl<'a> Comparison<'a> {
             let point: Map<String, Value> =
                 self.study.axes.iter().cloned().zip(at.iter().cloned()).collect();
             let mut row = Map::from_iter([("point".to_string(), Value::Object(point))]);
+            row.insert("others".into(), json!(real.others));
             for (name, _, of) in COMPARED {
                 let (p, r) = (of(predicted), of(real));
                 let values = json!({

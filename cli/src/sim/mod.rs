@@ -14,7 +14,7 @@ mod describe;
 mod document;
 mod keys;
 mod outputs;
-mod real;
+pub mod real;
 mod result;
 pub mod run;
 mod scenario;
@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
@@ -68,6 +68,10 @@ pub struct Sim {
     /// Where the real world makes its files, in a directory that is removed afterwards
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// For how many seconds a run of the real world is tried again while others use the machine's
+    /// processors; then the run counts that they disturbed least
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "dir")]
+    patience: u32,
     /// Values that take the place of the scenario's, as `weft probe` writes them
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
@@ -171,7 +175,8 @@ impl Sim {
             self.world != WorldName::Simulated,
             "--dir: the simulated world has no files; leave it out, or add --world real"
         );
-        let real = World::Real { dir: dir.clone() };
+        let patience = Duration::from_secs(self.patience.into());
+        let real = World::Real { dir: dir.clone(), patience };
         real.check(&scenario)?;
         match self.world {
             WorldName::Both => self.compare(&simulated, &real, &scenario),

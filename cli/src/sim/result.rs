@@ -55,6 +55,9 @@ pub struct Measured {
     pub p95_ms: f64,
     /// What 99 % did not exceed.
     pub p99_ms: f64,
+    /// Processor time of the nodes for a request, in microseconds.
+    #[serde(default)]
+    pub processor_us: Option<f64>,
     /// Disks; not known of a real array, as all below.
     pub disks: Option<Use>,
     /// Processors.
@@ -69,6 +72,10 @@ pub struct Measured {
     pub requests: u64,
     /// Events of all runs.
     pub events: Option<u64>,
+    /// The share of the machine's processors that others used during the run of a real array that
+    /// they disturbed most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
 }
 
 /// A column of results.
@@ -152,6 +159,8 @@ pub const METRICS: &[Metric] = &[
     metric("p50_ms", "p50", "median response time, ms", |m| Figure::of(m.p50_ms)),
     metric("p95_ms", "p95", "95 % of response times, ms", |m| Figure::of(m.p95_ms)),
     metric("p99_ms", "p99", "99 % of response times, ms", |m| Figure::of(m.p99_ms)),
+    metric("processor_us", "CPU µs", "processor time of the nodes for each request, µs",
+        |m| Figure::of(m.processor_us)),
     share("disk_utilisation", "disks", "share of time that disks are in use", |m| Figure::of(m.disks.map(|u| u.mean))),
     metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| Figure::of(m.disks.map(|u| u.queue))),
     share("processor_utilisation", "CPUs", "share of time that processors are in use",
@@ -170,6 +179,7 @@ impl Measured {
     /// What several simulated runs came to.
     pub fn of(summary: &Summary) -> Measured {
         Measured {
+            processor_us: Some(summary.processor_ns / 1e3),
             disks: Some(summary.disks.into()),
             processors: Some(summary.processors.into()),
             links: Some(summary.links.into()),
@@ -190,6 +200,7 @@ impl Measured {
             p50_ms: quantile(0.5),
             p95_ms: quantile(0.95),
             p99_ms: quantile(0.99),
+            processor_us: None,
             disks: None,
             processors: None,
             links: None,
@@ -197,6 +208,7 @@ impl Measured {
             delayed: None,
             requests: summary.latency.count(),
             events: None,
+            others: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where a scenario is run: on models, or on real nodes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
@@ -33,6 +34,8 @@ pub enum World {
     Real {
         /// Where their disks are.
         dir: PathBuf,
+        /// For how long a run is tried again that others of the machine disturbed.
+        patience: Duration,
     },
 }
 
@@ -42,7 +45,7 @@ impl World {
     /// # Errors
     /// With key and range.
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
-        let World::Real { dir } = self else { return Ok(()) };
+        let World::Real { dir, .. } = self else { return Ok(()) };
         for point in self.points(scenario)? {
             let at = || name(scenario, &point);
             real::limits::check(&point.system).map_err(|Problem { key, value, expected }| {
@@ -77,7 +80,7 @@ impl World {
     pub fn place(&self) -> String {
         match self {
             World::Simulated { .. } => String::new(),
-            World::Real { dir } => format!("real {}\n", dir.display()),
+            World::Real { dir, .. } => format!("real {}\n", dir.display()),
         }
     }
 
@@ -85,9 +88,8 @@ impl World {
     pub fn method(&self) -> Option<String> {
         match self {
             World::Simulated { .. } => None,
-            World::Real { dir } => Some(format!(
-                "Measured on real nodes in one process, on files in {}, without journal; each host \
-                 is a connection on a Unix socket.",
+            World::Real { dir, .. } => Some(format!(
+                "Measured on real nodes in one process, on files in {}; each host is a connection on a Unix socket.",
                 dir.display()
             )),
         }
@@ -106,7 +108,7 @@ impl World {
             World::Simulated { jobs } => run::run(systems, *jobs, |n, outcomes| {
                 done(n, Measured::of(&Summary::of(outcomes)))
             }),
-            World::Real { dir } => real::run(systems, dir, done),
+            World::Real { dir, patience } => real::run(systems, dir, *patience, done),
         }
     }
 }

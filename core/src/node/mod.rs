@@ -366,6 +366,11 @@ impl Node {
         self.worker.store.data_sectors()
     }
 
+    /// Bytes of committed changes that it holds in memory because they are not in place.
+    pub fn held_bytes(&self) -> u64 {
+        self.worker.store.held_bytes()
+    }
+
     /// Bytes that it has added up for parity so far.
     pub fn xor_bytes(&self) -> u64 {
         self.outbox.counters.xor_bytes + self.worker.store.counters().added_bytes

@@ -408,12 +408,15 @@ fn combine(
     if shares.iter().all(|s| s.2.is_zero()) {
         return old.cloned().unwrap_or(Buffer::Zero(len));
     }
+    if shares.iter().map(|s| &s.2).chain(old).any(Buffer::is_length) {
+        return Buffer::Length(len);
+    }
     let mut sum = old.map_or_else(|| vec![0; len], |old| old.to_bytes().to_vec());
     let whole = old.is_none() && shares.iter().all(|s| s.1 == row.parity);
     if whole {
         let bytes = shares.iter().filter_map(|(i, _, data)| match data {
             Buffer::Bytes(b) => Some((g.code.coefficient(j, *i), &b[..])),
-            Buffer::Zero(_) => None,
+            Buffer::Zero(_) | Buffer::Length(_) => None,
         });
         weft_code::dot(&mut sum, &bytes.collect::<Vec<_>>());
     } else {
@@ -436,6 +439,9 @@ pub(super) fn solve(
         have.iter().take(g.layout.data).map(|(c, b)| (*c, b)).collect();
     if sources.iter().all(|s| s.1.is_zero()) {
         return Buffer::Zero(len);
+    }
+    if sources.iter().any(|s| s.1.is_length()) {
+        return Buffer::Length(len);
     }
     let columns: Vec<usize> = sources.iter().map(|s| s.0).collect();
     let decoder = g.code.decoder(&columns, &[code_column]).expect("any k columns decode");

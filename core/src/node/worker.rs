@@ -730,10 +730,11 @@ fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> AnyS
     match config.store.plain {
         Some(gap) => AnyStore::Plain(Box::new(PlainStore::new(sectors, gap))),
         None if sectors == 0 => AnyStore::Plain(Box::new(PlainStore::new(0, 0))),
-        None => {
-            let store = JournalStore::open(config.store, cluster, node.0, sectors);
-            AnyStore::Journal(Box::new(store))
-        }
+        None => AnyStore::Journal(Box::new(match config.store.full {
+            Some(journal) => JournalStore::full(config.store, node.0, sectors, journal)
+                .expect("a disk that is simulated has room for its journal"),
+            None => JournalStore::open(config.store, cluster, node.0, sectors),
+        })),
     }
 }
 

@@ -203,6 +203,10 @@ impl Cell {
             self.sum = Sum::Whole(data);
             return;
         }
+        if data.is_length() {
+            self.sum = Sum::Whole(Buffer::Length(at.len() as usize));
+            return;
+        }
         if let Sum::Nothing = self.sum {
             self.sum = Sum::Bytes(vec![0; at.len() as usize]);
         }
@@ -311,6 +315,9 @@ fn joined(parts: Vec<Buffer>) -> Buffer {
         Err(parts) if parts.iter().all(Buffer::is_zero) => {
             Buffer::Zero(parts.iter().map(Buffer::len).sum())
         }
+        Err(parts) if parts.iter().any(Buffer::is_length) => {
+            Buffer::Length(parts.iter().map(Buffer::len).sum())
+        }
         Err(parts) => {
             let mut bytes = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
             parts.iter().for_each(|p| bytes.extend_from_slice(&p.to_bytes()));
@@ -323,6 +330,7 @@ fn difference(old: Buffer, new: &Buffer) -> Buffer {
     match (&old, new) {
         (Buffer::Zero(_), new) => new.clone(),
         (old, Buffer::Zero(_)) => old.clone(),
+        (Buffer::Length(len), _) | (_, Buffer::Length(len)) => Buffer::Length(*len),
         (Buffer::Bytes(a), Buffer::Bytes(b)) => {
             let mut delta = vec![0; a.len()];
             weft_code::delta(&mut delta, a, b);

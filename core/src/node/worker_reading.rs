@@ -340,6 +340,9 @@ impl ReadJob {
         if parts.len() == 1 {
             return parts.remove(0);
         }
+        if parts.iter().any(Buffer::is_length) {
+            return Buffer::Length(parts.iter().map(Buffer::len).sum());
+        }
         parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect::<Vec<u8>>().into()
     }
 }

@@ -166,6 +166,9 @@ pub fn compose(wanted: Spans, sources: &[(Spans, &Buffer)]) -> Buffer {
     if sources.iter().all(|(_, bytes)| bytes.is_zero()) {
         return Buffer::Zero(wanted.len() as usize);
     }
+    if sources.iter().any(|(_, bytes)| bytes.is_length()) {
+        return Buffer::Length(wanted.len() as usize);
+    }
     let mut out = vec![0; wanted.len() as usize];
     for (spans, bytes) in sources {
         for (to, from, n) in overlaps(wanted, *spans) {

@@ -337,10 +337,8 @@ impl JournalStore {
         let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
         for (number, bytes) in pages {
             match writes.last_mut() {
-                Some((first, data)) if *first + data.len() as u64 == number => {
-                    data.push(bytes.into())
-                }
-                _ => writes.push((number, vec![bytes.into()])),
+                Some((first, data)) if *first + data.len() as u64 == number => data.push(bytes),
+                _ => writes.push((number, vec![bytes])),
             }
         }
         self.checkpoint.as_mut().expect("in work").waiting = writes.len();
@@ -373,6 +371,9 @@ impl JournalStore {
 fn add_deltas(content: Buffer, over: &Over) -> Buffer {
     if over.deltas.iter().all(|d| d.1.is_zero()) {
         return content;
+    }
+    if over.deltas.iter().map(|d| &d.1).chain([&content]).any(Buffer::is_length) {
+        return Buffer::Length(content.len());
     }
     let mut bytes = content.to_bytes().to_vec();
     over.deltas.iter().for_each(|d| d.1.add_to(&mut bytes, 1));

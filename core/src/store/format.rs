@@ -139,6 +139,8 @@ pub struct Superblock {
 impl Superblock {
     /// Sectors of the smallest journal.
     pub const LEAST_JOURNAL: u64 = 512;
+    /// Sectors of the journal of disks that are large enough (64 MiB).
+    pub const JOURNAL: u64 = 16_384;
 
     /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
     /// the disk if that is less.

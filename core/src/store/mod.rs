@@ -194,6 +194,9 @@ impl std::hash::Hash for StoreCounters {
 pub struct StoreConfig {
     /// Use a [`PlainStore`] with this gap instead of a [`JournalStore`].
     pub plain: Option<u64>,
+    /// Use a [`JournalStore`] on a disk of lengths with a journal of so many sectors, that is full
+    /// and open at once: [`JournalStore::full`].
+    pub full: Option<u64>,
     /// Table pages kept in memory.
     pub table_pages: usize,
     /// Committed sectors held in memory before a checkpoint is due.
@@ -206,6 +209,7 @@ impl Default for StoreConfig {
     fn default() -> Self {
         StoreConfig {
             plain: None,
+            full: None,
             table_pages: 2048,
             overlay_sectors: 1536,
             skip_journal_flush: false,
@@ -513,12 +517,11 @@ impl JournalStore {
             }
             return;
         }
-        let bytes = result.ok().map(|data| data.to_bytes());
         for n in 0..count {
             let at = (n * SECTOR) as usize;
             self.loading.remove(&(first + n));
-            let page = bytes.as_ref().map(|b| &b[at..at + SECTOR as usize]);
-            self.table.load(first + n, page);
+            let page = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR as usize));
+            self.table.load(first + n, page.as_ref());
         }
         self.step_reads();
         self.step_scans();

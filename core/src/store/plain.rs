@@ -337,6 +337,7 @@ fn runs(numbers: &[u64]) -> Vec<Range<u64>> {
 fn sum(a: &Buffer, b: &Buffer) -> Buffer {
     match (a, b) {
         (Buffer::Zero(_), other) | (other, Buffer::Zero(_)) => other.clone(),
+        (Buffer::Length(len), _) | (_, Buffer::Length(len)) => Buffer::Length(*len),
         (Buffer::Bytes(_), Buffer::Bytes(_)) => {
             let mut bytes = a.to_bytes().to_vec();
             b.add_to(&mut bytes, 1);

@@ -216,7 +216,7 @@ impl JournalStore {
             debug_assert!(deltas.is_empty());
             c.clone()
         } else {
-            assemble(&sources, &base).into()
+            assemble(&sources, &base)
         };
         self.events.push_back(Event::Read(ReadDone { ticket, data, erased, raced, deferred }));
     }
@@ -288,7 +288,11 @@ impl Source {
     }
 }
 
-fn assemble(sources: &[Source], base: &Buffer) -> Vec<u8> {
+fn assemble(sources: &[Source], base: &Buffer) -> Buffer {
+    let layers = sources.iter().flat_map(|s| s.content.iter().chain(&s.deltas));
+    if layers.chain([base]).any(Buffer::is_length) {
+        return Buffer::Length(sources.len() * SECTOR_BYTES);
+    }
     let mut out = vec![0; sources.len() * SECTOR_BYTES];
     for (n, (source, sector)) in sources.iter().zip(out.chunks_exact_mut(SECTOR_BYTES)).enumerate()
     {
@@ -301,5 +305,5 @@ fn assemble(sources: &[Source], base: &Buffer) -> Vec<u8> {
         }
         source.deltas.iter().for_each(|d| d.add_to(sector, 1));
     }
-    out
+    out.into()
 }

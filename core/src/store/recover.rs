@@ -33,6 +33,31 @@ pub(super) struct Recovery {
 }
 
 impl JournalStore {
+    /// The store of a disk that holds only lengths, for simulations of performance: every
+    /// sector has been written, all is in place, and as much of the table as there is room for is
+    /// in memory. `journal` sectors are the journal's, as in [`Superblock::divide`].
+    ///
+    /// # Errors
+    /// If the disk is too small.
+    pub fn full(
+        config: StoreConfig,
+        disk: u16,
+        disk_sectors: u64,
+        journal: u64,
+    ) -> Result<JournalStore, FormatError> {
+        let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
+        let mut store = JournalStore::open(config, 0, disk, disk_sectors);
+        store.journal = Journal::new(&superblock);
+        store.recovery = None;
+        store.ios.clear();
+        store.out.clear();
+        let pages = superblock.table_pages().min(config.table_pages as u64);
+        (0..pages).for_each(|n| store.table.load(n, Some(&Buffer::Length(SECTOR_BYTES))));
+        store.superblock = superblock;
+        store.events.push_back(Event::Opened(Vec::new()));
+        Ok(store)
+    }
+
     /// Begins to open the disk `disk` of `cluster`, which has `disk_sectors` sectors; says
     /// [`Event::Opened`] or [`Event::Refused`].
     pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> JournalStore {

@@ -1,9 +1,13 @@
 //! The checksum and version table: for each data sector the CRC-32C of its content and the
 //! timestamp of the write that made it. Pages are read when needed and kept while there is
 //! room.
+//!
+//! Where data has only a length the table has no entries either: every sector of a page is
+//! written, and it takes up its room all the same.
 
 use std::collections::BTreeMap;
 
+use crate::Buffer;
 use crate::units::{SECTOR_BYTES, Timestamp};
 
 /// Bytes of an entry.
@@ -50,6 +54,9 @@ impl TableEntry {
     /// A sector never written.
     pub const FRESH: TableEntry =
         TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole };
+    /// A sector whose content is only a length.
+    const LENGTH: TableEntry =
+        TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Written };
 
     fn encode(&self, out: &mut [u8]) {
         out[..8].copy_from_slice(&self.version.0.to_le_bytes());
@@ -68,6 +75,7 @@ impl TableEntry {
 
 #[derive(Clone, Hash)]
 struct Page {
+    /// None if the page has only a length.
     entries: Vec<TableEntry>,
     dirty: bool,
     used: u64,
@@ -100,22 +108,32 @@ impl Table {
         self.clock += 1;
         let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
         page.used = self.clock;
-        page.entries[sector as usize % ENTRIES_PER_PAGE]
+        page.entries.get(sector as usize % ENTRIES_PER_PAGE).copied().unwrap_or(TableEntry::LENGTH)
     }
 
     pub fn set(&mut self, sector: u64, entry: TableEntry) {
         let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
         page.dirty = true;
+        if page.entries.is_empty() {
+            if entry.state == State::Written {
+                return;
+            }
+            page.entries = vec![TableEntry::LENGTH; ENTRIES_PER_PAGE];
+        }
         page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
     }
 
     /// Takes in a page as read from the disk, unless it is there already. Of one that could
     /// not be read all sectors are lost.
-    pub fn load(&mut self, number: u64, bytes: Option<&[u8]>) {
+    pub fn load(&mut self, number: u64, page: Option<&Buffer>) {
         if self.has(number) {
             return;
         }
-        let entries = bytes.map_or_else(lost_page, decode_page);
+        let entries = match page {
+            None => lost_page(),
+            Some(Buffer::Length(_)) => Vec::new(),
+            Some(page) => decode_page(&page.to_bytes()),
+        };
         self.clock += 1;
         self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
     }
@@ -135,12 +153,16 @@ impl Table {
     }
 
     /// The dirty pages as bytes; they count as clean from now on.
-    pub fn take_dirty(&mut self) -> Vec<(u64, Vec<u8>)> {
+    pub fn take_dirty(&mut self) -> Vec<(u64, Buffer)> {
         let dirty = self.pages.iter_mut().filter(|(_, p)| p.dirty);
         dirty
             .map(|(number, page)| {
                 page.dirty = false;
-                (*number, encode_page(&page.entries))
+                let bytes = match page.entries.is_empty() {
+                    true => Buffer::Length(SECTOR_BYTES),
+                    false => encode_page(&page.entries).into(),
+                };
+                (*number, bytes)
             })
             .collect()
     }
@@ -179,22 +201,37 @@ mod tests {
     fn pages_round_trip_and_are_dropped_when_clean() {
         let mut t = Table::new(2);
         for n in 0..4 {
-            t.load(n, Some(&[0; SECTOR_BYTES]));
+            t.load(n, Some(&Buffer::Zero(SECTOR_BYTES)));
         }
         let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
         t.set(300, entry);
         t.trim(|n| n == 3);
         assert!(t.has(1) && t.has(3), "dirty and wanted pages stay");
         assert!(!t.has(0));
-        let (number, mut bytes) = t.take_dirty().pop().unwrap();
+        let (number, page) = t.take_dirty().pop().unwrap();
         assert_eq!(number, 1);
         let mut again = Table::new(2);
-        again.load(1, Some(&bytes));
+        again.load(1, Some(&page));
         assert_eq!(again.get(300), entry);
         assert_eq!(again.get(301), TableEntry::FRESH);
+        let mut bytes = page.to_bytes().to_vec();
         bytes[77] ^= 1;
         let mut rotten = Table::new(2);
-        rotten.load(1, Some(&bytes));
+        rotten.load(1, Some(&bytes.into()));
         assert_eq!(rotten.get(300).state, State::Bad);
+    }
+
+    #[test]
+    fn a_page_of_a_length_takes_up_its_room_and_is_written_as_a_length() {
+        let mut t = Table::new(2);
+        (0..3).for_each(|n| t.load(n, Some(&Buffer::Length(SECTOR_BYTES))));
+        assert_eq!(t.get(300), TableEntry::LENGTH);
+        let entry = TableEntry { version: Timestamp(9), ..TableEntry::LENGTH };
+        t.set(300, entry);
+        assert_eq!(t.take_dirty(), [(1, Buffer::Length(SECTOR_BYTES))]);
+        t.set(300, TableEntry::FRESH);
+        assert_eq!((t.get(300), t.get(301)), (TableEntry::FRESH, TableEntry::LENGTH));
+        t.trim(|_| false);
+        assert!(!t.has(0) && t.has(1));
     }
 }

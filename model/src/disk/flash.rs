@@ -17,6 +17,9 @@ pub(super) struct Flash {
     free: Vec<Nanos>,
     /// When all writes so far are done.
     written: Nanos,
+    /// When the latest flush begins and ends. Those that come before it begins are done with it, as
+    /// operating systems send a device one flush at a time and let what waits share the next.
+    flush: (Nanos, Nanos),
     /// What is in progress, first to complete first.
     running: BinaryHeap<Reverse<Running>>,
     order: u64,
@@ -59,6 +62,7 @@ impl Flash {
             piece_bytes: bus.piece_bytes,
             free: vec![0; spec.channels as usize],
             written: 0,
+            flush: (0, 0),
             running: BinaryHeap::new(),
             order: 0,
             chance,
@@ -129,10 +133,12 @@ impl Flash {
     }
 
     fn flush(&mut self, now: Nanos) -> Times {
-        let begin = now.max(self.written);
-        let latency = draw(&self.spec.flush_latency, &mut self.chance);
-        self.written = begin + latency;
-        Times { queued: begin - now, overhead: latency, ..Times::default() }
+        if now >= self.flush.0 {
+            let begin = now.max(self.written).max(self.flush.1);
+            self.flush = (begin, begin + draw(&self.spec.flush_latency, &mut self.chance));
+        }
+        let (begin, end) = self.flush;
+        Times { queued: begin - now, overhead: end - begin, ..Times::default() }
     }
 
     /// A channel's work on one unit, from `ready` on: when it begins and ends.

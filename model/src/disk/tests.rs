@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::spec::{Spec, builtin, builtins};
+use crate::spec::{Device, LatencyPoint, Spec, builtin, builtins};
 
 fn model(name: &str) -> Model {
     Model::new(&builtin(name).unwrap())
@@ -291,6 +291,24 @@ fn flash_works_on_all_channels_at_once() {
     done.clear();
     disk.advance(u64::MAX, &mut done);
     assert_eq!((done[1].id, done[1].at), (1, write));
+}
+
+#[test]
+fn a_flash_device_does_one_flush_at_a_time_and_what_comes_meanwhile_shares_the_next() {
+    let text = builtins().find(|(name, _)| *name == "flash").unwrap().1;
+    let mut spec = Spec::parse(text).unwrap();
+    let Device::Flash(flash) = &mut spec.device else { panic!("flash") };
+    flash.flush_latency = vec![LatencyPoint { quantile: 0.0, ms: 1.0 }];
+    let mut disk = Disk::new(&Model::new(&spec), Policy::Fcfs, 0, fastrand::Rng::with_seed(1));
+    disk.submit(1_000_000, 0, Access::flush());
+    disk.submit(1_200_000, 1, Access::flush());
+    disk.submit(1_900_000, 2, Access::flush());
+    // After that one has begun.
+    disk.submit(2_100_000, 3, Access::flush());
+    let mut done = Vec::new();
+    disk.advance(u64::MAX, &mut done);
+    let ends: Vec<_> = done.iter().map(|c| (c.id, c.at)).collect();
+    assert_eq!(ends, [(0, 2_000_000), (1, 3_000_000), (2, 3_000_000), (3, 4_000_000)]);
 }
 
 #[test]

@@ -150,6 +150,7 @@ impl Wire for String {
 
 impl Wire for Buffer {
     fn put(&self, w: &mut Writer) {
+        assert!(!self.is_length(), "only simulations have lengths");
         self.is_zero().put(w);
         self.len().put(w);
         if let Buffer::Bytes(bytes) = self

@@ -246,6 +246,7 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             message_us: 750.0,
             message_times: MessageTimes::Exponential,
             clock_ms: 3.0,
+            ..Hosts::default()
         },
         volume: VolumeSpec {
             layout: Layout("raid5".to_string()),

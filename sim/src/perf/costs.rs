@@ -5,6 +5,8 @@
 //! had then, with their sum fitted once on Table VII's latencies (the row of 4 KB at 100 MB/s:
 //! what is beyond the disk's own 23.6 ms), and left alone since.
 
+use std::ops::{AddAssign, Sub};
+
 use serde::{Deserialize, Serialize};
 use weft_core::node::{HostData, HostOp, Input, Output};
 use weft_core::store::DiskOp;
@@ -32,6 +34,16 @@ pub struct PathLengths {
     /// Each byte that a processor copies: of a message, of a disk operation, and from and to
     /// a host. 0 where DMA engines do it, as in TickerTAIP (4.2).
     pub copy_byte: f64,
+    /// Each byte from and to a host, on top of that.
+    pub host_byte: f64,
+    /// Each byte of a disk operation, on top of that: checksums, and keeping what is to be put in place.
+    pub disk_byte: f64,
+    /// Each byte of a disk operation that writes, on top of both.
+    pub write_byte: f64,
+    /// With [`rounds`](super::Nodes::rounds): each round.
+    pub round: u64,
+    /// With rounds: to go to sleep when nothing is left to do, and to wake up again.
+    pub sleep: u64,
     /// A timer.
     pub timer: u64,
     /// Each byte added up for parity: words of four bytes, two loads, one exclusive or, one
@@ -51,6 +63,11 @@ impl Default for PathLengths {
             disk_end: 2_000,
             unit: 60,
             copy_byte: 0.0,
+            host_byte: 0.0,
+            disk_byte: 0.0,
+            write_byte: 0.0,
+            round: 0,
+            sleep: 0,
             timer: 0,
             xor_byte: 1.25,
         }
@@ -69,50 +86,174 @@ impl PathLengths {
         disk_end: 0,
         unit: 0,
         copy_byte: 0.0,
+        host_byte: 0.0,
+        disk_byte: 0.0,
+        write_byte: 0.0,
+        round: 0,
+        sleep: 0,
         timer: 0,
         xor_byte: 0.0,
     };
 
-    /// Work before a node handles an input.
-    pub(super) fn before(&self, input: &Input) -> u64 {
-        let bytes = |n: usize| (n as f64 * self.copy_byte).round() as u64;
+    /// The instructions that work takes.
+    pub fn instructions(&self, work: &Work) -> f64 {
+        let PathLengths { request, reply, send, receive, local, disk_start, disk_end, .. } = *self;
+        [
+            (work.requests, request as f64),
+            (work.replies, reply as f64),
+            (work.sent, send as f64),
+            (work.received, receive as f64),
+            (work.local, local as f64),
+            (work.disk_starts, disk_start as f64),
+            (work.disk_ends, disk_end as f64),
+            (work.units, self.unit as f64),
+            (work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte),
+            (work.host_bytes, self.host_byte),
+            (work.disk_bytes, self.disk_byte),
+            (work.written_bytes, self.write_byte),
+            (work.rounds, self.round as f64),
+            (work.sleeps, self.sleep as f64),
+            (work.timers, self.timer as f64),
+            (work.xor_bytes, self.xor_byte),
+        ]
+        .into_iter()
+        .map(|(count, cost)| count as f64 * cost)
+        .sum()
+    }
+}
+
+/// How much of each kind of work there was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// Hosts' requests taken in.
+    pub requests: u64,
+    /// Hosts' requests answered.
+    pub replies: u64,
+    /// Messages to other nodes.
+    pub sent: u64,
+    /// Messages from other nodes.
+    pub received: u64,
+    /// Messages of nodes to themselves.
+    pub local: u64,
+    /// Disk operations begun.
+    pub disk_starts: u64,
+    /// Disk operations ended.
+    pub disk_ends: u64,
+    /// Those of them that write.
+    pub disk_writes: u64,
+    /// Those of them that flush.
+    pub flushes: u64,
+    /// Stripe units that messages carried or disk operations moved.
+    pub units: u64,
+    /// Bytes of messages.
+    pub message_bytes: u64,
+    /// Bytes of disk operations.
+    pub disk_bytes: u64,
+    /// Those of them that were written.
+    pub written_bytes: u64,
+    /// Bytes from and to hosts.
+    pub host_bytes: u64,
+    /// Bytes added up.
+    pub xor_bytes: u64,
+    /// Timers.
+    pub timers: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// How often a processor that works in rounds had nothing left to do.
+    pub sleeps: u64,
+    /// How often a host's thread had.
+    pub host_sleeps: u64,
+}
+
+impl Work {
+    /// Before a node handles an input.
+    pub(super) fn before(input: &Input) -> Work {
+        let none = Work::default();
         match input {
             Input::Host(_, _, HostOp::Write(_, data))
-            | Input::Ordered(_, _, _, HostOp::Write(_, data)) => self.request + bytes(data.len()),
-            Input::Message(m) if m.from == m.to => self.local,
-            Input::Message(_) => self.receive,
-            Input::Disk(..) => self.disk_end,
-            Input::Timer(_) => self.timer,
-            Input::Host(..) | Input::Ordered(..) => self.request,
-            Input::HostGone(_) | Input::Map(_) => 0,
+            | Input::Ordered(_, _, _, HostOp::Write(_, data)) => {
+                Work { requests: 1, host_bytes: data.len() as u64, ..none }
+            }
+            Input::Message(m) if m.from == m.to => Work { local: 1, ..none },
+            Input::Message(_) => Work { received: 1, ..none },
+            Input::Disk(..) => Work { disk_ends: 1, ..none },
+            Input::Timer(_) => Work { timers: 1, ..none },
+            Input::Host(..) | Input::Ordered(..) => Work { requests: 1, ..none },
+            Input::HostGone(_) | Input::Map(_) => none,
         }
     }
 
-    /// Work to carry out an output; `unit` is the bytes of a stripe unit.
-    pub(super) fn after(&self, output: &Output, unit: u64) -> u64 {
-        let copied = |bytes: u64| (bytes as f64 * self.copy_byte).round() as u64;
-        let units = |bytes: u64| bytes.div_ceil(unit) * self.unit + copied(bytes);
+    /// To carry out an output; `unit` is the bytes of a stripe unit.
+    pub(super) fn after(output: &Output, unit: u64) -> Work {
+        let none = Work::default();
         match output {
             Output::Send(m) => {
                 let bytes = m.body.as_ref().map_or(0, |b| b.payload());
-                let send = if m.from == m.to { 0 } else { self.send };
-                send + units(bytes)
+                let sent = u64::from(m.from != m.to);
+                Work { sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
             }
             Output::Disk(request) => {
-                self.disk_start
-                    + match &request.op {
-                        DiskOp::Read { len, .. } | DiskOp::Discard { len, .. } => units(*len),
-                        DiskOp::Write { data, .. } => {
-                            units(data.iter().map(|b| b.len() as u64).sum())
-                        }
-                        DiskOp::Flush => 0,
-                    }
+                let (read, written) = match &request.op {
+                    DiskOp::Read { len, .. } | DiskOp::Discard { len, .. } => (*len, 0),
+                    DiskOp::Write { data, .. } => (0, data.iter().map(|b| b.len() as u64).sum()),
+                    DiskOp::Flush => (0, 0),
+                };
+                let disk_bytes = read + written;
+                Work {
+                    disk_starts: 1,
+                    disk_writes: u64::from(written > 0),
+                    flushes: u64::from(matches!(request.op, DiskOp::Flush)),
+                    disk_bytes,
+                    written_bytes: written,
+                    units: disk_bytes.div_ceil(unit),
+                    ..none
+                }
             }
             Output::Reply(_, Ok(HostData::Bytes(pieces))) => {
-                self.reply + copied(pieces.iter().map(|b| b.len() as u64).sum())
+                let host_bytes = pieces.iter().map(|b| b.len() as u64).sum();
+                Work { replies: 1, host_bytes, ..none }
             }
-            Output::Reply(..) => self.reply,
-            _ => 0,
+            Output::Reply(..) => Work { replies: 1, ..none },
+            _ => none,
         }
+    }
+
+    /// All kinds of two, put together.
+    fn with(self, other: Work, put: impl Fn(u64, u64) -> u64) -> Work {
+        Work {
+            requests: put(self.requests, other.requests),
+            replies: put(self.replies, other.replies),
+            sent: put(self.sent, other.sent),
+            received: put(self.received, other.received),
+            local: put(self.local, other.local),
+            disk_starts: put(self.disk_starts, other.disk_starts),
+            disk_ends: put(self.disk_ends, other.disk_ends),
+            disk_writes: put(self.disk_writes, other.disk_writes),
+            flushes: put(self.flushes, other.flushes),
+            units: put(self.units, other.units),
+            message_bytes: put(self.message_bytes, other.message_bytes),
+            disk_bytes: put(self.disk_bytes, other.disk_bytes),
+            written_bytes: put(self.written_bytes, other.written_bytes),
+            host_bytes: put(self.host_bytes, other.host_bytes),
+            xor_bytes: put(self.xor_bytes, other.xor_bytes),
+            timers: put(self.timers, other.timers),
+            rounds: put(self.rounds, other.rounds),
+            sleeps: put(self.sleeps, other.sleeps),
+            host_sleeps: put(self.host_sleeps, other.host_sleeps),
+        }
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        *self = self.with(other, |a, b| a + b);
+    }
+}
+
+impl Sub for Work {
+    type Output = Work;
+
+    fn sub(self, earlier: Work) -> Work {
+        self.with(earlier, |a, b| a - b)
     }
 }

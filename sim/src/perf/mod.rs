@@ -11,26 +11,30 @@
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`delays`]: which requests others delay
 //! - [`diskless`]: hosts that are their own controllers, and the lock server
-//! - [`simulation`]: the events
+//! - [`setup`]: what a run begins with
+//! - [`simulation`]: the events; `rounds`: processors that do what has come together;
+//!   [`host_thread`]: hosts that do one thing after the other
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod capacity;
 mod costs;
 mod delays;
 mod diskless;
+mod host_thread;
 mod links;
 mod outcome;
 pub mod parameters;
 mod processor;
+mod setup;
 mod simulation;
 mod system;
 mod timeline;
 
-pub use costs::PathLengths;
+pub use costs::{PathLengths, Work};
 pub use outcome::{Estimate, Outcome, Resource, Summary};
 pub use simulation::Simulation;
 pub use system::{
     Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
-    ParityAt, Problem, Roles, Stripes, System, VolumeSpec,
+    ParityAt, Problem, Roles, Store, Stripes, System, VolumeSpec,
 };
 pub use timeline::{Lane, Span, Timeline};

@@ -5,6 +5,8 @@ use weft_core::units::Nanos;
 use weft_load::Kind;
 use weft_load::stats::{self, Class, Latency};
 
+use super::costs::Work;
+
 /// How much a kind of resource was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Resource {
@@ -46,6 +48,10 @@ pub struct Outcome {
     pub messages: f64,
     /// The share of requests that were delayed by others.
     pub delayed: f64,
+    /// Processor time of all nodes for each request, in nanoseconds, with all that they do meanwhile.
+    pub processor_ns: f64,
+    /// What the nodes did.
+    pub work: Work,
     /// Events, the warm-up's with them.
     pub events: u64,
 }
@@ -69,6 +75,8 @@ impl Outcome {
             links: unknown,
             messages: 0.0,
             delayed: 0.0,
+            processor_ns: 0.0,
+            work: Work::default(),
             events: 0,
         }
     }
@@ -116,6 +124,8 @@ pub struct Summary {
     pub processors: Resource,
     /// Links.
     pub links: Resource,
+    /// Processor time of all nodes for each request, in nanoseconds.
+    pub processor_ns: f64,
     /// Messages from one node to another for each request.
     pub messages: Estimate,
     /// The share of requests that were delayed by others.
@@ -137,6 +147,8 @@ impl Summary {
             disks: mean(runs.iter().map(|r| r.disks)),
             processors: mean(runs.iter().map(|r| r.processors)),
             links: mean(runs.iter().map(|r| r.links)),
+            processor_ns: runs.iter().map(|r| r.processor_ns).sum::<f64>()
+                / runs.len().max(1) as f64,
             messages: Estimate::of(runs.iter().map(|r| r.messages)),
             delayed: Estimate::of(runs.iter().map(|r| r.delayed)),
             events: runs.iter().map(|r| r.events).sum(),

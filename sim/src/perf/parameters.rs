@@ -51,11 +51,25 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
         "How many of the workers take hosts' requests too. 0: a node without disk does it for all \
          of them, as the controller of a central array."),
+    row("nodes.store", "", Range::Word(&["plain", "journalled"]), WEFT,
+        "How a worker keeps what is on its disk: plain, each block is written in its place, as in the \
+         papers; journalled, with journal, checksums and checkpoints, as real nodes do."),
     row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
         "How fast each node's processor is."),
     row("nodes.processors", "processors", Range::Whole(1, 16_384), WEFT,
         "How many processors the nodes share, node n on the one of number n modulo so many. If left \
          out, each has its own; 1 is as nodes in one process."),
+    row("nodes.rounds", "", Range::YesNo, WEFT,
+        "Whether processors work in rounds, as real nodes do: what has come is taken in together and \
+         handled, with the messages of nodes that share the processor; then disk operations begin, and \
+         at the end hosts are answered. Otherwise each piece of work takes effect when it is done."),
+    row("nodes.wake_us", "microseconds", MICROS, WEFT,
+        "With rounds: from what an idle processor is to do until it begins."),
+    row("nodes.path.round", "instructions", INSTRUCTIONS, WEFT,
+        "With rounds: each round, whatever is done in it."),
+    row("nodes.path.sleep", "instructions", INSTRUCTIONS, WEFT,
+        "With rounds: to go to sleep when nothing is left to do, and to wake up again. Nobody waits \
+         for it but what comes meanwhile."),
     row("nodes.path.request", "instructions", INSTRUCTIONS, COSTS,
         "A host's request: taken in, and its plan made."),
     row("nodes.path.reply", "instructions", INSTRUCTIONS, COSTS,
@@ -75,6 +89,12 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.path.copy_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
         "Each byte that a processor copies: of a message, of a disk operation, and from and to a host. \
          0 where DMA engines do it."),
+    row("nodes.path.host_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
+        "Each byte from and to a host, on top of copy_byte."),
+    row("nodes.path.disk_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
+        "Each byte of a disk operation, on top of copy_byte."),
+    row("nodes.path.write_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
+        "Each byte of a disk operation that writes, on top of copy_byte and disk_byte."),
     row("nodes.path.timer", "instructions", INSTRUCTIONS, COSTS,
         "A timer."),
     row("nodes.path.xor_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
@@ -86,6 +106,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("disks.devices", "devices", Range::Whole(1, 16_384), WEFT,
         "How many devices the disks are equal parts of, disk n on the one of number n modulo so many. \
          If left out, each is a device; 1 is as files on one disk."),
+    row("disks.in_memory", "", Range::YesNo, WEFT,
+        "With rounds: whether disk operations are work of the nodes' processors and of nothing else, as \
+         those of files in memory are. Then disks.model says only how large they are."),
     row("disks.size_bytes", "bytes", Range::Whole(4096, 1 << 60), BST,
         "How much of each disk the array has, a multiple of 4096, if not all."),
     row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,
@@ -111,6 +134,13 @@ pub const PARAMETERS: &[Parameter] = &[
     row("hosts.reply_us", "microseconds", MICROS, WEFT,
         "Time of the host's driver after the reply."),
 
+    row("hosts.threads", "", Range::YesNo, WEFT,
+        "Whether each host is a thread, that does hosts.ask_us and hosts.reply_us of its requests one \
+         after the other. Otherwise each request has them to itself."),
+    row("hosts.wake_us", "microseconds", MICROS, WEFT,
+        "Of threads: from a reply until one that slept takes it."),
+    row("hosts.byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
+        "Of threads: more for each byte that is asked to be written or comes as a reply."),
     row("hosts.message_us", "microseconds", MICROS, BST,
         "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
          server, that sends it or takes it in, on average; path lengths come on top."),
@@ -144,6 +174,10 @@ pub const PARAMETERS: &[Parameter] = &[
         "When a write is decided: by each worker for itself, when it can be finished without any \
          one node, when only the writes are left to do, or (limited, with commanded dispatch) when the \
          originator has heard from all devices that nothing stands against it."),
+
+    row("volume.journal", "", Range::YesNo, WEFT,
+        "With nodes.store = journalled: whether a write is decided when it is in the journals; \
+         otherwise when it is in place."),
 
     row("volume.ordering", "", Range::Word(&["none", "sequencer", "lock-server", "callback-locks",
         "device-locks", "timestamps"]), BST,

@@ -21,6 +21,10 @@ pub(super) struct Processor {
     pub load: Level,
     /// Time spent working since measuring began.
     pub busy: Nanos,
+    /// Of one that works in rounds: whether it is in one, or about to be.
+    pub awake: bool,
+    /// Of such a one: whether it is about to go to sleep.
+    pub drowsy: bool,
 }
 
 impl Processor {
@@ -31,6 +35,8 @@ impl Processor {
             in_hand: None,
             load: Level::new(0),
             busy: 0,
+            awake: false,
+            drowsy: false,
         }
     }
 

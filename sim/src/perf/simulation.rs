@@ -4,35 +4,31 @@ use std::io::Read;
 use std::sync::Arc;
 
 use weft_core::Buffer;
-use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
-use weft_core::layout::Geometry;
-use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, NodeConfig, Output, Timer};
-use weft_core::plan::{self, Policy, Range, Strategy};
-use weft_core::store::{DiskOp, DiskRequest, StoreConfig};
-use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, Output, Timer};
+use weft_core::plan::Range;
+use weft_core::store::{DiskOp, DiskRequest};
+use weft_core::units::{Nanos, NodeId, SECTOR, Timestamp};
 use weft_load::random::Streams;
 use weft_load::stats::{Level, Run};
-use weft_load::trace::Pace;
-use weft_load::workload::{Arrivals, Asks, Generator, Requests};
+use weft_load::workload::{Arrivals, Asks, Generator};
 use weft_load::{Ask, Kind};
 use weft_model::disk::{Access, Completed, Disk, Model};
 
+use super::costs::Work;
 use super::delays::Delays;
 use super::diskless::{self, Diskless};
+use super::host_thread::{Job, Thread};
 use super::links::Wires;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
-use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Stripes, System};
+use super::setup::{VOLUME, config, of_trace, replay, volume};
+use super::system::{Problem, Roles, Store, System};
 use super::timeline::Timeline;
 use crate::engine::Queue;
 
-const VOLUME: VolumeId = VolumeId(1);
-
-/// No request takes so long: nodes ask after nothing, and nobody is late.
-const FOREVER: Nanos = 3_600_000 * MILLIS;
-
 /// What happens.
-enum Event {
+pub(super) enum Event {
     /// A host asks.
     Ask { request: u32 },
     /// A request arrives at its originator.
@@ -43,6 +39,10 @@ enum Event {
     Disk { device: u32 },
     /// A processor is done with what it has in hand.
     Processor { processor: u32 },
+    /// Of a processor that works in rounds: something of a round takes effect.
+    Output { node: u32, output: Box<Output> },
+    /// A host's thread is done with what it has in hand.
+    Host { host: u32 },
     /// A timer.
     Timer { node: u32, timer: Timer },
     /// A host has its reply.
@@ -55,6 +55,8 @@ struct Place {
     processor: u32,
     /// The device that its disk is a part of, and the part's first byte.
     disk: Option<(u32, u64)>,
+    /// What it has put off, and until when, if its processor works in rounds.
+    soon: Option<Nanos>,
 }
 
 /// A device, all of which is one disk, or each part another.
@@ -70,21 +72,34 @@ struct Device {
 
 /// Numbers of disk operations are told apart by their nodes, above this bit.
 const NODE_BIT: u32 = 48;
+/// Tells a write of a journalled store that is done when a flush after it is.
+const FLUSH_AFTER: u64 = 1 << (NODE_BIT - 1);
 
 /// A request that has been asked.
-struct Request {
+pub(super) struct Request {
     host: u32,
-    ask: Ask,
+    pub(super) ask: Ask,
     asked: Nanos,
     originator: u32,
 }
 
+/// What a node made of an input.
+struct Handled {
+    outputs: Vec<Output>,
+    /// What that took, but for the outputs.
+    work: Work,
+    /// The input in words, if it is of the request that is followed.
+    followed: Option<String>,
+}
+
 /// One run.
 pub struct Simulation {
-    system: System,
-    queue: Queue<Event>,
+    pub(super) system: System,
+    pub(super) queue: Queue<Event>,
     places: Vec<Place>,
     processors: Vec<Processor>,
+    /// The hosts' threads, if they are such.
+    pub(super) threads: Vec<Thread>,
     devices: Vec<Device>,
     wires: Wires,
     /// Hosts that are nodes, and the lock server.
@@ -100,9 +115,11 @@ pub struct Simulation {
     replay: Option<Asks>,
     chances: Vec<fastrand::Rng>,
     /// Requests that have been drawn and not answered, by number.
-    requests: Vec<Option<Request>>,
+    pub(super) requests: Vec<Option<Request>>,
     free: Vec<u32>,
     run: Run,
+    /// What the nodes did since measuring began.
+    pub(super) work: Work,
     events: u64,
     completed: Vec<Completed>,
     volume_bytes: u64,
@@ -135,7 +152,7 @@ impl Simulation {
         let streams = Streams::new(system.measure.seed, replication);
         let model = Model::new(&system.disks.spec()?);
         let disk_bytes = system.disk_bytes()?;
-        let volume = Arc::new(volume(system, disk_bytes)?);
+        let volume = Arc::new(volume(system, system.data_bytes()?)?);
         let volume_bytes = volume.size;
         let workload = &system.workload;
         let generator = Generator::new(workload, volume_bytes).map_err(|p| Problem {
@@ -162,11 +179,12 @@ impl Simulation {
         let devices = system.disks.devices.map_or(workers, usize::from);
         let diskless = Diskless::new(system, streams);
         // A controller is another with room and nothing on it; a host has no room.
-        let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / 4096 };
+        let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / SECTOR };
         let place = |n: usize| Place {
             node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
             processor: (n % processors) as u32,
             disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
+            soon: None,
         };
         let device = |n: usize| {
             let chance = streams.stream("disk", n as u64);
@@ -178,6 +196,7 @@ impl Simulation {
             queue: Queue::default(),
             places: (0..count).map(place).collect(),
             processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
+            threads: (0..workload.hosts).map(|_| Thread::default()).collect(),
             devices: (0..devices).map(device).collect(),
             wires: Wires::new(&system.links, count, streams.stream("links", 0)),
             messages: 0,
@@ -190,6 +209,7 @@ impl Simulation {
             requests: Vec::new(),
             free: Vec::new(),
             run: Run::new(0, system.measure.warm_up),
+            work: Work::default(),
             events: 0,
             completed: Vec::new(),
             volume_bytes,
@@ -338,6 +358,9 @@ impl Simulation {
             },
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
+            processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
+                / measured.all().latency.count().max(1) as f64,
+            work: self.work,
             events: self.events,
             ..Outcome::of_hosts(measured, now)
         })
@@ -375,7 +398,7 @@ impl Simulation {
     /// The warm-up is over.
     fn restart(&mut self) {
         let now = self.queue.now();
-        (self.messages, self.delayed) = (0, 0);
+        (self.messages, self.delayed, self.work) = (0, 0, Work::default());
         self.wires.restart();
         for device in &mut self.devices {
             device.queue.restart(now);
@@ -387,7 +410,7 @@ impl Simulation {
         }
     }
 
-    fn happens(&mut self, event: Event) -> Result<(), String> {
+    pub(super) fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Ask { request } => self.ask(request),
             Event::Request { request } => {
@@ -395,7 +418,7 @@ impl Simulation {
                 let (len, offset) = (r.ask.len, r.ask.offset);
                 let op = match r.ask.kind {
                     Kind::Read => HostOp::Read(Range { offset, len }),
-                    Kind::Write => HostOp::Write(offset, Buffer::Zero(len as usize)),
+                    Kind::Write => HostOp::Write(offset, Buffer::Length(len as usize)),
                     Kind::Flush => HostOp::Flush,
                 };
                 let node = r.originator;
@@ -404,8 +427,16 @@ impl Simulation {
             Event::Message(envelope) => {
                 self.input(u32::from(envelope.to.0), Input::Message(*envelope))
             }
-            Event::Timer { node, timer } => self.input(node, Input::Timer(timer)),
+            Event::Timer { node, timer } => {
+                if timer == Timer::Soon && self.has_rounds() && !self.is_due(node) {
+                    return Ok(());
+                }
+                self.input(node, Input::Timer(timer))
+            }
+            Event::Output { node, output } => self.apply(node, vec![*output]),
+            Event::Host { host } => self.host_is_done(host),
             Event::Disk { device } => self.disk_is_due(device),
+            Event::Processor { processor } if self.has_rounds() => self.round(processor),
             Event::Processor { processor } => {
                 let now = self.queue.now();
                 let there = &mut self.processors[processor as usize];
@@ -435,7 +466,10 @@ impl Simulation {
             timeline.asked(self.asked, request, now, now + arrives);
         }
         self.asked += 1;
-        self.queue.push(arrives, Event::Request { request });
+        match self.system.hosts.threads {
+            true => self.host_works(host, Job::Ask(request)),
+            false => self.queue.push(arrives, Event::Request { request }),
+        }
         match self.system.workload.arrivals {
             Arrivals::Closed { .. } => Ok(()),
             Arrivals::Open { .. } => self.next_ask(host),
@@ -443,7 +477,7 @@ impl Simulation {
         }
     }
 
-    fn reply(&mut self, request: u32) -> Result<(), String> {
+    pub(super) fn reply(&mut self, request: u32) -> Result<(), String> {
         let now = self.queue.now();
         let r = self.requests[request as usize].take().expect("a request in work");
         self.free.push(request);
@@ -462,6 +496,10 @@ impl Simulation {
         let processor = &mut self.processors[number as usize];
         processor.waiting.push_back((node, input));
         processor.load.up(now);
+        if self.system.nodes.rounds {
+            self.wake(number);
+            return Ok(());
+        }
         if processor.in_hand.is_some() {
             return Ok(());
         }
@@ -474,25 +512,12 @@ impl Simulation {
         let now = self.queue.now();
         let unit = self.system.volume.unit;
         while let Some((node, input)) = self.processors[number as usize].waiting.pop_front() {
-            let processor = &mut self.processors[number as usize];
-            let (path, place) = (&self.system.nodes.path, &mut self.places[node as usize]);
-            let xor_before = place.node.xor_bytes();
-            let before = path.before(&input);
             let came_in = diskless::came_in(&input);
-            let request = self.delays.handed(&input);
-            let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
-            let followed = followed.map(|_| described(&input));
-            let mut outputs = Vec::new();
-            place.node.handle(self.diskless.clock(node, now), input, &mut outputs);
-            if let Some(request) = request {
-                self.delays.answered(request, &outputs);
-            }
-            let after: u64 = outputs.iter().map(|o| path.after(o, unit)).sum();
-            let xored = (place.node.xor_bytes() - xor_before) as f64 * path.xor_byte;
-            let time = processor.time((before + after) as f64 + xored);
-            if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
-                timeline.begins(node, &outputs);
-            }
+            let Handled { outputs, mut work, followed } = self.handle(node, now, input);
+            outputs.iter().for_each(|o| work += Work::after(o, unit));
+            self.work += work;
+            let processor = &mut self.processors[number as usize];
+            let time = processor.time(self.system.nodes.path.instructions(&work));
             let steps = self.diskless.steps(node, came_in, time, outputs);
             let time: Nanos = steps.iter().map(|s| s.0).sum();
             if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
@@ -510,6 +535,26 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Has a node handle an input at a time.
+    fn handle(&mut self, node: u32, at: Nanos, input: Input) -> Handled {
+        let place = &mut self.places[node as usize];
+        let xor_before = place.node.xor_bytes();
+        let mut work = Work::before(&input);
+        let request = self.delays.handed(&input);
+        let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
+        let followed = followed.map(|_| described(&input));
+        let mut outputs = Vec::new();
+        place.node.handle(self.diskless.clock(node, at), input, &mut outputs);
+        if let Some(request) = request {
+            self.delays.answered(request, &outputs);
+        }
+        work.xor_bytes = place.node.xor_bytes() - xor_before;
+        if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
+            timeline.begins(node, &outputs);
+        }
+        Handled { outputs, work, followed }
     }
 
     fn apply(&mut self, node: u32, outputs: Vec<Output>) -> Result<(), String> {
@@ -541,7 +586,13 @@ impl Simulation {
                     if let Some(timeline) = &mut self.timeline {
                         timeline.replied(request, now, now + arrives);
                     }
-                    self.queue.push(arrives, Event::Reply { request });
+                    match self.system.hosts.threads {
+                        true => {
+                            let host = self.requests[request as usize].as_ref().map(|r| r.host);
+                            self.host_works(host.expect("a request in work"), Job::Reply(request));
+                        }
+                        false => self.queue.push(arrives, Event::Reply { request }),
+                    }
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
                 Output::DiskFailed(why) => return Err(why),
@@ -572,10 +623,15 @@ impl Simulation {
             }
             DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
         };
-        assert!(request.id >> NODE_BIT == 0, "a node has more disk operations than have numbers");
+        let many = "a node has more disk operations than have numbers";
+        assert!(request.id & !(FLUSH_AFTER - 1) == 0, "{many}");
+        // The papers' disks write through; real ones have a cache that has to be flushed.
+        let flushed = self.system.nodes.store == Store::Journalled
+            && matches!(request.op, DiskOp::Write { durable: true, .. });
+        let number = request.id | if flushed { FLUSH_AFTER } else { 0 };
         let there = &mut self.devices[device as usize];
         there.queue.up(now);
-        there.disk.submit(now, u64::from(node) << NODE_BIT | request.id, access);
+        there.disk.submit(now, u64::from(node) << NODE_BIT | number, access);
         self.watch_disk(device);
     }
 
@@ -601,6 +657,11 @@ impl Simulation {
         let mut completed = std::mem::take(&mut self.completed);
         there.disk.advance(now, &mut completed);
         for done in completed.drain(..) {
+            if done.id & FLUSH_AFTER != 0 {
+                let disk = &mut self.devices[device as usize].disk;
+                disk.submit(now, done.id & !FLUSH_AFTER, Access::flush());
+                continue;
+            }
             self.devices[device as usize].queue.down(now);
             let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << NODE_BIT) - 1));
             if let Some(timeline) = &mut self.timeline {
@@ -616,7 +677,7 @@ impl Simulation {
                 weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
                 _ => 0,
             };
-            self.input(node, Input::Disk(id, Ok(Buffer::Zero(bytes as usize))))?;
+            self.input(node, Input::Disk(id, Ok(Buffer::Length(bytes as usize))))?;
         }
         self.completed = completed;
         self.watch_disk(device);
@@ -624,27 +685,7 @@ impl Simulation {
     }
 }
 
-/// The requests of the system's trace, if they are a trace's, from its bytes.
-fn replay(
-    system: &System,
-    volume_bytes: u64,
-    input: impl Read + 'static,
-) -> Result<Option<Asks>, Problem> {
-    let Requests::Trace(trace) = &system.workload.requests else { return Ok(None) };
-    let pace = match system.workload.speed() {
-        Some(speed) => Pace::AsTimed { speed },
-        None => Pace::AsFast,
-    };
-    let asks = trace.replay(&trace.file, input, volume_bytes, pace);
-    asks.map(Some).map_err(|e| of_trace(system, e))
-}
-
-fn of_trace(system: &System, error: impl ToString) -> Problem {
-    let file = system.workload.requests.trace().map_or("", |t| &t.file);
-    Problem::new("workload.requests.trace.file", file, error)
-}
-
-fn micros(us: f64) -> Nanos {
+pub(super) fn micros(us: f64) -> Nanos {
     (us * 1e3).round() as Nanos
 }
 
@@ -661,69 +702,11 @@ fn described(input: &Input) -> String {
     }
 }
 
-/// How nodes are run here: no request is cut, nobody loses patience.
-fn config(system: &System, gap: u64) -> NodeConfig {
-    let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
-    NodeConfig {
-        store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
-        max_chunk: u64::MAX / 4,
-        max_in_flight: u64::MAX / 4,
-        // Hosts' messages cost time: what nobody waits for rides on others.
-        notice_delay: match system.nodes.roles {
-            Roles::Array => 500 * MILLIS,
-            Roles::Host => 60_000 * MILLIS,
-        },
-        lock_timeout: nanos(system.volume.lock_timeout_ms),
-        lease: nanos(system.volume.lease_ms),
-        patience: FOREVER,
-        timestamp_window: 60_000 * MILLIS,
-        place_after: 10_000 * MILLIS,
-        ..NodeConfig::default()
-    }
-}
-
-/// All of all disks as one volume: as many disks as a stripe is wide, then as many again.
-fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
-    let (spec, layout) = system.layout()?;
-    let geometry = Geometry::new(layout, system.volume.unit);
-    let width = layout.width();
-    let groups = usize::from(system.nodes.workers) / width;
-    let stripes = disk_bytes / geometry.unit;
-    let extent = |g: usize| {
-        let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
-        Extent::new(g as u64 * stripes, columns)
-    };
-    let size = system.volume_bytes()?;
-    // Groups that hold nothing of it are left out.
-    let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
-    let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
-    let policy = Policy {
-        strategy: match system.volume.stripes {
-            Stripes::Small => Some(Strategy::Small),
-            Stripes::Large => None,
-        },
-        parity_at: match system.volume.parity_at {
-            ParityAt::Auto => None,
-            ParityAt::Originator => Some(plan::ParityAt::Originator),
-            ParityAt::Solely => Some(plan::ParityAt::Solely),
-            ParityAt::Parity => Some(plan::ParityAt::Parity),
-        },
-        dispatch: match system.volume.dispatch {
-            Dispatch::Collaborative => plan::Dispatch::Collaborative,
-            Dispatch::Commanded => plan::Dispatch::Commanded,
-        },
-        commit: match system.volume.commit {
-            Commit::None => plan::Commit::None,
-            Commit::Early => plan::Commit::Early,
-            Commit::Late => plan::Commit::Late,
-            Commit::Limited => plan::Commit::Limited,
-        },
-        ordering: system.volume.ordering.into(),
-        journal: false,
-    };
-    Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
-}
-
+#[cfg(test)]
+#[path = "real_nodes_tests.rs"]
+mod real_nodes_tests;
+#[path = "rounds.rs"]
+mod rounds;
 #[cfg(test)]
 #[path = "simulation_tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::perf::{Fabric, Lane, Layout, Measure, PathLengths};
+use crate::perf::{Commit, Fabric, Lane, Layout, Measure, ParityAt, PathLengths};
+use weft_core::units::MILLIS;
 use weft_load::trace::Fit;
 use weft_load::workload::{Addresses, Requests, Think, Trace, Workload};
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
+use weft_core::store::Superblock;
 use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Generator, Spacing, Think, Workload};
 use weft_model::disk::Model;
@@ -55,6 +56,17 @@ pub enum Roles {
     Host,
 }
 
+/// How a worker keeps what is on its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    /// Each block is written in its place and that is all, as in the papers.
+    #[default]
+    Plain,
+    /// With a journal, checksums, versions and checkpoints, as real nodes do.
+    Journalled,
+}
+
 /// The nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -66,12 +78,19 @@ pub struct Nodes {
     /// How many of the workers take hosts' requests too; with 0 a node without disk does it for
     /// all of them: the controller of a central array.
     pub originators: u16,
+    /// How a worker keeps what is on its disk.
+    pub store: Store,
     /// Millions of instructions that a processor does in a second.
     pub mips: f64,
     /// How many processors the nodes share, node n on the one of number n modulo so many; if
     /// not said, each has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<u16>,
+    /// Whether processors work in rounds, as real nodes do: what has come is done together, and
+    /// messages between nodes that share the processor go nowhere.
+    pub rounds: bool,
+    /// With rounds: microseconds from what an idle processor is to do until it begins.
+    pub wake_us: f64,
     /// What work costs.
     pub path: PathLengths,
 }
@@ -82,8 +101,11 @@ impl Default for Nodes {
             roles: Roles::Array,
             workers: 11,
             originators: 4,
+            store: Store::Plain,
             mips: 10.0,
             processors: None,
+            rounds: false,
+            wake_us: 0.0,
             path: PathLengths::default(),
         }
     }
@@ -103,6 +125,9 @@ pub struct Disks {
     /// many; if not said, each is a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<u16>,
+    /// Whether they are in memory: then disk operations are work of the nodes' processors and of
+    /// nothing else, and are done in the round that begins them.
+    pub in_memory: bool,
     /// How much of each disk the array has, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -118,6 +143,7 @@ impl Default for Disks {
             scheduler: Scheduler::Fcfs,
             synchronized: true,
             devices: None,
+            in_memory: false,
             size_bytes: None,
             parameters: None,
         }
@@ -190,6 +216,12 @@ pub struct Hosts {
     pub ask_us: f64,
     /// Microseconds of the host's driver after the reply.
     pub reply_us: f64,
+    /// Whether each host is a thread: it does what it does for its requests one after the other.
+    pub threads: bool,
+    /// Of threads: microseconds from a reply until one that slept takes it.
+    pub wake_us: f64,
+    /// Of threads: nanoseconds more for each byte asked to be written, or read.
+    pub byte_ns: f64,
     /// Microseconds that each message takes of the processor of a host, or of the lock server, that
     /// sends it or takes it in; on average.
     pub message_us: f64,
@@ -215,6 +247,9 @@ impl Default for Hosts {
         Hosts {
             ask_us: 2_500.0,
             reply_us: 1_500.0,
+            threads: false,
+            wake_us: 0.0,
+            byte_ns: 0.0,
             message_us: 0.0,
             message_times: MessageTimes::Constant,
             clock_ms: 0.0,
@@ -244,6 +279,9 @@ pub struct VolumeSpec {
     pub dispatch: Dispatch,
     /// When a write is decided.
     pub commit: Commit,
+    /// Whether writes are in the journal before they are decided, and answered then; otherwise when
+    /// they are in place.
+    pub journal: bool,
     /// Who goes first of those that overlap.
     pub ordering: Ordering,
     /// For how many milliseconds a lock that a device serves is waited for before deadlock is
@@ -264,6 +302,7 @@ impl Default for VolumeSpec {
             stripes: Stripes::Large,
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
+            journal: false,
             ordering: Ordering::Timestamps,
             lock_timeout_ms: 200.0,
             lease_ms: 4_000.0,
@@ -459,6 +498,10 @@ impl System {
         within("links.set_up_us", self.links.set_up_us)?;
         within("hosts.ask_us", self.hosts.ask_us)?;
         within("hosts.reply_us", self.hosts.reply_us)?;
+        within("hosts.wake_us", self.hosts.wake_us)?;
+        within("hosts.byte_ns", self.hosts.byte_ns)?;
+        within("nodes.wake_us", self.nodes.wake_us)?;
+        self.check_threads()?;
         within("hosts.message_us", self.hosts.message_us)?;
         within("hosts.clock_ms", self.hosts.clock_ms)?;
         within("measure.warm_up", self.measure.warm_up as f64)?;
@@ -486,6 +529,7 @@ impl System {
         }
         let (_, layout) = self.layout()?;
         let disk = self.disks.spec()?;
+        self.check_store()?;
         let of_workload = |p: weft_load::workload::Problem| Problem {
             key: match p.key.as_str() {
                 "volume" => "volume".to_string(),
@@ -570,13 +614,27 @@ impl System {
         }
     }
 
+    /// Bytes for data on each disk: all of it, or what journal and table leave.
+    ///
+    /// # Errors
+    /// If there is no such model, or the disk is too small.
+    pub fn data_bytes(&self) -> Result<u64, Problem> {
+        let bytes = self.disk_bytes()?;
+        if self.nodes.store == Store::Plain {
+            return Ok(bytes);
+        }
+        let divided = Superblock::divide(0, 0, 0, bytes / SECTOR, Superblock::JOURNAL);
+        let divided = divided.map_err(|e| Problem::new("nodes.store", "journalled", e))?;
+        Ok(divided.data * SECTOR)
+    }
+
     /// Bytes of the volume.
     ///
     /// # Errors
     /// If the disks have no room for it.
     pub fn volume_bytes(&self) -> Result<u64, Problem> {
         let (_, layout) = self.layout()?;
-        let stripes = self.disk_bytes()? / self.volume.unit;
+        let stripes = self.data_bytes()? / self.volume.unit;
         let groups = u64::from(self.nodes.workers) / layout.width() as u64;
         let room = groups * stripes * self.volume.unit * layout.data as u64;
         match self.volume.size_bytes {
@@ -618,6 +676,50 @@ impl System {
         Ok(())
     }
 
+    /// Refuses what a store cannot do.
+    fn check_store(&self) -> Result<(), Problem> {
+        if self.nodes.store == Store::Journalled {
+            let sector = Model::new(&self.disks.spec()?).sector_bytes();
+            if !SECTOR.is_multiple_of(sector) {
+                let expected =
+                    format!("a journal's sectors have {SECTOR} bytes and the disk's {sector}");
+                return Err(Problem::new("nodes.store", "journalled", expected));
+            }
+            return Ok(());
+        }
+        if self.volume.journal {
+            let expected = "there is no journal; give nodes.store = journalled, or false";
+            return Err(Problem::new("volume.journal", true, expected));
+        }
+        Ok(())
+    }
+
+    /// Refuses what only rounds or threads have, where there are none.
+    fn check_threads(&self) -> Result<(), Problem> {
+        let (nodes, hosts) = (&self.nodes, &self.hosts);
+        if nodes.rounds && nodes.roles == Roles::Host {
+            let expected = "hosts that are nodes do one thing after the other; give false";
+            return Err(Problem::new("nodes.rounds", true, expected));
+        }
+        let rounds = "only a processor that works in rounds has this; give nodes.rounds = true, or";
+        let threads = "only a host that is a thread has this; give hosts.threads = true, or";
+        for (has, key, value, of) in [
+            (nodes.rounds, "nodes.wake_us", nodes.wake_us, rounds),
+            (nodes.rounds, "nodes.path.round", nodes.path.round as f64, rounds),
+            (nodes.rounds, "nodes.path.sleep", nodes.path.sleep as f64, rounds),
+            (hosts.threads, "hosts.wake_us", hosts.wake_us, threads),
+            (hosts.threads, "hosts.byte_ns", hosts.byte_ns, threads),
+        ] {
+            if value > 0.0 && !has {
+                return Err(Problem::new(key, value, format!("{of} 0")));
+            }
+        }
+        if self.disks.in_memory && !nodes.rounds {
+            return Err(Problem::new("disks.in_memory", true, format!("{rounds} false")));
+        }
+        Ok(())
+    }
+
     fn check_path_lengths(&self) -> Result<(), Problem> {
         let path = &self.nodes.path;
         for (name, instructions) in [
@@ -629,11 +731,16 @@ impl System {
             ("disk_start", path.disk_start),
             ("disk_end", path.disk_end),
             ("unit", path.unit),
+            ("round", path.round),
+            ("sleep", path.sleep),
             ("timer", path.timer),
         ] {
             within(&format!("nodes.path.{name}"), instructions as f64)?;
         }
         within("nodes.path.copy_byte", path.copy_byte)?;
+        within("nodes.path.host_byte", path.host_byte)?;
+        within("nodes.path.disk_byte", path.disk_byte)?;
+        within("nodes.path.write_byte", path.write_byte)?;
         within("nodes.path.xor_byte", path.xor_byte)
     }
 

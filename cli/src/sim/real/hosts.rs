@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use weft_front::nbd::client::Request;
 use weft_load::random::Streams;
 use weft_load::stats::Run;
@@ -61,12 +62,23 @@ impl Common {
     }
 }
 
+/// Seconds of the hosts' threads for so many requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    pub requests: usize,
+    pub seconds: f64,
+}
+
 /// Runs the `replication`-th run of the system's workload on these connections, one for each
-/// host.
+/// host; says what it came to, and what of it was the hosts' own work.
 ///
 /// # Errors
 /// If the array fails a request, or does not answer.
-pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Result<Outcome> {
+pub fn run(
+    system: &System,
+    replication: u64,
+    connections: &mut [Host],
+) -> Result<(Outcome, Spent)> {
     let size = connections.first().context("a workload has hosts")?.size();
     let generator = Generator::new(&system.workload, size).map_err(|p| anyhow!("{p}"))?;
     let streams = Streams::new(system.measure.seed, replication);
@@ -77,11 +89,11 @@ pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Resul
         failed: AtomicBool::new(false),
     };
     let content = content(system);
-    let samples: Vec<Sample> = thread::scope(|scope| {
+    let done: Vec<(Vec<Sample>, f64)> = thread::scope(|scope| {
         let host = |(host, connection)| {
             let (common, arrivals) = (&common, &system.workload.arrivals);
             let (generator, content) = (generator.clone(), content.clone());
-            let drive = move || {
+            let drive = move || -> Result<(Vec<Sample>, f64)> {
                 let mut driver = Driver {
                     connection,
                     common,
@@ -99,7 +111,9 @@ pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Resul
                     bytes: 0,
                     samples: Vec::new(),
                 };
-                driver.run().map(|()| driver.samples)
+                let before = cpu_seconds(ClockId::ThreadCPUTime);
+                driver.run()?;
+                Ok((driver.samples, cpu_seconds(ClockId::ThreadCPUTime) - before))
             };
             scope.spawn(move || {
                 let result = drive();
@@ -108,13 +122,21 @@ pub fn run(system: &System, replication: u64, connections: &mut [Host]) -> Resul
             })
         };
         let threads: Vec<_> = connections.iter_mut().enumerate().map(host).collect();
-        let join = |t: thread::ScopedJoinHandle<'_, Result<Vec<Sample>>>| {
+        let join = |t: thread::ScopedJoinHandle<'_, Result<(Vec<Sample>, f64)>>| {
             t.join().unwrap_or_else(|_| bail!("a host's thread panicked"))
         };
         threads.into_iter().map(join).collect::<Result<Vec<_>>>()
-    })?
-    .concat();
-    outcome(system, &samples)
+    })?;
+    let seconds = done.iter().map(|d| d.1).sum();
+    let samples: Vec<Sample> = done.into_iter().flat_map(|d| d.0).collect();
+    let spent = Spent { requests: samples.len(), seconds };
+    Ok((outcome(system, &samples)?, spent))
+}
+
+/// What a clock of CPU time shows, in seconds.
+pub fn cpu_seconds(clock: ClockId) -> f64 {
+    let t = clock_gettime(clock);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 /// Bytes of the longest request.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, System};
+use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, Store, System};
 
 use super::disk_bytes;
 use super::hosts::longest;
@@ -19,8 +19,17 @@ const MOST_HOSTS: u32 = 64;
 const LONGEST: u64 = 32 << 20;
 
 /// Tables of a scenario, and single keys, that describe hardware: a real array has its own.
-pub const MEANINGLESS: &[&str] =
-    &["disks", "links", "hosts", "nodes.mips", "nodes.processors", "nodes.path"];
+pub const MEANINGLESS: &[&str] = &[
+    "disks",
+    "links",
+    "hosts",
+    "nodes.store",
+    "nodes.mips",
+    "nodes.processors",
+    "nodes.rounds",
+    "nodes.wake_us",
+    "nodes.path",
+];
 
 /// The system with all that means nothing in the real world at its default, and the volume's size
 /// said: points that differ only in what means nothing are one.
@@ -31,6 +40,7 @@ pub fn essence(system: &System) -> Result<System> {
     essence.nodes = Nodes {
         workers: system.nodes.workers,
         originators: system.nodes.originators,
+        store: Store::Journalled,
         ..Nodes::default()
     };
     (essence.disks, essence.links, essence.hosts) =

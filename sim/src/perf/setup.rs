@@ -1,0 +1,111 @@
+//! What a run begins with: its volume, how its nodes are run, and the requests of a trace.
+
+use std::io::Read;
+
+use weft_core::cluster::{Extent, Volume};
+use weft_core::layout::Geometry;
+use weft_core::node::NodeConfig;
+use weft_core::plan::{self, Policy, Strategy};
+use weft_core::store::{StoreConfig, Superblock};
+use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+use weft_load::trace::Pace;
+use weft_load::workload::{Asks, Requests};
+
+use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Store, Stripes, System};
+
+pub(super) const VOLUME: VolumeId = VolumeId(1);
+
+/// No request takes so long: nodes ask after nothing, and nobody is late.
+const FOREVER: Nanos = 3_600_000 * MILLIS;
+
+/// The requests of the system's trace, if they are a trace's, from its bytes.
+pub(super) fn replay(
+    system: &System,
+    volume_bytes: u64,
+    input: impl Read + 'static,
+) -> Result<Option<Asks>, Problem> {
+    let Requests::Trace(trace) = &system.workload.requests else { return Ok(None) };
+    let pace = match system.workload.speed() {
+        Some(speed) => Pace::AsTimed { speed },
+        None => Pace::AsFast,
+    };
+    let asks = trace.replay(&trace.file, input, volume_bytes, pace);
+    asks.map(Some).map_err(|e| of_trace(system, e))
+}
+
+pub(super) fn of_trace(system: &System, error: impl ToString) -> Problem {
+    let file = system.workload.requests.trace().map_or("", |t| &t.file);
+    Problem::new("workload.requests.trace.file", file, error)
+}
+
+/// How nodes are run here: no request is cut, nobody loses patience.
+pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
+    let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
+    if system.nodes.store == Store::Journalled {
+        // As real ones.
+        return NodeConfig {
+            store: StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() },
+            lock_timeout: nanos(system.volume.lock_timeout_ms),
+            lease: nanos(system.volume.lease_ms),
+            ..NodeConfig::default()
+        };
+    }
+    NodeConfig {
+        store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
+        max_chunk: u64::MAX / 4,
+        max_in_flight: u64::MAX / 4,
+        // Hosts' messages cost time: what nobody waits for rides on others.
+        notice_delay: match system.nodes.roles {
+            Roles::Array => 500 * MILLIS,
+            Roles::Host => 60_000 * MILLIS,
+        },
+        lock_timeout: nanos(system.volume.lock_timeout_ms),
+        lease: nanos(system.volume.lease_ms),
+        patience: FOREVER,
+        timestamp_window: 60_000 * MILLIS,
+        place_after: 10_000 * MILLIS,
+        ..NodeConfig::default()
+    }
+}
+
+/// All of all disks as one volume: as many disks as a stripe is wide, then as many again.
+pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem> {
+    let (spec, layout) = system.layout()?;
+    let geometry = Geometry::new(layout, system.volume.unit);
+    let width = layout.width();
+    let groups = usize::from(system.nodes.workers) / width;
+    let stripes = data_bytes / geometry.unit;
+    let extent = |g: usize| {
+        let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
+        Extent::new(g as u64 * stripes, columns)
+    };
+    let size = system.volume_bytes()?;
+    // Groups that hold nothing of it are left out.
+    let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
+    let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
+    let policy = Policy {
+        strategy: match system.volume.stripes {
+            Stripes::Small => Some(Strategy::Small),
+            Stripes::Large => None,
+        },
+        parity_at: match system.volume.parity_at {
+            ParityAt::Auto => None,
+            ParityAt::Originator => Some(plan::ParityAt::Originator),
+            ParityAt::Solely => Some(plan::ParityAt::Solely),
+            ParityAt::Parity => Some(plan::ParityAt::Parity),
+        },
+        dispatch: match system.volume.dispatch {
+            Dispatch::Collaborative => plan::Dispatch::Collaborative,
+            Dispatch::Commanded => plan::Dispatch::Commanded,
+        },
+        commit: match system.volume.commit {
+            Commit::None => plan::Commit::None,
+            Commit::Early => plan::Commit::Early,
+            Commit::Late => plan::Commit::Late,
+            Commit::Limited => plan::Commit::Limited,
+        },
+        ordering: system.volume.ordering.into(),
+        journal: system.volume.journal,
+    };
+    Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
+}
