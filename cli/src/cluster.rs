@@ -10,8 +10,8 @@ use serde_json::json;
 use weft_host::{Configuration, JoinToken, Request, found, join};
 
 use crate::args::{self, Common};
-use crate::rebalance::Rebalance;
 use crate::output::{say, say_json};
+use crate::rebalance::Rebalance;
 
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]

@@ -141,7 +141,8 @@ impl Explain {
         let (range, failed) = (common.range()?, common.failed(&geometry)?);
         let max = NodeConfig::default().max_chunk;
         let extent = common.extent_stripes(&geometry);
-        let explanation = plan::explain(&geometry, write, range, failed, policy, max, Some(extent))?;
+        let explanation =
+            plan::explain(&geometry, write, range, failed, policy, max, Some(extent))?;
         Ok((geometry, explanation))
     }
 }

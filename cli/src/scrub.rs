@@ -80,7 +80,9 @@ impl Scrub {
 
     fn show(&self, stage: &Stage, status: &Value) {
         let ours = |s: &&Value| s["volume"] == self.volume.as_str();
-        let Some(scrub) = status["scrubs"].as_array().into_iter().flatten().find(ours) else { return };
+        let Some(scrub) = status["scrubs"].as_array().into_iter().flatten().find(ours) else {
+            return;
+        };
         stage.bar().set_length(number(scrub, "stripes"));
         stage.at(done(scrub));
         stage.bar().set_message(format!(

@@ -69,7 +69,9 @@ impl Desk<'_> {
     /// How full disks are and what would be moved to make them equal, or the beginning or end of that.
     pub(super) fn rebalance(&mut self, action: RebalanceAction) -> Outcome {
         let on = match action {
-            RebalanceAction::Plan => return Outcome::Answer(ok(status::balance(self.engine.map()))),
+            RebalanceAction::Plan => {
+                return Outcome::Answer(ok(status::balance(self.engine.map())));
+            }
             RebalanceAction::Start => true,
             RebalanceAction::Stop => false,
         };

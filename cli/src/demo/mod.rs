@@ -257,8 +257,7 @@ impl Tour {
         let name = "scrub";
         let stage = Stage::new(name, 0, Counts::Things);
         let begun = Instant::now();
-        let answer =
-            Control::connect(&self.dir)?.request(&Request::scrub(VOLUME))?;
+        let answer = Control::connect(&self.dir)?.request(&Request::scrub(VOLUME))?;
         let raw = self.host.size() / (NODES as u64 - 1) * NODES as u64;
         self.note(stage, name, raw, begun, false);
         eprintln!("{}", scrub::describe(&answer));

@@ -173,9 +173,7 @@ impl<'a> Ledger<'a> {
             for (node, first) in extent.columns.iter().chain(extent.leaving.values()) {
                 self.taken.entry(*node).or_default().insert(*first, sectors);
             }
-            let still = !asleep
-                && extent.filling.is_empty()
-                && self.map.lost(volume, n).is_empty();
+            let still = !asleep && extent.filling.is_empty() && self.map.lost(volume, n).is_empty();
             let rank = rank(n);
             for (node, _) in &extent.columns {
                 let has_it_all = self.map.behind_since(volume, n, *node).is_none();
@@ -194,11 +192,8 @@ impl<'a> Ledger<'a> {
     }
 
     fn fullness(&self) -> Vec<Fullness> {
-        let of = |d: &Disk| Fullness {
-            node: d.node,
-            used: d.used * SECTOR,
-            size: d.sectors * SECTOR,
-        };
+        let of =
+            |d: &Disk| Fullness { node: d.node, used: d.used * SECTOR, size: d.sectors * SECTOR };
         self.disks.values().map(of).collect()
     }
 
@@ -232,8 +227,7 @@ impl<'a> Ledger<'a> {
             let columns = &self.columns[&(volume, extent)];
             let column = columns.iter().position(|c| *c == from.node)?;
             let sectors = self.map.volumes[&volume].extent_sectors(extent);
-            let step =
-                Move { volume, extent, column, sectors, from: from.node, to: to.node };
+            let step = Move { volume, extent, column, sectors, from: from.node, to: to.node };
             (self.allows(&step) && self.room(to.node, sectors).is_some()).then_some(step)
         };
         volumes

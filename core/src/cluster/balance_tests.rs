@@ -47,7 +47,7 @@ fn fullness(map: &ClusterMap) -> Vec<Fullness> {
 fn unevenness(map: &ClusterMap) -> u128 {
     let of = |f: &Fullness| {
         let used = u128::from(f.used / SECTOR);
-        (used * used << 40) / u128::from(f.size / SECTOR)
+        ((used * used) << 40) / u128::from(f.size / SECTOR)
     };
     fullness(map).iter().map(of).sum()
 }
@@ -57,8 +57,7 @@ fn crowded(map: &ClusterMap) -> usize {
     let domains = map.domains("box");
     let extents = map.volumes.values().flat_map(|v| &v.extents);
     let crowded = |e: &&crate::cluster::Extent| {
-        let held: BTreeSet<usize> =
-            e.columns.iter().map(|c| domains[usize::from(c.0.0)]).collect();
+        let held: BTreeSet<usize> = e.columns.iter().map(|c| domains[usize::from(c.0.0)]).collect();
         held.len() < e.columns.len()
     };
     extents.filter(crowded).count()
@@ -66,7 +65,8 @@ fn crowded(map: &ClusterMap) -> usize {
 
 #[test]
 fn a_new_disk_gets_its_share_and_nothing_else_moves() {
-    let mut map = ClusterMap { nodes: nodes(&[(1000, 0), (1000, 1), (1000, 2)]), ..Default::default() };
+    let mut map =
+        ClusterMap { nodes: nodes(&[(1000, 0), (1000, 1), (1000, 2)]), ..Default::default() };
     assert!(add(&mut map, "rs:2+1", 600, 10 * SECTOR));
     assert!(plan(&map, usize::MAX).moves.is_empty(), "it is even");
     map.nodes = nodes(&[(1000, 0), (1000, 1), (1000, 2), (500, 3)]);
@@ -74,7 +74,10 @@ fn a_new_disk_gets_its_share_and_nothing_else_moves() {
     assert!(plan.moves.iter().all(|m| m.to == NodeId(3)));
     let after: Vec<u64> = plan.after.iter().map(|f| f.used / SECTOR).collect();
     // 1,800 sectors on 3,500: 514 on each thousand.
-    assert!(after[..3].iter().all(|n| n.abs_diff(514) <= 10) && after[3].abs_diff(257) <= 10, "{after:?}");
+    assert!(
+        after[..3].iter().all(|n| n.abs_diff(514) <= 10) && after[3].abs_diff(257) <= 10,
+        "{after:?}"
+    );
     let spread: BTreeSet<usize> = plan.moves.iter().map(|m| m.extent / 20).collect();
     assert_eq!(spread.len(), 3, "moves come from everywhere in the volume");
 }
@@ -83,7 +86,8 @@ fn a_new_disk_gets_its_share_and_nothing_else_moves() {
 /// give.
 #[test]
 fn boxes_that_each_have_a_column_move_within_themselves() {
-    let mut map = ClusterMap { nodes: nodes(&[(500, 0), (500, 1), (500, 2)]), ..Default::default() };
+    let mut map =
+        ClusterMap { nodes: nodes(&[(500, 0), (500, 1), (500, 2)]), ..Default::default() };
     assert!(add(&mut map, "rs:2+1", 400, 10 * SECTOR));
     map.nodes.extend(nodes(&[(500, 0), (500, 0)]));
     let plan = plan(&map, usize::MAX);
@@ -95,7 +99,8 @@ fn boxes_that_each_have_a_column_move_within_themselves() {
 
 #[test]
 fn volumes_stay_spread() {
-    let mut map = ClusterMap { nodes: nodes(&[(1000, 0), (1000, 1), (1000, 2)]), ..Default::default() };
+    let mut map =
+        ClusterMap { nodes: nodes(&[(1000, 0), (1000, 1), (1000, 2)]), ..Default::default() };
     assert!(add(&mut map, "rs:1+1", 300, 10 * SECTOR) && add(&mut map, "rs:1+1", 300, 10 * SECTOR));
     map.nodes = nodes(&[(1000, 0), (1000, 1), (1000, 2), (1000, 3)]);
     let moves = plan(&map, usize::MAX).moves;

@@ -13,5 +13,6 @@ pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{APART, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 pub use moves::can_drain;
 pub use placement::{
-    EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes, place_volume,
+    EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
+    place_volume,
 };

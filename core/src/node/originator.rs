@@ -551,7 +551,9 @@ impl Originator {
     fn feed_scrubs(&mut self, outbox: &mut Outbox) {
         let mut done = Vec::new();
         for (id, request) in &mut self.requests {
-            let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else { continue };
+            let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else {
+                continue;
+            };
             let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
             while *next < progress.stripes
                 && request.left < self.config.rebuilds_busy

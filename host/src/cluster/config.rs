@@ -245,7 +245,11 @@ mod tests {
             ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
             ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10240 bytes"),
-            ("dir = 'state'", "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'", "less than"),
+            (
+                "dir = 'state'",
+                "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",
+                "less than",
+            ),
             ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
         ] {
             let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();

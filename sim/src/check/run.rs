@@ -262,8 +262,7 @@ impl Run {
         let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
-        let mut operator =
-            options.faults.operator.then(|| Operator::draw(seed, unit)).flatten();
+        let mut operator = options.faults.operator.then(|| Operator::draw(seed, unit)).flatten();
         // With an operator some disks come later.
         let first = nodes;
         let nodes = first + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
