@@ -360,7 +360,7 @@ impl World {
     /// Whether the authority runs, and no change of the map is under way.
     pub fn is_settled(&self) -> bool {
         if self.together.is_some() {
-            return self.is_united();
+            return self.has_its_wishes();
         }
         self.awaited.is_none() && self.authority.is_settled()
     }

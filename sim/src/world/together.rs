@@ -108,6 +108,7 @@ struct Seat {
 struct Wish {
     change: AuthorityInput,
     asked: Option<(NodeId, u64, u64)>,
+    done: bool,
 }
 
 /// The processes and what lies between them.
@@ -324,25 +325,36 @@ impl World {
 
     /// An operator wants a change of the map, and asks until it has been made.
     pub fn wish(&mut self, change: AuthorityInput) {
-        self.together_mut().wishes.push(Wish { change, asked: None });
+        self.together_mut().wishes.push(Wish { change, asked: None, done: false });
         let n = self.together().wishes.len() - 1;
         self.queue.push(MICROS, Event::Wish(n));
     }
 
     /// The operator does not want anything any more.
     pub fn give_up_wishes(&mut self) {
-        self.together_mut().wishes.clear();
+        if let Some(together) = &mut self.together {
+            together.wishes.clear();
+        }
+    }
+
+    /// Whether all that the operator wanted has been made.
+    pub(super) fn has_its_wishes(&self) -> bool {
+        self.together().wishes.iter().all(|w| w.done)
     }
 
     pub(super) fn look_after_wish(&mut self, n: usize) {
-        let Some(asked) = self.together().wishes.get(n).map(|w| w.asked) else { return };
+        let wish = self.together().wishes.get(n).filter(|w| !w.done);
+        let Some(asked) = wish.map(|w| w.asked) else { return };
         if let Some((whom, life, ticket)) = asked {
             let seat = self.seat_mut(whom);
             let lives = seat.life == life;
             let outcome = seat.process.as_mut().filter(|_| lives).map(|p| p.outcome(ticket));
             match outcome {
                 Some(Some(None)) => return self.queue.push(LOOK_AGAIN, Event::Wish(n)),
-                Some(Some(Some(Ok(())))) => return,
+                Some(Some(Some(Ok(())))) => {
+                    self.together_mut().wishes[n].done = true;
+                    return;
+                }
                 // It is asked again of whoever leads now.
                 _ => {}
             }

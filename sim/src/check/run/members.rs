@@ -185,6 +185,9 @@ impl Run {
                 self.plan(at + after, Fault::Drain(node, false));
             }
         }
+        let span = self.cluster().span;
+        let moves = self.operator.as_mut().filter(|_| f.operator).map(|op| op.moves(span));
+        moves.into_iter().flatten().for_each(|(at, fault)| self.plan(at, fault));
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -425,7 +428,6 @@ impl Run {
             return;
         }
         self.cluster().traps.clear();
-        self.world.give_up_wishes();
         self.world.mend_links();
         let bound = i64::from(self.cluster().config.drift_ppm);
         for node in self.nodes() {
