@@ -139,8 +139,10 @@ pub const PARAMETERS: &[Parameter] = &[
          after the other. Otherwise each request has them to itself."),
     row("hosts.wake_us", "microseconds", MICROS, WEFT,
         "Of threads: from a reply until one that slept takes it."),
-    row("hosts.byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
-        "Of threads: more for each byte that is asked to be written or comes as a reply."),
+    row("hosts.ask_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
+        "Of threads: more to ask for each byte that is to be written."),
+    row("hosts.reply_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
+        "Of threads: more for each byte of a reply."),
     row("hosts.message_us", "microseconds", MICROS, BST,
         "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
          server, that sends it or takes it in, on average; path lengths come on top."),
