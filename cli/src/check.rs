@@ -71,6 +71,9 @@ pub struct Check {
     /// How requests to the volume are ordered, in every seed; drawn if it is not said
     #[arg(long, conflicts_with = "real")]
     ordering: Option<weft_core::order::Ordering>,
+    /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
+    #[arg(long, value_name = "FORM", conflicts_with = "real")]
+    sequencer: Option<weft_core::order::sequencer::SequencerForm>,
     /// How many of the last lines of the first failure's story to print
     #[arg(long, default_value_t = 60)]
     story: usize,
@@ -165,8 +168,8 @@ impl Check {
 
     fn run_all(&self) -> Report {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
-        let (operations, ordering) = (self.operations, self.ordering);
-        let options = Options { operations, ordering, ..Options::default() };
+        let (operations, ordering, sequencer) = (self.operations, self.ordering, self.sequencer);
+        let options = Options { operations, ordering, sequencer, ..Options::default() };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -194,7 +197,8 @@ impl Check {
             false => format!(" --operations {}", self.operations),
         };
         let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
-        format!("weft check --seeds {seed}..{}{operations}{ordering}", seed + 1)
+        let form = self.sequencer.map_or(String::new(), |f| format!(" --sequencer {f}"));
+        format!("weft check --seeds {seed}..{}{operations}{ordering}{form}", seed + 1)
     }
 
     fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {

@@ -215,9 +215,11 @@ impl Desk<'_> {
                 commanded,
                 apart,
                 ordering,
+                sequencer,
                 commit,
             } => {
                 let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
+                let sequencer = sequencer.as_deref().map(policy::sequencer).transpose()?;
                 let commit = commit.as_deref().map(policy::commit).transpose()?;
                 let spec = Spec {
                     stripe_unit,
@@ -225,6 +227,7 @@ impl Desk<'_> {
                     commanded,
                     apart,
                     ordering,
+                    sequencer,
                     commit,
                     ..Spec::default()
                 };

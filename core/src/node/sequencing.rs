@@ -1,21 +1,32 @@
 //! The order of requests, between a host and the originator (TickerTAIP 3.4).
 //!
 //! A host's request goes through here before the originator sees it. If its volume has
-//! `ordering=sequencer`, the *primary* is asked when it may begin, whichever node it came to, and
-//! the primary has a *backup* (3.4.4, the fully centralized design). Without contention that is
-//! two round trips: to the primary, and from there to the backup. In other volumes only what a
-//! host says of its own requests at this node is heeded, in a graph that the node has for itself,
-//! and no message is sent.
+//! `ordering=sequencer`, those are asked who give requests their places, whichever node it came to.
+//! In other volumes only what a host says of its own requests at this node is heeded, in a graph
+//! that the node has for itself, and no message is sent.
 //!
 //! - this file: requests on their way to the originator, and what became of them
-//! - [`primary`]: the graph
-//! - [`ledger`]: what is remembered for a new primary
+//! - [`primary`]: a node that has the whole graph, with a *backup* (3.4.4 (1) and (2))
+//! - [`peers`]: nodes that agree on places among themselves (3.4.4 (3) and (4))
+//! - [`gate`]: where requests wait whose places are known, in all forms but the first
+//! - [`ledger`]: what is remembered of requests that are over
+//!
+//! | [form](SequencerForm) | gives places | says when a request begins | hears of its end |
+//! |---|---|---|---|
+//! | centralized | primary | primary | primary, and from it the backup |
+//! | partially centralized | primary | gate | everyone |
+//! | originator-driven | peers: the originators | gate | everyone |
+//! | worker-driven | peers: all nodes | gate | everyone |
 //!
 //! The primary is the first node of the map that takes part, the backup the second; every node
-//! has both roles in it. Messages between roles of one node are not sent but handed over.
+//! has all roles in it. Messages between roles of one node are not sent but handed over.
 
+#[path = "sequencing_gate.rs"]
+mod gate;
 #[path = "sequencing_ledger.rs"]
 mod ledger;
+#[path = "sequencing_peers.rs"]
+mod peers;
 #[path = "sequencing_primary.rs"]
 mod primary;
 
@@ -27,12 +38,14 @@ use super::{
     Account, Body, Bug, Claim, HostError, HostOp, NodeConfig, SequenceMessage, SequenceReport,
 };
 use crate::cluster::{ClusterMap, Volume};
-use crate::order::sequencer::{Graph, Reach, Step};
-use crate::order::{HostId, Ordering, Place, PlaceError, RequestId};
+use crate::order::sequencer::{Graph, Reach, SequencerForm, Step};
+use crate::order::{HostId, Place, PlaceError, RequestId};
 use crate::plan::Range;
 use crate::units::{Nanos, NodeId, VolumeId};
 
+use gate::{Answer, Gate};
 use ledger::Ledger;
+use peers::{Peers, Verdict};
 use primary::Primary;
 
 /// Numbers of requests that a node asks of its own originator have this bit; hosts' have not.
@@ -63,6 +76,25 @@ struct Pending {
     asked: Nanos,
 }
 
+/// A request that is over, until all who must know of it have said that they do.
+#[derive(Clone, Debug, Hash)]
+struct Ending {
+    done: bool,
+    oldest: u64,
+    /// Who has not said so.
+    left: BTreeSet<NodeId>,
+    told: Nanos,
+}
+
+/// What this node tells at the beginning of an epoch.
+#[derive(Clone, Debug, Hash)]
+struct Telling {
+    /// Who has not heard it.
+    left: BTreeSet<NodeId>,
+    originates: bool,
+    told: Nanos,
+}
+
 /// The layer.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Sequencing {
@@ -79,17 +111,21 @@ pub(crate) struct Sequencing {
     /// Flushes on the way to a beginning.
     flushes: BTreeMap<u64, RequestId>,
     next_flush: u64,
-    /// What is over and the primary has not noted, and when it was told last.
-    unnoted: BTreeMap<RequestId, (bool, Nanos)>,
+    unnoted: BTreeMap<RequestId, Ending>,
     /// What became of the requests that came here.
     outcomes: Ledger,
     /// The requests of volumes without a sequencer.
     local: Graph,
+    /// Who keeps the graph of the others, if anyone.
+    form: Option<SequencerForm>,
     primary: Primary,
-    /// What the backup has, and what is left of an earlier epoch's roles.
+    peers: Peers,
+    gate: Gate,
+    /// What the backup has, or what everyone is told, and what is left of an earlier epoch's roles.
     table: Ledger,
-    /// Whether a new primary has yet to say that it has heard this node.
-    telling: Option<Nanos>,
+    /// Whether this node has taken requests for the graph.
+    originates: bool,
+    telling: Option<Telling>,
     /// Messages between the roles of this node: hops, and the message.
     post: VecDeque<(u8, SequenceMessage)>,
     begin: VecDeque<(u64, VolumeId, HostOp)>,
@@ -111,8 +147,12 @@ impl Sequencing {
             unnoted: BTreeMap::new(),
             outcomes: Ledger::default(),
             local: Graph::new(config.sequencer),
+            form: None,
             primary: Primary::new(config.sequencer),
+            peers: Peers::new(me, config.sequencer),
+            gate: Gate::default(),
             table: Ledger::default(),
+            originates: false,
             telling: None,
             post: VecDeque::new(),
             begin: VecDeque::new(),
@@ -125,12 +165,14 @@ impl Sequencing {
             && self.telling.is_none()
             && !self.table.has_open())
             || self.primary.is_busy()
+            || self.peers.is_busy()
     }
 
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
         let (pending, unnoted) = (self.pending.len(), self.unnoted.len());
-        format!("{pending} with a place, {unnoted} to be noted, {}", self.primary.waiting())
+        let (primary, peers) = (self.primary.waiting(), self.peers.waiting());
+        format!("{pending} with a place, {unnoted} to be noted, {primary}, {peers}")
     }
 
     /// A host's request without a place. Returns it if it is the originator's right away.
@@ -142,7 +184,7 @@ impl Sequencing {
         outbox: &mut Outbox,
     ) -> Option<HostOp> {
         let found = self.map.volumes.get(&volume);
-        if !found.is_some_and(|v| is_sequenced(v)) || reach_of(volume, &op).is_none() {
+        if !found.is_some_and(|v| v.is_sequenced()) || reach_of(volume, &op).is_none() {
             return Some(op);
         }
         // The microsecond tells this life of the node from others.
@@ -168,7 +210,7 @@ impl Sequencing {
         outbox: &mut Outbox,
     ) {
         let id = place.id;
-        let central = self.map.volumes.get(&volume).is_some_and(|v| is_sequenced(v));
+        let central = self.map.volumes.get(&volume).is_some_and(|v| v.is_sequenced());
         self.outcomes.advance(id.host, place.oldest.min(id.number), outbox.now);
         if self.pending.contains_key(&id) || self.outcomes.is_over(id) {
             outbox.reply(number, Err(PlaceError::Reused(id).into()));
@@ -184,17 +226,78 @@ impl Sequencing {
         self.numbers.insert(number, id);
         self.pending.insert(id, pending);
         if central {
+            self.originates = true;
             self.issue(id, outbox);
         } else {
             self.issue_here(id, outbox);
         }
     }
 
-    /// Asks the primary when a request may begin.
+    /// Has a request get its place.
     fn issue(&mut self, id: RequestId, outbox: &mut Outbox) {
-        if self.serving {
-            let claim = self.pending[&id].claim.clone();
-            self.ask_primary(SequenceMessage::Issue { claim }, outbox);
+        let (Some(form), Some(primary)) = (self.form, primary_of(&self.map)) else { return };
+        if !self.serving {
+            return;
+        }
+        let claim = self.pending[&id].claim.clone();
+        if !form.has_primary() {
+            self.peers.come(outbox.now, &claim);
+            return self.follow_peers(outbox);
+        }
+        if form.tells_all() && !self.gate.knows(id) {
+            self.gate.ask(id, 0, BTreeSet::from([primary]));
+        }
+        self.send(primary, SequenceMessage::Issue { claim, rank: 0 }, outbox);
+    }
+
+    /// Has a request that waits for an answer get it, if that was lost.
+    fn issue_again(&mut self, id: RequestId, outbox: &mut Outbox) {
+        if self.peers.owns(id) {
+            self.peers.ask_again(id, self.gate.unheard(id));
+            self.follow_peers(outbox);
+        } else {
+            self.issue(id, outbox);
+        }
+    }
+
+    /// Sends what those say who agree on places, and does what follows for this node's own requests.
+    fn follow_peers(&mut self, outbox: &mut Outbox) {
+        for (to, message) in self.peers.take_out() {
+            self.send(to, message, outbox);
+        }
+        for verdict in self.peers.take_verdicts() {
+            match verdict {
+                Verdict::Asked(id, rank, asked) => self.gate.ask(id, rank, asked),
+                Verdict::Refused(id, why) => self.refuse(id, why, outbox),
+                Verdict::Ready => self.issue_all(outbox),
+                Verdict::Learned(report) => self.table.merge(&report, outbox.now),
+            }
+        }
+    }
+
+    fn issue_all(&mut self, outbox: &mut Outbox) {
+        let waits = |p: &Pending| p.central && p.progress == Progress::Waiting;
+        let all = self.pending.iter().filter(|p| waits(p.1)).map(|p| *p.0);
+        for id in all.collect::<Vec<_>>() {
+            // One that was before it may have had it refused.
+            if self.pending.contains_key(&id) {
+                self.issue(id, outbox);
+            }
+        }
+    }
+
+    /// Does what follows from answers, and from the ends of others.
+    fn follow_gate(&mut self, steps: impl IntoIterator<Item = Step>, outbox: &mut Outbox) {
+        for step in steps {
+            match step {
+                Step::Begin(id) => {
+                    let trips = self.gate.remove(id).div_ceil(2);
+                    outbox.counters.totals.round_trips += u64::from(trips);
+                    self.begin(id);
+                }
+                Step::Refuse(id, why) => self.refuse(id, why, outbox),
+                Step::Resolved(_) | Step::Arrived(_) => {}
+            }
         }
     }
 
@@ -221,6 +324,7 @@ impl Sequencing {
             match step {
                 Step::Begin(id) => self.begin(id),
                 Step::Refuse(id, why) => self.refuse(id, why, outbox),
+                Step::Resolved(_) | Step::Arrived(_) => {}
             }
         }
     }
@@ -264,13 +368,15 @@ impl Sequencing {
     fn refuse(&mut self, id: RequestId, why: PlaceError, outbox: &mut Outbox) {
         let waits = |p: &&Pending| p.progress == Progress::Waiting;
         let Some(pending) = self.pending.get(&id).filter(waits) else { return };
-        let others = matches!(why, PlaceError::Reused(_));
+        let others = matches!(why, PlaceError::Reused(_)) && !self.peers.owns(id);
         outbox.reply(pending.number, Err(why.into()));
         let pending = self.pending.remove(&id).expect("just seen");
         self.numbers.remove(&pending.number);
         // The name is another's: what becomes of that one is not for this node to say.
         if pending.central && !others {
-            self.finish(id, false, outbox);
+            self.finish(id, pending.claim.place.oldest, false, outbox);
+        } else {
+            self.gate.remove(id);
         }
     }
 
@@ -285,7 +391,7 @@ impl Sequencing {
         }
         let Some(id) = self.numbers.remove(&number) else { return };
         let pending = self.pending.remove(&id).expect("its number is known");
-        self.over(id, pending.central, result.is_ok(), outbox);
+        self.over(&pending, result.is_ok(), outbox);
     }
 
     /// A request that has not begun cannot.
@@ -293,7 +399,7 @@ impl Sequencing {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.numbers.remove(&pending.number);
         outbox.reply(pending.number, Err(error));
-        self.over(id, pending.central, false, outbox);
+        self.over(&pending, false, outbox);
     }
 
     /// The host of a request is gone. Says whether the request had not begun, and is aborted.
@@ -307,24 +413,43 @@ impl Sequencing {
     }
 
     /// A request is over.
-    fn over(&mut self, id: RequestId, central: bool, done: bool, outbox: &mut Outbox) {
-        if central {
-            return self.finish(id, done, outbox);
+    fn over(&mut self, pending: &Pending, done: bool, outbox: &mut Outbox) {
+        let place = &pending.claim.place;
+        if pending.central {
+            return self.finish(place.id, place.oldest, done, outbox);
         }
         if done {
-            self.local.complete(outbox.now, id);
+            self.local.complete(outbox.now, place.id);
         } else {
-            self.local.abort(outbox.now, id);
+            self.local.abort(outbox.now, place.id);
         }
         self.follow_here(outbox);
     }
 
-    /// Tells the primary that a request is over, until it says that it knows.
-    fn finish(&mut self, id: RequestId, done: bool, outbox: &mut Outbox) {
+    /// Tells all who must know that a request is over, until they say that they do.
+    fn finish(&mut self, id: RequestId, oldest: u64, done: bool, outbox: &mut Outbox) {
         self.outcomes.close(id, done, outbox.now);
-        self.unnoted.insert(id, (done, outbox.now));
+        self.gate.remove(id);
+        let ending = Ending { done, oldest, left: self.audience(), told: outbox.now };
+        self.unnoted.insert(id, ending);
         if self.serving {
-            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
+            self.tell_end(id, outbox);
+        }
+    }
+
+    /// Who must know of the ends of requests.
+    fn audience(&self) -> BTreeSet<NodeId> {
+        match self.form {
+            None => BTreeSet::new(),
+            Some(form) if form.tells_all() => self.map.up().collect(),
+            Some(_) => primary_of(&self.map).into_iter().collect(),
+        }
+    }
+
+    fn tell_end(&mut self, id: RequestId, outbox: &mut Outbox) {
+        let Some(Ending { done, oldest, left, .. }) = self.unnoted.get(&id).cloned() else { return };
+        for node in left {
+            self.send(node, SequenceMessage::Finished { id, oldest, done }, outbox);
         }
     }
 
@@ -345,9 +470,14 @@ impl Sequencing {
         let now = outbox.now;
         match message {
             SequenceMessage::Begin { id } => self.on_begin(id, outbox),
-            SequenceMessage::Refuse { id, why } => self.refuse(id, why, outbox),
-            SequenceMessage::Noted { id } => drop(self.unnoted.remove(&id)),
-            SequenceMessage::Told => self.on_told(outbox),
+            SequenceMessage::Placed { id, rank, after, behind } => {
+                let answer = Answer { id, rank, after, behind, hops: outbox.hops };
+                let step = self.gate.answer(from, answer, &self.table);
+                self.follow_gate(step, outbox);
+            }
+            SequenceMessage::Refuse { id, why } => self.on_refuse(id, why, outbox),
+            SequenceMessage::Noted { id } => self.on_noted(from, id),
+            SequenceMessage::Told => self.on_told(from, outbox),
             SequenceMessage::Record { id, owner, oldest } => {
                 self.table.advance(id.host, oldest, now);
                 if !self.table.is_over(id) {
@@ -364,10 +494,62 @@ impl Sequencing {
                 self.table.merge(&report, now);
                 self.send(from, SequenceMessage::Taken, outbox);
             }
-            to_primary => {
-                self.primary.message(now, from, to_primary);
+            SequenceMessage::Finished { id, oldest, done } => {
+                self.on_finished(from, id, oldest, done, outbox);
+            }
+            other if self.form.is_some_and(SequencerForm::has_primary) => {
+                self.primary.message(now, from, other);
                 self.send_of_primary(outbox);
             }
+            other => {
+                self.peers.message(now, from, other);
+                self.follow_peers(outbox);
+            }
+        }
+    }
+
+    /// Someone's request is over.
+    fn on_finished(
+        &mut self,
+        from: NodeId,
+        id: RequestId,
+        oldest: u64,
+        done: bool,
+        outbox: &mut Outbox,
+    ) {
+        let (now, Some(form)) = (outbox.now, self.form) else { return };
+        let message = SequenceMessage::Finished { id, oldest, done };
+        if form.tells_all() {
+            self.table.advance(id.host, oldest.min(id.number), now);
+            self.table.close(id, done, now);
+            let steps = self.gate.over(id, done);
+            self.follow_gate(steps, outbox);
+        }
+        if !form.has_primary() {
+            self.peers.message(now, from, message);
+            self.follow_peers(outbox);
+        } else if primary_of(&self.map) == Some(self.me) {
+            self.primary.message(now, from, message);
+            self.send_of_primary(outbox);
+        } else {
+            self.send(from, SequenceMessage::Noted { id }, outbox);
+        }
+    }
+
+    fn on_noted(&mut self, from: NodeId, id: RequestId) {
+        let Some(ending) = self.unnoted.get_mut(&id) else { return };
+        ending.left.remove(&from);
+        if ending.left.is_empty() {
+            self.unnoted.remove(&id);
+        }
+    }
+
+    /// A request cannot have its place.
+    fn on_refuse(&mut self, id: RequestId, why: PlaceError, outbox: &mut Outbox) {
+        match self.pending.contains_key(&id) {
+            true => self.refuse(id, why, outbox),
+            // It was over before, and whoever refuses it has yet to hear of that.
+            false => self.tell_end(id, outbox),
         }
     }
 
@@ -385,17 +567,7 @@ impl Sequencing {
             }
             Some(_) => {}
             // It was over before it had its turn, and the primary has yet to hear of that.
-            None => {
-                if let Some((done, _)) = self.unnoted.get(&id) {
-                    self.ask_primary(SequenceMessage::Finished { id, done: *done }, outbox);
-                }
-            }
-        }
-    }
-
-    fn ask_primary(&mut self, message: SequenceMessage, outbox: &mut Outbox) {
-        if let Some(primary) = primary_of(&self.map) {
-            self.send(primary, message, outbox);
+            None => self.tell_end(id, outbox),
         }
     }
 
@@ -412,32 +584,47 @@ impl Sequencing {
         self.serving = false;
     }
 
-    /// A new epoch: everyone tells the new primary what it knows.
+    /// A new epoch: everyone tells the new primary, or everyone, what it knows. Nothing begins
+    /// before all have.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.serving = true;
+        self.form = map.sequencer();
         self.post.clear();
+        self.gate = Gate::default();
         self.table.expire(outbox.now, &self.config.sequencer);
         self.outcomes.expire(outbox.now, &self.config.sequencer);
         if let Some(report) = self.primary.report() {
             self.table.merge(&report, outbox.now);
         }
+        for (id, owner) in self.peers.open() {
+            if !self.table.is_over(id) {
+                self.table.open(id, owner);
+            }
+        }
+        self.primary.retire();
+        self.peers.retire();
         self.reroute(outbox);
-        let sequenced = map.volumes.values().any(|v| is_sequenced(v));
-        if !sequenced {
+        let Some(form) = self.form else {
             // Nobody waits for what others know.
-            self.primary.retire();
             self.table = Ledger::default();
             self.unnoted.clear();
             self.telling = None;
             return;
+        };
+        let all: BTreeSet<NodeId> = map.up().collect();
+        let left = match form.has_primary() {
+            true => primary_of(map).into_iter().collect(),
+            false => all.clone(),
+        };
+        if !form.has_primary() {
+            self.peers.begin(form, all, map.serving());
+        } else if primary_of(map) == Some(self.me) {
+            self.primary.begin(form, all, backup_of(map));
         }
-        if primary_of(map) == Some(self.me) {
-            let all: BTreeSet<NodeId> = map.up().collect();
-            self.primary.begin(all, backup_of(map));
-        } else {
-            self.primary.retire();
-        }
+        let audience = self.audience();
+        self.unnoted.values_mut().for_each(|e| e.left = audience.clone());
+        self.telling = Some(Telling { left, originates: self.originates, told: outbox.now });
         self.tell(outbox);
     }
 
@@ -446,7 +633,7 @@ impl Sequencing {
     fn reroute(&mut self, outbox: &mut Outbox) {
         let map = self.map.clone();
         let strays = |p: &(&RequestId, &Pending)| {
-            p.1.central && !map.volumes.get(&p.1.volume).is_some_and(|v| is_sequenced(v))
+            p.1.central && !map.volumes.get(&p.1.volume).is_some_and(|v| v.is_sequenced())
         };
         let strays: Vec<RequestId> = self.pending.iter().filter(strays).map(|p| *p.0).collect();
         for id in strays {
@@ -460,27 +647,38 @@ impl Sequencing {
         }
     }
 
-    /// Tells the primary all that is known here.
+    /// Tells all that is known here to those who have yet to hear it.
     fn tell(&mut self, outbox: &mut Outbox) {
-        self.telling = Some(outbox.now);
+        let Some(telling) = &mut self.telling else { return };
+        telling.told = outbox.now;
+        let Telling { left, originates, .. } = telling.clone();
         let mut known = self.table.clone();
         known.merge(&self.outcomes.report(), outbox.now);
         let claim = |p: &Pending| (p.claim.clone(), p.progress != Progress::Waiting);
         let claims = self.pending.values().filter(|p| p.central).map(claim).collect();
         let report = SequenceReport { claims, ..known.report() };
-        self.ask_primary(SequenceMessage::Tell { report }, outbox);
+        for node in left {
+            self.send(node, SequenceMessage::Tell { report: report.clone(), originates }, outbox);
+        }
     }
 
-    /// The new primary knows all that this node knew, and so does the backup.
-    fn on_told(&mut self, outbox: &mut Outbox) {
-        if self.telling.take().is_none() {
+    /// One knows all that this node knew; if it is the primary, so does the backup.
+    fn on_told(&mut self, from: NodeId, outbox: &mut Outbox) {
+        let Some(telling) = &mut self.telling else { return };
+        telling.left.remove(&from);
+        if !telling.left.is_empty() {
             return;
         }
-        if backup_of(&self.map) != Some(self.me) {
-            self.table = Ledger::default();
+        self.telling = None;
+        let Some(form) = self.form else { return };
+        let is_backup = form.has_primary() && backup_of(&self.map) == Some(self.me);
+        match form.tells_all() {
+            _ if is_backup => {}
+            true => self.table.forget_open(),
+            false => self.table = Ledger::default(),
         }
-        for (id, (done, _)) in self.unnoted.clone() {
-            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
+        for id in self.unnoted.keys().copied().collect::<Vec<_>>() {
+            self.tell_end(id, outbox);
         }
     }
 
@@ -488,7 +686,7 @@ impl Sequencing {
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let (now, patience) = (outbox.now, self.config.patience);
         let late = |asked: Nanos| now.saturating_sub(asked) >= patience;
-        if self.telling.is_some_and(late) {
+        if self.telling.as_ref().is_some_and(|t| late(t.told)) {
             self.tell(outbox);
         }
         let waits = |p: &(&RequestId, &mut Pending)| {
@@ -499,15 +697,21 @@ impl Sequencing {
             pending.asked = now;
             again.push(*id);
         }
-        again.into_iter().for_each(|id| self.issue(id, outbox));
-        let mut again = Vec::new();
-        for (id, (done, asked)) in self.unnoted.iter_mut().filter(|u| late(u.1.1)) {
-            *asked = now;
-            again.push(SequenceMessage::Finished { id: *id, done: *done });
+        for id in again {
+            if self.pending.contains_key(&id) {
+                self.issue_again(id, outbox);
+            }
         }
-        again.into_iter().for_each(|message| self.ask_primary(message, outbox));
+        let mut again = Vec::new();
+        for (id, ending) in self.unnoted.iter_mut().filter(|u| late(u.1.told)) {
+            ending.told = now;
+            again.push(*id);
+        }
+        again.into_iter().for_each(|id| self.tell_end(id, outbox));
         self.primary.tick(now, patience);
         self.send_of_primary(outbox);
+        self.peers.tick(now, patience);
+        self.follow_peers(outbox);
         self.local.expire(now, |_| false);
         self.follow_here(outbox);
         self.table.expire(now, &self.config.sequencer);
@@ -523,10 +727,6 @@ pub fn primary_of(map: &ClusterMap) -> Option<NodeId> {
 /// The node that takes over from it first.
 pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
     map.serving().nth(1)
-}
-
-fn is_sequenced(volume: &Volume) -> bool {
-    volume.policy.ordering == Ordering::Sequencer
 }
 
 /// Whether a request changes anything.

@@ -7,7 +7,7 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
-use weft_core::order::sequencer::Limits;
+use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::plan::{Dispatch, ParityAt, Policy, Range, Strategy, chunks};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
@@ -99,6 +99,8 @@ pub struct Options {
     pub wide: bool,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
+    /// With a sequencer: who keeps the graph of requests; drawn if open.
+    pub sequencer: Option<SequencerForm>,
     /// Whether requests may have places among others.
     pub places: bool,
     /// A deliberate bug.
@@ -113,6 +115,7 @@ impl Options {
         faults: Faults::ALL,
         wide: true,
         ordering: None,
+        sequencer: None,
         places: true,
         bug: None,
     };
@@ -252,7 +255,10 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
-        let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
+        let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
+        let mut policy = draw_policy(&mut rng, &mut other);
+        let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
+        policy.sequencer = options.sequencer.unwrap_or(form);
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
         let mut options = options;
         if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {

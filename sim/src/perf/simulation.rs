@@ -719,6 +719,7 @@ fn volume(system: &System, disk_bytes: u64) -> Result<Volume, Problem> {
             Commit::Limited => plan::Commit::Limited,
         },
         ordering: system.volume.ordering.into(),
+        sequencer: system.volume.sequencer.into(),
         journal: false,
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
