@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, PolicyChange, Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig, backup_of, primary_of};
 use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
@@ -368,6 +368,35 @@ fn the_loss_of_primary_or_backup_or_both_neither_loses_nor_breaks_an_order() {
             survive(form, &[0, 1], apart);
             survive(form, &[1, 0], apart);
         }
+    }
+}
+
+/// Chains over the nodes whose first waits for one that comes after another form has taken over.
+fn change_form(from: SequencerForm, to: SequencerForm) {
+    let mut sim = Sim::of(from);
+    sim.ask(2, id(9, 1), &[], write(40, 9));
+    sim.rest();
+    for n in 2..=9 {
+        sim.ask((n % 5) as u16, id(1, n), &[id(1, n - 1), id(9, 1)], write(4 * n, n as u8));
+    }
+    // Some are in progress, too.
+    (10..20).for_each(|n| drop(sim.ask((n % 5) as u16, id(1, n), &[], write(n % 3, n as u8))));
+    let change = PolicyChange { sequencer: Some(to), ..PolicyChange::default() };
+    sim.world.set_policy(VOLUME, change);
+    sim.pass(5);
+    sim.ask(3, id(1, 1), &[], write(0, 1));
+    sim.rest();
+    assert_eq!(sim.world.map().sequencer(), Some(to));
+    for n in 1..20 {
+        assert_eq!(sim.answer(id(1, n)), Some(Ok(())), "request {n}, {from} to {to}");
+        assert!(!(2..=9).contains(&n) || sim.at(id(1, n - 1)) < sim.at(id(1, n)));
+    }
+}
+
+#[test]
+fn a_form_takes_over_from_another_while_requests_wait_and_run() {
+    for from in SequencerForm::ALL {
+        SequencerForm::ALL.into_iter().for_each(|to| change_form(from, to));
     }
 }
 

@@ -123,7 +123,8 @@ pub(crate) struct Sequencing {
     gate: Gate,
     /// What the backup has, or what everyone is told, and what is left of an earlier epoch's roles.
     table: Ledger,
-    /// Whether this node has taken requests for the graph.
+    /// Whether this node has taken requests for the graph in this epoch, or has some left of the
+    /// one before.
     originates: bool,
     telling: Option<Telling>,
     /// Messages between the roles of this node: hops, and the message.
@@ -625,6 +626,7 @@ impl Sequencing {
         let audience = self.audience();
         self.unnoted.values_mut().for_each(|e| e.left = audience.clone());
         self.telling = Some(Telling { left, originates: self.originates, told: outbox.now });
+        self.originates = self.pending.values().any(|p| p.central);
         self.tell(outbox);
     }
 

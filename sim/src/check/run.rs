@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, PolicyChange, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
@@ -175,6 +175,8 @@ enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// Another form of the sequencer takes over.
+    Form(SequencerForm),
 }
 
 struct Client {
@@ -195,6 +197,8 @@ struct Run {
     later_rng: Rng,
     /// What is drawn of columns that move.
     move_rng: Rng,
+    /// For the sequencer's forms that take over from one another.
+    form_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// In this phase more may be down than the layout bears.
@@ -323,6 +327,7 @@ impl Run {
             rng,
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
+            form_rng: Rng::with_seed(seed ^ 0x000f_0235),
             wide_rng,
             beyond: false,
             max_chunk,
@@ -426,6 +431,11 @@ impl Run {
             if rng.u8(0..3) == 0 {
                 plan.push((at + rng.u64(0..20 * MILLIS), Fault::Drain(node, false)));
             }
+        }
+        let open = self.volume.is_sequenced() && self.options.sequencer.is_none();
+        if open && self.form_rng.bool() {
+            let form = SequencerForm::ALL[self.form_rng.usize(0..SequencerForm::ALL.len())];
+            plan.push((self.form_rng.u64(0..span), Fault::Form(form)));
         }
         for _ in 0..self.rng.usize(0..=2) {
             let at = self.rng.u64(0..span);
@@ -540,6 +550,10 @@ impl Run {
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::Form(form) => {
+                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+                self.world.set_policy(VOLUME, change);
+            }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
