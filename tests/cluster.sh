@@ -58,9 +58,26 @@ founding() {
     wait_until has 0 up 1
     refused 'in use by process' weft node --config "$T/n0.toml"
 }
+certified() {
+    config 1
+    config 2
+    refused 'a certificate is for the node that asked' \
+        weft cluster join --certificate <(echo '{"ca":"","certificate":"","node":1,"peers":[]}') --config "$T/n1.toml"
+    weft cluster request --config "$T/n1.toml" --out "$T/n1.request"
+    weft cluster request --config "$T/n2.toml" --out "$T/n2.request"
+    refused 'ca-key.pem' weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state1"
+    weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state0"
+    refused 'certificate is of n1' weft cluster join --certificate "$T/n1.cert" --config "$T/n2.toml"
+    rm "$T/state2/joining-key.pem"
+    weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
+    refused 'already' weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
+    run_node 1
+    wait_until has 0 up 2
+    refused 'run a node for the new one' weft disk add --dir "$T/state0"
+}
 joining() {
     local n token
-    for n in 1 2 3; do
+    for n in 2 3; do
         config $n
         token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
         weft cluster join "$token" --at "$ADMIT" --config "$T/n$n.toml"
@@ -220,6 +237,6 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding joining configurations anywhere killed attached resizing leaving stopping; do t $check; done
+for check in founding certified joining configurations anywhere killed attached resizing leaving stopping; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

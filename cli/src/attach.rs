@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -74,19 +75,18 @@ impl Attach {
         }
         let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
         let volume = self.volume.clone();
-        let greeter = thread::spawn(move || {
-            let greeted = greet(&dir, &volume);
-            if greeted.is_err() {
+        let (tell, why) = channel();
+        thread::spawn(move || {
+            if let Err(e) = greet(&dir, &volume) {
+                // Said first: once the array stops, nobody waits for this thread.
+                let _ = tell.send(e);
                 // The array stops in good order, as at Ctrl-C.
                 let _ = kill_process(getpid(), Signal::TERM);
             }
-            greeted
         });
         let stopped = array.run()?;
-        match greeter.is_finished().then(|| greeter.join()) {
-            Some(Ok(greeted)) => greeted?,
-            Some(Err(_)) => bail!("the thread that asks for the volume panicked"),
-            None => {}
+        if let Ok(e) = why.try_recv() {
+            return Err(e);
         }
         say(farewell(&stopped))?;
         Ok(ExitCode::SUCCESS)

@@ -1,13 +1,18 @@
 //! `weft cluster`: founds a cluster of processes, and lets nodes in.
 
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
-use weft_host::{Configuration, JoinToken, Request, found, join};
+use weft_host::{
+    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request,
+};
 
 use crate::args::{self, Common};
 use crate::output::{say, say_json};
@@ -19,7 +24,12 @@ pub enum Cluster {
     Init(Init),
     /// Issue a token that lets one node in, and say how to use it
     Token(Token),
-    /// Join a cluster with a token
+    /// Ask for a certificate, in a file for whoever has the authority's key: for a node that shall
+    /// join without a token
+    Request(Ask),
+    /// Admit the node of a request, and write its certificate to a file for it to join with
+    Certify(Certify),
+    /// Join a cluster with a token, or with a certificate
     Join(Join),
 }
 
@@ -54,15 +64,40 @@ pub struct Token {
     common: Common,
 }
 
+/// A request for a certificate.
+#[derive(Debug, Args)]
+pub struct Ask {
+    /// The file to write it to
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    new: New,
+}
+
+/// A request, and where the certificate goes.
+#[derive(Debug, Args)]
+pub struct Certify {
+    /// The request's file
+    request: PathBuf,
+    /// The file to write the certificate to
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Where to join, and with what.
 #[derive(Debug, Args)]
 pub struct Join {
     /// The token
-    #[arg(value_parser = token)]
-    token: JoinToken,
+    #[arg(value_parser = token, required_unless_present = "certificate", requires = "at")]
+    token: Option<JoinToken>,
     /// Where the cluster lets nodes in, as `weft cluster token` says
     #[arg(long)]
-    at: SocketAddr,
+    at: Option<SocketAddr>,
+    /// The certificate that `weft cluster certify` made of this node's request
+    #[arg(long, conflicts_with_all = ["token", "at"])]
+    certificate: Option<PathBuf>,
     #[command(flatten)]
     new: New,
 }
@@ -77,6 +112,8 @@ impl Cluster {
         match self {
             Cluster::Init(init) => init.run()?,
             Cluster::Token(token) => token.run()?,
+            Cluster::Request(ask) => ask.run()?,
+            Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
         }
         Ok(ExitCode::SUCCESS)
@@ -120,7 +157,7 @@ impl Token {
 impl Join {
     fn run(&self) -> Result<()> {
         let config = Configuration::load(&self.new.config)?;
-        let node = join(&config, &self.token, self.at, self.new.force)?;
+        let node = self.admitted(&config)?;
         if self.new.json {
             return say_json(json!({ "node": node }));
         }
@@ -130,4 +167,58 @@ impl Join {
             self.new.config.display()
         ))
     }
+
+    fn admitted(&self, config: &Configuration) -> Result<u16> {
+        let force = self.new.force;
+        Ok(match (&self.certificate, &self.token, self.at) {
+            (Some(path), _, _) => join_certified(config, &read(path)?, force)?,
+            (None, Some(token), Some(at)) => join(config, token, at, force)?,
+            _ => anyhow::bail!("give a token and --at, or --certificate"),
+        })
+    }
+}
+
+impl Ask {
+    fn run(&self) -> Result<()> {
+        let config = Configuration::load(&self.new.config)?;
+        write(&self.out, &join_request(&config, self.new.force)?)?;
+        if self.new.json {
+            return say_json(json!({ "name": config.name.to_string(), "request": self.out }));
+        }
+        say(format!(
+            "{} asks to join. Take {} to the node that has the authority's key, and there\n\n  \
+             weft cluster certify {} --out FILE --dir DIR",
+            config.name,
+            self.out.display(),
+            self.out.display()
+        ))
+    }
+}
+
+impl Certify {
+    fn run(&self) -> Result<()> {
+        let invitation = certify(&self.common.target.dir, read(&self.request)?)?;
+        write(&self.out, &invitation)?;
+        if self.common.json {
+            return say_json(json!({ "node": invitation.node(), "certificate": self.out }));
+        }
+        say(format!(
+            "node {} is expected. Take {} to it, and there\n\n  \
+             weft cluster join --certificate {} --config node.toml",
+            invitation.node(),
+            self.out.display(),
+            self.out.display()
+        ))
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not what it should be", path.display()))
+}
+
+fn write(path: &Path, content: &impl Serialize) -> Result<()> {
+    fs::write(path, serde_json::to_vec_pretty(content)?)
+        .with_context(|| format!("cannot write {}", path.display()))
 }

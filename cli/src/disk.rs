@@ -1,4 +1,5 @@
-//! `weft disk`: lists disks, declares one lost, replaces one by an empty one, and drains one.
+//! `weft disk`: lists disks, adds one, declares one lost, replaces one by an empty one, and drains
+//! one.
 
 use std::process::ExitCode;
 use std::thread;
@@ -20,6 +21,8 @@ const EVERY: Duration = Duration::from_millis(200);
 pub enum Disk {
     /// All disks
     List(Common),
+    /// Add a node with an empty disk, as large as the others, to an array in one process (`weft up`)
+    Add(Common),
     /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
     Fail(Which),
     /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; the old one is deleted
@@ -55,6 +58,7 @@ impl Disk {
     pub fn run(&self) -> Result<ExitCode> {
         let (action, which) = match self {
             Disk::List(common) => return list(common),
+            Disk::Add(common) => return add(common),
             Disk::Fail(which) => (DiskAction::Fail, which),
             Disk::Replace(which) => (DiskAction::Replace, which),
             Disk::Drain(drain) => return drain.run(),
@@ -125,6 +129,21 @@ fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {
         }
         thread::sleep(EVERY);
     }
+}
+
+/// Adds a node with an empty disk.
+fn add(common: &Common) -> Result<ExitCode> {
+    let answer = common.target.connect()?.request(&Request::DiskAdd)?;
+    if common.json {
+        say_json(answer)?;
+    } else {
+        say(format!(
+            "node {} has been added, with an empty disk (map {}); new volumes use it, and what is \
+             rebuilt or moved can go there",
+            answer["node"], answer["epoch"]
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Shows all disks.

@@ -145,11 +145,7 @@ impl Explain {
         let (write, policy) = match self {
             Explain::Read(read) => (
                 false,
-                Policy {
-                    ordering: read.ordering,
-                    sequencer: read.form(),
-                    ..Policy::default()
-                },
+                Policy { ordering: read.ordering, sequencer: read.form(), ..Policy::default() },
             ),
             Explain::Write(write) => (true, write.policy()?),
         };
@@ -170,7 +166,10 @@ impl Common {
 
     /// From where a sequencer sees the request.
     fn standpoint(&self) -> Result<Standpoint> {
-        let said = [("--sequencer", self.sequencer.is_some()), ("--originators", self.originators.is_some())];
+        let said = [
+            ("--sequencer", self.sequencer.is_some()),
+            ("--originators", self.originators.is_some()),
+        ];
         if let Some((option, _)) = said.iter().find(|s| s.1)
             && self.ordering != Ordering::Sequencer
         {

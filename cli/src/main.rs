@@ -53,7 +53,7 @@ enum Command {
     Node(node::Node),
     /// Serve a volume of a cluster on this machine, as its own controller
     Attach(attach::Attach),
-    /// List disks of a running array, declare one lost, or replace one by an empty one
+    /// List the disks of a running array, add one, declare one lost, replace one, or empty one
     #[command(subcommand)]
     Disk(disk::Disk),
     /// Create, list, show or delete volumes of a running array

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::cluster::Configuration;
+
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "kebab-case", deny_unknown_fields)]
@@ -26,6 +28,8 @@ pub enum Request {
         /// Of which node.
         node: usize,
     },
+    /// Add a node with an empty disk to an array in one process; answered when it takes part.
+    DiskAdd,
     /// The nodes, and where they live.
     NodeList,
     /// Admit a node; its number and the others are the answer.
@@ -159,6 +163,17 @@ pub struct NewHome {
     /// Whether it has no disk, and is a host that is its own controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_host: bool,
+}
+
+impl NewHome {
+    /// Of the node of this configuration.
+    pub(crate) fn of(config: &Configuration) -> NewHome {
+        NewHome {
+            address: config.address,
+            labels: config.labels.clone(),
+            is_host: config.disk.is_none(),
+        }
+    }
 }
 
 /// The answer that it is done, with what there is to say.

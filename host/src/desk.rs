@@ -48,6 +48,8 @@ pub(crate) enum Wait {
     Draining(usize, bool, Ticket),
     /// The map holds the node, under this name.
     NodeAdded(usize, String, Ticket),
+    /// The map holds the node, so that it can be started on its new disk.
+    DiskAdded(usize, Ticket),
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
@@ -167,6 +169,7 @@ impl Desk<'_> {
             Request::Status
             | Request::NodeList
             | Request::Token { .. }
+            | Request::DiskAdd
             | Request::VolumeList
             | Request::VolumeShow { .. }
             | Request::Scrub { .. }
@@ -206,6 +209,7 @@ impl Desk<'_> {
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            Request::DiskAdd => Outcome::Wait(self.add_disk()?),
             Request::VolumeCreate {
                 name,
                 size,
@@ -293,6 +297,7 @@ impl Desk<'_> {
             | Wait::GivenUp(..)
             | Wait::Draining(..)
             | Wait::NodeAdded(..)
+            | Wait::DiskAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)

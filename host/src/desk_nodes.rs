@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use weft_core::cluster::{AuthorityInput, Home, NodeInfo, can_drain};
-use weft_core::units::NodeId;
+use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Desk, Outcome, Wait, overtaken};
 use crate::control::{DiskAction, NewHome, NodeAction, ok};
@@ -44,6 +44,23 @@ impl Desk<'_> {
                 self.engine.fail_disk(node).map(|ticket| Wait::GivenUp(node, ticket))
             }
         }
+    }
+
+    /// Adds a node with an empty disk to an array in one process.
+    pub(super) fn add_disk(&mut self) -> Result<Wait> {
+        if self.engine.rule.together().is_some() {
+            return fail(
+                "each node of a cluster has one disk; run a node for the new one, on this machine \
+                 or another: `weft cluster token` says how it joins",
+            );
+        }
+        let node = self.engine.slots.len();
+        if node >= MAX_NODES {
+            return fail(format!("an array has {MAX_NODES} nodes at most"));
+        }
+        self.engine.add_slot()?;
+        let change = AuthorityInput::AddNode(NodeId(node as u16), None, false);
+        Ok(Wait::DiskAdded(node, self.engine.change(change)))
     }
 
     fn drain(&mut self, node: usize) -> Result<Wait> {
@@ -103,7 +120,7 @@ impl Desk<'_> {
         let number = map.nodes.len();
         let is_host = home.is_host;
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
-        let change = AuthorityInput::AddNode(NodeId(number as u16), home, is_host);
+        let change = AuthorityInput::AddNode(NodeId(number as u16), Some(home), is_host);
         let ticket = self.engine.change(change);
         Ok(Outcome::Wait(Wait::NodeAdded(number, name, ticket)))
     }
@@ -207,6 +224,20 @@ impl Desk<'_> {
                     };
                 }
                 Ok(Outcome::Wait(wait))
+            }
+            Wait::DiskAdded(n, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let n = *n;
+                match self.engine.map().nodes.len() > n {
+                    true => self.engine.start_node(n).map(|()| Outcome::Wait(Wait::NodeUp(n))),
+                    // No node runs to agree on a map, or it could not be stored.
+                    false => {
+                        self.engine.slots.truncate(n);
+                        Err(overtaken())
+                    }
+                }
             }
             Wait::NodeRemoved(n, ticket) => match self.engine.outcome(*ticket) {
                 None => Ok(Outcome::Wait(wait)),

@@ -15,12 +15,11 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, MapMessage, NodeStatus, Output, Timer,
-};
+use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer};
 use weft_core::order::Place;
 use weft_core::store::{DiskRequest, DiskResult};
 use weft_core::units::{NodeId, VolumeId};
+use weft_member::Gate;
 
 use crate::clock::Clock;
 use crate::disk::Backend;
@@ -44,8 +43,8 @@ pub(crate) struct Engine {
     /// By node number; also those of nodes in other processes.
     pub(crate) slots: Vec<Slot>,
     pub(crate) log: Log,
-    /// Answers to hosts, for the caller to take.
-    pub(crate) answers: Vec<Answer>,
+    /// What goes in and out of the nodes, and the answers to hosts.
+    pub(crate) gate: Gate<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
     /// What makes going on impossible.
@@ -54,10 +53,6 @@ pub(crate) struct Engine {
     ring: Option<Ring>,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
-    words: VecDeque<(NodeId, MapMessage)>,
-    letters: VecDeque<Envelope>,
-    /// Messages for nodes in other processes.
-    outgoing: VecDeque<Envelope>,
     disk_queue: VecDeque<(Tag, DiskRequest)>,
     ended: Vec<(Tag, DiskResult)>,
 }
@@ -74,15 +69,12 @@ impl Engine {
             rule,
             slots,
             log,
-            answers: Vec::new(),
+            gate: Gate::default(),
             stopped: Vec::new(),
             fatal: None,
             clock: Clock::default(),
             ring: ring.ok(),
             starting: true,
-            words: VecDeque::new(),
-            letters: VecDeque::new(),
-            outgoing: VecDeque::new(),
             disk_queue: VecDeque::new(),
             ended: Vec::new(),
         }
@@ -216,37 +208,25 @@ impl Engine {
 
     /// Whether there is something that [`Engine::run`] would do.
     pub(crate) fn has_work(&self) -> bool {
-        let letters = !(self.letters.is_empty() && self.outgoing.is_empty());
-        !(self.words.is_empty() && self.disk_queue.is_empty())
-            || (letters && self.rule.may_serve())
+        !self.disk_queue.is_empty()
+            || self.gate.has_work(|| self.rule.may_serve())
             || self.rule.has_work()
     }
 
     /// Answers that hosts may be given now.
     pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
-        if self.answers.is_empty() || !self.rule.may_serve() {
-            return Vec::new();
-        }
-        std::mem::take(&mut self.answers)
+        self.gate.take_answers(|| self.rule.may_serve())
     }
 
     /// Whether there are answers that hosts may be given now.
     pub(crate) fn has_answers(&self) -> bool {
-        !self.answers.is_empty() && self.rule.may_serve()
+        self.gate.has_answers(|| self.rule.may_serve())
     }
 
     /// Delivers the next word of the authority or message.
     fn deliver(&mut self) -> bool {
-        if let Some((node, message)) = self.words.pop_front() {
-            self.input(usize::from(node.0), Input::Map(message));
-        } else if self.letters.is_empty() || !self.rule.may_serve() {
-            return false;
-        } else if let Some(letter) = self.letters.pop_front() {
-            self.input(usize::from(letter.to.0), Input::Message(letter));
-        } else {
-            return false;
-        }
-        true
+        let next = self.gate.next(|| self.rule.may_serve());
+        next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
     }
 
     fn start_disk_operations(&mut self) {
@@ -298,7 +278,7 @@ impl Engine {
                     let deadline = self.clock.now() + delay;
                     self.slots[n].set_timer(timer, deadline);
                 }
-                Output::Reply(number, result) => self.answers.push((number, result)),
+                Output::Reply(number, result) => self.gate.answer((number, result)),
                 Output::Report(report) => self.report(n, report),
                 Output::Ready => self.ready(n),
                 Output::Refused(error) => {
@@ -317,8 +297,8 @@ impl Engine {
 
     fn post(&mut self, envelope: Envelope) {
         match self.slots.get(usize::from(envelope.to.0)) {
-            Some(slot) if slot.phase == Phase::Elsewhere => self.outgoing.push_back(envelope),
-            _ => self.letters.push_back(envelope),
+            Some(slot) if slot.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
+            _ => self.gate.letter(envelope),
         }
     }
 

@@ -103,6 +103,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Starts a node anew that the others have gone on without.
+    pub(super) fn restart_node(&mut self, n: usize) {
+        let stops = self.slots[n].phase == Phase::Draining;
+        if self.kill_node(n, "the others went on without it").is_ok() {
+            self.slots[n].wanted = !stops;
+        }
+    }
+
     /// Stops a node when it has finished the requests that it has begun and nothing of its
     /// writes is undecided or out of place, or when that takes too long: then it is stopped
     /// as it is, and what it had in work is given to others. Meanwhile new requests go to
@@ -217,6 +225,16 @@ impl Engine {
             Phase::Down | Phase::Elsewhere => Ok(()),
             _ => self.kill_node(n, "its disk was declared lost"),
         }
+    }
+
+    /// A place, with an empty disk, for a node that is to be added.
+    pub(crate) fn add_slot(&mut self) -> Result<()> {
+        let n = self.slots.len();
+        self.rule.make_empty_disk(n)?;
+        let slot = self.rule.new_slot(n);
+        self.slots.push(slot);
+        (self.log)(&format!("node {n} is added"));
+        Ok(())
     }
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.

@@ -80,17 +80,24 @@ impl Rule {
     /// A place for every node.
     pub(super) fn slots(&self) -> Vec<Slot> {
         match self {
-            Rule::Alone(alone) => {
-                let (state, size) = (&alone.state, alone.state.content.disk_size);
-                (0..state.nodes()).map(|n| Slot::new(state.disk_path(n), size)).collect()
-            }
+            Rule::Alone(alone) => (0..alone.state.nodes()).map(|n| self.new_slot(n)).collect(),
             Rule::Together(together) => {
                 let us = usize::from(together.us().0);
                 let known = together.map().nodes.len().max(us + 1);
                 let mut slots: Vec<Slot> = (0..known).map(|_| Slot::elsewhere()).collect();
-                slots[us] = together.home().slot();
+                slots[us] = self.new_slot(us);
                 slots
             }
+        }
+    }
+
+    /// A place for a node of this process.
+    pub(super) fn new_slot(&self, n: usize) -> Slot {
+        match self {
+            Rule::Alone(alone) => {
+                Slot::new(alone.state.disk_path(n), alone.state.content.disk_size)
+            }
+            Rule::Together(together) => together.home().slot(),
         }
     }
 
@@ -238,8 +245,7 @@ impl Engine {
     pub(super) fn start_over(&mut self) -> bool {
         let Rule::Alone(alone) = &mut self.rule else { return false };
         alone.authority = Authority::new(alone.authority.map().clone());
-        self.words.clear();
-        self.letters.clear();
+        self.gate.forget();
         self.starting = true;
         true
     }
@@ -320,7 +326,7 @@ impl Engine {
             alone.authority.handle(input, &mut outputs);
             for output in outputs {
                 match output {
-                    AuthorityOutput::Tell(node, message) => self.words.push_back((node, message)),
+                    AuthorityOutput::Tell(node, message) => self.gate.word(node, message),
                     AuthorityOutput::Store(map) => match alone.state.store(&map) {
                         Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
                         Err(e) => alone.unstored = Some(e),
@@ -348,9 +354,8 @@ impl Engine {
     /// Sends other processes what there is for them, if the nodes may serve.
     pub(super) fn send_mail(&mut self) {
         let Rule::Together(together) = &mut self.rule else { return };
-        if !self.outgoing.is_empty() && together.may_serve() {
-            self.outgoing.drain(..).for_each(|letter| together.send(letter));
-        }
+        let outgoing = self.gate.take_outgoing(|| together.may_serve());
+        outgoing.into_iter().for_each(|letter| together.send(letter));
         together.turn();
         self.take_effects();
     }
@@ -367,8 +372,9 @@ impl Engine {
         let Rule::Together(together) = &mut self.rule else { return };
         for effect in together.take_effects() {
             match effect {
-                Effect::Tell(node, message) => self.words.push_back((node, message)),
-                Effect::Letter(letter) => self.letters.push_back(letter),
+                Effect::Tell(node, message) => self.gate.word(node, message),
+                Effect::Restart(node) => self.restart_node(usize::from(node.0)),
+                Effect::Letter(letter) => self.gate.letter(letter),
                 Effect::Agreed(map) => {
                     while self.slots.len() < map.nodes.len() {
                         self.slots.push(Slot::elsewhere());

@@ -41,8 +41,8 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
 fn ask(engine: &mut Engine, op: HostOp) -> HostData {
     let node = engine.originator(1).expect("a node runs");
     engine.submit(node, 1, VolumeId(0), op);
-    until(engine, |e| !e.answers.is_empty());
-    engine.answers.remove(0).1.unwrap()
+    until(engine, |e| e.has_answers());
+    engine.take_answers().remove(0).1.unwrap()
 }
 
 fn write(engine: &mut Engine, offset: u64, fill: u8, len: usize) {
@@ -108,7 +108,7 @@ fn draining_nodes_finish_what_they_have_begun() {
     engine.drain_node(0).unwrap();
     assert_eq!(engine.originator(0), Some(1), "it takes no new requests");
     until(&mut engine, |e| e.slots[0].phase == Phase::Down && e.is_settled());
-    assert!(matches!(engine.answers[..], [(5, Ok(HostData::Done))]));
+    assert!(matches!(engine.take_answers()[..], [(5, Ok(HostData::Done))]));
     assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
     assert!(engine.start_node(9).unwrap_err().0.contains("choose 0 to 4"));
 }

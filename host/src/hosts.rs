@@ -25,16 +25,16 @@ impl Host {
     /// Whether nothing that it asked for is still to be answered.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
-            Host::Nbd(c) => c.is_idle(),
-            Host::Native(c) => c.is_idle(),
+            Host::Nbd(c) => c.link.is_idle(),
+            Host::Native(c) => c.link.is_idle(),
         }
     }
 
     /// Whether there may be something to receive and room for it.
     pub(crate) fn wants_to_receive(&self) -> bool {
         match self {
-            Host::Nbd(c) => c.wants_to_receive(),
-            Host::Native(c) => c.wants_to_receive(),
+            Host::Nbd(c) => c.link.wants_to_receive(),
+            Host::Native(c) => c.link.wants_to_receive(),
         }
     }
 
@@ -49,8 +49,8 @@ impl Host {
     /// Writes what there is to say, as much as the socket takes.
     pub(crate) fn send(&mut self) -> Result<(), End> {
         match self {
-            Host::Nbd(c) => c.send(),
-            Host::Native(c) => c.send(),
+            Host::Nbd(c) => c.link.send(),
+            Host::Native(c) => c.link.send(),
         }
     }
 }

@@ -47,7 +47,10 @@ mod volumes;
 
 pub use array::{Array, Handle};
 pub use client::Control;
-pub use cluster::{Configuration, Home, found, join};
+pub use cluster::{
+    Configuration, Home, Invitation, JoinRequest, certify, found, join, join_certified,
+    join_request,
+};
 pub use control::{DiskAction, NewHome, NodeAction, Request};
 pub use disk::{Backend, Disk};
 pub use error::{Error, Result};

@@ -1,5 +1,8 @@
-//! A host's socket and the protocol machine that speaks through it, whatever the protocol.
+//! A host's socket, the protocol machine that speaks through it, and how much the host may have in
+//! work, whatever the protocol.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::{self, IoSlice, Read, Write};
 
 use weft_front::Machine;
@@ -9,6 +12,17 @@ use crate::socket::Stream;
 /// Slices that one system call writes at most.
 const SLICES: usize = 256;
 
+/// Bytes that may wait to be sent before the host is not read from any more.
+const MAX_OUTPUT: usize = 16 << 20;
+
+/// What a connection may have in work before it is not read from any more.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Bytes of requests' data.
+    pub(crate) bytes: u64,
+    pub(crate) requests: usize,
+}
+
 /// Why a connection ends.
 pub(crate) enum End {
     /// The host went away, or said good-bye.
@@ -17,8 +31,8 @@ pub(crate) enum End {
     Failed(String),
 }
 
-/// A socket with its machine.
-pub(crate) struct Link<M> {
+/// A socket with its machine; `K` is what the machine calls a request by.
+pub(crate) struct Link<M, K> {
     pub(crate) stream: Stream,
     pub(crate) machine: M,
     pub(crate) peer: String,
@@ -26,12 +40,54 @@ pub(crate) struct Link<M> {
     writable: bool,
     /// Something may have been received that there was no room for.
     pub(crate) stalled: bool,
+    bounds: Bounds,
+    /// Bytes of each request in work, and of all.
+    in_work: HashMap<K, u64>,
+    bytes: u64,
 }
 
-impl<M: Machine> Link<M> {
+impl<M: Machine, K: Eq + Hash> Link<M, K> {
     /// One that has just come in.
-    pub(crate) fn new(stream: Stream, peer: String, machine: M) -> Link<M> {
-        Link { stream, machine, peer, readable: true, writable: true, stalled: false }
+    pub(crate) fn new(stream: Stream, peer: String, machine: M, bounds: Bounds) -> Link<M, K> {
+        Link {
+            stream,
+            machine,
+            peer,
+            readable: true,
+            writable: true,
+            stalled: false,
+            bounds,
+            in_work: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// A request of so many bytes is in work.
+    pub(crate) fn begun(&mut self, request: K, bytes: u64) {
+        self.bytes += bytes;
+        self.bytes -= self.in_work.insert(request, bytes).unwrap_or(0);
+    }
+
+    /// It is about to be answered.
+    pub(crate) fn ended(&mut self, request: &K) {
+        self.bytes -= self.in_work.remove(request).unwrap_or(0);
+    }
+
+    /// Whether nothing that the host asked for is still to be answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_work.is_empty() && self.machine.output_len() == 0
+    }
+
+    /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= self.bounds.bytes
+            || self.in_work.len() >= self.bounds.requests
+            || self.machine.output_len() > MAX_OUTPUT
+    }
+
+    /// Whether there may be something to receive and room for it.
+    pub(crate) fn wants_to_receive(&self) -> bool {
+        self.may_receive() && !self.is_full()
     }
 
     /// Takes note of what the poll says.
@@ -41,7 +97,7 @@ impl<M: Machine> Link<M> {
     }
 
     /// Whether there may be something to receive.
-    pub(crate) fn may_receive(&self) -> bool {
+    fn may_receive(&self) -> bool {
         (self.readable || self.stalled) && !self.machine.closing()
     }
 
@@ -69,7 +125,7 @@ impl<M: Machine> Link<M> {
         End::Failed(format!("connection of {}: {why}", self.peer))
     }
 
-    /// Writes what there is to say, as much as the socket takes.
+    /// Writes what there is to say, as much as the socket takes, and ends when that was all.
     pub(crate) fn send(&mut self) -> Result<(), End> {
         while self.writable && self.machine.output_len() > 0 {
             let slices: Vec<IoSlice<'_>> =
@@ -81,6 +137,9 @@ impl<M: Machine> Link<M> {
                 Err(e) => return Err(self.failed(e)),
             }
         }
-        Ok(())
+        match self.machine.closing() && self.is_idle() {
+            true => Err(End::Closed),
+            false => Ok(()),
+        }
     }
 }

@@ -1,19 +1,16 @@
 //! One connection of a host that speaks the native protocol: how much it may have in work, and
 //! the words of the protocol in place of a node's.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
-use weft_front::Machine;
 use weft_front::native::server::{Event, Server};
 use weft_front::native::{Answer, Code, Hello, Limits, Name, Request, Verb};
 
-use crate::link::{End, Link};
+use crate::link::{Bounds, End, Link};
 use crate::sessions::{AHEAD, Failure};
 use crate::socket::Stream;
 
@@ -26,19 +23,16 @@ const LIMITS: Limits = Limits {
     after: 64,
 };
 
-/// What may wait to be sent before the host is not read from any more.
-const MAX_OUTPUT: usize = 16 << 20;
+const BOUNDS: Bounds =
+    Bounds { bytes: LIMITS.bytes_in_work as u64, requests: LIMITS.requests_in_work as usize };
 
 /// A host's connection.
 pub(crate) struct Connection {
-    pub(crate) link: Link<Server>,
+    pub(crate) link: Link<Server, u64>,
     pub(crate) host: Option<HostId>,
     pub(crate) volume: Option<VolumeId>,
     /// The node that serves it.
     pub(crate) node: usize,
-    bytes: u64,
-    /// Bytes of each request in work.
-    in_work: HashMap<u64, u64>,
     last_error: Option<Code>,
 }
 
@@ -46,30 +40,12 @@ impl Connection {
     /// A connection that has just come in.
     pub(crate) fn new(stream: Stream, peer: String, node: usize) -> Connection {
         Connection {
-            link: Link::new(stream, peer, Server::new(LIMITS)),
+            link: Link::new(stream, peer, Server::new(LIMITS), BOUNDS),
             host: None,
             volume: None,
             node,
-            bytes: 0,
-            in_work: HashMap::new(),
             last_error: None,
         }
-    }
-
-    /// Whether nothing that it asked for is still to be answered.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.in_work.is_empty() && self.link.machine.output_len() == 0
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= u64::from(LIMITS.bytes_in_work)
-            || self.in_work.len() >= LIMITS.requests_in_work as usize
-            || self.link.machine.output_len() > MAX_OUTPUT
-    }
-
-    /// Whether there may be something to receive and room for it.
-    pub(crate) fn wants_to_receive(&self) -> bool {
-        self.link.may_receive() && !self.is_full()
     }
 
     /// The next thing that the host says; `None` if there is no more, or if enough is in work:
@@ -77,7 +53,7 @@ impl Connection {
     pub(crate) fn receive(&mut self) -> Result<Option<Event>, End> {
         loop {
             self.link.stalled = false;
-            if self.is_full() {
+            if self.link.is_full() {
                 self.link.stalled = true;
                 return Ok(None);
             }
@@ -87,13 +63,11 @@ impl Connection {
                         Verb::Read | Verb::Write => request.length,
                         _ => 0,
                     };
-                    self.bytes += bytes;
-                    let before = self.in_work.insert(request.number, bytes);
-                    self.bytes -= before.unwrap_or(0);
+                    self.link.begun(request.number, bytes);
                     return Ok(Some(Event::Request(request)));
                 }
                 Ok(Some(event)) => return Ok(Some(event)),
-                Ok(None) if !self.wants_to_receive() => return Ok(None),
+                Ok(None) if !self.link.wants_to_receive() => return Ok(None),
                 Ok(None) if !self.link.receive()? => return Ok(None),
                 Ok(None) => {}
                 Err(e) => return Err(self.link.failed(e)),
@@ -107,7 +81,7 @@ impl Connection {
         number: u64,
         result: Result<HostData, Failure>,
     ) -> Option<String> {
-        self.bytes -= self.in_work.remove(&number).unwrap_or(0);
+        self.link.ended(&number);
         let answer = answer(number, result);
         let failed = matches!(answer.code, Code::Lost | Code::NoProgress | Code::Failed);
         let news = (failed && self.last_error != Some(answer.code))
@@ -115,16 +89,6 @@ impl Connection {
         self.last_error = failed.then_some(answer.code);
         self.link.machine.answer(answer);
         news
-    }
-
-    /// Writes what there is to say, as much as the socket takes.
-    pub(crate) fn send(&mut self) -> Result<(), End> {
-        self.link.send()?;
-        let machine = &self.link.machine;
-        match machine.closing() && machine.output_len() == 0 && self.in_work.is_empty() {
-            true => Err(End::Closed),
-            false => Ok(()),
-        }
     }
 }
 

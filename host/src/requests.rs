@@ -185,7 +185,7 @@ impl Requests {
                 engine.submit_ordered(node, number, job.volume, place, job.op);
             }
             (Some(node), None) => engine.submit(node, number, job.volume, job.op),
-            (None, _) => engine.answers.push((number, Err(HostError::NotServing))),
+            (None, _) => engine.gate.answer((number, Err(HostError::NotServing))),
         }
     }
 
@@ -228,7 +228,7 @@ impl Requests {
             match pending.owner {
                 Some(Owner::Native { .. }) if pending.job.place.is_some() => {
                     // It needs another name: the sequencer takes each once.
-                    engine.answers.push((number, Err(HostError::Gone)));
+                    engine.gate.answer((number, Err(HostError::Gone)));
                     self.pending.insert(number, pending);
                 }
                 Some(_) => self.issue(engine, pending),

@@ -44,7 +44,7 @@ impl World {
         for node in std::mem::take(&mut self.engine.stopped) {
             self.requests.move_from(&mut self.engine, node);
         }
-        for answer in std::mem::take(&mut self.engine.answers) {
+        for answer in self.engine.take_answers() {
             let Some(finished) = self.requests.finish(&mut self.engine, answer) else { continue };
             self.answered.push(finished.owner.conn().unwrap());
             if let HostData::Bytes(pieces) = finished.result.unwrap() {
@@ -165,7 +165,7 @@ fn without_nodes_those_that_wait_are_answered_too() {
         w.requests.move_from(&mut w.engine, node);
     }
     let mut errors = 0;
-    while let Some(answer) = w.engine.answers.pop() {
+    for answer in w.engine.take_answers().into_iter().rev() {
         let finished = w.requests.finish(&mut w.engine, answer).unwrap();
         errors += usize::from(finished.result.unwrap_err() == HostError::NotServing);
     }

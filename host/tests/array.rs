@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec, Stopped};
+use weft_host::{Array, Control, DiskAction, Handle, Listen, NodeAction, Request, Spec, Stopped};
 
 fn spec() -> Spec {
     Spec {
@@ -277,5 +277,41 @@ fn a_volume_is_set_while_it_is_in_use() {
     let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["ordering"], "none");
     assert_eq!(shown["volume"]["dispatch"], "commanded");
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn a_disk_is_added_and_takes_what_another_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut client = open(dir.path(), "a");
+    let data = pattern(2 << 20);
+    client.write_at(4096, &data, true).unwrap();
+    assert_eq!(control.request(&Request::DiskAdd).unwrap()["node"], 5);
+    assert_eq!(control.request(&Request::DiskAdd).unwrap()["node"], 6);
+    control.request(&Request::Disk { action: DiskAction::Fail, node: 1 }).unwrap();
+    let columns = |control: &mut Control, n: usize| {
+        let status = control.request(&Request::Status).unwrap();
+        let whole = status["volumes"][0]["mode"] == "fault-free";
+        (whole, status["nodes"][n]["columns"].as_u64().unwrap())
+    };
+    // The new nodes are the only ones that have none of its columns yet.
+    while columns(&mut control, 1) != (true, 0) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(columns(&mut control, 5).1 + columns(&mut control, 6).1 > 0);
+    assert_eq!(client.read_at(4096, data.len() as u32).unwrap(), data);
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut client = open(dir.path(), "a");
+    let mut control = Control::connect(array.dir()).unwrap();
+    assert_eq!(client.read_at(4096, data.len() as u32).unwrap(), data);
+    let scrub = control.request(&Request::Scrub { volume: "a".into() }).unwrap();
+    assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
+    assert_eq!(control.request(&Request::NodeList).unwrap()["nodes"].as_array().unwrap().len(), 7);
+    drop(client);
     array.shutdown().unwrap();
 }

@@ -41,9 +41,9 @@ impl Default for Config {
             tick: 50 * MILLIS,
             election_ticks: 10,
             probe_every: 500 * MILLIS,
-            lease: 1_400 * MILLIS,
-            dead_after: 1_500 * MILLIS,
-            missed_probes: 3,
+            lease: 1_050 * MILLIS,
+            dead_after: 1_100 * MILLIS,
+            missed_probes: 2,
             drift_ppm: 10_000,
             open_patience: 10_000 * MILLIS,
             voters: 5,
@@ -54,13 +54,22 @@ impl Default for Config {
     }
 }
 
-/// Deliberate bugs that the simulated world of this crate's tests must find.
+/// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two, and
+/// the simulation check, in which members have real nodes, all but those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Votes and acknowledgements leave before what they promise is safe.
     ActBeforePersisted,
     /// A process that missed one probe is declared dead, whatever lease it holds.
     NoLeaseWait,
+    /// Nobody looks at the lease before nodes are handed messages and hosts answers.
+    ServesWithoutLease,
+    /// The authority is told that a map is stored when it has been proposed.
+    EntersUncommitted,
+    /// A member that starts again has forgotten its vote and its log since the last snapshot.
+    ForgetsPromises,
+    /// A node that the others went on without takes part again with all that it remembers.
+    ComesBackAsItWas,
 }
 
 /// Settings that a member refuses to run with.

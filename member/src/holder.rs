@@ -22,6 +22,8 @@ struct Local {
     state: Option<NodeState>,
     /// It has been neither ready nor dead yet.
     opening: bool,
+    /// In this life it was told to enter an epoch.
+    entered: bool,
 }
 
 pub(crate) struct Holder {
@@ -56,7 +58,7 @@ impl Holder {
     pub fn ready(&mut self, arrival: Arrival) {
         let local = self.nodes.entry(arrival.node).or_default();
         local.number += 1;
-        local.opening = false;
+        (local.opening, local.entered) = (false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
         local.state = Some(NodeState { arrival, life, heard, frozen: None, caught_up: None });
@@ -114,13 +116,30 @@ impl Holder {
         if word.term < term.max(self.obeyed).max(self.probe.0) {
             return None;
         }
-        let state = self.nodes.get_mut(&word.node)?.state.as_mut()?;
+        let local = self.nodes.get_mut(&word.node)?;
+        let state = local.state.as_mut()?;
         if state.life != word.life || state.heard >= (word.term, word.number) {
             return None;
         }
         self.obeyed = word.term;
         state.heard = (word.term, word.number);
+        local.entered |= matches!(word.message, MapMessage::Enter { .. });
         Some((word.node, word.message))
+    }
+
+    /// The leader of `of` does not take a node back in this life of it: the others may have gone on
+    /// without it. Returns the node if it has to start anew. One that never took part may stay as
+    /// it is; only the name of its life is another. `term` is the highest that this member has seen.
+    pub fn outlived(&mut self, of: u64, node: NodeId, life: Life, term: u64) -> Option<NodeId> {
+        if of < term.max(self.obeyed).max(self.probe.0) {
+            return None;
+        }
+        let state = self.nodes.get(&node)?.state.filter(|s| s.life == life)?;
+        match self.nodes[&node].entered {
+            true => self.died(node),
+            false => self.ready(state.arrival),
+        }
+        self.nodes[&node].state.is_none().then_some(node)
     }
 
     /// Whether local nodes may serve at this moment.

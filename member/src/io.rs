@@ -64,6 +64,10 @@ pub enum Output {
     Persist(u64, Persist),
     /// Hand a local node this word of the authority.
     Tell(NodeId, MapMessage),
+    /// Start this local node anew, from its disk, as if it had died, and say [`Input::NodeReady`]
+    /// when it is open: the others may have gone on without it, and what it remembers of
+    /// requests in work is not true any more.
+    Restart(NodeId),
     /// The lease has run out: local nodes must not answer hosts, nor read for anyone.
     Suspend,
     /// The lease holds (again): local nodes go on where they stopped.

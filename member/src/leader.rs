@@ -17,7 +17,7 @@ use crate::decision::{Decision, Life, epoch_floor};
 use crate::group;
 use crate::liveness::Liveness;
 use crate::message::{Alive, Message, NodeState, Word};
-use crate::{Config, MapCodec, MemberId, Refusal};
+use crate::{Bug, Config, MapCodec, MemberId, Refusal};
 
 /// What the leader wants done.
 pub(crate) enum Act {
@@ -28,6 +28,9 @@ pub(crate) enum Act {
     Answer(u64, Result<(), Refusal>),
     Log(String),
 }
+
+/// What a node has heard that was never told anything in its life.
+const FRESH: (u64, u64) = (0, 0);
 
 /// How far the reign has come.
 #[derive(PartialEq)]
@@ -107,6 +110,11 @@ impl Leader {
         for state in nodes {
             let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
             if self.told.get(&node) != Some(&life) {
+                let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                if self.reign == Reign::Settled && heard != FRESH && !may_stay {
+                    let outlived = Message::Outlived { term: self.term, node, life };
+                    desk.acts.push(Act::Send(from, outlived));
+                }
                 continue;
             }
             if self.words.get(&node).is_some_and(|w| heard >= (w.term, w.number)) {
@@ -188,7 +196,7 @@ impl Leader {
     fn trusts(&self, process: MemberId, alive: &Alive, agreed: &Decision) -> bool {
         let returned = self.returned.get(&process);
         alive.nodes.iter().all(|s| {
-            let fresh = s.heard == (0, 0);
+            let fresh = s.heard == FRESH;
             let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
             let takes_part = agreed.map.is_up(s.arrival.node)
                 && agreed.lives.get(&s.arrival.node) == Some(&s.life);
@@ -269,11 +277,11 @@ impl Leader {
 
     /// The nodes that are ready, of processes that are alive. Of two processes that claim one
     /// node, the first counts.
-    fn ready(&self) -> BTreeMap<NodeId, (Life, Arrival)> {
+    fn ready(&self) -> BTreeMap<NodeId, NodeState> {
         let mut nodes = BTreeMap::new();
         for (_, alive) in self.liveness.alive() {
             for state in &alive.nodes {
-                nodes.entry(state.arrival.node).or_insert((state.life, state.arrival));
+                nodes.entry(state.arrival.node).or_insert(*state);
             }
         }
         nodes
@@ -286,7 +294,7 @@ impl Leader {
         let (ready, agreed) = (self.ready(), desk.agreed);
         let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
         // Where most have run on, hosts wait for them; who opens its disk comes up when it has.
-        let running = ready.iter().filter(|(n, (life, _))| ran_on(n, life)).count();
+        let running = ready.iter().filter(|(n, s)| ran_on(n, &s.life)).count();
         let hosts_wait = 2 * running > agreed.map.up().count();
         let opening = self.liveness.alive().any(|(_, a)| a.opening);
         let all_there = agreed.map.up().all(|n| ready.contains_key(&n));
@@ -298,7 +306,7 @@ impl Leader {
         map.epoch = map.epoch.max(epoch_floor(self.term));
         self.authority = Authority::new(map);
         let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
-        for (node, (life, arrival)) in ready {
+        for (node, NodeState { life, arrival, .. }) in ready {
             if ran_on(&node, &life) {
                 told.insert(node, life);
                 arrivals.push(arrival);
@@ -323,7 +331,8 @@ impl Leader {
         let ready = self.ready();
         // While nodes are taken over, one that starts anew is dead first, and up after.
         let taking_over = self.reign == Reign::TakingOver;
-        let lives = |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r.0 == *l || !taking_over);
+        let lives =
+            |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r.life == *l || !taking_over);
         let gone = self.told.iter().filter(|(n, l)| !lives(n, l)).map(|(n, _)| *n);
         for node in gone.collect::<Vec<_>>() {
             self.told.remove(&node);
@@ -334,8 +343,12 @@ impl Leader {
             self.reign = Reign::Settled;
         }
         if self.reign == Reign::Settled {
-            for (node, (life, arrival)) in ready {
-                if self.told.insert(node, life) != Some(life) {
+            for (node, NodeState { life, arrival, heard, .. }) in ready {
+                // Nobody comes back with what it remembers: writes that it had in work were
+                // settled without it and forgotten. It starts anew first.
+                let back_as_it_was = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                if self.told.get(&node) != Some(&life) && (heard == FRESH || back_as_it_was) {
+                    self.told.insert(node, life);
                     self.words.remove(&node);
                     self.tell(AuthorityInput::NodeUp(arrival), desk);
                 }
@@ -361,6 +374,9 @@ impl Leader {
                 AuthorityOutput::Store(map) => {
                     let decision = Decision { map: Arc::clone(&map), lives: self.told.clone() };
                     desk.acts.push(Act::Propose(decision.encode(desk.codec)));
+                    if desk.config.bug == Some(Bug::EntersUncommitted) {
+                        self.tell(AuthorityInput::Stored(map.epoch), desk);
+                    }
                 }
             }
         }

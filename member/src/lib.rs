@@ -16,8 +16,12 @@
 //!                      └─────────────────────────────┘
 //! ```
 //!
+//! [`Process`] is what a process of the cluster decides around its member, and [`Gate`] what its
+//! nodes may be handed and may say at a moment: both are the same in the real and the simulated
+//! world.
+//!
 //! Like everything that decides, it is a state machine: [`Member::handle`] takes the time and an
-//! [`Input`] and answers with [`Output`]s. The two types that matter are [`Member`] and
+//! [`Input`] and answers with [`Output`]s. The types that matter are these and
 //! [`Stored`], what its log says when it starts. The sequences, the argument for the lease and the
 //! format of the log are in docs/membership.md.
 
@@ -25,6 +29,7 @@ mod bytes;
 mod config;
 mod consensus;
 mod decision;
+mod gate;
 mod group;
 mod holder;
 mod io;
@@ -32,10 +37,13 @@ mod leader;
 mod liveness;
 mod member;
 mod message;
+mod process;
 mod record;
 
 pub use config::{Bug, Config, ConfigError};
 pub use decision::epoch_parts;
+pub use gate::Gate;
 pub use io::{Input, MapCodec, MemberId, Output, Persist, Refusal, Status};
 pub use member::{Member, StartError};
+pub use process::{Effect, Process, member_of, node_of};
 pub use record::{LogError, Stored};

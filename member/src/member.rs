@@ -12,7 +12,7 @@ use crate::holder::Holder;
 use crate::leader::{Act, Desk, Leader};
 use crate::message::Message;
 use crate::{
-    Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
+    Bug, Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
 };
 
 /// Why a member cannot start.
@@ -102,7 +102,7 @@ impl Member {
     /// before a host is answered and before anything is read for anyone: a process that was
     /// paused wakes before anything can tell it so.
     pub fn may_serve(&self, now: Nanos) -> bool {
-        self.holder.may_serve(now)
+        self.holder.may_serve(now) || self.config.bug == Some(Bug::ServesWithoutLease)
     }
 
     /// The map last agreed on, as far as this member knows.
@@ -223,6 +223,13 @@ impl Member {
                     out.push(Output::Tell(node, message));
                     self.show(now);
                 }
+            }
+            Message::Outlived { term: of, node, life } => {
+                if let Some(node) = self.holder.outlived(of, node, life, term) {
+                    out.push(Output::Log(format!("the others went on without {node}")));
+                    out.push(Output::Restart(node));
+                }
+                self.show(now);
             }
         }
     }

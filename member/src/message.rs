@@ -25,6 +25,8 @@ pub(crate) enum Message {
     Grant { start: u64, stamp: Nanos },
     /// The leader's word to a node.
     Word(Word),
+    /// The leader: the others may have gone on without this life of a node.
+    Outlived { term: u64, node: NodeId, life: Life },
 }
 
 /// A process shows itself.
@@ -71,6 +73,7 @@ const PROBE: u8 = 2;
 const ALIVE: u8 = 3;
 const GRANT: u8 = 4;
 const WORD: u8 = 5;
+const OUTLIVED: u8 = 6;
 
 const FREEZE: u8 = 1;
 const ENTER: u8 = 2;
@@ -105,6 +108,12 @@ impl Message {
                 w.u8(WORD);
                 word.write(&mut w, codec);
             }
+            Message::Outlived { term, node, life } => {
+                w.u8(OUTLIVED);
+                w.u64(*term);
+                w.u16(node.0);
+                life.write(&mut w);
+            }
         }
         w.0
     }
@@ -120,6 +129,11 @@ impl Message {
             ALIVE => Message::Alive(Alive::read(&mut r)?),
             GRANT => Message::Grant { start: r.u64()?, stamp: r.u64()? },
             WORD => Message::Word(Word::read(&mut r, codec)?),
+            OUTLIVED => Message::Outlived {
+                term: r.u64()?,
+                node: NodeId(r.u16()?),
+                life: Life::read(&mut r)?,
+            },
             _ => return None,
         };
         r.end()?;

@@ -1,13 +1,31 @@
 //! Runs seeds of the simulation check: `seed FROM TO`; with a number of lines as the third
-//! word, a seed that fails is made smaller and its story told.
+//! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
+//! processes that rule together in every run, and with the name of a deliberate bug of the members
+//! (such as `NoLeaseWait`) they have it; with `once` the story is told of the run as it is.
+use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
 
 fn main() {
-    let words: Vec<u64> = std::env::args().skip(1).map(|s| s.parse().expect("a number")).collect();
-    let [from, to, ref lines @ ..] = words[..] else { panic!("seed FROM TO [LINES]") };
+    let all: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| all.iter().any(|w| w == word);
+    let members = has("members").then_some(true);
+    let bugs = [
+        Bug::ActBeforePersisted,
+        Bug::NoLeaseWait,
+        Bug::ServesWithoutLease,
+        Bug::EntersUncommitted,
+        Bug::ForgetsPromises,
+        Bug::ComesBackAsItWas,
+    ];
+    let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
+    let options = Options { members, member_bug, ..Options::default() };
+    let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
+    let [from, to, ref lines @ ..] = words[..] else {
+        panic!("seed FROM TO [LINES] [members] [once]")
+    };
     let mut failed = 0;
     for seed in from..to {
-        let run = || run_once(seed, Options::default(), 0);
+        let run = || run_once(seed, options, 0);
         let reason = match std::panic::catch_unwind(run) {
             Ok(Ok(_)) => continue,
             Ok(Err((reason, _))) => reason,
@@ -15,15 +33,18 @@ fn main() {
         };
         failed += 1;
         println!("{seed} failed: {reason}");
-        if let Some(lines) = lines.first()
-            && let Err(failure) = run_seed(seed, Options::default())
-        {
-            println!("{} {:?}", failure.reason, failure.shrunk);
-            let skip = failure.story.len().saturating_sub(*lines as usize);
-            failure.story[skip..].iter().for_each(|line| {
-                println!("{}", line.chars().take(6000).collect::<String>());
-            });
-        }
+        let Some(lines) = lines.first().map(|n| *n as usize) else { continue };
+        let story = match has("once") {
+            true => run_once(seed, options, lines).err().map(|(_, story)| story),
+            false => run_seed(seed, options).err().map(|failure| {
+                println!("{} {:?}", failure.reason, failure.shrunk);
+                failure.story
+            }),
+        };
+        let story = story.unwrap_or_default();
+        story[story.len().saturating_sub(lines)..].iter().for_each(|line| {
+            println!("{}", line.chars().take(6000).collect::<String>());
+        });
     }
     println!("{failed} of {} failed", to - from);
 }

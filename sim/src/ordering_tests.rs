@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, PolicyChange, Place as Room, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, PolicyChange, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig, backup_of, primary_of};
 use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
@@ -380,7 +380,9 @@ fn change_form(from: SequencerForm, to: SequencerForm) {
         sim.ask((n % 5) as u16, id(1, n), &[id(1, n - 1), id(9, 1)], write(4 * n, n as u8));
     }
     // Some are in progress, too.
-    (10..20).for_each(|n| drop(sim.ask((n % 5) as u16, id(1, n), &[], write(n % 3, n as u8))));
+    for n in 10..20 {
+        sim.ask((n % 5) as u16, id(1, n), &[], write(n % 3, n as u8));
+    }
     let change = PolicyChange { sequencer: Some(to), ..PolicyChange::default() };
     sim.world.set_policy(VOLUME, change);
     sim.pass(5);

@@ -1,12 +1,16 @@
 //! The world: nodes and their disks, the authority, the network, and time.
+//!
+//! Who rules is either one authority, or the processes together, each with a member of the group
+//! that keeps the map ([`together`]).
+
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, PolicyChange,
-    Volume,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, PolicyChange, Volume,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -16,8 +20,11 @@ use weft_core::order::Place as Order;
 use weft_core::store::{DiskRequest, JournalStore, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
+use self::together::Together;
 use crate::disk::SimDisk;
 use crate::engine::Queue;
+
+pub use self::together::Happens;
 
 const MICROS: Nanos = 1000;
 /// The cluster that all simulated disks belong to.
@@ -68,6 +75,10 @@ pub enum Event {
     Tell(NodeId, u64, MapMessage),
     /// A node that died in this life is found dead.
     Missed(NodeId, u64),
+    /// Something happens to a process that lives so many lives long.
+    Process(NodeId, u64, Happens),
+    /// An operator looks what became of a wish.
+    Wish(usize),
     /// Something of the caller's.
     Caller(u64),
 }
@@ -95,12 +106,16 @@ pub struct World {
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
     pub replies: Vec<(u64, Result<HostData, HostError>)>,
+    /// Nodes that processes have started anew, for the caller to take.
+    pub restarted: Vec<NodeId>,
     /// Lines from nodes, and what happened, newest last, as many as are kept.
     pub story: Vec<String>,
     /// How many lines of the story to keep; 0 for none.
     pub story_length: usize,
     queue: Queue<Event>,
     places: Vec<Place>,
+    /// The processes, if there are several.
+    together: Option<Box<Together>>,
     authority: Authority,
     /// Counts starts of the authority.
     authority_life: u64,
@@ -119,6 +134,34 @@ impl World {
     /// the journal (it may be smaller than real disks have it), and volumes; it runs from the
     /// first event on.
     pub fn new(
+        seed: u64,
+        nodes: usize,
+        sectors: u64,
+        journal: u64,
+        config: NodeConfig,
+        volumes: impl FnOnce(u64) -> Vec<Volume>,
+    ) -> World {
+        let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
+        world.start_everything();
+        world
+    }
+
+    /// The same, where each node has a process of its own, and they rule together.
+    pub fn of_processes(
+        seed: u64,
+        nodes: usize,
+        (sectors, journal): (u64, u64),
+        config: NodeConfig,
+        members: weft_member::Config,
+        volumes: impl FnOnce(u64) -> Vec<Volume>,
+    ) -> World {
+        let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
+        world.gather(members);
+        world.start_everything();
+        world
+    }
+
+    fn at_rest(
         seed: u64,
         nodes: usize,
         sectors: u64,
@@ -146,16 +189,18 @@ impl World {
         let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
         let nodes = vec![NodeInfo::unseen(); nodes];
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
-        let mut world = World {
+        World {
             rng,
             data,
             table,
             conditions: Conditions::default(),
             replies: Vec::new(),
+            restarted: Vec::new(),
             story: Vec::new(),
             story_length: 0,
             queue: Queue::default(),
             places,
+            together: None,
             authority: Authority::new(map.clone()),
             authority_life: 0,
             stored: Arc::new(map),
@@ -163,9 +208,7 @@ impl World {
             awaited: None,
             events: 0,
             sent: 0,
-        };
-        world.start_everything();
-        world
+        }
     }
 
     /// The time.
@@ -180,6 +223,9 @@ impl World {
 
     /// The map in force.
     pub fn map(&self) -> &ClusterMap {
+        if self.together.is_some() {
+            return self.newest_map();
+        }
         self.authority.map()
     }
 
@@ -222,6 +268,15 @@ impl World {
 
     /// Every node starts, and the authority with the map that was last stored.
     pub fn start_everything(&mut self) {
+        if self.together.is_some() {
+            let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
+            return all
+                .into_iter()
+                .filter(|n| !self.runs(*n))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|n| self.start_node(n));
+        }
         self.authority = Authority::new((*self.stored).clone());
         self.authority_life += 1;
         let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
@@ -229,8 +284,11 @@ impl World {
         all.into_iter().for_each(|n| self.start_node(n));
     }
 
-    /// Starts a node on its disk.
+    /// Starts a node on its disk, and its process if it has one that does not run.
     pub fn start_node(&mut self, id: NodeId) {
+        if self.together.is_some() {
+            self.start_process(id);
+        }
         let config = self.config;
         let place = &mut self.places[id.0 as usize];
         assert!(place.node.is_none());
@@ -241,12 +299,18 @@ impl World {
         place.node = Some(node);
         self.tell(|| format!("{id} starts"));
         self.outputs(id, out);
+        if self.together.is_some() {
+            self.turn(id);
+        }
     }
 
     /// A node dies. `power` says whether its disk loses power too. The others find out
     /// after a while.
     pub fn kill(&mut self, id: NodeId, power: bool) {
         self.fell(id, power);
+        if self.together.is_some() {
+            return;
+        }
         let delay = self.rng.u64(MILLIS..20 * MILLIS);
         let life = self.places[id.0 as usize].life;
         self.queue.push(delay, Event::Missed(id, life));
@@ -265,19 +329,26 @@ impl World {
     /// A dead node is not expected back.
     pub fn give_up(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is given up"));
-        self.authority_input(AuthorityInput::GiveUp(id));
+        self.operator(AuthorityInput::GiveUp(id));
     }
 
     /// An operator changes a volume's policy.
     pub fn set_policy(&mut self, volume: VolumeId, change: PolicyChange) {
         self.tell(|| format!("{volume:?}: {change:?}"));
-        self.authority_input(AuthorityInput::SetPolicy(volume, change));
+        self.operator(AuthorityInput::SetPolicy(volume, change));
     }
 
     /// What is on a node's disk is to be moved to others, or no more of it.
     pub fn drain(&mut self, id: NodeId, on: bool) {
         self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
-        self.authority_input(AuthorityInput::Drain(id, on));
+        self.operator(AuthorityInput::Drain(id, on));
+    }
+
+    fn operator(&mut self, change: AuthorityInput) {
+        match self.together {
+            Some(_) => self.wish(change),
+            None => self.authority_input(change),
+        }
     }
 
     fn fell(&mut self, id: NodeId, power: bool) {
@@ -289,6 +360,9 @@ impl World {
             place.disk.power_cut(&mut self.rng);
         } else {
             place.disk.process_dies(&mut self.rng);
+        }
+        if self.together.is_some() {
+            return self.end_process(id, power);
         }
         if let Some(awaited) = &mut self.awaited {
             awaited.remove(&id);
@@ -321,7 +395,7 @@ impl World {
 
     /// A host asks a node.
     pub fn host(&mut self, node: NodeId, request: u64, volume: VolumeId, op: HostOp) {
-        self.input(node, Input::Host(request, volume, op));
+        self.from_host(node, Input::Host(request, volume, op));
     }
 
     /// A host asks a node for something that has a place among its requests.
@@ -333,24 +407,43 @@ impl World {
         order: Order,
         op: HostOp,
     ) {
-        self.input(node, Input::Ordered(request, volume, order, op));
+        self.from_host(node, Input::Ordered(request, volume, order, op));
     }
 
     /// The host of a request is gone.
     pub fn host_gone(&mut self, node: NodeId, request: u64) {
-        self.input(node, Input::HostGone(request));
+        self.from_host(node, Input::HostGone(request));
+    }
+
+    fn from_host(&mut self, node: NodeId, input: Input) {
+        if self.together.is_none() {
+            return self.input(node, input);
+        }
+        let delay = self.rng.u64(MICROS..50 * MICROS);
+        self.happens(node, delay, Happens::Host(input));
     }
 
     /// Handles the next event. Returns it if it is the caller's; `None` when none is left.
     pub fn step(&mut self) -> Option<Option<u64>> {
         let event = self.queue.pop()?;
+        if let Some(wait) = self.waits_for(&event) {
+            self.queue.push(wait, event);
+            return Some(None);
+        }
         self.events += 1;
+        let whose = match &event {
+            Event::Deliver(envelope, _) => Some(envelope.to),
+            Event::Disk(node, ..) | Event::Timer(node, ..) => Some(*node),
+            _ => None,
+        };
         match event {
+            Event::Process(node, life, what) => self.happened(node, life, what),
+            Event::Wish(n) => self.look_after_wish(n),
             Event::Caller(what) => return Some(Some(what)),
             Event::Deliver(envelope, life) => {
                 if self.places[envelope.to.0 as usize].life == life {
                     self.tell(|| describe(&envelope));
-                    self.input(envelope.to, Input::Message(envelope));
+                    self.letter(envelope);
                 }
             }
             Event::Disk(node, life, id) => {
@@ -380,7 +473,18 @@ impl World {
                 }
             }
         }
+        if let Some(node) = whose.filter(|_| self.together.is_some()) {
+            self.turn(node);
+        }
         Some(None)
+    }
+
+    /// A message has arrived.
+    fn letter(&mut self, envelope: Envelope) {
+        match &mut self.together {
+            Some(together) => together.letter(envelope),
+            None => self.input(envelope.to, Input::Message(envelope)),
+        }
     }
 
     fn input(&mut self, id: NodeId, input: Input) {
@@ -396,6 +500,11 @@ impl World {
 
     fn outputs(&mut self, id: NodeId, out: Vec<Output>) {
         for output in out {
+            let output = match self.together {
+                Some(_) => self.through_gate(id, output),
+                None => Some(output),
+            };
+            let Some(output) = output else { continue };
             match output {
                 Output::Send(envelope) => self.send(envelope),
                 Output::Disk(request) => self.start_disk(id, request),
@@ -422,7 +531,7 @@ impl World {
             return;
         }
         self.sent += 1;
-        if self.chance(c.drop_ppm) {
+        if self.is_cut(envelope.from, envelope.to) || self.chance(c.drop_ppm) {
             self.tell(|| format!("lost: {}", describe(&envelope)));
             return;
         }

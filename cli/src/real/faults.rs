@@ -19,9 +19,8 @@ use weft_host::{DiskAction, NodeAction, Request};
 use super::cluster::{Cluster, DISK};
 use super::hosts::PATIENCE;
 
-/// A process that is silent for so long is counted dead: three times the probes' interval
-/// (`weft_member::Config`).
-const MASKED: Duration = Duration::from_millis(1500);
+/// A process that is silent for so long is counted dead (`weft_member::Config`).
+const MASKED: Duration = Duration::from_millis(1100);
 
 /// A leader that is silent, but still connected, is followed by another in this time: an election
 /// time-out of 20 ticks of 50 ms at most.

@@ -100,9 +100,9 @@ pub enum AuthorityInput {
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
-    /// An operator admits a node under the next number; `true` if it is a host that is its own
-    /// controller.
-    AddNode(NodeId, Arc<Home>, bool),
+    /// An operator admits a node under the next number: where it lives, if not in this process,
+    /// and `true` if it is a host that is its own controller.
+    AddNode(NodeId, Option<Arc<Home>>, bool),
     /// An operator takes a node out for good. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
@@ -160,7 +160,7 @@ enum Change {
     SetPolicy(VolumeId, PolicyChange),
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
-    AddNode(NodeId, Arc<Home>, bool),
+    AddNode(NodeId, Option<Arc<Home>>, bool),
     RemoveNode(NodeId),
 }
 

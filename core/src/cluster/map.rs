@@ -69,8 +69,8 @@ impl NodeInfo {
     }
 
     /// A node that has been admitted to the cluster and has not come yet.
-    pub fn expected(home: Arc<Home>) -> NodeInfo {
-        NodeInfo { up: false, home: Some(home), ..NodeInfo::unseen() }
+    pub fn expected(home: Option<Arc<Home>>) -> NodeInfo {
+        NodeInfo { up: false, home, ..NodeInfo::unseen() }
     }
 }
 

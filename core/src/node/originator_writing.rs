@@ -307,12 +307,15 @@ fn tell_workers(
 
 /// The new bytes of a row, for each column that gets any.
 fn fresh_of_all(g: &Geometry, row: &WriteRow, what: &What) -> Vec<(usize, Buffer)> {
-    let gets = |c: &usize| !row.cell(g, *c).new.is_empty();
-    let new = |c| match g.layout.role(row.stripe, c) {
-        ColumnRole::Data(i) => Some((c, fresh(g, row, what, i))),
-        ColumnRole::Parity(_) => None,
-    };
-    (0..g.layout.width()).filter(gets).filter_map(new).collect()
+    if row.lo == row.hi {
+        return Vec::new();
+    }
+    let (first, last) = row.units(g);
+    let columns = (first..=last).map(|i| (g.layout.data_column(row.stripe, i), i));
+    let live = columns.filter(|(column, _)| !row.avoid.contains(*column));
+    let mut new: Vec<_> = live.map(|(column, i)| (column, fresh(g, row, what, i))).collect();
+    new.sort_unstable_by_key(|(column, _)| *column);
+    new
 }
 
 /// The new bytes of data unit `i` of a row.
@@ -338,8 +341,7 @@ fn results(
         let code_column = g.code_column(row.stripe, target);
         return vec![(target, solve(g, gathered, code_column, row.parity))];
     }
-    let awaiting = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result);
-    let awaiting: Vec<usize> = awaiting.collect();
+    let awaiting = row.result_columns(g);
     if awaiting.is_empty() {
         return Vec::new();
     }
@@ -352,12 +354,12 @@ fn results(
             gathered.get(&(g.layout.data + j)).filter(|_| row.commanded && !row.decode);
         (column, combine(g, row, j, &shares, old_parity))
     };
-    awaiting.into_iter().map(sum).collect()
+    awaiting.iter().map(sum).collect()
 }
 
 /// Bytes that are added up to compute a row's parity here.
 fn added(g: &Geometry, row: &WriteRow, gathered: &BTreeMap<usize, Buffer>) -> u64 {
-    let awaiting = (0..g.layout.width()).filter(|&c| row.cell(g, c).awaits.result).count() as u64;
+    let awaiting = row.result_columns(g).len() as u64;
     let new: u64 = (0..g.layout.data).map(|i| row.cover(g, i).len()).sum();
     let old: u64 = gathered.values().map(|b| b.len() as u64).sum();
     if row.target.is_some() { old } else { awaiting * (new + old) }

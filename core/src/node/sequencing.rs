@@ -127,6 +127,8 @@ pub(crate) struct Sequencing {
     /// one before.
     originates: bool,
     telling: Option<Telling>,
+    /// Whether it was given a table in this epoch.
+    has_table: bool,
     /// Messages between the roles of this node: hops, and the message.
     post: VecDeque<(u8, SequenceMessage)>,
     begin: VecDeque<(u64, VolumeId, HostOp)>,
@@ -154,6 +156,7 @@ impl Sequencing {
             gate: Gate::default(),
             table: Ledger::default(),
             originates: false,
+            has_table: false,
             telling: None,
             post: VecDeque::new(),
             begin: VecDeque::new(),
@@ -448,7 +451,9 @@ impl Sequencing {
     }
 
     fn tell_end(&mut self, id: RequestId, outbox: &mut Outbox) {
-        let Some(Ending { done, oldest, left, .. }) = self.unnoted.get(&id).cloned() else { return };
+        let Some(Ending { done, oldest, left, .. }) = self.unnoted.get(&id).cloned() else {
+            return;
+        };
         for node in left {
             self.send(node, SequenceMessage::Finished { id, oldest, done }, outbox);
         }
@@ -491,8 +496,12 @@ impl Sequencing {
                 self.send(from, SequenceMessage::Closed { id }, outbox);
             }
             SequenceMessage::Take { report } => {
-                self.table = Ledger::default();
-                self.table.merge(&report, now);
+                // One that comes again is older than what has been recorded since. What has been
+                // heard of ends may be news to the primary.
+                if !std::mem::replace(&mut self.has_table, true) {
+                    self.table.forget_open();
+                    self.table.merge(&report, now);
+                }
                 self.send(from, SequenceMessage::Taken, outbox);
             }
             SequenceMessage::Finished { id, oldest, done } => {
@@ -591,6 +600,7 @@ impl Sequencing {
         self.map = map.clone();
         self.serving = true;
         self.form = map.sequencer();
+        self.has_table = false;
         self.post.clear();
         self.gate = Gate::default();
         self.table.expire(outbox.now, &self.config.sequencer);

@@ -146,7 +146,11 @@ mod tests {
         let (mut gate, mut known) = (Gate::default(), Ledger::default());
         known.close(id(3), true, 0);
         gate.ask(id(9), 7, nodes([1, 2]));
-        assert_eq!(gate.answer(NodeId(1), answer(6, &[], &[]), &known), None, "about another place");
+        assert_eq!(
+            gate.answer(NodeId(1), answer(6, &[], &[]), &known),
+            None,
+            "about another place"
+        );
         assert_eq!(gate.answer(NodeId(1), answer(7, &[1, 3], &[2]), &known), None);
         assert_eq!(gate.over(id(1), true), []);
         assert_eq!(gate.over(id(2), false), [], "an abort does not cross overlaps");

@@ -45,7 +45,10 @@ enum Stage {
 enum Membership {
     No,
     /// It has yet to hear from these that they ask it.
-    Joining { left: BTreeSet<NodeId>, asked: Nanos },
+    Joining {
+        left: BTreeSet<NodeId>,
+        asked: Nanos,
+    },
     Yes,
 }
 

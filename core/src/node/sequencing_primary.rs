@@ -88,12 +88,7 @@ impl Primary {
     }
 
     /// A new epoch begins with these nodes, in which it is the primary.
-    pub fn begin(
-        &mut self,
-        form: SequencerForm,
-        all: BTreeSet<NodeId>,
-        backup: Option<NodeId>,
-    ) {
+    pub fn begin(&mut self, form: SequencerForm, all: BTreeSet<NodeId>, backup: Option<NodeId>) {
         *self = Primary::new(self.limits);
         self.form = form;
         let left = all.clone();

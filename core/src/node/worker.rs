@@ -158,6 +158,8 @@ pub(crate) struct Worker {
     next_ticket: u64,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
+    /// When to look for what is old enough to be forgotten.
+    forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
     open: bool,
     catchup: Catchup,
@@ -202,6 +204,7 @@ impl Worker {
             tickets: BTreeMap::new(),
             next_ticket: 1,
             fenced: BTreeSet::new(),
+            forgets_at: 0,
             inquiries: BTreeMap::new(),
             open: false,
             catchup: Catchup::default(),

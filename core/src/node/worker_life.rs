@@ -28,10 +28,9 @@ impl Worker {
         self.expire_locks(now);
         self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
-        let window = self.config.timestamp_window;
-        let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
-        self.admission.raise_floor(horizon);
-        self.fenced = self.fenced.split_off(&horizon);
+        if now >= self.forgets_at {
+            self.forget_old(now);
+        }
         self.rebuilding.clear();
         self.hosts_busy = std::mem::take(&mut self.host_parts) > 0;
         self.ask_dirty(outbox);
@@ -39,6 +38,16 @@ impl Worker {
         if !self.txns.is_empty() {
             outbox.want_soon();
         }
+    }
+
+    /// Forgets what is older than the window of timestamps. That is to look through all that is
+    /// remembered, so it is done now and then and not at every tick.
+    fn forget_old(&mut self, now: Nanos) {
+        let window = self.config.timestamp_window;
+        let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
+        self.admission.raise_floor(horizon);
+        self.fenced = self.fenced.split_off(&horizon);
+        self.forgets_at = now + window / 16;
     }
 
     /// Writes that wait for room in this journal may hold room in others', where those wait

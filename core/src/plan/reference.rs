@@ -99,6 +99,7 @@ impl Array {
         let g = self.g.clone();
         let n = g.layout.width();
         let cells: Vec<WriteCell> = (0..n).map(|c| row.cell(&g, c)).collect();
+        short_cuts_agree(&g, row, &cells);
         let old: Vec<Buffer> = (0..n).map(|c| self.get(row.stripe, c, cells[c].read)).collect();
         let mut sent = vec![None; n];
         for c in 0..n {
@@ -198,4 +199,17 @@ impl Array {
             self.get(row.stripe, column, row.parity)
         }
     }
+}
+
+/// What the originator asks of a row without looking at its cells is what the cells say.
+fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[WriteCell]) {
+    let those = |is: &dyn Fn(&WriteCell) -> bool| -> Vec<usize> {
+        cells.iter().enumerate().filter(|(_, cell)| is(cell)).map(|(c, _)| c).collect()
+    };
+    let results: Vec<usize> = row.result_columns(g).iter().collect();
+    assert_eq!(results, those(&|cell| cell.awaits.result));
+    let to_originator = |c: &WriteCell| matches!(c.send, Some((_, _, Destination::Originator)));
+    let gathered: ColumnSet =
+        those(&to_originator).iter().map(|c| g.code_column(row.stripe, *c)).collect();
+    assert_eq!(row.originator_awaits(g), gathered);
 }

@@ -140,7 +140,7 @@ impl WritePlan {
 /// sends only then. Returns the columns to which that takes a message of its own.
 fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) -> ColumnSet {
     let columns = || 0..g.layout.width();
-    let receivers: ColumnSet = columns().filter(|&c| row.cell(g, c).awaits.result).collect();
+    let receivers = row.result_columns(g);
     t.wire_bytes += receivers.len() as u64 * row.parity.len();
     let gathers = !row.originator_awaits(g).is_empty();
     debug_assert!(gathers || row.strategy != Strategy::Rebuild);

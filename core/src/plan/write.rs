@@ -141,39 +141,14 @@ impl WritePlan {
     ) -> Result<WritePlan, PlanError> {
         let avoid = avoid.union(ColumnSet::of(column));
         check_lost(g, avoid)?;
-        let row = WriteRow {
-            stripe,
-            lo: 0,
-            hi: 0,
-            avoid,
-            strategy: Strategy::Rebuild,
-            parity_at: ParityAt::Originator,
-            commanded: false,
-            asks_first: false,
-            decode: true,
-            parity: part.sectors_out().into(),
-            target: Some(column),
-        };
-        Ok(WritePlan { rows: vec![row] })
+        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, avoid)] })
     }
 
     /// Plans the copying of the bytes `part` (whole sectors) of `column` of `stripe` from another
     /// disk: the column waits for its content, and no other takes part.
     pub fn copy(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
-        let row = WriteRow {
-            stripe,
-            lo: 0,
-            hi: 0,
-            avoid: (0..g.layout.width()).collect(),
-            strategy: Strategy::Rebuild,
-            parity_at: ParityAt::Originator,
-            commanded: false,
-            asks_first: false,
-            decode: true,
-            parity: part.sectors_out().into(),
-            target: Some(column),
-        };
-        WritePlan { rows: vec![row] }
+        let all = (0..g.layout.width()).collect();
+        WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, all)] }
     }
 
     /// The columns that change something on their disks.
@@ -184,9 +159,19 @@ impl WritePlan {
 
     /// The columns that show something and change nothing.
     pub fn readers(&self, g: &Geometry) -> ColumnSet {
-        let shows = |c: &usize| self.rows.iter().any(|r| r.cell(g, *c).send.is_some());
-        let shown: ColumnSet = (0..g.layout.width()).filter(shows).collect();
-        shown.minus(self.participants(g))
+        let (mut shows, mut writes) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
+        for row in &self.rows {
+            for column in 0..g.layout.width() {
+                let cell = row.cell(g, column);
+                if cell.send.is_some() {
+                    shows.insert(column);
+                }
+                if !cell.write.is_empty() {
+                    writes.insert(column);
+                }
+            }
+        }
+        shows.minus(writes)
     }
 
     /// The worker that collects the votes, if it is not the originator: the data column of
@@ -236,6 +221,23 @@ impl WriteRow {
         Ok(row)
     }
 
+    /// A row that writes nothing but the bytes `part` of one column, which come from the originator.
+    fn put_back(stripe: u64, column: usize, part: Span, avoid: ColumnSet) -> WriteRow {
+        WriteRow {
+            stripe,
+            lo: 0,
+            hi: 0,
+            avoid,
+            strategy: Strategy::Rebuild,
+            parity_at: ParityAt::Originator,
+            commanded: false,
+            asks_first: false,
+            decode: true,
+            parity: part.sectors_out().into(),
+            target: Some(column),
+        }
+    }
+
     /// Whether all data of the stripe is new.
     fn is_whole(&self, g: &Geometry) -> bool {
         self.lo == 0 && self.hi == g.stripe_bytes()
@@ -260,11 +262,14 @@ impl WriteRow {
     }
 
     fn data_lost(&self, g: &Geometry, i: usize) -> bool {
-        self.avoid.contains(g.layout.data_column(self.stripe, i))
+        !self.avoid.is_empty() && self.avoid.contains(g.layout.data_column(self.stripe, i))
     }
 
     /// The parity units whose columns can be used.
     pub fn live_parities(&self, g: &Geometry) -> ColumnSet {
+        if self.avoid.is_empty() {
+            return ColumnSet::first(g.layout.parity);
+        }
         let live = |j: &usize| !self.avoid.contains(g.layout.parity_column(self.stripe, *j));
         (0..g.layout.parity).filter(live).collect()
     }
@@ -435,9 +440,24 @@ impl WriteRow {
     /// What the originator waits for before it can compute parity: data units, or where it
     /// decodes, columns of the code.
     pub fn originator_awaits(&self, g: &Geometry) -> ColumnSet {
+        if self.parity_at != ParityAt::Originator && !self.asks_first {
+            return ColumnSet::EMPTY;
+        }
         let sends =
             |c: &usize| matches!(self.cell(g, *c).send, Some((_, _, Destination::Originator)));
         (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()
+    }
+
+    /// The columns that wait for what the originator computes: parity, or a rebuilt column.
+    pub fn result_columns(&self, g: &Geometry) -> ColumnSet {
+        match self.target {
+            Some(target) => ColumnSet::of(target),
+            None if self.parity_at != ParityAt::Originator => ColumnSet::EMPTY,
+            None => {
+                let column = |j| g.layout.parity_column(self.stripe, j);
+                self.live_parities(g).iter().map(column).collect()
+            }
+        }
     }
 
     /// Whether the originator keeps new data until it has gathered what it needs of the old.

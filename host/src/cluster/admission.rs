@@ -269,11 +269,7 @@ pub fn join(
         token: token.to_string(),
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
-        home: NewHome {
-            address: config.address,
-            labels: config.labels.clone(),
-            is_host: config.disk.is_none(),
-        },
+        home: NewHome::of(config),
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;

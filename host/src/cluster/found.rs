@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::NodeId;
-use weft_member::{Config, Input, Member, Output, Stored};
+use weft_member::{Config, Input, Member, Output, Stored, member_of};
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
 
 use super::config::Configuration;
 use super::home::{self, Known};
 use super::memory::Memory;
-use super::together::{Codec, member_of};
+use super::together::Codec;
 use crate::disk;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{data_sectors, refuse_used};
@@ -23,7 +23,7 @@ use crate::volumes;
 
 /// What a node gets when it is admitted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Invitation {
+pub struct Invitation {
     /// The certificate of the cluster's authority.
     pub(super) ca: String,
     /// Its own.
@@ -32,6 +32,13 @@ pub(super) struct Invitation {
     pub(super) node: u16,
     /// The nodes that are there.
     pub(super) peers: Vec<Known>,
+}
+
+impl Invitation {
+    /// The number of the node that it is for.
+    pub fn node(&self) -> u16 {
+        self.node
+    }
 }
 
 /// Founds a cluster of these nodes, none of which runs yet, with the volumes of `spec`. The

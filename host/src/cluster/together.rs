@@ -2,16 +2,16 @@
 //!
 //! What comes out of it are [`Effect`]s; they take effect in order.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mio::{Registry, Token};
 use rustix::time::{ClockId, clock_gettime};
-use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap, NodeInfo};
+use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
-use weft_member::{Config, Input, MapCodec, Member, MemberId, Output, Refusal, Status};
+use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
 use weft_net::transport;
 use weft_net::wire::Message;
 
@@ -23,15 +23,6 @@ use crate::log::Log;
 
 /// How often the processes tell one another how things are.
 const NEWS_EVERY: Nanos = 500 * MILLIS;
-
-/// The member of the process of a node. Members count from 1.
-pub(super) fn member_of(node: NodeId) -> MemberId {
-    MemberId(u64::from(node.0) + 1)
-}
-
-fn node_of(member: MemberId) -> NodeId {
-    NodeId((member.0 - 1) as u16)
-}
 
 /// Cluster maps as the processes write them to one another.
 pub(super) struct Codec;
@@ -59,6 +50,8 @@ impl MapCodec for Codec {
 pub(crate) enum Effect {
     /// Hand our node a word of the authority.
     Tell(NodeId, MapMessage),
+    /// Start our node anew.
+    Restart(NodeId),
     /// Hand our node a message.
     Letter(Envelope),
     /// A map is agreed on.
@@ -72,19 +65,15 @@ pub(crate) enum Effect {
 /// The member, and its connections.
 pub(crate) struct Together {
     home: Home,
-    member: Member,
+    process: Process,
     memory: Memory,
     post: Post,
-    wake: Nanos,
     next_news: Nanos,
     /// Nodes that there are connections to, or should be.
     peers: BTreeMap<NodeId, Known>,
     effects: Vec<Effect>,
     /// What is for the control sockets.
     mail: VecDeque<(NodeId, Mail)>,
-    next_ticket: u64,
-    /// Changes asked for, and what became of them.
-    tickets: BTreeMap<u64, Option<std::result::Result<(), Refusal>>>,
 }
 
 impl Together {
@@ -99,7 +88,7 @@ impl Together {
         let (memory, stored) = Memory::open(home.dir())?;
         let config = Config { seed: home.cluster() as u64, ..Config::default() };
         let us = home.node;
-        let member = Member::new(member_of(us), &[us], stored, config, Arc::new(Codec))
+        let process = Process::new(us, stored, config, Arc::new(Codec))
             .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
@@ -107,18 +96,15 @@ impl Together {
         let post = Post::start(transport, registry, first, log)?;
         let mut together = Together {
             home,
-            member,
+            process,
             memory,
             post,
-            wake: 0,
             next_news: 0,
             peers: BTreeMap::new(),
             effects: Vec::new(),
             mail: VecDeque::new(),
-            next_ticket: 1,
-            tickets: BTreeMap::new(),
         };
-        let map = together.member.map().clone();
+        let map = together.process.map().clone();
         together.follow_homes(&map);
         together.input(Input::Tick);
         Ok(together)
@@ -136,17 +122,17 @@ impl Together {
 
     /// The map last agreed on, as far as is known here.
     pub(crate) fn map(&self) -> &ClusterMap {
-        self.member.map()
+        self.process.map()
     }
 
     /// The member's state.
     pub(crate) fn status(&self) -> Status {
-        self.member.status()
+        self.process.status()
     }
 
     /// The node whose process leads, if that is known.
     pub(crate) fn leader(&self) -> Option<NodeId> {
-        self.member.status().leader.map(node_of)
+        self.process.status().leader.map(node_of)
     }
 
     /// Whether there is a connection to a node's process.
@@ -161,7 +147,7 @@ impl Together {
 
     /// Whether the node may serve at this moment.
     pub(crate) fn may_serve(&self) -> bool {
-        self.member.may_serve(boot_time())
+        self.process.may_serve(boot_time())
     }
 
     /// Whether there is something to be done at once.
@@ -173,7 +159,7 @@ impl Together {
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         let now = boot_time();
         let transport = self.post.patience().map(|p| p.as_nanos() as Nanos);
-        let ours = self.wake.min(self.next_news).saturating_sub(now);
+        let ours = self.process.wake().min(self.next_news).saturating_sub(now);
         transport.into_iter().chain([ours]).min()
     }
 
@@ -204,20 +190,15 @@ impl Together {
 
     /// Asks for a change of the map, which the leader alone can make.
     pub(crate) fn change(&mut self, change: AuthorityInput) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.tickets.insert(ticket, None);
-        self.input(Input::Change(ticket, change));
+        let ticket = self.process.change(boot_time(), change);
+        self.take_over();
         ticket
     }
 
     /// What became of it, if that is known; it is told once.
     pub(crate) fn outcome(&mut self, ticket: u64) -> Option<Result<()>> {
-        match self.tickets.get(&ticket) {
-            Some(None) => None,
-            Some(Some(_)) => {
-                self.tickets.remove(&ticket)?.map(|r| r.map_err(|e| Error(e.to_string())))
-            }
+        match self.process.outcome(ticket) {
+            Some(outcome) => outcome.map(|r| r.map_err(|e| Error(e.to_string()))),
             None => Some(fail("nothing is known of this change")),
         }
     }
@@ -245,11 +226,8 @@ impl Together {
     /// Tells the others how things are.
     pub(crate) fn tell_news(&mut self, news: Vec<u8>) {
         self.next_news = boot_time() + NEWS_EVERY;
-        // A change of the group that failed is tried again.
-        let map = self.member.map().clone();
-        for change in self.group_changes(&map) {
-            self.input(change);
-        }
+        self.process.follow_group(boot_time());
+        self.take_over();
         self.post.tell_news(&news.into());
     }
 
@@ -290,45 +268,38 @@ impl Together {
 
     /// Does what is due.
     pub(crate) fn follow(&mut self) {
-        if boot_time() >= self.wake {
+        if boot_time() >= self.process.wake() {
             self.input(Input::Tick);
         }
     }
 
     fn input(&mut self, input: Input) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let mut out = Vec::new();
-            self.member.handle(boot_time(), input, &mut out);
-            for output in out {
-                match output {
-                    Output::Send(to, bytes) => self.post.send_member(node_of(to), bytes),
-                    Output::Persist(number, persist) => match self.memory.write(&persist) {
-                        Ok(()) => inputs.push_back(Input::Persisted(number)),
-                        Err(e) => self.effects.push(Effect::Fatal(e)),
-                    },
-                    Output::Tell(node, message) => self.effects.push(Effect::Tell(node, message)),
-                    Output::Suspend => self.log("cut off from the others: serving nobody"),
-                    Output::Resume => self.log("in touch with the others: serving"),
-                    Output::Wake(at) => self.wake = at,
-                    Output::Answer(ticket, result) => {
-                        if let Some(outcome) = self.tickets.get_mut(&ticket) {
-                            *outcome = Some(result);
-                        }
-                    }
-                    Output::Agreed(map) => {
-                        self.follow_homes(&map);
-                        inputs.extend(self.group_changes(&map));
-                        self.effects.push(Effect::Agreed(map));
-                    }
-                    Output::Log(line) => self.log(&line),
-                }
-            }
-        }
+        self.process.handle(boot_time(), input);
+        self.take_over();
     }
 
-    fn log(&mut self, line: &str) {
-        self.effects.push(Effect::Log(line.to_string()));
+    /// Sees to what the member wants done.
+    fn take_over(&mut self) {
+        while let Some(effect) = self.process.next_effect() {
+            match effect {
+                weft_member::Effect::Send(to, bytes) => self.post.send_member(node_of(to), bytes),
+                weft_member::Effect::Persist(number, persist) => {
+                    match self.memory.write(&persist) {
+                        Ok(()) => self.process.handle(boot_time(), Input::Persisted(number)),
+                        Err(e) => self.effects.push(Effect::Fatal(e)),
+                    }
+                }
+                weft_member::Effect::Tell(node, message) => {
+                    self.effects.push(Effect::Tell(node, message));
+                }
+                weft_member::Effect::Restart(node) => self.effects.push(Effect::Restart(node)),
+                weft_member::Effect::Agreed(map) => {
+                    self.follow_homes(&map);
+                    self.effects.push(Effect::Agreed(map));
+                }
+                weft_member::Effect::Log(line) => self.effects.push(Effect::Log(line)),
+            }
+        }
     }
 
     /// Whether a node takes part that there is no connection to. It is back, and to be dialled now:
@@ -366,25 +337,6 @@ impl Together {
                 self.peers.insert(node, known);
             }
         }
-    }
-
-    /// If this process leads: the group is to be the nodes of the map.
-    fn group_changes(&mut self, map: &ClusterMap) -> Vec<Input> {
-        let status = self.member.status();
-        if status.leader != Some(self.member.id()) {
-            return Vec::new();
-        }
-        let group: BTreeSet<MemberId> =
-            status.voters.iter().chain(&status.learners).copied().collect();
-        let change = |(n, info): (usize, &NodeInfo)| {
-            let member = member_of(NodeId(n as u16));
-            match (info.removed, group.contains(&member)) {
-                (false, false) => Some(Input::AddMember(0, member)),
-                (true, true) => Some(Input::RemoveMember(0, member)),
-                _ => None,
-            }
-        };
-        map.nodes.iter().enumerate().filter_map(change).collect()
     }
 }
 

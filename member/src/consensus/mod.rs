@@ -80,6 +80,13 @@ impl Consensus {
     /// start.
     pub fn new(id: MemberId, stored: Stored, config: &Config) -> Result<Consensus, String> {
         let (starts, frame) = (stored.starts + 1, stored.frame);
+        let mut stored = stored;
+        if config.bug == Some(Bug::ForgetsPromises) {
+            let snapshot = stored.snapshot.get_metadata();
+            (stored.hard.term, stored.hard.vote) = (snapshot.term, 0);
+            stored.hard.commit = snapshot.index;
+            stored.entries.clear();
+        }
         let latest = stored.snapshot.data.to_vec();
         let log = Log::new(stored);
         let settings = raft::Config {

@@ -51,6 +51,7 @@ impl Checks {
             Output::Wake(at) => mix(&at.to_le_bytes()),
             Output::Log(line) => mix(line.as_bytes()),
             Output::Tell(node, _) => mix(&node.0.to_le_bytes()),
+            Output::Restart(node) => mix(&[b'r', node.0 as u8]),
             Output::Suspend => mix(b"suspend"),
             Output::Resume => mix(b"resume"),
             Output::Answer(id, _) => mix(&id.to_le_bytes()),

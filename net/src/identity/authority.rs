@@ -30,6 +30,42 @@ impl NodeKey {
         Ok(NodeKey(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?))
     }
 
+    /// Loads what [`NodeKey::save`] has written.
+    ///
+    /// # Errors
+    ///
+    /// If the file is missing or no key, or others can read it.
+    pub fn load(path: &Path) -> Result<NodeKey, IdentityError> {
+        let pem = files::read_private(path)?;
+        KeyPair::from_pem(&pem).map(NodeKey).map_err(|e| IdentityError::Content {
+            path: path.to_path_buf(),
+            what: format!("no private key in PEM: {e}"),
+        })
+    }
+
+    /// Writes it to a file that only its owner can read, and that is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is such a file, or it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), IdentityError> {
+        files::create_private(path, &self.to_pem())
+    }
+
+    /// Whether a certificate in PEM is for this key.
+    ///
+    /// # Errors
+    ///
+    /// If it is no certificate.
+    pub fn is_of(&self, certificate_pem: &str) -> Result<bool, IdentityError> {
+        let wrong = |e: &dyn std::fmt::Display| IdentityError::Tls(e.to_string());
+        let der =
+            CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|e| wrong(&e))?;
+        let parsed = webpki::EndEntityCert::try_from(&der).map_err(|e| wrong(&e))?;
+        // What the certificate says of its key ends with the point itself.
+        Ok(parsed.subject_public_key_info().ends_with(self.public().as_bytes()))
+    }
+
     /// The half that is sent to whoever keeps the authority.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.public_key_raw().to_vec())

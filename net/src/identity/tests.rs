@@ -194,3 +194,18 @@ fn names_and_ids_are_checked() {
     assert_eq!(id.to_string().parse::<ClusterId>().unwrap(), id);
     assert!("+0000000000000000000000000000007".parse::<ClusterId>().is_err());
 }
+
+#[test]
+fn a_key_waits_in_a_file_for_its_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key.pem");
+    let key = NodeKey::generate().unwrap();
+    key.save(&path).unwrap();
+    assert!(key.save(&path).is_err(), "a key that is there is not overwritten");
+    let same = NodeKey::load(&path).unwrap();
+    assert_eq!(same.public(), key.public());
+    let certificate = authority(7).admit(&name("n1"), &key.public()).unwrap();
+    assert!(same.is_of(&certificate).unwrap());
+    assert!(!NodeKey::generate().unwrap().is_of(&certificate).unwrap());
+    assert!(key.is_of("nothing").is_err());
+}

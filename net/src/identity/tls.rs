@@ -13,8 +13,9 @@ use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName,
-    Error, OtherError, RootCertStore, ServerConfig, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct,
+    DistinguishedName, Error, OtherError, RootCertStore, ServerConfig, SignatureScheme,
+    WantsVerifier,
 };
 
 use super::authority::fingerprint;
@@ -139,14 +140,26 @@ fn roots(ca: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, IdentityError> {
     Ok(Arc::new(roots))
 }
 
+/// What all who dial have in common.
+fn dialling() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, IdentityError> {
+    ClientConfig::builder_with_provider(crypto())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(unusable)
+}
+
+/// What all who are dialled have in common.
+fn answering() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, IdentityError> {
+    ServerConfig::builder_with_provider(crypto())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(unusable)
+}
+
 pub(super) fn client_config(id: &Identity) -> Result<Arc<ClientConfig>, IdentityError> {
     let checks = WebPkiServerVerifier::builder_with_provider(roots(&id.ca)?, crypto())
         .build()
         .map_err(unusable)?;
     let verifier = Arc::new(ServerVerifier { cluster: id.cluster, checks });
-    let mut config = ClientConfig::builder_with_provider(crypto())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(unusable)?
+    let mut config = dialling()?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_client_auth_cert(vec![id.certificate.clone()], id.key.clone_key())
@@ -160,9 +173,7 @@ pub(super) fn server_config(id: &Identity) -> Result<Arc<ServerConfig>, Identity
         .build()
         .map_err(unusable)?;
     let verifier = Arc::new(ClientVerifier { cluster: id.cluster, checks });
-    let mut config = ServerConfig::builder_with_provider(crypto())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(unusable)?
+    let mut config = answering()?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![id.certificate.clone()], id.key.clone_key())
         .map_err(unusable)?;
@@ -172,9 +183,7 @@ pub(super) fn server_config(id: &Identity) -> Result<Arc<ServerConfig>, Identity
 
 pub(super) fn admitting_config(id: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
     let chain = vec![id.certificate.clone(), id.ca.clone()];
-    let mut config = ServerConfig::builder_with_provider(crypto())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(unusable)?
+    let mut config = answering()?
         .with_no_client_auth()
         .with_single_cert(chain, id.key.clone_key())
         .map_err(unusable)?;
@@ -189,9 +198,7 @@ pub(super) fn admitting_config(id: &Identity) -> Result<Arc<ServerConfig>, Ident
 ///
 /// If TLS cannot be set up.
 pub fn joining_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, IdentityError> {
-    let mut config = ClientConfig::builder_with_provider(crypto())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(unusable)?
+    let mut config = dialling()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(JoinVerifier { fingerprint }))
         .with_no_client_auth();

@@ -11,12 +11,13 @@
 //! after a crash, must be there with all that it comes after.
 
 mod history;
+mod options;
 mod places;
 mod run;
 
 pub use history::{BLOCK, Did, Op, check as check_history};
 pub(crate) use history::{content, numbers};
-pub use run::{Faults, Options, Summary};
+pub use options::{Faults, Options, Summary};
 
 /// A seed that failed.
 #[derive(Clone, Debug)]

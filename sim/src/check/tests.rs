@@ -81,7 +81,10 @@ fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
                 Ok(summary) => sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1),
                 Err(failure) => {
                     let story = failure.story.join("\n");
-                    panic!("{form}, seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
+                    panic!(
+                        "{form}, seed {seed}: {}\n{:?}\n{story}",
+                        failure.reason, failure.shrunk
+                    );
                 }
             }
         }

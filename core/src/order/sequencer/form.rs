@@ -98,7 +98,9 @@ impl SequencerForm {
                 "consensus of the originators, always more messages than the centralized ones, and \
                  the broadcast"
             }
-            SequencerForm::WorkerDriven => "consensus of every node in the array, and the broadcast",
+            SequencerForm::WorkerDriven => {
+                "consensus of every node in the array, and the broadcast"
+            }
         }
     }
 }

@@ -204,8 +204,9 @@ impl Graph {
     fn place(&mut self, now: Nanos, id: RequestId, rank: u64) -> BTreeSet<RequestId> {
         self.go(now, id, Event::Arrived);
         if let Some(reach) = self.entries[&id].reach {
-            let meets =
-                |other: &&RequestId| self.entries[*other].reach.is_some_and(|o| o.conflicts(&reach));
+            let meets = |other: &&RequestId| {
+                self.entries[*other].reach.is_some_and(|o| o.conflicts(&reach))
+            };
             let before = self.line.range(..rank).map(|p| p.1);
             let behind: BTreeSet<RequestId> = before.filter(meets).copied().collect();
             for other in &behind {
@@ -260,8 +261,9 @@ impl Graph {
         let mut left: VecDeque<RequestId> = which.into_iter().collect();
         while let Some(id) = left.pop_front() {
             let Some(entry) = self.entries.get(&id) else { continue };
-            let unresolved =
-                |d: &RequestId| matches!(self.entries[d].state, State::NotIssued | State::Unresolved);
+            let unresolved = |d: &RequestId| {
+                matches!(self.entries[d].state, State::NotIssued | State::Unresolved)
+            };
             if entry.state == State::Unresolved && !entry.after.iter().any(unresolved) {
                 if self.places {
                     let rank = self.next_rank();
@@ -454,7 +456,10 @@ impl Graph {
 
     /// A request's place in the line, if it has one.
     pub fn rank(&self, id: RequestId) -> Option<u64> {
-        self.entries.get(&id).filter(|e| e.state == State::Resolved || e.state == State::InProgress).map(|e| e.rank)
+        self.entries
+            .get(&id)
+            .filter(|e| e.state == State::Resolved || e.state == State::InProgress)
+            .map(|e| e.rank)
     }
 
     /// Takes over a request that has begun already, whatever it was to come after.

@@ -332,9 +332,10 @@ impl Model {
             State::Completed
         } else if self.begun.contains(id) {
             State::InProgress
-        } else if after.iter().any(|d| {
-            matches!(self.state(d), None | Some(State::NotIssued | State::Unresolved))
-        }) {
+        } else if after
+            .iter()
+            .any(|d| matches!(self.state(d), None | Some(State::NotIssued | State::Unresolved)))
+        {
             State::Unresolved
         } else {
             State::Resolved

@@ -1,0 +1,102 @@
+//! How a new node comes in by files that its operator carries, where it cannot reach the node that
+//! lets others in, or shall be set up before it has a network.
+//!
+//! The new node writes a [`JoinRequest`] with the public half of its key. Where the authority's key
+//! is, [`certify`] asks the cluster for a number and answers with an [`Invitation`], which is what a
+//! node with a token gets over the network. With it [`join_certified`] makes the node's directory
+//! and disk. The private half of the key stays in the new node's directory all the time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weft_member::Stored;
+use weft_net::identity::{CertificateAuthority, NodeKey, NodeName, PublicKey, cluster_of};
+
+use super::config::Configuration;
+use super::found::{Invitation, check_new, settle_in};
+use super::home::Known;
+use crate::client::Control;
+use crate::control::{NewHome, Request};
+use crate::durable;
+use crate::error::{Error, Result, at, fail};
+
+/// The key of a node that has asked for a certificate and has none yet.
+const KEY: &str = "joining-key.pem";
+
+/// What a new node asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinRequest {
+    name: String,
+    /// The public half of its key.
+    key: Vec<u8>,
+    home: NewHome,
+}
+
+fn said(error: impl std::fmt::Display) -> Error {
+    Error(error.to_string())
+}
+
+fn key_path(config: &Configuration) -> PathBuf {
+    config.dir.join(KEY)
+}
+
+/// What the node of this configuration asks for. Its key is made, unless it has asked before.
+pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> {
+    check_new(config, force)?;
+    fs::create_dir_all(&config.dir).map_err(at("make the directory", &config.dir))?;
+    let path = key_path(config);
+    let key = match path.exists() {
+        true => NodeKey::load(&path).map_err(said)?,
+        false => {
+            let key = NodeKey::generate().map_err(said)?;
+            key.save(&path).map_err(said)?;
+            key
+        }
+    };
+    let (name, key) = (config.name.to_string(), key.public().as_bytes().to_vec());
+    Ok(JoinRequest { name, key, home: NewHome::of(config) })
+}
+
+/// Admits the node that asks, at the node in `dir`, which runs and has the authority's key.
+pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
+    let authority = CertificateAuthority::load(dir).map_err(|e| {
+        Error(format!("{e}; certificates are made where the authority's key is (`ca-key.pem`)"))
+    })?;
+    let name: NodeName = request.name.parse().map_err(said)?;
+    let key = PublicKey::from_bytes(&request.key).map_err(said)?;
+    let add = Request::NodeAdd { name: name.to_string(), home: request.home };
+    let answer = Control::connect(dir)?.request(&add)?;
+    let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
+    let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
+    let certificate = authority.admit(&name, &key).map_err(said)?;
+    Ok(Invitation { ca: authority.pem().to_string(), certificate, node, peers })
+}
+
+/// Makes the directory and the disk of a node that has got its certificate. Returns its number.
+pub fn join_certified(config: &Configuration, invitation: &Invitation, force: bool) -> Result<u16> {
+    check_new(config, force)?;
+    let path = key_path(config);
+    if !path.exists() {
+        return fail(format!(
+            "{} is not there; a certificate is for the node that asked for it (`weft cluster \
+             request`), with the same directory",
+            path.display()
+        ));
+    }
+    let key = NodeKey::load(&path).map_err(said)?;
+    let (cluster, name) = cluster_of(&invitation.certificate).map_err(said)?;
+    if name != config.name {
+        return fail(format!("the certificate is of {name}, and the node is {}", config.name));
+    }
+    if !key.is_of(&invitation.certificate).map_err(said)? {
+        return fail(format!(
+            "the certificate is not for the key in {}; have one made from the node's last request",
+            path.display()
+        ));
+    }
+    settle_in(config, invitation, Stored::empty(), &key, cluster.0)?;
+    durable::remove(&path)?;
+    Ok(invitation.node)
+}

@@ -1,0 +1,162 @@
+//! How a seed is run, and what a run was like.
+
+use weft_core::node::Bug;
+use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
+use weft_core::units::Nanos;
+
+/// Which kinds of faults happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Victims die and return.
+    pub crashes: bool,
+    /// All power is cut.
+    pub power: bool,
+    /// Victims' sectors rot or cannot be read.
+    pub rot: bool,
+    /// Messages are lost, repeated, and take long.
+    pub messages: bool,
+    /// A disk is slow.
+    pub slow: bool,
+    /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
+    /// that was acknowledged may be lost once all have returned.
+    pub beyond: bool,
+    /// What is on a node is moved to others.
+    pub moves: bool,
+    /// Processes are stopped for a while, where there are some.
+    pub pauses: bool,
+    /// Processes are cut off from others, where there are some.
+    pub cuts: bool,
+}
+
+impl Faults {
+    /// All kinds.
+    pub const ALL: Faults = Faults {
+        crashes: true,
+        power: true,
+        rot: true,
+        messages: true,
+        slow: true,
+        beyond: true,
+        moves: true,
+        pauses: true,
+        cuts: true,
+    };
+
+    /// No faults.
+    pub const NONE: Faults = Faults {
+        crashes: false,
+        power: false,
+        rot: false,
+        messages: false,
+        slow: false,
+        beyond: false,
+        moves: false,
+        pauses: false,
+        cuts: false,
+    };
+
+    /// Each kind alone.
+    pub(super) fn each_left_out(&self) -> [Faults; 9] {
+        let none = Faults::NONE;
+        [
+            Faults { beyond: true, ..none },
+            Faults { moves: true, ..none },
+            Faults { cuts: true, ..none },
+            Faults { pauses: true, ..none },
+            Faults { slow: true, ..none },
+            Faults { rot: true, ..none },
+            Faults { messages: true, ..none },
+            Faults { power: true, ..none },
+            Faults { crashes: true, ..none },
+        ]
+    }
+
+    pub(super) fn minus(&self, other: Faults) -> Faults {
+        Faults {
+            crashes: self.crashes && !other.crashes,
+            power: self.power && !other.power,
+            rot: self.rot && !other.rot,
+            messages: self.messages && !other.messages,
+            slow: self.slow && !other.slow,
+            beyond: self.beyond && !other.beyond,
+            moves: self.moves && !other.moves,
+            pauses: self.pauses && !other.pauses,
+            cuts: self.cuts && !other.cuts,
+        }
+    }
+}
+
+/// How a seed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Operations of the hosts in each phase.
+    pub operations: u32,
+    /// Phases.
+    pub phases: u32,
+    /// The faults that may happen.
+    pub faults: Faults,
+    /// In half of the seeds there are more hosts, and they also flush, trim and ask for holes.
+    pub wide: bool,
+    /// How the volume's requests are ordered; drawn if open.
+    pub ordering: Option<Ordering>,
+    /// With a sequencer: who keeps the graph of requests; drawn if open.
+    pub sequencer: Option<SequencerForm>,
+    /// Whether requests may have places among others.
+    pub places: bool,
+    /// Whether the nodes are in processes that rule together; drawn if open.
+    pub members: Option<bool>,
+    /// A deliberate bug.
+    pub bug: Option<Bug>,
+    /// A deliberate bug of the members.
+    pub member_bug: Option<weft_member::Bug>,
+}
+
+impl Options {
+    /// All faults, and everything drawn.
+    pub const DEFAULT: Options = Options {
+        operations: 150,
+        phases: 2,
+        faults: Faults::ALL,
+        wide: true,
+        ordering: None,
+        sequencer: None,
+        places: true,
+        members: None,
+        bug: None,
+        member_bug: None,
+    };
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::DEFAULT
+    }
+}
+
+/// What a run that passed was like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The layout drawn.
+    pub layout: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Operations answered, and not.
+    pub answered: u64,
+    /// Operations whose host never heard.
+    pub unanswered: u64,
+    /// Node deaths and power cuts.
+    pub crashes: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Simulated time.
+    pub time: Nanos,
+    /// If the nodes were in processes: terms that had a leader, and maps that were agreed on.
+    pub members: Option<(u64, u64)>,
+    /// The longest simulated time from the end of the faults until all was whole.
+    pub healing: Nanos,
+    /// Requests that had a place among others, and those of them that were refused.
+    pub placed: (u64, u64),
+    /// A hash of everything that the hosts saw: equal for equal runs.
+    pub fingerprint: u64,
+}

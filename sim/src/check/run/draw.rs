@@ -1,0 +1,171 @@
+//! What is drawn before a run begins: the cluster, its volume and the hosts.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::NodeConfig;
+use weft_core::order::Ordering;
+use weft_core::order::sequencer::{Limits, SequencerForm};
+use weft_core::plan::{Dispatch, ParityAt, Policy, Strategy};
+use weft_core::store::StoreConfig;
+use weft_core::units::{MILLIS, NodeId, SECTOR};
+
+use super::super::options::Options;
+use super::super::places::Places;
+use super::hosts::Client;
+use super::members::Members;
+use super::{Run, VOLUME};
+use crate::world::World;
+
+impl Run {
+    pub(super) fn draw(seed: u64, options: Options, story: usize) -> Run {
+        let mut wide_rng = Rng::with_seed(seed ^ 0x0071_de00);
+        let mut wide_rng = (options.wide && wide_rng.bool()).then_some(wide_rng);
+        let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
+        let layouts = [
+            "raid5",
+            "raid5",
+            "raid6",
+            "raid1",
+            "raid4",
+            "rs:2+2",
+            "rs:3+1",
+            "raid0",
+            "raid5:right-asymmetric",
+            "rs:2+3",
+        ];
+        let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
+        let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
+        let unit = SECTOR << rng.u64(0..=2);
+        let geometry = Geometry::new(spec.over(nodes).expect("enough nodes"), unit);
+        let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
+        let mut policy = draw_policy(&mut rng, &mut other);
+        let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
+        policy.sequencer = options.sequencer.unwrap_or(form);
+        policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
+        let mut options = options;
+        if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
+            // Without journal only the promises of single deaths stand.
+            policy.journal = false;
+            options.faults.power = false;
+            options.faults.beyond = false;
+        }
+        let stripes = rng.u64(3..=20);
+        let size = stripes * geometry.stripe_bytes();
+        let mut config = NodeConfig {
+            store: StoreConfig {
+                table_pages: 4,
+                overlay_sectors: rng.usize(8..200),
+                ..StoreConfig::default()
+            },
+            max_chunk: 256 << 10,
+            max_in_flight: 1 << 20,
+            notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
+            patience: 40 * MILLIS,
+            timestamp_window: 2000 * MILLIS,
+            lock_timeout: 30 * MILLIS,
+            lease: 500 * MILLIS,
+            place_after: rng.u64(MILLIS..20 * MILLIS),
+            rebuilds: rng.usize(1..=4),
+            rebuilds_busy: 1,
+            sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
+            bug: options.bug,
+        };
+        let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
+        let journal = wide_rng.as_mut().map_or(512, |r| [64, 96, 160, 512][r.usize(0..4)]);
+        if let Some(r) = wide_rng.as_mut()
+            && r.u8(0..3) == 0
+        {
+            config.max_chunk = SECTOR << r.u64(1..=4);
+        }
+        let max_chunk = config.max_chunk.min(journal * SECTOR / 4);
+        let column_bytes = match wide_rng.as_mut() {
+            Some(r) => unit * r.u64(2..=8),
+            None => EXTENT_COLUMN_BYTES,
+        };
+        let members = Members::draw(seed, &mut options);
+        let mut volume = None;
+        let volumes = |data| {
+            let disks = Place::apart(&vec![data; nodes]);
+            let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
+                .expect("a volume that fits");
+            let made =
+                Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) };
+            volume = Some(made.clone());
+            vec![made]
+        };
+        let mut world = match &members {
+            Some(m) => World::of_processes(seed, nodes, (1200, journal), config, m.config, volumes),
+            None => World::new(seed, nodes, 1200, journal, config, volumes),
+        };
+        world.story_length = story;
+        let clients: Vec<Client> = (0..rng.usize(2..=hosts))
+            .map(|n| Client { node: NodeId((n % nodes) as u16), op: None, pieces: 0 })
+            .collect();
+        let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
+        let places = places.flatten();
+        Run {
+            world,
+            volume: volume.expect("made above"),
+            options,
+            rng,
+            later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
+            move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
+            form_rng: Rng::with_seed(seed ^ 0x000f_0235),
+            wide_rng,
+            beyond: false,
+            max_chunk,
+            clients,
+            places,
+            members,
+            healing: 0,
+            ops: BTreeMap::new(),
+            next_op: 1,
+            to_issue: 0,
+            faults: Vec::new(),
+            pending_faults: 0,
+            crashes: 0,
+            error: None,
+            scrub: None,
+            scrubbed: false,
+        }
+    }
+}
+
+/// With a sequencer in one of six seeds. Of the others by timestamps in half, which makes the same
+/// runs of them as when there was no other ordering.
+fn draw_ordering(seed: u64) -> Ordering {
+    if Rng::with_seed(seed ^ 0x0005_e90e_4ce5).u8(0..6) == 0 {
+        return Ordering::Sequencer;
+    }
+    let mut rng = Rng::with_seed(seed ^ 0x0000_06de_5000);
+    let others = [Ordering::DeviceLocks, Ordering::LockServer, Ordering::CallbackLocks];
+    match rng.bool() {
+        true => Ordering::Timestamps,
+        false => others[rng.usize(0..others.len())],
+    }
+}
+
+/// `other` is for what was not always drawn.
+fn draw_policy(rng: &mut Rng, other: &mut Rng) -> Policy {
+    let strategies = [None, None, None, Some(Strategy::Small), Some(Strategy::Large)];
+    let places = [
+        None,
+        None,
+        None,
+        Some(ParityAt::Originator),
+        Some(ParityAt::Solely),
+        Some(ParityAt::Parity),
+    ];
+    Policy {
+        strategy: strategies[rng.usize(0..strategies.len())],
+        parity_at: places[rng.usize(0..places.len())],
+        dispatch: match other.u8(0..6) {
+            0 => Dispatch::Commanded,
+            _ => Dispatch::Collaborative,
+        },
+        ..Policy::default()
+    }
+}

@@ -1,0 +1,240 @@
+//! The faults of a phase: which are drawn, and what each does.
+
+use weft_core::cluster::PolicyChange;
+use weft_core::order::sequencer::SequencerForm;
+use weft_core::units::{MILLIS, Nanos, NodeId};
+
+use super::super::history::{Did, Op};
+use super::hosts::Client;
+use super::members::MemberFault;
+use super::{CLIENT, FAULT, Run, VOLUME};
+use crate::world::Conditions;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    Kill(NodeId, bool),
+    Return(NodeId),
+    Power,
+    Rot(NodeId),
+    Spoil(NodeId),
+    /// A page of the checksum table rots, or cannot be read.
+    Page(NodeId, bool),
+    /// An empty disk takes the place of a dead node's.
+    Replace(NodeId),
+    /// A dead node is not expected back.
+    GiveUp(NodeId),
+    /// What is on a node's disk is moved to others, or no more of it.
+    Drain(NodeId, bool),
+    /// Another form of the sequencer takes over.
+    Form(SequencerForm),
+    /// What happens to processes.
+    Member(MemberFault),
+}
+
+impl Run {
+    pub(super) fn draw_faults(&mut self) {
+        let f = self.options.faults;
+        let bears = self.volume.geometry.layout.parity;
+        let mut victims: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
+        self.rng.shuffle(&mut victims);
+        victims.truncate(bears);
+        let span = MILLIS * u64::from(self.options.operations) / 2;
+        let mut plan: Vec<(Nanos, Fault)> = Vec::new();
+        self.beyond = f.beyond && self.later_rng.u8(0..4) == 0;
+        if self.beyond {
+            plan = self.draw_overload(span);
+            victims.clear();
+        }
+        for victim in victims {
+            // A victim either comes and goes, or its disk decays.
+            if self.rng.bool() {
+                for _ in 0..self.rng.usize(0..=3) {
+                    let at = self.rng.u64(0..span);
+                    let stays = self.rng.u64(0..40 * MILLIS);
+                    let power = self.rng.bool();
+                    if f.crashes {
+                        plan.push((at, Fault::Kill(victim, power)));
+                        plan.push((at + stays, Fault::Return(victim)));
+                    }
+                }
+                if f.crashes
+                    && let Some(rng) = self.wide_rng.as_mut()
+                    && rng.bool()
+                {
+                    let (at, stays) = (rng.u64(0..span), rng.u64(20 * MILLIS..60 * MILLIS));
+                    plan.push((at, Fault::Kill(victim, rng.bool())));
+                    let found = at + rng.u64(MILLIS..20 * MILLIS);
+                    if rng.bool() {
+                        plan.push((found, Fault::Replace(victim)));
+                    } else {
+                        plan.push((found, Fault::GiveUp(victim)));
+                    }
+                    plan.push((at + stays, Fault::Return(victim)));
+                }
+            } else {
+                for _ in 0..self.rng.usize(0..=6) {
+                    let at = self.rng.u64(0..span);
+                    let spoil = self.rng.bool();
+                    let fault = if spoil { Fault::Spoil(victim) } else { Fault::Rot(victim) };
+                    if f.rot {
+                        plan.push((at, fault));
+                    }
+                }
+                if f.rot
+                    && f.crashes
+                    && let Some(rng) = self.wide_rng.as_mut()
+                    && rng.bool()
+                {
+                    // A bad page of the table shows when the node starts again.
+                    let (at, stays) = (rng.u64(0..span), rng.u64(1..20 * MILLIS));
+                    plan.push((at, Fault::Page(victim, rng.bool())));
+                    plan.push((at, Fault::Kill(victim, rng.bool())));
+                    plan.push((at + stays, Fault::Return(victim)));
+                }
+            }
+        }
+        if f.moves && self.move_rng.u8(0..3) == 0 {
+            let rng = &mut self.move_rng;
+            let node = NodeId(rng.u16(0..self.world.size() as u16));
+            let at = rng.u64(0..span);
+            plan.push((at, Fault::Drain(node, true)));
+            if rng.u8(0..3) == 0 {
+                plan.push((at + rng.u64(0..20 * MILLIS), Fault::Drain(node, false)));
+            }
+        }
+        for _ in 0..self.rng.usize(0..=2) {
+            let at = self.rng.u64(0..span);
+            if f.power {
+                plan.push((at, Fault::Power));
+            }
+        }
+        let lossy = self.rng.bool();
+        let slow = self.rng.u8(0..4) == 0;
+        let mut conditions = Conditions::default();
+        if f.messages && lossy {
+            conditions.drop_ppm = self.rng.u32(0..20_000);
+            conditions.repeat_ppm = self.rng.u32(0..50_000);
+            conditions.straggle_ppm = self.rng.u32(0..50_000);
+        }
+        let slow_node = NodeId(self.rng.u16(0..self.world.size() as u16));
+        if f.slow && slow {
+            conditions.slow = Some((slow_node, 40));
+        }
+        self.world.conditions = conditions;
+        self.draw_form(span);
+        plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// In half of the phases with a sequencer another form of it takes over.
+    pub(super) fn draw_form(&mut self, span: Nanos) {
+        let open = self.volume.is_sequenced() && self.options.sequencer.is_none();
+        if open && self.form_rng.bool() {
+            let form = SequencerForm::ALL[self.form_rng.usize(0..SequencerForm::ALL.len())];
+            let at = self.form_rng.u64(0..span);
+            self.plan(at, Fault::Form(form));
+        }
+    }
+
+    /// A fault will happen.
+    pub(super) fn plan(&mut self, after: Nanos, fault: Fault) {
+        self.pending_faults += 1;
+        self.faults.push(fault);
+        self.world.call_after(after + 1, FAULT | (self.faults.len() - 1) as u64);
+    }
+
+    /// One node more dies than the layout bears, at about the same time.
+    pub(super) fn draw_overload(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
+        let rng = &mut self.later_rng;
+        let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
+        rng.shuffle(&mut nodes);
+        nodes.truncate(self.volume.geometry.layout.parity + 1);
+        let begin = rng.u64(0..span);
+        let mut plan = Vec::new();
+        for node in nodes {
+            let at = begin + rng.u64(0..span / 4 + 1);
+            let stays = rng.u64(0..span / 2 + 1);
+            plan.push((at, Fault::Kill(node, rng.bool())));
+            plan.push((at + stays, Fault::Return(node)));
+        }
+        plan
+    }
+
+    pub(super) fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill(node, power) if self.world.runs(node) => {
+                self.crashes += 1;
+                self.world.kill(node, power);
+                self.abandon(|c| c.node == node);
+            }
+            Fault::Return(node) if !self.world.runs(node) => self.world.start_node(node),
+            Fault::Power => {
+                self.crashes += 1;
+                self.world.power_cut();
+                self.abandon(|_| true);
+                match self.members {
+                    Some(_) => self.restart_processes(),
+                    None => self.world.start_everything(),
+                }
+            }
+            Fault::Member(fault) => self.member_fault(fault),
+            Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
+            Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
+            Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::Form(form) => {
+                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+                self.world.set_policy(VOLUME, change);
+            }
+            Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
+            Fault::Page(node, unreadable) => {
+                let (first, end) = (self.world.table.0, self.world.data.0);
+                let page = self.rng.u64(first..end);
+                self.hurt(node, page, unreadable);
+            }
+            Fault::Kill(..) | Fault::Return(_) | Fault::Replace(_) | Fault::GiveUp(_) => {}
+        }
+    }
+
+    /// A sector of a data area goes bad.
+    pub(super) fn decay(&mut self, node: NodeId, fault: Fault) {
+        let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
+        let (first, count) = self.world.data;
+        let sector = first + self.rng.u64(0..used.max(1)).min(count - 1);
+        self.hurt(node, sector, matches!(fault, Fault::Spoil(_)));
+    }
+
+    pub(super) fn hurt(&mut self, node: NodeId, sector: u64, unreadable: bool) {
+        let what = if unreadable { "becomes unreadable" } else { "rots" };
+        self.world.tell(|| format!("sector {sector} of {node} {what}"));
+        if unreadable {
+            self.world.disk(node).spoil(sector);
+        } else {
+            let mut rng = self.rng.fork();
+            self.world.disk(node).rot(sector, &mut rng);
+        }
+    }
+
+    /// Nobody hears what became of these operations.
+    pub(super) fn never_hears(&mut self, pieces: std::ops::Range<u32>) {
+        for op in pieces {
+            if let Some(Op { did: Did::Read(_), .. }) = self.ops.get(&op) {
+                self.ops.remove(&op);
+            }
+        }
+    }
+
+    /// The hosts of dead nodes never hear what became of their requests.
+    pub(super) fn abandon(&mut self, which: impl Fn(&Client) -> bool) {
+        let nodes = self.world.size() as u16;
+        for n in 0..self.clients.len() {
+            if !which(&self.clients[n]) {
+                continue;
+            }
+            let next = (self.clients[n].node.0 + 1) % nodes;
+            self.clients[n].node = NodeId(next);
+            if let Some(first) = self.clients[n].op.take() {
+                self.never_hears(first..first + self.clients[n].pieces);
+                self.world.call_after(MILLIS, CLIENT | n as u64);
+            }
+        }
+    }
+}

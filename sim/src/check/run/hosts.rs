@@ -1,0 +1,257 @@
+//! The hosts: what they ask, and what they are answered.
+
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::plan::{Range, chunks};
+use weft_core::units::{MILLIS, NodeId};
+
+use super::super::history::{BLOCK, Did, Op, content, numbers};
+use super::members::Members;
+use super::{CLIENT, GONE, Run, TIRED, VOLUME};
+
+/// One that has one request in work at a time.
+pub(super) struct Client {
+    pub node: NodeId,
+    /// The request in work: the number of its first operation. A request of several atomic
+    /// pieces is as many operations.
+    pub op: Option<u32>,
+    /// How many they are.
+    pub pieces: u32,
+}
+
+impl Run {
+    pub(super) fn issue(&mut self, n: usize) {
+        if self.clients[n].op.is_some() || self.to_issue == 0 {
+            return;
+        }
+        let node = self.clients[n].node;
+        if !self.world.is_open(node) {
+            self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+            self.world.call_after(MILLIS, CLIENT | n as u64);
+            return;
+        }
+        self.to_issue -= 1;
+        let blocks = self.draw_blocks();
+        let range =
+            Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
+        let what = self.rng.u8(0..20);
+        if self.issue_rare(n, range) {
+            return;
+        }
+        let (did, op) = match what {
+            0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
+            8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
+            _ => {
+                let pieces = self.pieces(&blocks).into_iter().zip(self.next_op..);
+                let data: Vec<u8> = pieces.flat_map(|(piece, id)| content(id, piece)).collect();
+                (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data.into()))
+            }
+        };
+        self.ask_in_order(n, &did, blocks, op);
+    }
+
+    /// The atomic pieces of a request.
+    pub(super) fn pieces(&self, blocks: &std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
+        let range =
+            Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
+        let v = &self.volume;
+        let cut = chunks(&v.geometry, range, self.max_chunk, |s| v.extent_end(s));
+        cut.map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
+    }
+
+    /// A host asks its node for something that reads or writes these blocks.
+    pub(super) fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
+        let (node, first) = (self.clients[n].node, self.announce(n, did, blocks, &op));
+        self.world.host(node, u64::from(first), VOLUME, op);
+    }
+
+    /// The same, and says what must come first, if hosts do so in this run.
+    pub(super) fn ask_in_order(
+        &mut self,
+        n: usize,
+        did: &Did,
+        blocks: std::ops::Range<u64>,
+        op: HostOp,
+    ) {
+        let node = self.clients[n].node;
+        let Some(places) = self.places.as_mut() else { return self.ask(n, did, blocks, op) };
+        let (place, goes) = (places.next(n, node), places.goes_after());
+        let first = self.announce(n, did, blocks, &op);
+        if let Some(places) = self.places.as_mut() {
+            places.asked(&place, node, first..self.next_op);
+        }
+        self.world.tell(|| format!("request {first} is {}, after {:?}", place.id, place.after));
+        if let Some(after) = goes {
+            self.world.call_after(after, GONE | u64::from(first));
+        }
+        self.world.host_in_order(node, u64::from(first), VOLUME, place, op);
+    }
+
+    /// Takes down that a host asks; returns the request's number.
+    pub(super) fn announce(
+        &mut self,
+        n: usize,
+        did: &Did,
+        blocks: std::ops::Range<u64>,
+        op: &HostOp,
+    ) -> u32 {
+        let (node, start, first) = (self.clients[n].node, self.world.now(), self.next_op);
+        let what = match op {
+            HostOp::Write(..) => "write".into(),
+            other => format!("{other:?}"),
+        };
+        self.world
+            .tell(|| format!("host {n} asks {node}: request {first}, {what}, blocks {blocks:?}"));
+        let mut pieces = self.pieces(&blocks);
+        if pieces.is_empty() {
+            pieces.push(blocks);
+        }
+        for blocks in pieces {
+            let id = self.next_op;
+            self.next_op += 1;
+            self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None });
+        }
+        self.clients[n].op = Some(first);
+        if let Some(patience) = self.members.as_mut().and_then(Members::host_patience) {
+            self.world.call_after(patience, TIRED | u64::from(first));
+        }
+        self.clients[n].pieces = self.next_op - first;
+        first
+    }
+
+    /// In a wide run, now and then something other than to read or write. Says whether.
+    pub(super) fn issue_rare(&mut self, n: usize, range: Range) -> bool {
+        let Some(rng) = self.wide_rng.as_mut() else { return false };
+        let stripe = self.volume.geometry.stripe_bytes();
+        let nothing = range.offset / BLOCK..range.offset / BLOCK;
+        let (did, op, blocks) = match rng.u8(0..30) {
+            0 => (Did::Read(Vec::new()), HostOp::Flush, nothing),
+            1 => (Did::Read(Vec::new()), HostOp::Holes(range), nothing),
+            2 => {
+                // What lies in whole stripes reads as zeros, the rest is left as it is.
+                let (from, to) =
+                    (range.offset.next_multiple_of(stripe), range.end() / stripe * stripe);
+                let inner = from / BLOCK..to.max(from) / BLOCK;
+                (Did::Wrote { zeros: true }, HostOp::Trim(range), inner)
+            }
+            _ => return false,
+        };
+        self.ask_in_order(n, &did, blocks, op);
+        true
+    }
+
+    /// A run of blocks inside one atomic piece; half of them in a small hot region.
+    pub(super) fn draw_blocks(&mut self) -> std::ops::Range<u64> {
+        let all = self.volume.size / BLOCK;
+        let region = if self.rng.bool() { all.min(64) } else { all };
+        let start = self.rng.u64(0..region);
+        let most = match self.rng.u8(0..4) {
+            0 => 128,
+            1 => 24,
+            _ => 8,
+        };
+        let mut start = start;
+        let mut len = self.rng.u64(1..=most);
+        if self.rng.bool() {
+            start = start / 8 * 8;
+            len = len.next_multiple_of(8);
+        }
+        start..(start + len).min(all)
+    }
+
+    pub(super) fn answered(&mut self, request: u32, result: Result<HostData, HostError>) {
+        if self.scrub == Some(request) {
+            self.scrub = None;
+            self.scrub_done(result);
+            return;
+        }
+        let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
+        self.clients[n].op = None;
+        let pieces = request..request + self.clients[n].pieces;
+        let think = self.rng.u64(1..2 * MILLIS);
+        let think = self.members.as_mut().map_or(think, Members::think);
+        self.world.call_after(think, CLIENT | n as u64);
+        match result {
+            Ok(HostData::Bytes(parts)) => {
+                let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+                self.saw(pieces.clone(), &bytes);
+            }
+            Ok(_) => self.ended(pieces.clone()),
+            Err(HostError::NotServing) => self.did_nothing(pieces.clone()),
+            Err(HostError::Place(why)) if self.places.is_some() => {
+                self.world.tell(|| format!("request {request} is refused: {why}"));
+                self.did_nothing(pieces.clone());
+            }
+            // It may have begun.
+            Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
+            // What a failed write did is not known.
+            Err(HostError::TooManyLost) if self.beyond => self.left_open(pieces.clone()),
+            Err(error) => {
+                let text =
+                    format!("request {request} failed though the layout bears the faults: {error}");
+                self.error = Some(text);
+            }
+        }
+        self.tell_answer(n, pieces);
+    }
+
+    /// A request was refused before anything of it was done.
+    pub(super) fn did_nothing(&mut self, pieces: std::ops::Range<u32>) {
+        if let Some(places) = self.places.as_mut() {
+            places.refused(pieces.start);
+        }
+        pieces.for_each(|p| drop(self.ops.remove(&p)));
+    }
+
+    /// A request failed, and what it did is not known.
+    pub(super) fn left_open(&mut self, pieces: std::ops::Range<u32>) {
+        if let Some(places) = self.places.as_mut() {
+            places.failed(pieces.start);
+        }
+        for piece in pieces {
+            if matches!(self.ops[&piece].did, Did::Read(_)) {
+                self.ops.remove(&piece);
+            }
+        }
+    }
+
+    /// What a read returned.
+    pub(super) fn saw(&mut self, pieces: std::ops::Range<u32>, bytes: &[u8]) {
+        let mut at = 0;
+        for piece in pieces.clone() {
+            let op = self.ops.get_mut(&piece).expect("issued");
+            let len = ((op.blocks.end - op.blocks.start) * BLOCK) as usize;
+            match numbers(op.blocks.start, &bytes[at..at + len]) {
+                Ok(values) => op.did = Did::Read(values),
+                Err(block) => {
+                    let text =
+                        format!("read {piece} saw content in block {block} that nobody wrote");
+                    self.error = Some(text);
+                }
+            }
+            at += len;
+        }
+        self.ended(pieces);
+    }
+
+    pub(super) fn ended(&mut self, pieces: std::ops::Range<u32>) {
+        let now = self.world.now();
+        if let Some(places) = self.places.as_mut() {
+            places.done(pieces.start);
+        }
+        for piece in pieces {
+            self.ops.get_mut(&piece).expect("issued").end = Some(now);
+        }
+    }
+
+    pub(super) fn tell_answer(&mut self, n: usize, pieces: std::ops::Range<u32>) {
+        let mut saw = String::new();
+        for op in pieces.clone().filter_map(|p| self.ops.get(&p)) {
+            if let Did::Read(values) = &op.did {
+                let runs = values.chunk_by(|a, b| a == b).map(|r| (r[0], r.len()));
+                let runs: Vec<_> = runs.collect();
+                saw += &format!(", sees (write, blocks) {runs:?} from {}", op.blocks.start);
+            }
+        }
+        self.world.tell(|| format!("host {n} is answered: request {}{saw}", pieces.start));
+    }
+}

@@ -1,0 +1,444 @@
+//! Runs in which the nodes are in processes that rule together: what is drawn of them, what goes
+//! wrong with them, and what is judged otherwise.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use fastrand::Rng;
+use weft_core::units::{MILLIS, Nanos, NodeId};
+use weft_member::Config;
+
+use super::super::history::{Did, Op};
+use super::super::options::Options;
+use super::faults::Fault;
+use super::{CLIENT, Run};
+use crate::world::Conditions;
+
+/// What happens to processes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MemberFault {
+    /// The process of whoever leads dies, and returns after so long.
+    KillLeader(bool, Nanos),
+    /// A process is stopped for so long, with all that it was about to do.
+    Pause(NodeId, Nanos),
+    /// Whoever leads is stopped for so long.
+    PauseLeader(Nanos),
+    /// Nothing comes through from the first to the second, or everything again.
+    Cut(NodeId, NodeId, bool),
+    /// A node dies and its process does not; it opens its disk again after so long.
+    DieAlone(NodeId, Nanos),
+    /// All connections of a process break, and nothing else.
+    Disconnect(NodeId),
+    /// A clock's rate changes.
+    Rate(NodeId, i64),
+    /// So soon after the map begins to change (`false`) or has changed (`true`) for the next time, a
+    /// process dies, and returns after so long; the leader's if no node is given.
+    Trap(bool, Option<NodeId>, Nanos, Nanos),
+}
+
+/// A trap that is set, and how often the map had changed then.
+struct Trap {
+    changed: bool,
+    count: u64,
+    victim: Option<NodeId>,
+    soon: Nanos,
+    stays: Nanos,
+}
+
+/// What is drawn of processes.
+pub(super) struct Members {
+    pub config: Config,
+    rng: Rng,
+    /// Clocks keep to no bound: what leases promise does not hold.
+    wild: bool,
+    /// The length of a phase's faults.
+    span: Nanos,
+    /// The longest that a host thinks.
+    thinks: Nanos,
+    traps: Vec<Trap>,
+    /// Operations that were asked when everything was at rest.
+    at_rest: Vec<Range<u32>>,
+}
+
+impl Members {
+    /// Draws whether the run of a seed has processes, and how they are set.
+    pub fn draw(seed: u64, options: &mut Options) -> Option<Members> {
+        let mut rng = Rng::with_seed(seed ^ 0x000a_3e3b_e255);
+        let drawn = rng.u8(0..4) == 0;
+        if !options.members.unwrap_or(drawn) {
+            return None;
+        }
+        let slow = Config::default();
+        // The same proportions as in a real cluster, at the pace of the rest of the check.
+        let times = [10, 20, 40][rng.usize(0..3)];
+        let config = Config {
+            tick: slow.tick / times,
+            probe_every: slow.probe_every / times,
+            lease: slow.lease / times,
+            dead_after: slow.dead_after / times,
+            open_patience: slow.open_patience / times,
+            voters: [3, 5][rng.usize(0..2)],
+            snapshot_every: [4, 16, 64][rng.usize(0..3)],
+            seed,
+            bug: options.member_bug,
+            ..slow
+        };
+        let wild = rng.u8(0..8) == 0;
+        if wild {
+            options.places = false;
+        }
+        let span = config.dead_after * rng.u64(4..12);
+        let (traps, at_rest) = (Vec::new(), Vec::new());
+        Some(Members { config, rng, wild, span, thinks: 0, traps, at_rest })
+    }
+
+    /// How long a host thinks before it asks again: so that its requests last as long as the
+    /// faults.
+    pub fn think(&mut self) -> Nanos {
+        self.rng.u64(1..2 + self.thinks)
+    }
+
+    /// How long a host waits for an answer, if it does not wait for good.
+    pub fn host_patience(&mut self) -> Option<Nanos> {
+        let most = 4 * self.config.dead_after;
+        self.rng.bool().then(|| self.rng.u64(MILLIS..most))
+    }
+
+    /// A clock's rate.
+    fn rate(&mut self) -> i64 {
+        let bound = i64::from(self.config.drift_ppm);
+        match self.wild {
+            true => self.rng.i64(-400_000..=400_000),
+            false => [-bound, 0, bound, self.rng.i64(-bound..=bound)][self.rng.usize(0..4)],
+        }
+    }
+}
+
+impl Run {
+    /// Where there are processes, they find together before anything is asked of them.
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        if self.members.is_none() {
+            return Ok(());
+        }
+        self.until("the cluster is founded and all have joined", |run| {
+            let map = run.world.map();
+            run.nodes().all(|n| map.is_up(n) && !map.is_stale(n)) && run.world.is_united()
+        })
+    }
+
+    fn cluster(&mut self) -> &mut Members {
+        self.members.as_mut().expect("a run with processes")
+    }
+
+    pub(super) fn draw_member_faults(&mut self) {
+        let f = self.options.faults;
+        let bears = self.volume.geometry.layout.parity;
+        let clients = self.clients.len() as u64;
+        let operations = u64::from(self.options.operations);
+        let mut victims: Vec<NodeId> = self.nodes().collect();
+        let m = self.cluster();
+        m.thinks = 2 * m.span * clients / operations.max(1);
+        m.rng.shuffle(&mut victims);
+        self.beyond = f.beyond && m.rng.bool();
+        self.draw_member_conditions();
+        if self.beyond {
+            for _ in 0..self.cluster().rng.usize(2..=8) {
+                let victim = victims[self.cluster().rng.usize(0..victims.len())];
+                self.draw_member_fault(victim);
+            }
+        } else {
+            victims.truncate(bears);
+            victims.into_iter().for_each(|victim| self.draw_victim(victim));
+        }
+        let size = self.world.size() as u16;
+        let m = self.cluster();
+        if f.power && m.rng.bool() {
+            let at = m.rng.u64(0..m.span);
+            self.plan(at, Fault::Power);
+        }
+        let span = self.cluster().span;
+        self.draw_form(span);
+        let m = self.cluster();
+        if f.moves && m.rng.u8(0..4) == 0 {
+            let (node, at) = (NodeId(m.rng.u16(0..size)), m.rng.u64(0..m.span));
+            let (ends, after) = (m.rng.u8(0..3) == 0, m.rng.u64(0..m.span / 4));
+            self.plan(at, Fault::Drain(node, true));
+            if ends {
+                self.plan(at + after, Fault::Drain(node, false));
+            }
+        }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.world.size() as u16).map(NodeId)
+    }
+
+    /// How messages, disks and clocks are in a phase.
+    fn draw_member_conditions(&mut self) {
+        let (f, beyond, size) = (self.options.faults, self.beyond, self.world.size() as u16);
+        let m = self.cluster();
+        let mut conditions = Conditions::default();
+        if f.messages && m.rng.bool() {
+            // Where nobody but the victims may be lost, not so many that others are taken for dead.
+            let most = if beyond { 60_000 } else { 5_000 };
+            conditions.drop_ppm = m.rng.u32(0..most);
+            conditions.repeat_ppm = m.rng.u32(0..50_000);
+            conditions.straggle_ppm = m.rng.u32(0..50_000);
+        }
+        let slow = NodeId(m.rng.u16(0..size));
+        if f.slow && m.rng.u8(0..4) == 0 {
+            conditions.slow = Some((slow, 10));
+        }
+        self.world.conditions = conditions;
+        for node in self.nodes() {
+            let m = self.cluster();
+            let (at, now, later, broken) =
+                (m.rng.u64(0..m.span), m.rate(), m.rate(), m.rng.u8(0..4) == 0);
+            self.world.set_rate(node, now);
+            self.plan_member(at, MemberFault::Rate(node, later));
+            if f.messages && broken {
+                let at = self.cluster().rng.u64(0..2 * at + 1);
+                self.plan_member(at, MemberFault::Disconnect(node));
+            }
+        }
+    }
+
+    fn plan_member(&mut self, after: Nanos, fault: MemberFault) {
+        self.plan(after, Fault::Member(fault));
+    }
+
+    /// What happens to one that may be lost while all others must not: it comes and goes, or its
+    /// disk decays.
+    fn draw_victim(&mut self, victim: NodeId) {
+        let f = self.options.faults;
+        let decays = self.cluster().rng.u8(0..4) == 0;
+        let (span, dead_after) = (self.cluster().span, self.cluster().config.dead_after);
+        for _ in 0..self.cluster().rng.usize(1..=4) {
+            if !decays {
+                self.draw_member_fault(victim);
+            } else if f.rot {
+                let rng = &mut self.cluster().rng;
+                let (at, spoil) = (rng.u64(0..span), rng.bool());
+                self.plan(at, if spoil { Fault::Spoil(victim) } else { Fault::Rot(victim) });
+            }
+        }
+        let rng = &mut self.cluster().rng;
+        if !decays && f.crashes && rng.u8(0..4) == 0 {
+            // Its disk is lost.
+            let (at, power) = (rng.u64(0..span), rng.bool());
+            let found = at + rng.u64(0..2 * dead_after);
+            let (replaced, back) = (rng.bool(), found + rng.u64(0..2 * dead_after));
+            self.plan(at, Fault::Kill(victim, power));
+            self.plan(found, if replaced { Fault::Replace(victim) } else { Fault::GiveUp(victim) });
+            self.plan(back, Fault::Return(victim));
+        }
+    }
+
+    /// Something happens to a process; in a phase in which more may happen than the layout bears,
+    /// perhaps to the leader instead.
+    fn draw_member_fault(&mut self, victim: NodeId) {
+        let (f, beyond, size) = (self.options.faults, self.beyond, self.world.size() as u16);
+        let m = self.cluster();
+        let (lease, dead_after) = (m.config.lease, m.config.dead_after);
+        let at = m.rng.u64(0..m.span);
+        let stays = m.rng.u64(0..3 * dead_after);
+        let (power, leader) = (m.rng.bool(), beyond && m.rng.u8(0..3) == 0);
+        match m.rng.u8(0..12) {
+            0 | 1 if f.crashes && leader => {
+                self.plan_member(at, MemberFault::KillLeader(power, stays));
+            }
+            0 | 1 if f.crashes => {
+                self.plan(at, Fault::Kill(victim, power));
+                self.plan(at + stays, Fault::Return(victim));
+            }
+            2..=4 if f.pauses => {
+                let time = m.rng.u64(0..3 * lease);
+                self.plan_member(
+                    at,
+                    match leader {
+                        true => MemberFault::PauseLeader(time),
+                        false => MemberFault::Pause(victim, time),
+                    },
+                );
+            }
+            5..=8 if f.cuts => self.draw_cut(victim, at, stays, size),
+            9 if f.crashes => {
+                let again = m.rng.u64(0..dead_after);
+                self.plan_member(at, MemberFault::DieAlone(victim, again));
+            }
+            10 | 11 if f.crashes => {
+                let changed = m.rng.bool();
+                let soon = m.rng.u64(0..if changed { 20 } else { 2 } * MILLIS);
+                let whom = (!leader).then_some(victim);
+                self.plan_member(at, MemberFault::Trap(changed, whom, soon, stays));
+            }
+            _ => {}
+        }
+    }
+
+    /// A process, or in a phase beyond what the layout bears a few of them, is cut off from all
+    /// others or from some, in one direction or in both.
+    fn draw_cut(&mut self, victim: NodeId, at: Nanos, stays: Nanos, size: u16) {
+        let beyond = self.beyond;
+        let m = self.cluster();
+        let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << victim.0 };
+        let direction = m.rng.u8(0..4);
+        // A leader that does not hear some takes them for dead, not itself.
+        let only_some = m.rng.u8(0..3) == 0 && beyond;
+        let mut links = Vec::new();
+        for a in (0..size).filter(|n| side >> n & 1 == 1) {
+            for b in (0..size).filter(|n| side >> n & 1 == 0) {
+                if only_some && m.rng.bool() {
+                    continue;
+                }
+                if direction != 0 {
+                    links.push((NodeId(a), NodeId(b)));
+                }
+                if direction != 1 {
+                    links.push((NodeId(b), NodeId(a)));
+                }
+            }
+        }
+        for (from, to) in links {
+            self.plan_member(at, MemberFault::Cut(from, to, true));
+            self.plan_member(at + stays, MemberFault::Cut(from, to, false));
+        }
+    }
+
+    pub(super) fn member_fault(&mut self, fault: MemberFault) {
+        match fault {
+            MemberFault::KillLeader(power, stays) => self.kill_for(None, power, stays),
+            MemberFault::Pause(node, time) => {
+                if self.world.runs(node) {
+                    self.world.pause(node, time);
+                }
+            }
+            MemberFault::PauseLeader(time) => {
+                if let Some(leader) = self.world.leader().filter(|l| self.world.runs(*l)) {
+                    self.world.pause(leader, time);
+                }
+            }
+            MemberFault::Cut(from, to, on) => self.world.cut(from, to, on),
+            MemberFault::DieAlone(node, again) => {
+                if self.world.runs(node) && !self.world.is_paused(node) {
+                    self.crashes += 1;
+                    self.world.kill_node_alone(node, again);
+                    self.abandon(|c| c.node == node);
+                }
+            }
+            MemberFault::Disconnect(node) => {
+                self.world.connections(node, false);
+                self.world.connections(node, true);
+            }
+            MemberFault::Rate(node, rate) => self.world.set_rate(node, rate),
+            MemberFault::Trap(changed, victim, soon, stays) => {
+                let count = self.count(changed);
+                self.cluster().traps.push(Trap { changed, count, victim, soon, stays });
+            }
+        }
+    }
+
+    fn count(&self, changed: bool) -> u64 {
+        let (begun, done) = self.world.changes();
+        if changed { done } else { begun }
+    }
+
+    /// A process dies, the leader's if none is given, and returns after so long.
+    fn kill_for(&mut self, node: Option<NodeId>, power: bool, stays: Nanos) {
+        let node = node.or(self.world.leader()).filter(|n| self.world.runs(*n));
+        if let Some(node) = node {
+            self.fault(Fault::Kill(node, power));
+            self.plan(stays, Fault::Return(node));
+        }
+    }
+
+    /// After all power was cut the processes start one after the other: soon, unless more may be
+    /// missing than the layout bears.
+    pub(super) fn restart_processes(&mut self) {
+        let beyond = self.beyond;
+        for node in self.nodes() {
+            let m = self.cluster();
+            let dead_after = m.config.dead_after;
+            let most = if beyond { 2 * dead_after } else { dead_after / 3 };
+            let stays = m.rng.u64(0..most);
+            self.plan(stays, Fault::Return(node));
+        }
+    }
+
+    /// Looks what has become of the processes; called after everything that happens.
+    pub(super) fn look_at_members(&mut self) {
+        if self.members.is_none() {
+            return;
+        }
+        for node in std::mem::take(&mut self.world.restarted) {
+            self.abandon(|c| c.node == node);
+        }
+        if let Some(wrong) = self.world.take_wrong() {
+            self.error = Some(wrong);
+        }
+        if self.cluster().traps.is_empty() {
+            return;
+        }
+        let counts = [self.count(false), self.count(true)];
+        let traps = std::mem::take(&mut self.cluster().traps);
+        let (sprung, kept): (Vec<Trap>, Vec<Trap>) =
+            traps.into_iter().partition(|t| counts[usize::from(t.changed)] > t.count);
+        self.cluster().traps = kept;
+        for trap in sprung {
+            // Whoever leads is found when it happens.
+            match trap.victim {
+                None => self.plan_member(trap.soon, MemberFault::KillLeader(false, trap.stays)),
+                Some(node) => {
+                    self.plan(trap.soon, Fault::Kill(node, false));
+                    self.plan(trap.soon + trap.stays, Fault::Return(node));
+                }
+            }
+        }
+    }
+
+    /// The faults of the processes stop.
+    pub(super) fn mend_members(&mut self) {
+        if self.members.is_none() {
+            return;
+        }
+        self.cluster().traps.clear();
+        self.world.give_up_wishes();
+        self.world.mend_links();
+        let bound = i64::from(self.cluster().config.drift_ppm);
+        for node in self.nodes() {
+            let rate = self.cluster().rate().clamp(-bound, bound);
+            self.world.set_rate(node, rate);
+            self.world.go_on(node);
+        }
+    }
+
+    /// A host has waited long enough and goes to another node. What became of its request it never
+    /// hears; its node learns that it is gone, or does not.
+    pub(super) fn host_leaves(&mut self, request: u32) {
+        let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
+        self.world.tell(|| format!("host {n} waits no longer for request {request}"));
+        let (node, pieces) = (self.clients[n].node, self.clients[n].pieces);
+        self.clients[n].op = None;
+        self.never_hears(request..request + pieces);
+        if self.cluster().rng.bool() {
+            self.world.host_gone(node, u64::from(request));
+        }
+        self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+        self.world.call_after(MILLIS, CLIENT | n as u64);
+    }
+
+    /// These operations were asked when everything was at rest.
+    pub(super) fn read_at_rest(&mut self, ops: Range<u32>) {
+        if let Some(members) = &mut self.members {
+            members.at_rest.push(ops);
+        }
+    }
+
+    /// Where clocks kept to no bound a process may have answered from its own disk after others
+    /// had gone on without it. What was written counts, and what was read at rest.
+    pub(super) fn leave_out_what_clocks_spoil(&self, ops: &mut BTreeMap<u32, Op>) {
+        let Some(members) = self.members.as_ref().filter(|m| m.wild) else { return };
+        let at_rest = |n: &u32| members.at_rest.iter().any(|r| r.contains(n));
+        ops.retain(|n, op| !matches!(op.did, Did::Read(_)) || at_rest(n));
+    }
+}

@@ -1,0 +1,650 @@
+//! A world of processes: each has a member of the group that keeps the map, and a node. What a
+//! process decides (its member, its lease, what its node may be handed and may say) is the code
+//! that runs in the real world, [`Process`] and [`Gate`]; here are the log, the clock and the
+//! network, and what goes wrong with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use weft_core::cluster::{AuthorityInput, ClusterMap};
+use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Output};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
+use weft_member::{
+    Bug, Config, Effect, Gate, Input as Heard, MapCodec, MemberId, Persist, Process, Stored,
+    epoch_parts, member_of, node_of,
+};
+
+use super::{Event, MICROS, World, brief};
+
+/// How soon an operator looks what became of a wish.
+const LOOK_AGAIN: Nanos = 5 * MILLIS;
+
+/// What happens to a process.
+#[derive(Clone, Debug)]
+pub enum Happens {
+    /// A message from another member arrives.
+    Member(MemberId, Vec<u8>),
+    /// There is a connection to another process, or not any more.
+    Connection(MemberId, bool),
+    /// Its member is to be woken; the number tells whether that still holds.
+    Wake(u64),
+    /// What its member wanted written is durable.
+    Written,
+    /// A host asks something.
+    Host(Input),
+    /// It looks after the group, as it does now and then.
+    Follow,
+    /// It opens the disk of its node again.
+    Open,
+}
+
+/// Maps by number, in place of an encoding: that is tested where it is.
+#[derive(Default)]
+struct Maps(Mutex<Vec<ClusterMap>>);
+
+impl MapCodec for Maps {
+    fn encode(&self, map: &ClusterMap) -> Vec<u8> {
+        let mut maps = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let known = maps.iter().rposition(|m| m == map);
+        let n = known.unwrap_or_else(|| {
+            maps.push(map.clone());
+            maps.len() - 1
+        });
+        (n as u32).to_le_bytes().to_vec()
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Option<ClusterMap> {
+        let n = u32::from_le_bytes(bytes.try_into().ok()?);
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(n as usize).cloned()
+    }
+}
+
+/// A clock that the others know nothing of, and that runs too fast or too slow.
+#[derive(Clone, Copy, Debug)]
+struct Drifting {
+    /// What it showed.
+    base: Nanos,
+    /// When.
+    since: Nanos,
+    /// Parts of a million that it is too fast.
+    rate_ppm: i64,
+}
+
+impl Drifting {
+    fn at(&self, now: Nanos) -> Nanos {
+        let passed = i128::from(now - self.since) * i128::from(1_000_000 + self.rate_ppm);
+        self.base + (passed / 1_000_000) as Nanos
+    }
+
+    /// How long until it shows `at`.
+    fn until(&self, now: Nanos, at: Nanos) -> Nanos {
+        let wait = u128::from(at.saturating_sub(self.at(now)));
+        (wait * 1_000_000 / (1_000_000 + self.rate_ppm) as u128) as Nanos + 1
+    }
+}
+
+/// Where a process is, and the process while it lives.
+struct Seat {
+    process: Option<Process>,
+    gate: Gate<(u64, Result<HostData, HostError>)>,
+    /// Counts lives of the process.
+    life: u64,
+    /// The member's log.
+    log: Vec<u8>,
+    /// What is on its way there.
+    writing: Option<(u64, Persist)>,
+    clock: Drifting,
+    paused_until: Nanos,
+    wakes: u64,
+    /// For when the last of them is, by its clock.
+    armed: Nanos,
+    /// The last map that it knew to be agreed on in this life.
+    agreed: Epoch,
+    /// Hosts are let in.
+    open: bool,
+}
+
+/// Something that an operator wants done, and whom it was asked of: node, its life, the ticket.
+struct Wish {
+    change: AuthorityInput,
+    asked: Option<(NodeId, u64, u64)>,
+}
+
+/// The processes and what lies between them.
+pub(super) struct Together {
+    config: Config,
+    codec: Arc<Maps>,
+    seats: Vec<Seat>,
+    /// Links that carry nothing, by sender and receiver.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    /// Every map that was agreed on.
+    agreed: BTreeMap<Epoch, Arc<ClusterMap>>,
+    /// The newest of them.
+    newest: Arc<ClusterMap>,
+    /// Who led in each term.
+    leaders: BTreeMap<u64, MemberId>,
+    wishes: Vec<Wish>,
+    /// How often a process was told that the map changes, and that it has changed.
+    changes: (u64, u64),
+    /// What must never be, and was.
+    wrong: Option<String>,
+}
+
+impl Together {
+    /// A message has arrived at the process of the node that it is for.
+    pub(super) fn letter(&mut self, envelope: Envelope) {
+        self.seats[usize::from(envelope.to.0)].gate.letter(envelope);
+    }
+}
+
+impl World {
+    /// Gives each node of a world that has not started a process of its own; the first founds the
+    /// cluster and the others join it.
+    pub(super) fn gather(&mut self, config: Config) {
+        let codec = Arc::new(Maps::default());
+        let map = (*self.stored).clone();
+        let seats = (0..self.places.len()).map(|n| {
+            let (node, founds) = (NodeId(n as u16), n == 0);
+            let stored = match founds {
+                true => Stored::founded(member_of(node), &map, &*codec),
+                false => Stored::empty(),
+            };
+            let log = first_log(node, stored, config, codec.clone());
+            let base = self.rng.u64(0..1_000_000 * MILLIS);
+            Seat {
+                process: None,
+                gate: Gate::default(),
+                life: 0,
+                log,
+                writing: None,
+                clock: Drifting { base, since: 0, rate_ppm: 0 },
+                paused_until: 0,
+                wakes: 0,
+                armed: 0,
+                agreed: 0,
+                open: false,
+            }
+        });
+        let seats = seats.collect();
+        self.together = Some(Box::new(Together {
+            config,
+            codec,
+            seats,
+            cut: BTreeSet::new(),
+            agreed: BTreeMap::new(),
+            newest: self.stored.clone(),
+            leaders: BTreeMap::new(),
+            wishes: Vec::new(),
+            changes: (0, 0),
+            wrong: None,
+        }));
+    }
+
+    fn together(&self) -> &Together {
+        self.together.as_ref().expect("a world of processes")
+    }
+
+    fn together_mut(&mut self) -> &mut Together {
+        self.together.as_mut().expect("a world of processes")
+    }
+
+    fn seat(&self, id: NodeId) -> &Seat {
+        &self.together().seats[usize::from(id.0)]
+    }
+
+    fn seat_mut(&mut self, id: NodeId) -> &mut Seat {
+        &mut self.together_mut().seats[usize::from(id.0)]
+    }
+
+    fn all_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.places.len() as u16).map(NodeId)
+    }
+
+    pub(super) fn happens(&mut self, id: NodeId, after: Nanos, what: Happens) {
+        let life = self.seat(id).life;
+        self.queue.push(after, Event::Process(id, life, what));
+    }
+
+    /// The newest map that was agreed on.
+    pub(super) fn newest_map(&self) -> &ClusterMap {
+        &self.together().newest
+    }
+
+    /// What must never be and was, if anything: two maps at an epoch, two leaders in a term, a
+    /// process that hears the map go back.
+    pub fn take_wrong(&mut self) -> Option<String> {
+        self.together.as_mut()?.wrong.take()
+    }
+
+    /// How often a process was told that the map changes, and that it has changed.
+    pub fn changes(&self) -> (u64, u64) {
+        self.together.as_ref().map_or((0, 0), |t| t.changes)
+    }
+
+    /// How many terms had a leader, and how many maps were agreed on.
+    pub fn terms_and_maps(&self) -> (u64, u64) {
+        self.together.as_ref().map_or((0, 0), |t| (t.leaders.len() as u64, t.agreed.len() as u64))
+    }
+
+    /// Whether a process is stopped.
+    pub fn is_paused(&self, id: NodeId) -> bool {
+        self.together.is_some() && self.seat(id).paused_until > self.now()
+    }
+
+    /// Whether a node lets hosts in: in a cluster it does so when it serves and no volume waits
+    /// for other nodes; then until its process ends.
+    pub fn is_open(&self, id: NodeId) -> bool {
+        self.runs(id) && (self.together.is_none() || self.seat(id).open)
+    }
+
+    /// Who leads, as far as the one with the highest term knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        let statuses = self.together.as_ref()?.seats.iter().filter_map(|s| s.process.as_ref());
+        let leads = statuses.map(Process::status).filter_map(|s| Some((s.term, s.leader?)));
+        leads.max().map(|(_, leader)| node_of(leader))
+    }
+
+    /// Whether everybody has the newest map, serves in it and may, and somebody leads.
+    pub fn is_united(&self) -> bool {
+        let Some(together) = &self.together else { return true };
+        let epoch = together.newest.epoch;
+        let united = |id: NodeId| {
+            let node = self.places[usize::from(id.0)].node.as_ref();
+            let process = self.seat(id).process.as_ref();
+            let agrees =
+                process.is_some_and(|p| p.map().epoch == epoch && p.status().leader.is_some());
+            agrees && self.may_serve(id) && node.is_some_and(|n| n.serves_in(epoch))
+        };
+        self.leader().is_some() && self.all_nodes().all(united)
+    }
+
+    fn member_clock(&self, id: NodeId) -> Nanos {
+        self.seat(id).clock.at(self.now())
+    }
+
+    fn may_serve(&self, id: NodeId) -> bool {
+        self.seat(id).process.as_ref().is_some_and(|p| p.may_serve(self.member_clock(id)))
+    }
+
+    /// From now on a process's clock runs so much too fast.
+    pub fn set_rate(&mut self, id: NodeId, rate_ppm: i64) {
+        let now = self.now();
+        let clock = &mut self.seat_mut(id).clock;
+        *clock = Drifting { base: clock.at(now), since: now, rate_ppm };
+        self.seat_mut(id).armed = 0;
+        self.arm(id);
+        self.tell(|| format!("{id}'s clock runs {rate_ppm} ppm fast from now on"));
+    }
+
+    /// A process is stopped for so long.
+    pub fn pause(&mut self, id: NodeId, time: Nanos) {
+        self.tell(|| format!("the process of {id} is stopped for {} ms", time / MILLIS));
+        let until = self.now() + time;
+        self.seat_mut(id).paused_until = until;
+    }
+
+    /// A stopped process goes on.
+    pub fn go_on(&mut self, id: NodeId) {
+        let now = self.now();
+        let seat = self.seat_mut(id);
+        seat.paused_until = seat.paused_until.min(now);
+    }
+
+    /// Nothing comes through from one process to another, or everything again.
+    pub fn cut(&mut self, from: NodeId, to: NodeId, on: bool) {
+        self.tell(|| format!("from {from} to {to} {} comes", if on { "nothing" } else { "all" }));
+        match on {
+            true => self.together_mut().cut.insert((from, to)),
+            false => self.together_mut().cut.remove(&(from, to)),
+        };
+    }
+
+    /// All links carry again.
+    pub fn mend_links(&mut self) {
+        self.together_mut().cut.clear();
+    }
+
+    /// The others that hear from a process notice that their connections to it have broken, or
+    /// that there are some.
+    pub fn connections(&mut self, id: NodeId, there: bool) {
+        for other in self.all_nodes().filter(|o| *o != id) {
+            if !self.together().cut.contains(&(id, other)) {
+                let delay = self.rng.u64(MICROS..MILLIS);
+                self.happens(other, delay, Happens::Connection(member_of(id), there));
+            }
+        }
+    }
+
+    /// An operator wants a change of the map, and asks until it has been made.
+    pub fn wish(&mut self, change: AuthorityInput) {
+        self.together_mut().wishes.push(Wish { change, asked: None });
+        let n = self.together().wishes.len() - 1;
+        self.queue.push(MICROS, Event::Wish(n));
+    }
+
+    /// The operator does not want anything any more.
+    pub fn give_up_wishes(&mut self) {
+        self.together_mut().wishes.clear();
+    }
+
+    pub(super) fn look_after_wish(&mut self, n: usize) {
+        let Some(asked) = self.together().wishes.get(n).map(|w| w.asked) else { return };
+        if let Some((whom, life, ticket)) = asked {
+            let seat = self.seat_mut(whom);
+            let lives = seat.life == life;
+            let outcome = seat.process.as_mut().filter(|_| lives).map(|p| p.outcome(ticket));
+            match outcome {
+                Some(Some(None)) => return self.queue.push(LOOK_AGAIN, Event::Wish(n)),
+                Some(Some(Some(Ok(())))) => return,
+                // It is asked again of whoever leads now.
+                _ => {}
+            }
+        }
+        self.queue.push(LOOK_AGAIN, Event::Wish(n));
+        let Some(leader) = self.leader().filter(|l| self.seat(*l).process.is_some()) else {
+            return;
+        };
+        if self.is_paused(leader) {
+            return;
+        }
+        let change = self.together().wishes[n].change.clone();
+        let clock = self.member_clock(leader);
+        let seat = self.seat_mut(leader);
+        let life = seat.life;
+        let Some(process) = &mut seat.process else { return };
+        let ticket = process.change(clock, change);
+        self.together_mut().wishes[n].asked = Some((leader, life, ticket));
+        self.turn(leader);
+    }
+
+    /// Starts the process of a node, if it does not run; its node opens its disk.
+    pub(super) fn start_process(&mut self, id: NodeId) {
+        if self.seat(id).process.is_some() {
+            return;
+        }
+        let (config, codec) = (self.together().config, self.together().codec.clone());
+        let seat = self.seat_mut(id);
+        let stored = Stored::replay(&seat.log).expect("a log that can at most be torn");
+        let process = Process::new(id, stored, config, codec).expect("settings that are safe");
+        seat.process = Some(process);
+        (seat.gate, seat.armed) = (Gate::default(), 0);
+        seat.life += 1;
+        self.hear(id, Heard::Tick);
+        let delay = self.rng.u64(MICROS..config.probe_every);
+        self.happens(id, delay, Happens::Follow);
+        self.connections(id, true);
+        for other in self.all_nodes().filter(|o| *o != id) {
+            if self.seat(other).process.is_some() && !self.together().cut.contains(&(other, id)) {
+                let delay = self.rng.u64(MICROS..MILLIS);
+                self.happens(id, delay, Happens::Connection(member_of(other), true));
+            }
+        }
+    }
+
+    /// A process dies; of what its member was writing, anything may remain. Where the power goes,
+    /// nobody notices that the connections are gone.
+    pub(super) fn end_process(&mut self, id: NodeId, power: bool) {
+        let mut rng = self.rng.fork();
+        let seat = self.seat_mut(id);
+        if seat.process.take().is_none() {
+            return;
+        }
+        seat.life += 1;
+        (seat.paused_until, seat.agreed, seat.open) = (0, 0, false);
+        seat.gate = Gate::default();
+        match seat.writing.take() {
+            Some((_, Persist::Append(bytes))) => {
+                let kept = rng.usize(0..=bytes.len());
+                seat.log.extend_from_slice(&bytes[..kept]);
+                if rng.bool() {
+                    // The file had grown, and the rest of it was never written.
+                    seat.log.resize(seat.log.len() + bytes.len() - kept, 0);
+                }
+            }
+            Some((_, Persist::Replace(bytes))) if rng.bool() => seat.log = bytes,
+            Some((_, Persist::Replace(_))) | None => {}
+        }
+        if !power {
+            self.connections(id, false);
+        }
+    }
+
+    /// A node dies alone; its process opens its disk again after so long.
+    pub fn kill_node_alone(&mut self, id: NodeId, again_after: Nanos) {
+        self.tell(|| format!("{id} dies, and its process does not"));
+        let place = &mut self.places[usize::from(id.0)];
+        place.node = None;
+        place.life += 1;
+        place.disk.process_dies(&mut self.rng);
+        self.hear(id, Heard::NodeDied(id));
+        self.happens(id, again_after, Happens::Open);
+        self.turn(id);
+    }
+
+    /// When an event must wait because the process that it is for is stopped: how long.
+    pub(super) fn waits_for(&self, event: &Event) -> Option<Nanos> {
+        self.together.as_ref()?;
+        let whose = match event {
+            Event::Deliver(envelope, _) => envelope.to,
+            Event::Disk(node, ..) | Event::Timer(node, ..) | Event::Process(node, ..) => *node,
+            _ => return None,
+        };
+        let until = self.seat(whose).paused_until;
+        until.checked_sub(self.now()).filter(|wait| *wait > 0)
+    }
+
+    pub(super) fn happened(&mut self, id: NodeId, life: u64, what: Happens) {
+        if self.seat(id).life != life || self.seat(id).process.is_none() {
+            return;
+        }
+        match what {
+            Happens::Member(from, bytes) => self.hear(id, Heard::Message(from, bytes)),
+            Happens::Connection(other, true) => self.hear(id, Heard::Connected(other)),
+            Happens::Connection(other, false) => self.hear(id, Heard::Disconnected(other)),
+            Happens::Wake(number) if self.seat(id).wakes != number => return,
+            Happens::Wake(_) => {
+                self.seat_mut(id).armed = 0;
+                self.hear(id, Heard::Tick);
+            }
+            Happens::Written => {
+                let seat = self.seat_mut(id);
+                let (number, write) = seat.writing.take().expect("it was being written");
+                match write {
+                    Persist::Append(bytes) => seat.log.extend(bytes),
+                    Persist::Replace(bytes) => seat.log = bytes,
+                }
+                self.hear(id, Heard::Persisted(number));
+            }
+            Happens::Host(input) => self.input(id, input),
+            Happens::Follow => {
+                let clock = self.member_clock(id);
+                if let Some(process) = &mut self.seat_mut(id).process {
+                    process.follow_group(clock);
+                }
+                let every = self.together().config.probe_every;
+                self.happens(id, every, Happens::Follow);
+            }
+            Happens::Open => {
+                if !self.runs(id) {
+                    self.start_node(id);
+                }
+            }
+        }
+        self.turn(id);
+    }
+
+    /// Tells a process's member something.
+    pub(super) fn hear(&mut self, id: NodeId, heard: Heard) {
+        let clock = self.member_clock(id);
+        if let Some(process) = &mut self.seat_mut(id).process {
+            process.handle(clock, heard);
+        }
+    }
+
+    /// What a node of a process wants done that concerns the others or hosts. Returns what it
+    /// is not about.
+    pub(super) fn through_gate(&mut self, id: NodeId, output: Output) -> Option<Output> {
+        match output {
+            Output::Send(envelope) if envelope.to != id => {
+                self.seat_mut(id).gate.letter_out(envelope);
+            }
+            Output::Reply(request, result) => self.seat_mut(id).gate.answer((request, result)),
+            Output::Report(report) => self.hear(id, Heard::Report(id, report)),
+            Output::Ready => {
+                let arrival = self.arrival(id);
+                self.hear(id, Heard::NodeReady(arrival));
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Does what there is to do in a process until nothing is left.
+    pub(super) fn turn(&mut self, id: NodeId) {
+        loop {
+            while let Some(effect) =
+                self.seat_mut(id).process.as_mut().and_then(Process::next_effect)
+            {
+                self.take_effect(id, effect);
+            }
+            let may = self.may_serve(id);
+            let seat = self.seat_mut(id);
+            let next = seat.gate.next(|| may);
+            let outgoing = seat.gate.take_outgoing(|| may);
+            let answers = seat.gate.take_answers(|| may);
+            outgoing.into_iter().for_each(|letter| self.send(letter));
+            self.replies.extend(answers);
+            match next {
+                Some((node, input)) => self.input(node, input),
+                None if self.seat(id).process.as_ref().is_some_and(Process::has_effects) => {}
+                None => break,
+            }
+        }
+        self.arm(id);
+        self.open_doors(id);
+        self.watch(id);
+    }
+
+    /// Sets the time at which the member wants to be woken.
+    fn arm(&mut self, id: NodeId) {
+        let now = self.now();
+        let seat = self.seat_mut(id);
+        let Some(process) = seat.process.as_ref().filter(|p| p.wake() != seat.armed) else {
+            return;
+        };
+        seat.armed = process.wake();
+        let delay = seat.clock.until(now, seat.armed);
+        seat.wakes += 1;
+        let number = seat.wakes;
+        self.happens(id, delay, Happens::Wake(number));
+    }
+
+    fn open_doors(&mut self, id: NodeId) {
+        if self.seat(id).open {
+            return;
+        }
+        let Some(process) = &self.seat(id).process else { return };
+        let map = process.map().clone();
+        let node = self.places[usize::from(id.0)].node.as_ref();
+        let serves = node.is_some_and(|n| n.serves_in(map.epoch));
+        let awake = map.volumes.values().all(|v| !map.is_asleep(v));
+        self.seat_mut(id).open = serves && awake;
+    }
+
+    fn take_effect(&mut self, id: NodeId, effect: Effect) {
+        match effect {
+            Effect::Send(to, bytes) => self.send_member(id, to, bytes),
+            Effect::Persist(number, persist) => {
+                let seat = self.seat_mut(id);
+                assert!(seat.writing.is_none(), "two writes at once");
+                seat.writing = Some((number, persist));
+                let (lo, hi) = self.conditions.disk;
+                let delay = self.rng.u64(lo..=hi) * 2;
+                self.happens(id, delay, Happens::Written);
+            }
+            Effect::Tell(node, message) => {
+                let changes = &mut self.together_mut().changes;
+                match message {
+                    MapMessage::Freeze { .. } => changes.0 += 1,
+                    MapMessage::Enter { .. } => changes.1 += 1,
+                }
+                self.tell(|| format!("{node} is told: {}", brief(&message)));
+                self.seat_mut(id).gate.word(node, message);
+            }
+            Effect::Restart(node) => {
+                let delay = self.rng.u64(MICROS..5 * MILLIS);
+                self.kill_node_alone(node, delay);
+                self.restarted.push(node);
+            }
+            Effect::Agreed(map) => self.agreed(id, map),
+            Effect::Log(line) => self.tell(|| format!("the process of {id}: {line}")),
+        }
+    }
+
+    fn agreed(&mut self, id: NodeId, map: Arc<ClusterMap>) {
+        let together = self.together_mut();
+        let known = together.agreed.entry(map.epoch).or_insert_with(|| map.clone());
+        if *known != map {
+            together.wrong = Some(format!("two maps were agreed on at epoch {}", map.epoch));
+        }
+        if map.epoch > together.newest.epoch {
+            together.newest = map.clone();
+        }
+        let seat = self.seat_mut(id);
+        let before = std::mem::replace(&mut seat.agreed, map.epoch);
+        if before > map.epoch {
+            let text = format!("{id} hears epoch {} after {before}", map.epoch);
+            self.together_mut().wrong = Some(text);
+        }
+        let (term, number) = epoch_parts(map.epoch);
+        self.tell(|| format!("{id} knows map {number} of term {term} to be agreed on"));
+    }
+
+    /// One leader in a term.
+    fn watch(&mut self, id: NodeId) {
+        let Some(process) = &self.seat(id).process else { return };
+        let status = process.status();
+        if status.leader == Some(member_of(id)) {
+            let first = *self.together_mut().leaders.entry(status.term).or_insert(member_of(id));
+            if first != member_of(id) {
+                let text = format!("{first} and {} lead in term {}", member_of(id), status.term);
+                self.together_mut().wrong = Some(text);
+            }
+        }
+    }
+
+    /// Whether nothing comes through from one to another.
+    pub(super) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.together.as_ref().is_some_and(|t| t.cut.contains(&(from, to)))
+    }
+
+    fn send_member(&mut self, from: NodeId, to: MemberId, bytes: Vec<u8>) {
+        let node = node_of(to);
+        let c = self.conditions;
+        if self.is_cut(from, node) || self.chance(c.drop_ppm) {
+            return;
+        }
+        let copies = if self.chance(c.repeat_ppm) { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut delay = self.rng.u64(c.latency.0..=c.latency.1);
+            if self.chance(c.straggle_ppm) {
+                delay *= 100;
+            }
+            self.happens(node, delay, Happens::Member(member_of(from), bytes.clone()));
+        }
+    }
+}
+
+/// What a member writes down before it starts for the first time.
+fn first_log(node: NodeId, stored: Stored, config: Config, codec: Arc<Maps>) -> Vec<u8> {
+    // A deliberate bug has nothing to forget yet.
+    let config = Config { bug: None::<Bug>, ..config };
+    let mut process = Process::new(node, stored, config, codec).expect("settings that are safe");
+    process.handle(0, Heard::Tick);
+    while let Some(effect) = process.next_effect() {
+        if let Effect::Persist(_, Persist::Replace(bytes)) = effect {
+            return bytes;
+        }
+    }
+    unreachable!("a start goes on record");
+}
