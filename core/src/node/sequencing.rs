@@ -6,6 +6,8 @@
 //! that the node has for itself, and no message is sent.
 //!
 //! - this file: requests on their way to the originator, and what became of them
+//! - [`places`]: how those of volumes with a sequencer get their places
+//! - [`epoch`]: the beginning of an epoch
 //! - [`primary`]: a node that has the whole graph, with a *backup* (3.4.4 (1) and (2))
 //! - [`peers`]: nodes that agree on places among themselves (3.4.4 (3) and (4))
 //! - [`gate`]: where requests wait whose places are known, in all forms but the first
@@ -21,12 +23,16 @@
 //! The primary is the first node of the map that takes part, the backup the second; every node
 //! has all roles in it. Messages between roles of one node are not sent but handed over.
 
+#[path = "sequencing_epoch.rs"]
+mod epoch;
 #[path = "sequencing_gate.rs"]
 mod gate;
 #[path = "sequencing_ledger.rs"]
 mod ledger;
 #[path = "sequencing_peers.rs"]
 mod peers;
+#[path = "sequencing_places.rs"]
+mod places;
 #[path = "sequencing_primary.rs"]
 mod primary;
 
@@ -45,7 +51,7 @@ use crate::units::{Nanos, NodeId, VolumeId};
 
 use gate::{Answer, Gate};
 use ledger::Ledger;
-use peers::{Peers, Verdict};
+use peers::Peers;
 use primary::Primary;
 
 /// Numbers of requests that a node asks of its own originator have this bit; hosts' have not.
@@ -237,74 +243,6 @@ impl Sequencing {
         }
     }
 
-    /// Has a request get its place.
-    fn issue(&mut self, id: RequestId, outbox: &mut Outbox) {
-        let (Some(form), Some(primary)) = (self.form, primary_of(&self.map)) else { return };
-        if !self.serving {
-            return;
-        }
-        let claim = self.pending[&id].claim.clone();
-        if !form.has_primary() {
-            self.peers.come(outbox.now, &claim);
-            return self.follow_peers(outbox);
-        }
-        if form.tells_all() && !self.gate.knows(id) {
-            self.gate.ask(id, 0, BTreeSet::from([primary]));
-        }
-        self.send(primary, SequenceMessage::Issue { claim, rank: 0 }, outbox);
-    }
-
-    /// Has a request that waits for an answer get it, if that was lost.
-    fn issue_again(&mut self, id: RequestId, outbox: &mut Outbox) {
-        if self.peers.owns(id) {
-            self.peers.ask_again(id, self.gate.unheard(id));
-            self.follow_peers(outbox);
-        } else {
-            self.issue(id, outbox);
-        }
-    }
-
-    /// Sends what those say who agree on places, and does what follows for this node's own requests.
-    fn follow_peers(&mut self, outbox: &mut Outbox) {
-        for (to, message) in self.peers.take_out() {
-            self.send(to, message, outbox);
-        }
-        for verdict in self.peers.take_verdicts() {
-            match verdict {
-                Verdict::Asked(id, rank, asked) => self.gate.ask(id, rank, asked),
-                Verdict::Refused(id, why) => self.refuse(id, why, outbox),
-                Verdict::Ready => self.issue_all(outbox),
-                Verdict::Learned(report) => self.table.merge(&report, outbox.now),
-            }
-        }
-    }
-
-    fn issue_all(&mut self, outbox: &mut Outbox) {
-        let waits = |p: &Pending| p.central && p.progress == Progress::Waiting;
-        let all = self.pending.iter().filter(|p| waits(p.1)).map(|p| *p.0);
-        for id in all.collect::<Vec<_>>() {
-            // One that was before it may have had it refused.
-            if self.pending.contains_key(&id) {
-                self.issue(id, outbox);
-            }
-        }
-    }
-
-    /// Does what follows from answers, and from the ends of others.
-    fn follow_gate(&mut self, steps: impl IntoIterator<Item = Step>, outbox: &mut Outbox) {
-        for step in steps {
-            match step {
-                Step::Begin(id) => {
-                    let trips = self.gate.remove(id).div_ceil(2);
-                    outbox.counters.totals.round_trips += u64::from(trips);
-                    self.begin(id);
-                }
-                Step::Refuse(id, why) => self.refuse(id, why, outbox),
-                Step::Resolved(_) | Step::Arrived(_) => {}
-            }
-        }
-    }
-
     /// A request of a volume without a sequencer takes its place among those of its host.
     fn issue_here(&mut self, id: RequestId, outbox: &mut Outbox) {
         let place = self.pending[&id].claim.place.clone();
@@ -430,35 +368,6 @@ impl Sequencing {
         self.follow_here(outbox);
     }
 
-    /// Tells all who must know that a request is over, until they say that they do.
-    fn finish(&mut self, id: RequestId, oldest: u64, done: bool, outbox: &mut Outbox) {
-        self.outcomes.close(id, done, outbox.now);
-        self.gate.remove(id);
-        let ending = Ending { done, oldest, left: self.audience(), told: outbox.now };
-        self.unnoted.insert(id, ending);
-        if self.serving {
-            self.tell_end(id, outbox);
-        }
-    }
-
-    /// Who must know of the ends of requests.
-    fn audience(&self) -> BTreeSet<NodeId> {
-        match self.form {
-            None => BTreeSet::new(),
-            Some(form) if form.tells_all() => self.map.up().collect(),
-            Some(_) => primary_of(&self.map).into_iter().collect(),
-        }
-    }
-
-    fn tell_end(&mut self, id: RequestId, outbox: &mut Outbox) {
-        let Some(Ending { done, oldest, left, .. }) = self.unnoted.get(&id).cloned() else {
-            return;
-        };
-        for node in left {
-            self.send(node, SequenceMessage::Finished { id, oldest, done }, outbox);
-        }
-    }
-
     /// Hands over what waits in this node. Returns whether there was anything.
     pub fn run(&mut self, outbox: &mut Outbox) -> bool {
         let mut worked = false;
@@ -469,116 +378,6 @@ impl Sequencing {
         }
         outbox.hops = 0;
         worked
-    }
-
-    /// A message to one of the roles.
-    pub fn message(&mut self, from: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
-        let now = outbox.now;
-        match message {
-            SequenceMessage::Begin { id } => self.on_begin(id, outbox),
-            SequenceMessage::Placed { id, rank, after, behind } => {
-                let answer = Answer { id, rank, after, behind, hops: outbox.hops };
-                let step = self.gate.answer(from, answer, &self.table);
-                self.follow_gate(step, outbox);
-            }
-            SequenceMessage::Refuse { id, why } => self.on_refuse(id, why, outbox),
-            SequenceMessage::Noted { id } => self.on_noted(from, id),
-            SequenceMessage::Told => self.on_told(from, outbox),
-            SequenceMessage::Record { id, owner, oldest } => {
-                self.table.advance(id.host, oldest, now);
-                if !self.table.is_over(id) {
-                    self.table.open(id, owner);
-                }
-                self.send(from, SequenceMessage::Recorded { id }, outbox);
-            }
-            SequenceMessage::Close { id, done } => {
-                self.table.close(id, done, now);
-                self.send(from, SequenceMessage::Closed { id }, outbox);
-            }
-            SequenceMessage::Take { report } => {
-                // One that comes again is older than what has been recorded since. What has been
-                // heard of ends may be news to the primary.
-                if !std::mem::replace(&mut self.has_table, true) {
-                    self.table.forget_open();
-                    self.table.merge(&report, now);
-                }
-                self.send(from, SequenceMessage::Taken, outbox);
-            }
-            SequenceMessage::Finished { id, oldest, done } => {
-                self.on_finished(from, id, oldest, done, outbox);
-            }
-            other if self.form.is_some_and(SequencerForm::has_primary) => {
-                self.primary.message(now, from, other);
-                self.send_of_primary(outbox);
-            }
-            other => {
-                self.peers.message(now, from, other);
-                self.follow_peers(outbox);
-            }
-        }
-    }
-
-    /// Someone's request is over.
-    fn on_finished(
-        &mut self,
-        from: NodeId,
-        id: RequestId,
-        oldest: u64,
-        done: bool,
-        outbox: &mut Outbox,
-    ) {
-        let (now, Some(form)) = (outbox.now, self.form) else { return };
-        let message = SequenceMessage::Finished { id, oldest, done };
-        if form.tells_all() {
-            self.table.advance(id.host, oldest.min(id.number), now);
-            self.table.close(id, done, now);
-            let steps = self.gate.over(id, done);
-            self.follow_gate(steps, outbox);
-        }
-        if !form.has_primary() {
-            self.peers.message(now, from, message);
-            self.follow_peers(outbox);
-        } else if primary_of(&self.map) == Some(self.me) {
-            self.primary.message(now, from, message);
-            self.send_of_primary(outbox);
-        } else {
-            self.send(from, SequenceMessage::Noted { id }, outbox);
-        }
-    }
-
-    fn on_noted(&mut self, from: NodeId, id: RequestId) {
-        let Some(ending) = self.unnoted.get_mut(&id) else { return };
-        ending.left.remove(&from);
-        if ending.left.is_empty() {
-            self.unnoted.remove(&id);
-        }
-    }
-
-    /// A request cannot have its place.
-    fn on_refuse(&mut self, id: RequestId, why: PlaceError, outbox: &mut Outbox) {
-        match self.pending.contains_key(&id) {
-            true => self.refuse(id, why, outbox),
-            // It was over before, and whoever refuses it has yet to hear of that.
-            false => self.tell_end(id, outbox),
-        }
-    }
-
-    fn send_of_primary(&mut self, outbox: &mut Outbox) {
-        for (to, message) in self.primary.take_out() {
-            self.send(to, message, outbox);
-        }
-    }
-
-    fn on_begin(&mut self, id: RequestId, outbox: &mut Outbox) {
-        match self.pending.get(&id) {
-            Some(pending) if pending.progress == Progress::Waiting => {
-                outbox.counters.totals.round_trips += u64::from(outbox.hops.div_ceil(2));
-                self.begin(id);
-            }
-            Some(_) => {}
-            // It was over before it had its turn, and the primary has yet to hear of that.
-            None => self.tell_end(id, outbox),
-        }
     }
 
     fn send(&mut self, to: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
@@ -592,106 +391,6 @@ impl Sequencing {
     /// Nothing may be said until the next epoch.
     pub fn freeze(&mut self) {
         self.serving = false;
-    }
-
-    /// A new epoch: everyone tells the new primary, or everyone, what it knows. Nothing begins
-    /// before all have.
-    pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
-        self.map = map.clone();
-        self.serving = true;
-        self.form = map.sequencer();
-        self.has_table = false;
-        self.post.clear();
-        self.gate = Gate::default();
-        self.table.expire(outbox.now, &self.config.sequencer);
-        self.outcomes.expire(outbox.now, &self.config.sequencer);
-        if let Some(report) = self.primary.report() {
-            self.table.merge(&report, outbox.now);
-        }
-        for (id, owner) in self.peers.open() {
-            if !self.table.is_over(id) {
-                self.table.open(id, owner);
-            }
-        }
-        self.primary.retire();
-        self.peers.retire();
-        self.reroute(outbox);
-        let Some(form) = self.form else {
-            // Nobody waits for what others know.
-            self.table = Ledger::default();
-            self.unnoted.clear();
-            self.telling = None;
-            return;
-        };
-        let all: BTreeSet<NodeId> = map.up().collect();
-        let left = match form.has_primary() {
-            true => primary_of(map).into_iter().collect(),
-            false => all.clone(),
-        };
-        if !form.has_primary() {
-            self.peers.begin(form, all, map.serving());
-        } else if primary_of(map) == Some(self.me) {
-            self.primary.begin(form, all, backup_of(map));
-        }
-        let audience = self.audience();
-        self.unnoted.values_mut().for_each(|e| e.left = audience.clone());
-        self.telling = Some(Telling { left, originates: self.originates, told: outbox.now });
-        self.originates = self.pending.values().any(|p| p.central);
-        self.tell(outbox);
-    }
-
-    /// Requests whose volume has no sequencer any more and that have not begun take their place
-    /// here.
-    fn reroute(&mut self, outbox: &mut Outbox) {
-        let map = self.map.clone();
-        let strays = |p: &(&RequestId, &Pending)| {
-            p.1.central && !map.volumes.get(&p.1.volume).is_some_and(|v| v.is_sequenced())
-        };
-        let strays: Vec<RequestId> = self.pending.iter().filter(strays).map(|p| *p.0).collect();
-        for id in strays {
-            let pending = self.pending.get_mut(&id).expect("just seen");
-            pending.central = false;
-            if pending.progress == Progress::Waiting {
-                self.issue_here(id, outbox);
-            } else {
-                self.local.adopt_begun(outbox.now, id, None);
-            }
-        }
-    }
-
-    /// Tells all that is known here to those who have yet to hear it.
-    fn tell(&mut self, outbox: &mut Outbox) {
-        let Some(telling) = &mut self.telling else { return };
-        telling.told = outbox.now;
-        let Telling { left, originates, .. } = telling.clone();
-        let mut known = self.table.clone();
-        known.merge(&self.outcomes.report(), outbox.now);
-        let claim = |p: &Pending| (p.claim.clone(), p.progress != Progress::Waiting);
-        let claims = self.pending.values().filter(|p| p.central).map(claim).collect();
-        let report = SequenceReport { claims, ..known.report() };
-        for node in left {
-            self.send(node, SequenceMessage::Tell { report: report.clone(), originates }, outbox);
-        }
-    }
-
-    /// One knows all that this node knew; if it is the primary, so does the backup.
-    fn on_told(&mut self, from: NodeId, outbox: &mut Outbox) {
-        let Some(telling) = &mut self.telling else { return };
-        telling.left.remove(&from);
-        if !telling.left.is_empty() {
-            return;
-        }
-        self.telling = None;
-        let Some(form) = self.form else { return };
-        let is_backup = form.has_primary() && backup_of(&self.map) == Some(self.me);
-        match form.tells_all() {
-            _ if is_backup => {}
-            true => self.table.forget_open(),
-            false => self.table = Ledger::default(),
-        }
-        for id in self.unnoted.keys().copied().collect::<Vec<_>>() {
-            self.tell_end(id, outbox);
-        }
     }
 
     /// Looks for what has waited too long.
@@ -758,3 +457,7 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     let len = range.len.min(u64::MAX - range.offset);
     Some(Reach { volume, range: Range { len, ..range }, writes: changes(op) })
 }
+
+#[cfg(test)]
+#[path = "sequencing_drawn_tests.rs"]
+mod drawn_tests;
