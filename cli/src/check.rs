@@ -71,6 +71,9 @@ pub struct Check {
     /// How requests to the volume are ordered, in every seed; drawn if it is not said
     #[arg(long, conflicts_with = "real")]
     ordering: Option<weft_core::order::Ordering>,
+    /// In every seed each node is in a process of its own, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
+    #[arg(long, conflicts_with_all = ["real", "explore"])]
+    members: bool,
     /// How many of the last lines of the first failure's story to print
     #[arg(long, default_value_t = 60)]
     story: usize,
@@ -114,6 +117,8 @@ struct Report {
     answered: u64,
     unanswered: u64,
     crashes: u64,
+    /// Seeds whose nodes were in processes, and how many maps these agreed on.
+    members: (u64, u64),
     nanos: u64,
     failed: Vec<Failed>,
 }
@@ -166,7 +171,8 @@ impl Check {
     fn run_all(&self) -> Report {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
         let (operations, ordering) = (self.operations, self.ordering);
-        let options = Options { operations, ordering, ..Options::default() };
+        let members = self.members.then_some(true);
+        let options = Options { operations, ordering, members, ..Options::default() };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -194,7 +200,8 @@ impl Check {
             false => format!(" --operations {}", self.operations),
         };
         let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
-        format!("weft check --seeds {seed}..{}{operations}{ordering}", seed + 1)
+        let members = if self.members { " --members" } else { "" };
+        format!("weft check --seeds {seed}..{}{operations}{ordering}{members}", seed + 1)
     }
 
     fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {
@@ -213,6 +220,10 @@ impl Check {
             report.crashes,
             report.nanos as f64 / 1e9,
         );
+        if report.members.0 > 0 {
+            let (seeds, maps) = report.members;
+            out += &format!("\n{seeds} of them with processes, which agreed on {maps} maps");
+        }
         for failed in &report.failed {
             let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
             out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk));
@@ -253,6 +264,8 @@ impl Check {
             "operations": report.answered + report.unanswered,
             "unanswered": report.unanswered,
             "crashes": report.crashes,
+            "with_processes": report.members.0,
+            "maps_agreed_on": report.members.1,
             "simulated_seconds": report.nanos as f64 / 1e9,
             "seconds": seconds,
             "failures": report.failed.iter().map(failure).collect::<Vec<_>>(),
@@ -286,6 +299,9 @@ impl Report {
                 self.answered += summary.answered;
                 self.unanswered += summary.unanswered;
                 self.crashes += summary.crashes;
+                if let Some((_, maps)) = summary.members {
+                    self.members = (self.members.0 + 1, self.members.1 + maps);
+                }
                 self.nanos += summary.time;
             }
             Err(failed) => self.failed.push(failed),
@@ -301,6 +317,10 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.rot, "rot"),
         (faults.messages, "message faults"),
         (faults.slow, "a slow disk"),
+        (faults.beyond, "losses beyond what the layout bears"),
+        (faults.moves, "columns that move"),
+        (faults.pauses, "processes that are stopped"),
+        (faults.cuts, "cut links"),
     ]
     .into_iter()
     .filter_map(|(happens, name)| happens.then_some(name))

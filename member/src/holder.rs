@@ -199,6 +199,26 @@ mod tests {
     }
 
     #[test]
+    fn who_has_taken_part_starts_anew_and_who_has_not_gets_another_name() {
+        let mut h = Holder::new(7, &[NodeId(4)]);
+        h.ready(Arrival { node: NodeId(4), disk: 1, sectors: 9 });
+        let (first, second) = (Life { start: 7, number: 1 }, Life { start: 7, number: 2 });
+        assert!(h.word(word(2, 5, first), 2).is_some());
+        assert_eq!(h.outlived(1, NodeId(4), first, 2), None, "of a deposed leader");
+        assert_eq!(h.alive(0, 2).nodes[0].life, first);
+        assert_eq!(h.outlived(2, NodeId(4), first, 2), None, "it only froze");
+        let state = h.alive(0, 2).nodes[0];
+        assert_eq!((state.life, state.heard), (second, (0, 0)));
+        let map = Default::default();
+        let message = MapMessage::Enter { map, floor: weft_core::units::Timestamp::ZERO };
+        assert!(h.word(Word { message, ..word(2, 6, second) }, 2).is_some());
+        assert_eq!(h.outlived(2, NodeId(4), first, 2), None, "an earlier life");
+        assert_eq!(h.outlived(2, NodeId(4), second, 2), Some(NodeId(4)));
+        assert!(h.alive(0, 2).nodes.is_empty() && !h.alive(0, 2).opening);
+        assert_eq!(h.outlived(2, NodeId(4), second, 2), None, "it is known already");
+    }
+
+    #[test]
     fn a_lease_counts_from_the_stamp_and_not_from_its_arrival() {
         let mut h = Holder::new(7, &[]);
         assert_eq!(h.change(10), None, "suspended from the start");

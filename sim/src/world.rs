@@ -360,7 +360,7 @@ impl World {
     /// Whether the authority runs, and no change of the map is under way.
     pub fn is_settled(&self) -> bool {
         if self.together.is_some() {
-            return self.is_united();
+            return self.has_its_wishes();
         }
         self.awaited.is_none() && self.authority.is_settled()
     }
@@ -644,6 +644,15 @@ fn brief(message: &MapMessage) -> String {
             let stale: Vec<u16> = up.iter().filter(stale).copied().collect();
             let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).count();
             format!("enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep", map.epoch)
+        }
+    }
+}
+
+impl Drop for World {
+    /// What a node notices by itself is a panic: whoever wants the story is told it then too.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.story.iter().for_each(|line| eprintln!("{line}"));
         }
     }
 }

@@ -47,7 +47,7 @@ fn fullness(map: &ClusterMap) -> Vec<Fullness> {
 fn unevenness(map: &ClusterMap) -> u128 {
     let of = |f: &Fullness| {
         let used = u128::from(f.used / SECTOR);
-        (used * used << 40) / u128::from(f.size / SECTOR)
+        ((used * used) << 40) / u128::from(f.size / SECTOR)
     };
     fullness(map).iter().map(of).sum()
 }

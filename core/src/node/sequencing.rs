@@ -553,3 +553,7 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     let len = range.len.min(u64::MAX - range.offset);
     Some(Reach { volume, range: Range { len, ..range }, writes: changes(op) })
 }
+
+#[cfg(test)]
+#[path = "sequencing_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@ use crate::node::{DirtySector, FillRates, MemberReport};
 use crate::store::Scan;
 
 /// Bytes that wait to be put in place above which no more is rebuilt.
-const MOST_HELD: u64 = 8 << 20;
+const MOST_HELD: u64 = 32 << 20;
 
 /// Looking for what a node that is behind missed.
 #[derive(Clone, Hash)]

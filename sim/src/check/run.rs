@@ -108,6 +108,7 @@ impl Run {
             run.pending_faults == 0
                 && (run.to_issue == 0 && run.clients.iter().all(|c| c.op.is_none()))
         })?;
+        self.world.give_up_wishes();
         self.heal()?;
         self.beyond = false;
         self.check_balance()?;

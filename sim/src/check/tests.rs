@@ -2,17 +2,20 @@ use super::*;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 
+/// What was drawn when one authority ruled in all runs.
+const ALONE: Options = Options { members: Some(false), ..Options::DEFAULT };
+
 /// What was drawn when there was no other ordering.
 const BY_TIMESTAMPS: Options = Options {
     ordering: Some(Ordering::Timestamps),
     places: false,
     faults: Faults { operator: false, ..Faults::ALL },
-    ..Options::DEFAULT
+    ..ALONE
 };
 
 fn fails(seed: u64, bug: Bug) -> bool {
     // A panic of an assertion counts: the node noticed by itself.
-    let options = Options { bug: Some(bug), ..Options::default() };
+    let options = Options { bug: Some(bug), ..ALONE };
     std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
 }
 
@@ -73,7 +76,7 @@ fn a_sector_missed_in_catching_up_is_found() {
 }
 
 /// What is drawn with a sequencer.
-const SEQUENCED: Options = Options { ordering: Some(Ordering::Sequencer), ..Options::DEFAULT };
+const SEQUENCED: Options = Options { ordering: Some(Ordering::Sequencer), ..ALONE };
 
 #[test]
 fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
@@ -163,4 +166,41 @@ fn seeds_that_failed_wide() {
     for seed in seeds {
         assert!(run_seed(seed, BY_TIMESTAMPS).is_ok(), "seed {seed}");
     }
+}
+
+/// Each node in a process of its own.
+const TOGETHER: Options = Options { members: Some(true), ..Options::DEFAULT };
+
+#[test]
+fn seeds_with_processes_pass() {
+    let (mut terms, mut maps) = (0, 0);
+    for seed in 0..40 {
+        match run_seed(seed, TOGETHER) {
+            Ok(summary) => {
+                let members = summary.members.expect("it has processes");
+                (terms, maps) = (terms + members.0, maps + members.1);
+            }
+            Err(failure) => {
+                let story = failure.story.join("\n");
+                panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
+            }
+        }
+    }
+    assert!(terms > 80 && maps > 400, "{terms} terms, {maps} maps");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_of_processes() {
+    for seed in [2, 11] {
+        assert_eq!(run_seed(seed, TOGETHER).unwrap(), run_seed(seed, TOGETHER).unwrap());
+    }
+}
+
+/// Whether a deliberate bug of the members is found in these seeds.
+fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
+    let options = Options { member_bug: Some(bug), ..TOGETHER };
+    let fails = |seed: u64| {
+        std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
+    };
+    assert!(seeds.clone().any(fails), "{bug:?} not found in seeds {seeds:?}");
 }

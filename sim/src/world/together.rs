@@ -3,7 +3,7 @@
 //! that runs in the real world, [`Process`] and [`Gate`]; here are the log, the clock and the
 //! network, and what goes wrong with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
@@ -108,6 +108,7 @@ struct Seat {
 struct Wish {
     change: AuthorityInput,
     asked: Option<(NodeId, u64, u64)>,
+    done: bool,
 }
 
 /// The processes and what lies between them.
@@ -115,8 +116,8 @@ pub(super) struct Together {
     config: Config,
     codec: Arc<Maps>,
     seats: Vec<Seat>,
-    /// Links that carry nothing, by sender and receiver.
-    cut: BTreeSet<(NodeId, NodeId)>,
+    /// Links that carry nothing, by sender and receiver, and how often each has been cut.
+    cut: BTreeMap<(NodeId, NodeId), u32>,
     /// Every map that was agreed on.
     agreed: BTreeMap<Epoch, Arc<ClusterMap>>,
     /// The newest of them.
@@ -172,7 +173,7 @@ impl World {
             config,
             codec,
             seats,
-            cut: BTreeSet::new(),
+            cut: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
@@ -298,13 +299,12 @@ impl World {
         seat.paused_until = seat.paused_until.min(now);
     }
 
-    /// Nothing comes through from one process to another, or everything again.
+    /// Nothing comes through from one process to another, or everything again once it has been
+    /// mended as often as it was cut.
     pub fn cut(&mut self, from: NodeId, to: NodeId, on: bool) {
         self.tell(|| format!("from {from} to {to} {} comes", if on { "nothing" } else { "all" }));
-        match on {
-            true => self.together_mut().cut.insert((from, to)),
-            false => self.together_mut().cut.remove(&(from, to)),
-        };
+        let times = self.together_mut().cut.entry((from, to)).or_default();
+        *times = if on { *times + 1 } else { times.saturating_sub(1) };
     }
 
     /// All links carry again.
@@ -316,7 +316,7 @@ impl World {
     /// that there are some.
     pub fn connections(&mut self, id: NodeId, there: bool) {
         for other in self.all_nodes().filter(|o| *o != id) {
-            if !self.together().cut.contains(&(id, other)) {
+            if !self.is_cut(id, other) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(other, delay, Happens::Connection(member_of(id), there));
             }
@@ -325,25 +325,36 @@ impl World {
 
     /// An operator wants a change of the map, and asks until it has been made.
     pub fn wish(&mut self, change: AuthorityInput) {
-        self.together_mut().wishes.push(Wish { change, asked: None });
+        self.together_mut().wishes.push(Wish { change, asked: None, done: false });
         let n = self.together().wishes.len() - 1;
         self.queue.push(MICROS, Event::Wish(n));
     }
 
     /// The operator does not want anything any more.
     pub fn give_up_wishes(&mut self) {
-        self.together_mut().wishes.clear();
+        if let Some(together) = &mut self.together {
+            together.wishes.clear();
+        }
+    }
+
+    /// Whether all that the operator wanted has been made.
+    pub(super) fn has_its_wishes(&self) -> bool {
+        self.together().wishes.iter().all(|w| w.done)
     }
 
     pub(super) fn look_after_wish(&mut self, n: usize) {
-        let Some(asked) = self.together().wishes.get(n).map(|w| w.asked) else { return };
+        let wish = self.together().wishes.get(n).filter(|w| !w.done);
+        let Some(asked) = wish.map(|w| w.asked) else { return };
         if let Some((whom, life, ticket)) = asked {
             let seat = self.seat_mut(whom);
             let lives = seat.life == life;
             let outcome = seat.process.as_mut().filter(|_| lives).map(|p| p.outcome(ticket));
             match outcome {
                 Some(Some(None)) => return self.queue.push(LOOK_AGAIN, Event::Wish(n)),
-                Some(Some(Some(Ok(())))) => return,
+                Some(Some(Some(Ok(())))) => {
+                    self.together_mut().wishes[n].done = true;
+                    return;
+                }
                 // It is asked again of whoever leads now.
                 _ => {}
             }
@@ -382,7 +393,7 @@ impl World {
         self.happens(id, delay, Happens::Follow);
         self.connections(id, true);
         for other in self.all_nodes().filter(|o| *o != id) {
-            if self.seat(other).process.is_some() && !self.together().cut.contains(&(other, id)) {
+            if self.seat(other).process.is_some() && !self.is_cut(other, id) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(id, delay, Happens::Connection(member_of(other), true));
             }
@@ -623,7 +634,7 @@ impl World {
 
     /// Whether nothing comes through from one to another.
     pub(super) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
-        self.together.as_ref().is_some_and(|t| t.cut.contains(&(from, to)))
+        self.together.as_ref().is_some_and(|t| t.cut.get(&(from, to)).is_some_and(|n| *n > 0))
     }
 
     fn send_member(&mut self, from: NodeId, to: MemberId, bytes: Vec<u8>) {

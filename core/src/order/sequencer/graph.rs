@@ -281,9 +281,11 @@ impl Graph {
 
     /// A request has not happened, or will not be begun: all that depend on it are aborted too.
     pub fn abort(&mut self, now: Nanos, id: RequestId) {
-        let over = matches!(self.state(id), Some(State::Completed | State::Aborted));
-        if !over && !self.hosts.is_past(id) {
-            self.fail(now, id, false);
+        match self.state(id) {
+            Some(State::Completed | State::Aborted) => {}
+            // Its host may have said that it is over before this was heard: then it waits still.
+            None if self.hosts.is_past(id) => {}
+            _ => self.fail(now, id, false),
         }
     }
 

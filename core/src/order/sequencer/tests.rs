@@ -192,6 +192,26 @@ fn completed_requests_go_when_their_host_has_heard_of_all_before() {
     assert_eq!(g.issue(0, &again, None), Err(PlaceError::Reused(id(1, 1))));
 }
 
+/// A later request of its host, which says so, may come before the word that it is over.
+#[test]
+fn one_that_is_over_before_it_began_is_in_nobodys_way() {
+    let (first, second, third) = (id(1, 1), id(2, 1), id(3, 1));
+    let mut g = graph();
+    [first, second, third]
+        .into_iter()
+        .for_each(|r| g.issue(0, &place(r, &[]), write(0, 9)).unwrap());
+    assert_eq!(begun(&mut g), [first]);
+    g.advance(HostId(2), 2, 0);
+    g.abort(0, second);
+    assert_eq!(g.state(second), Some(State::Aborted));
+    g.complete(0, first);
+    assert_eq!(begun(&mut g), [third]);
+    g.advance(HostId(3), 2, 0);
+    g.abort(0, third);
+    g.issue(0, &place(id(4, 1), &[]), write(0, 9)).unwrap();
+    assert_eq!(begun(&mut g), [id(4, 1)]);
+}
+
 #[test]
 fn a_silent_host_is_forgotten_at_last() {
     let mut g = graph();

@@ -30,7 +30,9 @@ impl Run {
             return;
         }
         self.to_issue -= 1;
-        let blocks = self.hot_block().unwrap_or_else(|| self.draw_blocks());
+        let hot = self.hot_block(node);
+        let reads = hot.as_ref().is_some_and(|(_, reads)| *reads);
+        let blocks = hot.map_or_else(|| self.draw_blocks(), |(block, _)| block);
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let what = self.rng.u8(0..20);
@@ -38,6 +40,7 @@ impl Run {
             return;
         }
         let (did, op) = match what {
+            _ if reads => (Did::Read(Vec::new()), HostOp::Read(range)),
             0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
             8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
             _ => {

@@ -59,7 +59,7 @@ pub(super) struct Members {
     rng: Rng,
     /// Clocks keep to no bound: what leases promise does not hold.
     wild: bool,
-    /// Hosts soon lose patience, and half of what they ask is of a few blocks on different columns:
+    /// Hosts soon lose patience, and most of what they ask is of a few blocks on different columns:
     /// so what a node answers from its own disk matters.
     pub hot: bool,
     /// How much slower members' logs are than disks.
@@ -100,7 +100,7 @@ impl Members {
         if wild {
             options.places = false;
         }
-        let (hot, log_times) = (rng.bool(), [2, 2, 8][rng.usize(0..3)]);
+        let (hot, log_times) = (rng.bool(), [2, 8][rng.usize(0..2)]);
         let span = config.dead_after * rng.u64(4..12);
         let (traps, at_rest) = (Vec::new(), Vec::new());
         Some(Members { config, rng, wild, hot, log_times, span, thinks: 0, traps, at_rest })
@@ -114,7 +114,8 @@ impl Members {
 
     /// How long a host waits for an answer, if it does not wait for good.
     pub fn host_patience(&mut self) -> Option<Nanos> {
-        let most = self.config.dead_after * if self.hot { 1 } else { 4 };
+        let dead_after = self.config.dead_after;
+        let most = if self.hot { dead_after / 4 } else { 4 * dead_after };
         (self.hot || self.rng.bool()).then(|| self.rng.u64(MILLIS..most))
     }
 
@@ -167,10 +168,10 @@ impl Run {
         let m = self.cluster();
         if f.power && m.rng.bool() {
             let at = m.rng.u64(0..m.span);
-            match m.rng.bool() {
-                true => self.plan(at, Fault::Power),
-                false => {
-                    let soon = self.cluster().rng.u64(0..6 * MILLIS);
+            match m.rng.u8(0..3) {
+                0 => self.plan(at, Fault::Power),
+                _ => {
+                    let soon = self.cluster().rng.u64(0..4 * MILLIS);
                     self.plan_member(at, MemberFault::Trap(false, Snap::Power, soon));
                 }
             }
@@ -184,6 +185,9 @@ impl Run {
                 self.plan(at + after, Fault::Drain(node, false));
             }
         }
+        let span = self.cluster().span;
+        let moves = self.operator.as_mut().filter(|_| f.operator).map(|op| op.moves(span));
+        moves.into_iter().flatten().for_each(|(at, fault)| self.plan(at, fault));
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -197,7 +201,7 @@ impl Run {
         let mut conditions = Conditions::default();
         if f.messages && m.rng.bool() {
             // Where nobody but the victims may be lost, not so many that others are taken for dead.
-            let most = if beyond { 60_000 } else { 5_000 };
+            let most = if beyond { 20_000 } else { 5_000 };
             conditions.drop_ppm = m.rng.u32(0..most);
             conditions.repeat_ppm = m.rng.u32(0..50_000);
             conditions.straggle_ppm = m.rng.u32(0..50_000);
@@ -278,7 +282,8 @@ impl Run {
                     },
                 );
             }
-            5..=8 if f.cuts => self.draw_cut(victim, at, stays, size),
+            // Of two processes one votes, and takes the other for dead if it does not hear it.
+            5..=8 if f.cuts && (beyond || size > 2) => self.draw_cut(victim, at, stays, size),
             9 if f.crashes => {
                 let again = m.rng.u64(0..dead_after);
                 self.plan_member(at, MemberFault::DieAlone(victim, again));
@@ -423,7 +428,6 @@ impl Run {
             return;
         }
         self.cluster().traps.clear();
-        self.world.give_up_wishes();
         self.world.mend_links();
         let bound = i64::from(self.cluster().config.drift_ppm);
         for node in self.nodes() {
@@ -444,19 +448,30 @@ impl Run {
         if self.cluster().rng.bool() {
             self.world.host_gone(node, u64::from(request));
         }
-        if self.cluster().rng.bool() {
+        let m = self.cluster();
+        if m.rng.u8(0..4) < if m.hot { 1 } else { 2 } {
             self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
         }
         self.world.call_after(MILLIS, CLIENT | n as u64);
     }
 
-    /// In runs with hot blocks: one of those, or none.
-    pub(super) fn hot_block(&mut self) -> Option<Range<u64>> {
-        let unit = self.volume.geometry.unit;
-        let units = (self.volume.size / unit).min(4);
-        let members = self.members.as_mut().filter(|m| m.hot && units > 0)?;
-        let block = members.rng.u64(0..units) * unit / BLOCK;
-        members.rng.bool().then_some(block..block + 1)
+    /// In runs with hot blocks, for three in four requests: one of those, and whether it is only to be
+    /// read. For half of them it is one on the disk of the host's own node. These are only read: a node
+    /// that is cut off can answer that alone, as long as nothing that it cannot decide stands before it.
+    pub(super) fn hot_block(&mut self, node: NodeId) -> Option<(Range<u64>, bool)> {
+        let volume = &self.volume;
+        let unit = volume.geometry.unit;
+        let is_near = |n: &u64| {
+            let (stripe, column, _) = volume.geometry.locate(n * unit);
+            let extent = volume.extents.iter().rfind(|e| e.first <= stripe);
+            extent.is_some_and(|e| e.columns[column].0 == node)
+        };
+        let units = (volume.size / unit).min(5);
+        let (near, far): (Vec<u64>, Vec<u64>) = (0..units).partition(is_near);
+        let members = self.members.as_mut().filter(|m| m.hot)?;
+        let (hot, own) = (members.rng.u8(0..4) > 0, members.rng.bool());
+        let n = members.rng.choice(if own { &near } else { &far }).filter(|_| hot)?;
+        Some((n * unit / BLOCK..n * unit / BLOCK + 1, own))
     }
 
     /// These operations were asked when everything was at rest.
