@@ -76,7 +76,10 @@ impl Run {
         op: HostOp,
     ) {
         let node = self.clients[n].node;
-        let Some(places) = self.places.as_mut() else { return self.ask(n, did, blocks, op) };
+        let Some(places) = self.places.as_mut() else {
+            self.ask(n, did, blocks, op);
+            return self.lose_patience(n);
+        };
         let (place, goes) = (places.next(n, node), places.goes_after());
         let first = self.announce(n, did, blocks, &op);
         if let Some(places) = self.places.as_mut() {
@@ -87,6 +90,16 @@ impl Run {
             self.world.call_after(after, GONE | u64::from(first));
         }
         self.world.host_in_order(node, u64::from(first), VOLUME, place, op);
+        self.lose_patience(n);
+    }
+
+    /// In a run with processes a host may wait only for some time. (What is asked at rest waits for
+    /// good.)
+    fn lose_patience(&mut self, n: usize) {
+        let patience = self.members.as_mut().and_then(Members::host_patience);
+        if let (Some(patience), Some(first)) = (patience, self.clients[n].op) {
+            self.world.call_after(patience, TIRED | u64::from(first));
+        }
     }
 
     /// Takes down that a host asks; returns the request's number.
@@ -114,9 +127,6 @@ impl Run {
             self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None });
         }
         self.clients[n].op = Some(first);
-        if let Some(patience) = self.members.as_mut().and_then(Members::host_patience) {
-            self.world.call_after(patience, TIRED | u64::from(first));
-        }
         self.clients[n].pieces = self.next_op - first;
         first
     }
