@@ -52,7 +52,7 @@ fn data_survives_the_loss_of_a_node_and_a_restart() {
         node(&mut control, NodeAction::Start, victim);
         control.request(&Request::Quiesce).unwrap();
     }
-    let scrub = control.request(&Request::Scrub { volume: "a".into() }).unwrap();
+    let scrub = control.request(&Request::scrub("a")).unwrap();
     assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
     drop(client);
     array.shutdown().unwrap();
@@ -106,7 +106,7 @@ fn volumes_come_and_go() {
     assert!(client.read_at(0, 1_000_448).unwrap().iter().all(|b| *b == 0), "the room was cleared");
     client.write_at(70_001, &pattern(4321), true).unwrap();
     assert_eq!(client.read_at(70_001, 4321).unwrap(), pattern(4321));
-    let scrub = control.request(&Request::Scrub { volume: "c".into() }).unwrap();
+    let scrub = control.request(&Request::scrub("c")).unwrap();
     assert_eq!(scrub["mismatched"], 0);
     let list = control.request(&Request::VolumeList).unwrap();
     assert_eq!(list["volumes"].as_array().unwrap().len(), 2);

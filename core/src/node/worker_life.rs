@@ -33,6 +33,7 @@ impl Worker {
         self.admission.raise_floor(horizon);
         self.fenced = self.fenced.split_off(&horizon);
         self.rebuilding.clear();
+        self.looked = Aside(None);
         self.hosts_busy = std::mem::take(&mut self.host_parts) > 0;
         self.ask_dirty(outbox);
         self.place();
@@ -86,6 +87,7 @@ impl Worker {
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();
+        self.looked = Aside(None);
         self.dirty_asked.clear();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {
