@@ -155,7 +155,7 @@ fn pairs(mode: Mode) {
         }
         drop(hosts);
         control.request(&Request::Quiesce).unwrap();
-        let scrub = control.request(&Request::Scrub { volume: "v".into() }).unwrap();
+        let scrub = control.request(&Request::scrub("v")).unwrap();
         assert_eq!(scrub["mismatched"], 0, "{mode:?}, {ordering}");
         array.shutdown().unwrap();
     }
