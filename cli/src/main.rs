@@ -147,7 +147,7 @@ mod tests {
             "disk list --json",
             "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
             "volume show v --dir d --json",
-            "volume create v all --ordering sequencer --commit early",
+            "volume create v all --ordering sequencer --sequencer worker-driven --commit early",
             "volume set v ordering=device-locks commit=late dispatch=commanded --force --json",
             "up --listen native:127.0.0.1:10812 --listen native:x.sock",
             "scrub v --json",

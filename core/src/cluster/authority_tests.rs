@@ -161,6 +161,34 @@ fn a_change_of_size_changes_nothing_else() {
 }
 
 #[test]
+fn volumes_with_a_sequencer_have_one_form_of_it() {
+    let mut a = started("rs:2+1", 5, 6);
+    let (one, two) = (VolumeId(1), VolumeId(2));
+    let mut other = Volume::clone(&a.map().volumes[&one]);
+    (other.id, other.extents) = (two, Vec::new());
+    other.size = 0;
+    let sequenced = Some(Ordering::Sequencer);
+    let to = |form| PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+    let set = AuthorityInput::SetPolicy;
+    let forms = |a: &Authority| -> Vec<_> {
+        let all = a.map().volumes.values().filter(|v| v.is_sequenced());
+        all.map(|v| v.policy.sequencer).collect()
+    };
+    use SequencerForm::*;
+    change(&mut a, set(one, PolicyChange { ordering: sequenced, ..to(WorkerDriven) }), 20);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other.clone())), 30);
+    assert_eq!(forms(&a), [WorkerDriven]);
+    change(&mut a, set(two, PolicyChange { ordering: sequenced, ..PolicyChange::default() }), 40);
+    assert_eq!(forms(&a), [WorkerDriven; 2], "the second takes the form of the first");
+    change(&mut a, set(two, to(OriginatorDriven)), 50);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "one is set, and so are all");
+    other.id = VolumeId(3);
+    (other.policy.ordering, other.policy.sequencer) = (Ordering::Sequencer, Centralized);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other)), 60);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "a volume with another form is not added");
+}
+
+#[test]
 fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     let mut a = started("rs:2+1", 5, 6);
     let id = VolumeId(1);

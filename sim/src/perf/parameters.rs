@@ -185,6 +185,12 @@ pub const PARAMETERS: &[Parameter] = &[
          lock server, a lock server whose locks are kept until called back, locks that each disk's \
          worker serves, or timestamps that it checks."),
 
+    row("volume.sequencer", "", Range::Word(&["centralized", "partially-centralized",
+        "originator-driven", "worker-driven"]), "TickerTAIP 3.4.4",
+        "With a sequencer: who keeps the graph of requests. A primary and its backup; the same, with \
+         each request's end told to all; the originators among themselves; or all nodes with disks. \
+         The paper built the first."),
+
     row("volume.lock_timeout_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
         "With device-locks: how long a lock is waited for before deadlock is presumed, and the request \
          begun again after a pause of an eighth to a quarter of that. The paper has a time-out and \

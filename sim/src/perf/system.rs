@@ -284,6 +284,8 @@ pub struct VolumeSpec {
     pub journal: bool,
     /// Who goes first of those that overlap.
     pub ordering: Ordering,
+    /// With a sequencer: who keeps the graph of requests.
+    pub sequencer: SequencerForm,
     /// For how many milliseconds a lock that a device serves is waited for before deadlock is
     /// presumed.
     pub lock_timeout_ms: f64,
@@ -304,6 +306,7 @@ impl Default for VolumeSpec {
             commit: Commit::Late,
             journal: false,
             ordering: Ordering::Timestamps,
+            sequencer: SequencerForm::Centralized,
             lock_timeout_ms: 200.0,
             lease_ms: 4_000.0,
         }
@@ -379,6 +382,31 @@ pub enum Ordering {
     DeviceLocks,
     /// Timestamps that each disk's worker checks.
     Timestamps,
+}
+
+/// Who keeps the graph of requests: [`weft_core::order::sequencer::SequencerForm`], by the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SequencerForm {
+    /// A primary, with a backup.
+    Centralized,
+    /// The same for requests' places; each begins when its own node has heard what it needs.
+    PartiallyCentralized,
+    /// The originators, among themselves.
+    OriginatorDriven,
+    /// All nodes with disks, among themselves.
+    WorkerDriven,
+}
+
+impl From<SequencerForm> for weft_core::order::sequencer::SequencerForm {
+    fn from(form: SequencerForm) -> Self {
+        match form {
+            SequencerForm::Centralized => Self::Centralized,
+            SequencerForm::PartiallyCentralized => Self::PartiallyCentralized,
+            SequencerForm::OriginatorDriven => Self::OriginatorDriven,
+            SequencerForm::WorkerDriven => Self::WorkerDriven,
+        }
+    }
 }
 
 impl From<Ordering> for weft_core::order::Ordering {

@@ -276,6 +276,7 @@ fn spec(system: &System) -> Result<Spec> {
         journal: Some(volume.journal),
         commanded: limits::is_commanded(system),
         ordering: Some(volume.ordering.into()),
+        sequencer: Some(volume.sequencer.into()),
         strategy: match volume.stripes {
             Stripes::Small => Some(plan::Strategy::Small),
             Stripes::Large => None,

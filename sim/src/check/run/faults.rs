@@ -1,11 +1,13 @@
 //! The faults of a phase: which are drawn, and what each does.
 
+use weft_core::cluster::PolicyChange;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
 use super::hosts::Client;
 use super::members::MemberFault;
-use super::{CLIENT, FAULT, Run};
+use super::{CLIENT, FAULT, Run, VOLUME};
 use crate::world::Conditions;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub(super) enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// Another form of the sequencer takes over.
+    Form(SequencerForm),
     /// Columns are moved until disks are equally full, or no more of them.
     Rebalance(bool),
     /// What happens to processes.
@@ -122,7 +126,18 @@ impl Run {
             conditions.slow = Some((slow_node, 40));
         }
         self.world.conditions = conditions;
+        self.draw_form(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// In half of the phases with a sequencer another form of it takes over.
+    pub(super) fn draw_form(&mut self, span: Nanos) {
+        let open = self.volume.is_sequenced() && self.options.sequencer.is_none();
+        if open && self.form_rng.bool() {
+            let form = SequencerForm::ALL[self.form_rng.usize(0..SequencerForm::ALL.len())];
+            let at = self.form_rng.u64(0..span);
+            self.plan(at, Fault::Form(form));
+        }
     }
 
     /// A fault will happen.
@@ -170,6 +185,10 @@ impl Run {
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::Form(form) => {
+                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+                self.world.set_policy(VOLUME, change);
+            }
             Fault::Rebalance(on) => {
                 if let Some(op) = self.operator.as_mut() {
                     op.evens = on;
