@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::peers::Verdict;
 use super::{
-    Answer, Ending, Outbox, Pending, PlaceError, Progress, RequestId, SequenceMessage,
+    Answer, Ending, Ledger, Outbox, Pending, PlaceError, Progress, RequestId, SequenceMessage,
     SequencerForm, Sequencing, Step, primary_of,
 };
 use crate::units::NodeId;
@@ -140,7 +140,10 @@ impl Sequencing {
                 // One that comes again is older than what has been recorded since. What has been
                 // heard of ends may be news to the primary.
                 if !std::mem::replace(&mut self.has_table, true) {
-                    self.table.forget_open();
+                    match self.form.is_some_and(SequencerForm::tells_all) {
+                        true => self.table.forget_open(),
+                        false => self.table = Ledger::default(),
+                    }
                     self.table.merge(&report, now);
                 }
                 self.send(from, SequenceMessage::Taken, outbox);
