@@ -71,9 +71,6 @@ pub struct Check {
     /// How requests to the volume are ordered, in every seed; drawn if it is not said
     #[arg(long, conflicts_with = "real")]
     ordering: Option<weft_core::order::Ordering>,
-    /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
-    #[arg(long, value_name = "FORM", conflicts_with = "real")]
-    sequencer: Option<weft_core::order::sequencer::SequencerForm>,
     /// In every seed each node is in a process of its own, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
     #[arg(long, conflicts_with_all = ["real", "explore"])]
     members: bool,

@@ -25,8 +25,6 @@ pub(super) enum Fault {
     GiveUp(NodeId),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
-    /// Another form of the sequencer takes over.
-    Form(SequencerForm),
     /// Columns are moved until disks are equally full, or no more of them.
     Rebalance(bool),
     /// Another form of the sequencer takes over.
@@ -187,10 +185,6 @@ impl Run {
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
             Fault::Drain(node, on) => self.world.drain(node, on),
-            Fault::Form(form) => {
-                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
-                self.world.set_policy(VOLUME, change);
-            }
             Fault::Rebalance(on) => {
                 if let Some(op) = self.operator.as_mut() {
                     op.evens = on;
