@@ -416,7 +416,7 @@ impl World {
 
     /// A host asks a node.
     pub fn host(&mut self, node: NodeId, request: u64, volume: VolumeId, op: HostOp) {
-        self.from_host(node, Input::Host(request, volume, op));
+        self.ask_node(node, Input::Host(request, volume, op));
     }
 
     /// A host asks a node for something that has a place among its requests.
@@ -428,15 +428,15 @@ impl World {
         order: Order,
         op: HostOp,
     ) {
-        self.from_host(node, Input::Ordered(request, volume, order, op));
+        self.ask_node(node, Input::Ordered(request, volume, order, op));
     }
 
     /// The host of a request is gone.
     pub fn host_gone(&mut self, node: NodeId, request: u64) {
-        self.from_host(node, Input::HostGone(request));
+        self.ask_node(node, Input::HostGone(request));
     }
 
-    fn from_host(&mut self, node: NodeId, input: Input) {
+    fn ask_node(&mut self, node: NodeId, input: Input) {
         if self.together.is_none() {
             return self.input(node, input);
         }

@@ -339,11 +339,11 @@ impl Peers {
     fn on_issue(&mut self, now: Nanos, from: NodeId, claim: Claim, rank: u64) {
         let id = claim.place.id;
         self.clock = self.clock.max(rank >> NODE_BITS);
-        if self.owners.get(&id) != Some(&from) {
-            if let Err(why) = self.learn(now, from, &claim) {
-                self.out.push((from, SequenceMessage::Refuse { id, why }));
-                return self.follow(now);
-            }
+        if self.owners.get(&id) != Some(&from)
+            && let Err(why) = self.learn(now, from, &claim)
+        {
+            self.out.push((from, SequenceMessage::Refuse { id, why }));
+            return self.follow(now);
         }
         let mut behind = Vec::new();
         if rank != 0 {
