@@ -215,3 +215,23 @@ fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
     };
     assert!(seeds.clone().any(fails), "{bug:?} not found in seeds {seeds:?}");
 }
+
+#[test]
+fn answers_without_a_lease_are_found() {
+    member_bug_is_found(weft_member::Bug::ServesWithoutLease, 0..20);
+}
+
+#[test]
+fn entering_what_is_not_agreed_on_is_found() {
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 30..60);
+}
+
+#[test]
+fn forgotten_promises_are_found() {
+    member_bug_is_found(weft_member::Bug::ForgetsPromises, 0..10);
+}
+
+#[test]
+fn a_node_that_comes_back_as_it_was_is_found() {
+    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 0..30);
+}
