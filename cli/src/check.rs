@@ -74,6 +74,9 @@ pub struct Check {
     /// In every seed each node is in a process of its own, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
     #[arg(long, conflicts_with_all = ["real", "explore"])]
     members: bool,
+    /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
+    #[arg(long, value_name = "FORM", conflicts_with = "real")]
+    sequencer: Option<weft_core::order::sequencer::SequencerForm>,
     /// How many of the last lines of the first failure's story to print
     #[arg(long, default_value_t = 60)]
     story: usize,
@@ -170,9 +173,9 @@ impl Check {
 
     fn run_all(&self) -> Report {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
-        let (operations, ordering) = (self.operations, self.ordering);
+        let (operations, ordering, sequencer) = (self.operations, self.ordering, self.sequencer);
         let members = self.members.then_some(true);
-        let options = Options { operations, ordering, members, ..Options::default() };
+        let options = Options { operations, ordering, sequencer, members, ..Options::default() };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -200,8 +203,9 @@ impl Check {
             false => format!(" --operations {}", self.operations),
         };
         let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
+        let form = self.sequencer.map_or(String::new(), |f| format!(" --sequencer {f}"));
         let members = if self.members { " --members" } else { "" };
-        format!("weft check --seeds {seed}..{}{operations}{ordering}{members}", seed + 1)
+        format!("weft check --seeds {seed}..{}{operations}{ordering}{form}{members}", seed + 1)
     }
 
     fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {

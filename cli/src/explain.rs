@@ -11,6 +11,7 @@ use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::{SequencerForm, Standpoint};
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -56,6 +57,14 @@ pub struct Common {
     /// timestamps. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is kept
     #[arg(long, default_value = "timestamps")]
     ordering: Ordering,
+    /// With --ordering sequencer: who keeps the graph of requests: centralized,
+    /// partially-centralized, originator-driven or worker-driven [default: centralized]
+    #[arg(long, value_name = "FORM")]
+    sequencer: Option<SequencerForm>,
+    /// With --ordering sequencer: how many nodes have taken requests from hosts, this one's among
+    /// them [default: all]
+    #[arg(long, value_name = "N")]
+    originators: Option<usize>,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
@@ -117,9 +126,9 @@ impl Explain {
         let common = self.common();
         let (geometry, explanation) = self.explain()?;
         if common.json {
-            say_json(as_json(&explanation))?;
+            say_json(as_json(&explanation, common.form()))?;
         } else {
-            say(describe(&geometry, &explanation))?;
+            say(describe(&geometry, &explanation, common.form()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -134,20 +143,48 @@ impl Explain {
     fn explain(&self) -> Result<(Geometry, Explanation)> {
         let common = self.common();
         let (write, policy) = match self {
-            Explain::Read(read) => (false, Policy { ordering: read.ordering, ..Policy::default() }),
+            Explain::Read(read) => (
+                false,
+                Policy { ordering: read.ordering, sequencer: read.form(), ..Policy::default() },
+            ),
             Explain::Write(write) => (true, write.policy()?),
         };
         let geometry = common.geometry()?;
         let (range, failed) = (common.range()?, common.failed(&geometry)?);
         let max = NodeConfig::default().max_chunk;
         let extent = common.extent_stripes(&geometry);
+        let at = common.standpoint()?;
         let explanation =
-            plan::explain(&geometry, write, range, failed, policy, max, Some(extent))?;
+            plan::explain(&geometry, write, range, failed, policy, max, Some(extent), at)?;
         Ok((geometry, explanation))
     }
 }
 
 impl Common {
+    fn form(&self) -> SequencerForm {
+        self.sequencer.unwrap_or_default()
+    }
+
+    /// From where a sequencer sees the request.
+    fn standpoint(&self) -> Result<Standpoint> {
+        let said = [
+            ("--sequencer", self.sequencer.is_some()),
+            ("--originators", self.originators.is_some()),
+        ];
+        if let Some((option, _)) = said.iter().find(|s| s.1)
+            && self.ordering != Ordering::Sequencer
+        {
+            bail!("{option} is for --ordering sequencer");
+        }
+        let nodes = self.nodes();
+        let originators = self.originators.unwrap_or(nodes);
+        if originators == 0 || originators > nodes {
+            bail!("of {nodes} nodes {originators} cannot be originators; choose 1 to {nodes}");
+        }
+        let (nodes, originators) = (nodes as u64, originators as u64);
+        Ok(Standpoint { nodes, originators, at_primary: nodes == 1 })
+    }
+
     fn nodes(&self) -> usize {
         self.nodes.unwrap_or(self.layout.least_nodes().max(Spec::default().nodes()))
     }
@@ -244,17 +281,18 @@ impl Write {
                 Commit::None => plan::Commit::None,
             },
             ordering: self.common.ordering,
+            sequencer: self.common.form(),
             journal,
         })
     }
 }
 
-fn as_json(explanation: &Explanation) -> Value {
+fn as_json(explanation: &Explanation, form: SequencerForm) -> Value {
     let rows = explanation.rows.iter().map(
         |r| json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells}),
     );
     let t = explanation.totals;
-    json!({
+    let mut all = json!({
         "rows": rows.collect::<Vec<_>>(),
         "chunks": explanation.chunks,
         "totals": {
@@ -265,10 +303,20 @@ fn as_json(explanation: &Explanation) -> Value {
             "wire_bytes": t.wire_bytes,
             "round_trips": t.round_trips,
         },
-    })
+    });
+    if let Some(cost) = explanation.order {
+        all["order"] = json!({
+            "sequencer": form.name(),
+            "messages_before": cost.before,
+            "round_trips": cost.round_trips,
+            "messages_after": cost.after,
+            "tickertaip": form.prediction(),
+        });
+    }
+    all
 }
 
-fn describe(geometry: &Geometry, explanation: &Explanation) -> String {
+fn describe(geometry: &Geometry, explanation: &Explanation, form: SequencerForm) -> String {
     let columns = (0..geometry.layout.width()).map(|c| format!("column {c}"));
     let mut table =
         table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
@@ -286,9 +334,19 @@ fn describe(geometry: &Geometry, explanation: &Explanation) -> String {
         1 => "one piece, atomic".to_string(),
         n => format!("{n} pieces, each atomic by itself"),
     };
+    let order = explanation.order.map_or_else(String::new, |cost| {
+        format!(
+            "\nof these for its order ({form}): {} messages, {} round trips; and {} messages when it is \
+             over\nTickerTAIP 3.4.4 says: {}",
+            cost.before,
+            cost.round_trips,
+            cost.after,
+            form.prediction(),
+        )
+    });
     format!(
         "{table}\n{chunks}: {} disk reads, {} disk writes, {} journal writes, {} messages, {} on \
-         the wire, {} round trips",
+         the wire, {} round trips{order}",
         t.disk_reads,
         t.disk_writes,
         t.journal_writes,

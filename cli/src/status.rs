@@ -1,12 +1,14 @@
 //! `weft status`: how a running array is.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
+use weft_core::SECTOR;
 use weft_host::Request;
 
 use crate::args::Target;
@@ -33,6 +35,7 @@ impl Status {
     /// Asks, once or again and again.
     pub fn run(&self) -> Result<ExitCode> {
         let mut control = self.target.connect()?;
+        let mut pace = Pace::default();
         loop {
             let status = control.request(&Request::Status)?;
             match (self.json, self.watch) {
@@ -43,7 +46,7 @@ impl Status {
                         // Home, and clear what is below.
                         say("\x1b[H\x1b[2J")?;
                     }
-                    say(describe(&status))?;
+                    say(describe(&status, &pace.look(&status)))?;
                 }
             }
             if !self.watch {
@@ -54,7 +57,37 @@ impl Status {
     }
 }
 
-fn describe(status: &Value) -> String {
+/// How fast nodes catch up, seen from one look to the next.
+#[derive(Default)]
+struct Pace {
+    last: Option<(Instant, BTreeMap<u64, u64>)>,
+}
+
+/// Bytes that a node caught up on in a second, and the seconds that the rest takes at that rate.
+type Rates = BTreeMap<u64, (f64, f64)>;
+
+impl Pace {
+    fn look(&mut self, status: &Value) -> Rates {
+        self.look_at(status, Instant::now())
+    }
+
+    fn look_at(&mut self, status: &Value, now: Instant) -> Rates {
+        let behind = |n: &Value| Some((n["node"].as_u64()?, n["stale_sectors"].as_u64()? * SECTOR));
+        let nodes = status["nodes"].as_array().into_iter().flatten();
+        let left: BTreeMap<u64, u64> = nodes.filter_map(behind).collect();
+        let before = self.last.replace((now, left.clone()));
+        let Some((then, before)) = before else { return Rates::new() };
+        let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
+        let rate = |(node, left): (u64, u64)| {
+            let done = before.get(&node)?.checked_sub(left).filter(|done| *done > 0)?;
+            let rate = done as f64 / seconds;
+            Some((node, (rate, left as f64 / rate)))
+        };
+        left.into_iter().filter_map(rate).collect()
+    }
+}
+
+fn describe(status: &Value, rates: &Rates) -> String {
     let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
     let mut out = format!(
         "{}  map {}{}  up {:.0} s\n",
@@ -63,7 +96,7 @@ fn describe(status: &Value) -> String {
         if status["settled"] == true { "" } else { " (changing)" },
         status["uptime_seconds"].as_f64().unwrap_or(0.0),
     );
-    out += &nodes(list("nodes"));
+    out += &nodes(list("nodes"), rates);
     out += "\n";
     out += &volumes(list("volumes"));
     out += &balance(&status["balance"]);
@@ -100,7 +133,7 @@ fn balance(balance: &Value) -> String {
     }
 }
 
-fn nodes(list: &[Value]) -> String {
+fn nodes(list: &[Value], rates: &Rates) -> String {
     let mut table = table([
         "node",
         "state",
@@ -119,7 +152,11 @@ fn nodes(list: &[Value]) -> String {
             Some(why) => format!("{}: {why}", text(&node["state"])),
             None => text(&node["state"]),
         };
-        let behind = node["stale_sectors"].as_u64().map_or("-".to_string(), |n| bytes(n * 4096));
+        let mut behind =
+            node["stale_sectors"].as_u64().map_or("-".to_string(), |n| bytes(n * SECTOR));
+        if let Some((rate, left)) = node["node"].as_u64().and_then(|n| rates.get(&n)) {
+            behind += &format!(", {}/s, {left:.0} s left", bytes(*rate as u64));
+        }
         let counters = &node["counters"];
         table.add_row([
             number(&node["node"]),
@@ -135,4 +172,30 @@ fn nodes(list: &[Value]) -> String {
     }
     align_right(&mut table, [0, 4, 5, 6, 7, 8]);
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_second_look_says_how_fast_nodes_catch_up() {
+        let status = |left: [u64; 2]| {
+            json!({ "nodes": [
+                { "node": 0, "stale_sectors": left[0] },
+                { "node": 1, "stale_sectors": left[1] },
+                { "node": 2 },
+            ]})
+        };
+        let (mut pace, begun) = (Pace::default(), Instant::now());
+        assert!(pace.look_at(&status([0, 3072]), begun).is_empty());
+        let rates = pace.look_at(&status([0, 2048]), begun + Duration::from_secs(2));
+        assert_eq!(rates, [(1, (512.0 * 4096.0, 4.0))].into());
+        let text = nodes(status([0, 2048])["nodes"].as_array().unwrap(), &rates);
+        assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
+        // What grew has no rate.
+        assert!(pace.look_at(&status([9, 4096]), begun + Duration::from_secs(3)).is_empty());
+    }
 }

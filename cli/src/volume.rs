@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 use weft_host::{Request, Size};
 
 use crate::args::{self, Common, Dispatch, Switch};
@@ -57,6 +58,9 @@ pub struct Create {
     /// Who goes first among requests that overlap: none, sequencer, lock-server, callback-locks, device-locks or timestamps [default: timestamps]
     #[arg(long)]
     ordering: Option<Ordering>,
+    /// With --ordering sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven [default: as for the other volumes that have one, else centralized]
+    #[arg(long, value_name = "FORM")]
+    sequencer: Option<SequencerForm>,
     /// When a write is decided: late or early [default: late]
     #[arg(long)]
     commit: Option<String>,
@@ -69,7 +73,7 @@ pub struct Create {
 pub struct Set {
     /// Name of the volume
     name: String,
-    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, commit=late|early, dispatch=collaborative|commanded
+    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// ordering=none also for a volume that several hosts use, or are to use
@@ -133,7 +137,10 @@ impl Volume {
                 let volume = &answer["volume"];
                 say(volumes(std::slice::from_ref(volume)))?;
                 let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
-                say(format!("commit: {}, dispatch: {}", word("commit"), word("dispatch")))?;
+                let form = volume["sequencer"].as_str();
+                let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
+                let (commit, dispatch) = (word("commit"), word("dispatch"));
+                say(format!("commit: {commit}, dispatch: {dispatch}{form}"))?;
                 if let (Volume::Show(_), Some(warning)) = (self, volume["warning"].as_str()) {
                     say(format!("warning: {warning}"))?;
                 }
@@ -158,6 +165,7 @@ impl Volume {
                     commanded: c.dispatch == Dispatch::Commanded,
                     apart: c.apart.clone(),
                     ordering: c.ordering.map(|o| o.to_string()),
+                    sequencer: c.sequencer.map(|s| s.to_string()),
                     commit: c.commit.clone(),
                 };
                 (&c.common, request)

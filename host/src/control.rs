@@ -79,6 +79,9 @@ pub enum Request {
         /// Who goes first among requests; timestamps if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ordering: Option<String>,
+        /// With a sequencer, who keeps the graph of requests; as for other volumes if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sequencer: Option<String>,
         /// When writes are decided; late if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         commit: Option<String>,
@@ -87,7 +90,7 @@ pub enum Request {
     VolumeSet {
         /// Its name; the empty name means the first.
         name: String,
-        /// What is to be otherwise: `ordering`, `commit`, `dispatch`.
+        /// What is to be otherwise: `ordering`, `sequencer`, `commit`, `dispatch`.
         set: BTreeMap<String, String>,
         /// Also what may corrupt data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -245,6 +248,7 @@ mod tests {
                     commanded: false,
                     apart: None,
                     ordering: None,
+                    sequencer: None,
                     commit: None,
                 },
             ),

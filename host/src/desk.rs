@@ -262,9 +262,11 @@ impl Desk<'_> {
                 commanded,
                 apart,
                 ordering,
+                sequencer,
                 commit,
             } => {
                 let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
+                let sequencer = sequencer.as_deref().map(policy::sequencer).transpose()?;
                 let commit = commit.as_deref().map(policy::commit).transpose()?;
                 let spec = Spec {
                     stripe_unit,
@@ -272,6 +274,7 @@ impl Desk<'_> {
                     commanded,
                     apart,
                     ordering,
+                    sequencer,
                     commit,
                     ..Spec::default()
                 };

@@ -6,6 +6,8 @@ use serde_json::json;
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
+use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Range;
 
 use super::{Desk, Outcome, Wait, overtaken};
@@ -14,6 +16,9 @@ use crate::error::{Error, Result, fail};
 use crate::spec::Spec;
 use crate::status;
 use crate::volumes::{self, NewVolume};
+
+const NOT_SEQUENCED: &str =
+    "a form of the sequencer is for a volume with ordering=sequencer; set that, too";
 
 impl Desk<'_> {
     pub(super) fn create(
@@ -28,7 +33,8 @@ impl Desk<'_> {
         }
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
-        let spec = Spec { layout, ..spec };
+        let sequencer = self.sequencer(&spec)?;
+        let spec = Spec { layout, sequencer, ..spec };
         let volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
         if !self.engine.map().room_used {
             let ticket = self.engine.add_volume(volume.clone());
@@ -39,6 +45,20 @@ impl Desk<'_> {
         let size = volume.stripes() * volume.geometry.stripe_bytes();
         let ticket = self.engine.add_volume(Volume { size, visible: 0, ..volume.clone() });
         Ok(Wait::RoomThere(volume, ticket))
+    }
+
+    /// Who keeps the graph of requests if a new volume has a sequencer: one graph spans all that
+    /// do.
+    fn sequencer(&self, spec: &Spec) -> Result<Option<SequencerForm>> {
+        match (spec.sequencer, self.engine.map().sequencer()) {
+            (Some(_), _) if spec.ordering != Some(Ordering::Sequencer) => fail(NOT_SEQUENCED),
+            (Some(new), Some(now)) if new != now => fail(format!(
+                "the sequencer of this array is {now}, and one graph of requests spans all volumes that \
+                 have one; leave out the form, or change it for all with `weft volume set \
+                 VOLUME sequencer={new}`"
+            )),
+            (new, now) => Ok(new.or(now)),
+        }
     }
 
     pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
@@ -82,6 +102,9 @@ impl Desk<'_> {
         let volume = self.volume(name)?;
         let mut changed = volume.clone();
         change.apply(&mut changed);
+        if change.sequencer.is_some() && !changed.is_sequenced() {
+            return fail(NOT_SEQUENCED);
+        }
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(

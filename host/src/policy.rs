@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::PolicyChange;
+use weft_core::order::sequencer::{SequencerForm, UnknownForm};
 use weft_core::order::{Ordering, UnknownOrdering};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 
@@ -40,24 +41,36 @@ pub(crate) fn ordering(word: &str) -> Result<Ordering> {
     word.parse().map_err(|e: UnknownOrdering| Error(e.to_string()))
 }
 
+/// A form of the sequencer, by its name.
+pub(crate) fn sequencer(word: &str) -> Result<SequencerForm> {
+    word.parse().map_err(|e: UnknownForm| Error(e.to_string()))
+}
+
 /// The words for what a volume has.
-pub(crate) fn words(policy: &Policy) -> [(&'static str, String); 3] {
-    [
+pub(crate) fn words(policy: &Policy) -> Vec<(&'static str, String)> {
+    let mut words = vec![
         ("ordering", policy.ordering.to_string()),
         ("commit", word(&COMMITS, policy.commit)),
         ("dispatch", word(&DISPATCHES, policy.dispatch)),
-    ]
+    ];
+    if policy.ordering == Ordering::Sequencer {
+        words.push(("sequencer", policy.sequencer.to_string()));
+    }
+    words
 }
 
 /// What is to be otherwise, from words.
 pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<PolicyChange> {
     let mut change = PolicyChange { unordered_sharing: force, ..PolicyChange::default() };
     if set.is_empty() {
-        return fail("say what is to be set: ordering=..., commit=..., dispatch=... or roles=...");
+        return fail(
+            "say what is to be set: ordering=..., sequencer=..., commit=..., dispatch=... or roles=...",
+        );
     }
     for (key, value) in set {
         match key.as_str() {
             "ordering" => change.ordering = Some(ordering(value)?),
+            "sequencer" => change.sequencer = Some(sequencer(value)?),
             "commit" => change.commit = Some(commit(value)?),
             "dispatch" => change.dispatch = Some(chosen("dispatch", &DISPATCHES, value)?),
             "roles" if set.contains_key("dispatch") => {
@@ -66,7 +79,8 @@ pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<Poli
             "roles" => change.dispatch = Some(chosen("roles", &ROLES, value)?),
             other => {
                 return fail(format!(
-                    "'{other}' cannot be set; there are ordering, commit, dispatch and roles"
+                    "'{other}' cannot be set; there are ordering, sequencer, commit, dispatch and \
+                     roles"
                 ));
             }
         }
@@ -94,6 +108,8 @@ pub(crate) struct PolicyEntry {
     commit: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordering: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sequencer: Option<String>,
 }
 
 impl PolicyEntry {
@@ -102,11 +118,13 @@ impl PolicyEntry {
         let default = Policy::default();
         let commit = Some(policy.commit).filter(|c| *c != default.commit);
         let ordering = Some(policy.ordering).filter(|o| *o != default.ordering);
+        let sequencer = Some(policy.sequencer).filter(|s| *s != default.sequencer);
         let entry = PolicyEntry {
             strategy: policy.strategy.map(|s| word(&STRATEGIES, s)),
             parity_at: policy.parity_at.map(|p| word(&PARITY_AT, p)),
             commit: commit.map(|c| word(&COMMITS, c)),
             ordering: ordering.map(|o| o.to_string()),
+            sequencer: sequencer.map(|s| s.to_string()),
         };
         (entry != PolicyEntry::default()).then_some(entry)
     }
@@ -116,12 +134,14 @@ impl PolicyEntry {
         let commit = meant(&COMMITS, self.commit.as_deref())?;
         let ordering = self.ordering.as_deref().map(str::parse::<Ordering>).transpose();
         let ordering = ordering.map_err(|e| Error(e.to_string()))?;
+        let sequencer = self.sequencer.as_deref().map(sequencer).transpose()?;
         Ok(Policy {
             strategy: meant(&STRATEGIES, self.strategy.as_deref())?,
             parity_at: meant(&PARITY_AT, self.parity_at.as_deref())?,
             dispatch: if commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
             commit: commit.unwrap_or(Policy::default().commit),
             ordering: ordering.unwrap_or_default(),
+            sequencer: sequencer.unwrap_or_default(),
             journal,
         })
     }
@@ -165,6 +185,11 @@ mod tests {
             let entry = PolicyEntry::of(&policy).unwrap_or_default();
             assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
         }
+        for sequencer in SequencerForm::ALL {
+            let policy = Policy { sequencer, ..Policy::default() };
+            let entry = PolicyEntry::of(&policy).unwrap_or_default();
+            assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
+        }
         let set = |key: &str, value: &str| change(&[(key.into(), value.into())].into(), false);
         for ordering in Ordering::ALL {
             let to = PolicyChange { ordering: Some(ordering), ..PolicyChange::default() };
@@ -172,9 +197,10 @@ mod tests {
         }
         for (key, value, why) in [
             ("ordering", "locks", "there are none, sequencer"),
+            ("sequencer", "central", "there are centralized"),
             ("commit", "none", "there are late and early"),
             ("dispatch", "", "there are collaborative and commanded"),
-            ("order", "none", "there are ordering, commit, dispatch and roles"),
+            ("order", "none", "there are ordering, sequencer, commit, dispatch and roles"),
             ("roles", "disk", "there are node and host"),
         ] {
             assert!(set(key, value).unwrap_err().0.contains(why), "{key}={value}");

@@ -3,6 +3,7 @@
 use weft_core::cluster::APART;
 use weft_core::layout::{LayoutSpec, Placement};
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -38,6 +39,9 @@ pub struct Spec {
     pub commit: Option<Commit>,
     /// Who goes first among requests to volumes made now; open: by timestamps.
     pub ordering: Option<Ordering>,
+    /// With a sequencer: who keeps the graph of requests. If open, as for the other volumes that
+    /// have one.
+    pub sequencer: Option<SequencerForm>,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,
@@ -77,6 +81,7 @@ impl Spec {
             dispatch: if self.commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
             commit: self.commit.unwrap_or(Policy::default().commit),
             ordering: self.ordering.unwrap_or_default(),
+            sequencer: self.sequencer.unwrap_or_default(),
             journal: self.journal(),
         }
     }

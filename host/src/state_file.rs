@@ -227,19 +227,17 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     }
     let cluster = u128::from_str_radix(&file.cluster, 16)
         .map_err(|_| Error(format!("cluster '{}' is not a hexadecimal number", file.cluster)))?;
-    Ok(Content {
-        cluster,
-        disk_size: file.disk_size,
-        map: ClusterMap {
-            epoch: file.epoch,
-            nodes,
-            volumes,
-            next_volume: file.next_volume,
-            room_used: file.room_used,
-            rebalancing: file.rebalancing,
-            attendance: attendances,
-        },
-    })
+    let map = ClusterMap {
+        epoch: file.epoch,
+        nodes,
+        volumes,
+        next_volume: file.next_volume,
+        room_used: file.room_used,
+        rebalancing: file.rebalancing,
+        attendance: attendances,
+    };
+    map.check().map_err(Error)?;
+    Ok(Content { cluster, disk_size: file.disk_size, map })
 }
 
 fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {

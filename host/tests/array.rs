@@ -93,6 +93,7 @@ fn volumes_come_and_go() {
         commanded: false,
         apart: None,
         ordering: None,
+        sequencer: None,
         commit: None,
     };
     let made = control.request(&create).unwrap();
@@ -159,11 +160,72 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         commanded: false,
         apart: None,
         ordering: None,
+        sequencer: None,
         commit: None,
     };
     assert!(control.request(&create).is_err(), "and nothing hangs");
     let stopped = array.stop().unwrap();
     assert_eq!(stopped.down, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn all_volumes_with_a_sequencer_have_one_form_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let mut set = |name: &str, what: &[(&str, &str)]| {
+        let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let request = Request::VolumeSet { name: name.into(), set, force: false };
+        control.request(&request).map(|answer| answer["volume"]["sequencer"].clone())
+    };
+    let mut client = open(dir.path(), "a");
+    let refused = set("a", &[("sequencer", "worker-driven")]).unwrap_err().to_string();
+    assert!(refused.contains("ordering=sequencer"), "{refused}");
+    assert_eq!(set("a", &[("ordering", "sequencer")]).unwrap(), "centralized");
+    let forms = ["partially-centralized", "originator-driven", "worker-driven", "centralized"];
+    for (n, form) in forms.into_iter().enumerate() {
+        assert_eq!(set("a", &[("sequencer", form)]).unwrap(), form);
+        client.write_at(0, &pattern(20_000 + n), false).unwrap();
+        assert_eq!(client.read_at(0, 20_000).unwrap(), pattern(20_000), "{form}");
+    }
+    set("a", &[("sequencer", "originator-driven")]).unwrap();
+    assert_eq!(set("b", &[("ordering", "sequencer")]).unwrap(), "originator-driven", "as a is");
+    assert_eq!(set("b", &[("sequencer", "worker-driven")]).unwrap(), "worker-driven");
+    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    assert_eq!(shown["volume"]["sequencer"], "worker-driven", "b's change is a's, too");
+    let mut create = |ordering: Option<&str>, sequencer: Option<&str>| {
+        control.request(&Request::VolumeCreate {
+            name: "c".into(),
+            size: 1 << 20,
+            layout: None,
+            stripe_unit: None,
+            journal: None,
+            commanded: false,
+            apart: None,
+            ordering: ordering.map(Into::into),
+            sequencer: sequencer.map(Into::into),
+            commit: None,
+        })
+    };
+    for (ordering, sequencer, why) in [
+        (None, "worker-driven", "ordering=sequencer"),
+        (Some("sequencer"), "centralized", "is worker-driven"),
+        (Some("sequencer"), "central", "is no form"),
+    ] {
+        let refused = create(ordering, Some(sequencer)).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let made = create(Some("sequencer"), None).unwrap();
+    assert_eq!(made["volume"]["sequencer"], "worker-driven");
+    client.write_at(0, &pattern(1000), false).unwrap();
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    assert_eq!(shown["volume"]["sequencer"], "worker-driven");
+    array.shutdown().unwrap();
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, PolicyChange, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig, backup_of, primary_of};
-use weft_core::order::sequencer::centralized_cost;
+use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
 use weft_core::order::{HostId, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Policy, Range, Totals};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
@@ -47,6 +47,17 @@ impl Sim {
 
     fn ordered_by(ordering: Ordering) -> Sim {
         Sim::new(Policy { ordering, ..Policy::default() })
+    }
+
+    fn of(sequencer: SequencerForm) -> Sim {
+        let ordering = Ordering::Sequencer;
+        Sim::new(Policy { ordering, sequencer, ..Policy::default() })
+    }
+
+    /// Messages that keep order, of all nodes.
+    fn order_messages(&self) -> u64 {
+        let of = |n| self.world.status(NodeId(n)).unwrap().counters.order_messages;
+        (0..NODES as u16).map(of).sum()
     }
 
     fn step(&mut self) {
@@ -132,34 +143,101 @@ fn cost(ordering: Ordering, node: u16) -> (u64, u64) {
     (after.messages - before.messages, after.round_trips - before.round_trips)
 }
 
+/// What order costs one write from a node, after each of `originators` has had one.
+fn order_cost(form: SequencerForm, originators: &[u16], node: u16) -> OrderCost {
+    let plain = cost(Ordering::Timestamps, node);
+    let mut sim = Sim::of(form);
+    for (n, other) in originators.iter().enumerate() {
+        sim.ask(*other, id(9, n as u64 + 1), &[], write(4 * n as u64 + 4, 9));
+        sim.rest();
+    }
+    let (before, ordered) = (sim.totals(), sim.order_messages());
+    sim.ask(node, id(1, 1), &[], write(0, 1));
+    sim.rest();
+    assert_eq!(sim.answer(id(1, 1)), Some(Ok(())));
+    let messages = sim.totals().messages - before.messages - plain.0;
+    let after = sim.order_messages() - ordered - messages;
+    let round_trips = sim.totals().round_trips - before.round_trips - plain.1;
+    OrderCost { before: messages, round_trips, after }
+}
+
 #[test]
-fn without_contention_the_sequencer_costs_two_round_trips_or_one_at_the_primary() {
-    for (node, messages, round_trips) in [(0, 2, 1), (1, 4, 2), (2, 4, 2), (4, 4, 2)] {
-        assert_eq!(centralized_cost(node == 0, true), (messages, round_trips));
-        let plain = cost(Ordering::Timestamps, node);
-        let sequenced = cost(Ordering::Sequencer, node);
-        assert_eq!(sequenced, (plain.0 + messages, plain.1 + round_trips), "from node {node}");
+fn without_contention_each_form_costs_what_its_formula_says() {
+    let nodes = NODES as u64;
+    for form in SequencerForm::ALL {
+        for originators in [&[2u16][..], &[0, 2], &[0, 1, 2, 3], &[0, 1, 2, 3, 4]] {
+            for node in originators {
+                let at_primary = *node == 0;
+                let standpoint =
+                    Standpoint { nodes, originators: originators.len() as u64, at_primary };
+                let is = order_cost(form, originators, *node);
+                assert_eq!(is, form.cost(standpoint), "{form}, node {node} of {originators:?}");
+            }
+        }
+    }
+    // 3.4.4: two round trips, one at the primary's node.
+    let centralized = |node| order_cost(SequencerForm::Centralized, &[0, 2], node).round_trips;
+    assert_eq!((centralized(2), centralized(0)), (2, 1));
+}
+
+#[test]
+fn a_node_that_takes_its_first_request_joins_those_that_agree() {
+    let mut sim = Sim::of(SequencerForm::OriginatorDriven);
+    // It waits at its node for one that has not come, and others must hear of it.
+    sim.ask(2, id(1, 2), &[id(1, 1)], write(0, 2));
+    sim.pass(5);
+    let before = sim.order_messages();
+    sim.ask(3, id(2, 1), &[id(1, 2)], write(0, 3));
+    sim.pass(5);
+    let joined = 2 * (NODES as u64 - 1);
+    assert_eq!(sim.order_messages() - before, joined + 2, "and it has asked the other");
+    let circle = id(1, 1);
+    sim.ask(4, circle, &[id(2, 1)], write(0, 1));
+    sim.pass(5);
+    let refused = HostError::Place(PlaceError::Cycle(circle));
+    assert_eq!(sim.answer(circle), Some(Err(&refused)));
+    sim.rest();
+    assert!(sim.heard.iter().all(|h| h.1.is_err()));
+}
+
+#[test]
+fn overlaps_take_some_order_and_never_run_together() {
+    for form in SequencerForm::ALL {
+        let mut sim = Sim::of(form);
+        for n in 1..=40 {
+            let node = (n % NODES as u64) as u16;
+            sim.ask(node, id(u64::from(node) + 1, n), &[], write(n % 3, n as u8));
+        }
+        sim.rest();
+        assert!(sim.heard.len() == 40 && sim.heard.iter().all(|h| h.1.is_ok()), "{form}");
+        let of = |n| sim.world.status(NodeId(n)).unwrap().counters.retries;
+        let retries: u64 = (0..NODES as u16).map(of).sum();
+        // Those that run together refuse one another; one after the other only a clock that is
+        // behind is refused.
+        assert!(retries <= 20, "{form}: {retries}");
     }
 }
 
 #[test]
 fn requests_wait_for_those_they_name_at_other_nodes_and_not_yet_issued() {
-    let mut sim = Sim::ordered_by(Ordering::Sequencer);
-    sim.ask(2, id(1, 2), &[id(1, 1), id(2, 1)], write(0, 2));
-    sim.pass(20);
-    assert_eq!(sim.answer(id(1, 2)), None);
-    sim.ask(3, id(2, 1), &[id(1, 1)], write(8, 3));
-    sim.pass(20);
-    assert_eq!(sim.answer(id(2, 1)), None);
-    sim.ask(4, id(1, 1), &[], write(0, 1));
-    sim.rest();
-    assert!(sim.at(id(1, 1)) < sim.at(id(2, 1)) && sim.at(id(2, 1)) < sim.at(id(1, 2)));
-    assert!(sim.heard.iter().all(|h| h.1.is_ok()));
-    // A read can depend as well, and sees what it comes after.
-    sim.ask(1, id(1, 3), &[id(1, 2)], read(0));
-    sim.rest();
-    let Ok(HostData::Bytes(bytes)) = &sim.heard.last().unwrap().1 else { panic!("bytes") };
-    assert!(bytes[0].to_bytes().iter().all(|b| *b == 2));
+    for form in SequencerForm::ALL {
+        let mut sim = Sim::of(form);
+        sim.ask(2, id(1, 2), &[id(1, 1), id(2, 1)], write(0, 2));
+        sim.pass(20);
+        assert_eq!(sim.answer(id(1, 2)), None);
+        sim.ask(3, id(2, 1), &[id(1, 1)], write(8, 3));
+        sim.pass(20);
+        assert_eq!(sim.answer(id(2, 1)), None);
+        sim.ask(4, id(1, 1), &[], write(0, 1));
+        sim.rest();
+        assert!(sim.at(id(1, 1)) < sim.at(id(2, 1)) && sim.at(id(2, 1)) < sim.at(id(1, 2)));
+        assert!(sim.heard.iter().all(|h| h.1.is_ok()));
+        // A read can depend as well, and sees what it comes after.
+        sim.ask(1, id(1, 3), &[id(1, 2)], read(0));
+        sim.rest();
+        let Ok(HostData::Bytes(bytes)) = &sim.heard.last().unwrap().1 else { panic!("bytes") };
+        assert!(bytes[0].to_bytes().iter().all(|b| *b == 2));
+    }
 }
 
 #[test]
@@ -178,29 +256,32 @@ fn requests_without_a_place_are_kept_apart_too() {
 
 #[test]
 fn aborts_cascade_over_nodes_and_a_host_that_goes_aborts_what_has_not_begun() {
-    let mut sim = Sim::ordered_by(Ordering::Sequencer);
-    // The first waits for one that does not come.
-    let first = sim.ask(2, id(1, 2), &[id(1, 1)], write(0, 2));
-    sim.ask(3, id(2, 1), &[id(1, 2)], write(8, 3));
-    sim.ask(4, id(3, 1), &[id(2, 1)], write(16, 4));
-    sim.pass(20);
-    sim.world.host_gone(NodeId(2), first);
-    sim.rest();
-    assert_eq!(sim.answer(id(1, 2)), Some(Err(&HostError::Gone)));
-    let aborted = |on| HostError::Place(PlaceError::Aborted(on));
-    assert_eq!(sim.answer(id(2, 1)), Some(Err(&aborted(id(1, 2)))));
-    assert_eq!(sim.answer(id(3, 1)), Some(Err(&aborted(id(2, 1)))));
-    // Within ten seconds one that comes later learns of it.
-    sim.pass(9_000);
-    sim.ask(1, id(3, 2), &[id(3, 1)], write(24, 5));
-    sim.rest();
-    assert_eq!(sim.answer(id(3, 2)), Some(Err(&aborted(id(3, 1)))));
+    for form in SequencerForm::ALL {
+        let mut sim = Sim::of(form);
+        // The first waits for one that does not come.
+        let first = sim.ask(2, id(1, 2), &[id(1, 1)], write(0, 2));
+        sim.ask(3, id(2, 1), &[id(1, 2)], write(8, 3));
+        sim.ask(4, id(3, 1), &[id(2, 1)], write(16, 4));
+        sim.pass(20);
+        sim.world.host_gone(NodeId(2), first);
+        sim.rest();
+        assert_eq!(sim.answer(id(1, 2)), Some(Err(&HostError::Gone)));
+        let aborted = |on| HostError::Place(PlaceError::Aborted(on));
+        assert_eq!(sim.answer(id(2, 1)), Some(Err(&aborted(id(1, 2)))));
+        assert_eq!(sim.answer(id(3, 1)), Some(Err(&aborted(id(2, 1)))));
+        // Within ten seconds one that comes later learns of it.
+        sim.pass(9_000);
+        sim.ask(1, id(3, 2), &[id(3, 1)], write(24, 5));
+        sim.rest();
+        assert_eq!(sim.answer(id(3, 2)), Some(Err(&aborted(id(3, 1)))));
+    }
 }
 
 #[test]
 fn bad_places_are_refused_by_the_primary_and_by_a_node_alone() {
-    for ordering in [Ordering::Sequencer, Ordering::Timestamps] {
-        let mut sim = Sim::ordered_by(ordering);
+    let forms = SequencerForm::ALL.map(Some);
+    for form in forms.into_iter().chain([None]) {
+        let mut sim = form.map_or_else(|| Sim::ordered_by(Ordering::Timestamps), Sim::of);
         let refused = |sim: &mut Sim, node, id, after: &[RequestId]| {
             sim.ask(node, id, after, write(0, 1));
             sim.pass(50);
@@ -223,7 +304,7 @@ fn bad_places_are_refused_by_the_primary_and_by_a_node_alone() {
         let bound = PlaceError::TooManyUnissued { host: 1, bound: 1024 };
         assert_eq!(refused(&mut sim, 2, id(1, 5), &many), bound);
         let foreign = PlaceError::NotOrdered(id(2, 1));
-        if ordering == Ordering::Timestamps {
+        if form.is_none() {
             assert_eq!(refused(&mut sim, 2, id(1, 6), &[id(2, 1)]), foreign);
         } else {
             // The name is used at another node.
@@ -254,8 +335,8 @@ fn without_a_sequencer_a_hosts_own_requests_wait_and_no_message_is_sent() {
 
 /// Chains over the nodes that are to live, of which the first waits for one that comes after the
 /// fault; then nodes die, that one comes, and all must be done in order.
-fn survive(victims: &[u16], apart_ms: u64) {
-    let mut sim = Sim::ordered_by(Ordering::Sequencer);
+fn survive(form: SequencerForm, victims: &[u16], apart_ms: u64) {
+    let mut sim = Sim::of(form);
     assert_eq!(primary_of(sim.world.map()), Some(NodeId(0)));
     assert_eq!(backup_of(sim.world.map()), Some(NodeId(1)));
     // One is complete, and only its end is remembered.
@@ -273,49 +354,92 @@ fn survive(victims: &[u16], apart_ms: u64) {
     sim.ask(3, id(1, 1), &[], write(0, 1));
     sim.rest();
     for n in 1..=9 {
-        assert_eq!(sim.answer(id(1, n)), Some(Ok(())), "request {n}, victims {victims:?}");
+        assert_eq!(sim.answer(id(1, n)), Some(Ok(())), "{form}, request {n}, {victims:?}");
         assert!(n == 1 || sim.at(id(1, n - 1)) < sim.at(id(1, n)));
     }
 }
 
 #[test]
 fn the_loss_of_primary_or_backup_or_both_neither_loses_nor_breaks_an_order() {
-    for apart in [0, 1, 30] {
-        survive(&[0], apart);
-        survive(&[1], apart);
-        survive(&[0, 1], apart);
-        survive(&[1, 0], apart);
+    for form in SequencerForm::ALL {
+        for apart in [0, 1, 30] {
+            survive(form, &[0], apart);
+            survive(form, &[1], apart);
+            survive(form, &[0, 1], apart);
+            survive(form, &[1, 0], apart);
+        }
+    }
+}
+
+/// Chains over the nodes whose first waits for one that comes after another form has taken over.
+fn change_form(from: SequencerForm, to: SequencerForm) {
+    let mut sim = Sim::of(from);
+    sim.ask(2, id(9, 1), &[], write(40, 9));
+    sim.rest();
+    for n in 2..=9 {
+        sim.ask((n % 5) as u16, id(1, n), &[id(1, n - 1), id(9, 1)], write(4 * n, n as u8));
+    }
+    // Some are in progress, too.
+    for n in 10..20 {
+        sim.ask((n % 5) as u16, id(1, n), &[], write(n % 3, n as u8));
+    }
+    let change = PolicyChange { sequencer: Some(to), ..PolicyChange::default() };
+    sim.world.set_policy(VOLUME, change);
+    sim.pass(5);
+    sim.ask(3, id(1, 1), &[], write(0, 1));
+    sim.rest();
+    assert_eq!(sim.world.map().sequencer(), Some(to));
+    for n in 1..20 {
+        assert_eq!(sim.answer(id(1, n)), Some(Ok(())), "request {n}, {from} to {to}");
+        assert!(!(2..=9).contains(&n) || sim.at(id(1, n - 1)) < sim.at(id(1, n)));
+    }
+}
+
+#[test]
+fn a_form_takes_over_from_another_while_requests_wait_and_run() {
+    for from in SequencerForm::ALL {
+        SequencerForm::ALL.into_iter().for_each(|to| change_form(from, to));
     }
 }
 
 #[test]
 fn what_a_lost_originator_had_not_ended_aborts_what_depends_on_it() {
-    let mut sim = Sim::ordered_by(Ordering::Sequencer);
-    sim.ask(4, id(1, 2), &[id(1, 1)], write(0, 2));
-    sim.ask(2, id(2, 1), &[id(1, 2)], write(8, 3));
-    sim.pass(10);
-    sim.world.kill(NodeId(4), false);
-    sim.rest();
-    let aborted = HostError::Place(PlaceError::Aborted(id(1, 2)));
-    assert_eq!(sim.answer(id(2, 1)), Some(Err(&aborted)));
+    for form in SequencerForm::ALL {
+        let mut sim = Sim::of(form);
+        sim.ask(4, id(1, 2), &[id(1, 1)], write(0, 2));
+        sim.ask(2, id(2, 1), &[id(1, 2)], write(8, 3));
+        sim.pass(10);
+        sim.world.kill(NodeId(4), false);
+        sim.rest();
+        let aborted = HostError::Place(PlaceError::Aborted(id(1, 2)));
+        assert_eq!(sim.answer(id(2, 1)), Some(Err(&aborted)));
+    }
 }
 
 #[test]
 fn what_was_done_is_known_even_when_originator_and_primary_are_lost_together() {
-    let mut sim = Sim::ordered_by(Ordering::Sequencer);
-    sim.ask(4, id(1, 1), &[], write(0, 2));
-    sim.rest();
-    sim.world.kill(NodeId(4), false);
-    sim.world.kill(NodeId(0), false);
-    sim.pass(100);
-    sim.ask(2, id(2, 1), &[id(1, 1)], write(8, 3));
-    sim.rest();
-    assert_eq!(sim.answer(id(2, 1)), Some(Ok(())), "the backup knew");
+    for form in SequencerForm::ALL {
+        let mut sim = Sim::of(form);
+        sim.ask(4, id(1, 1), &[], write(0, 2));
+        sim.rest();
+        sim.world.kill(NodeId(4), false);
+        sim.world.kill(NodeId(0), false);
+        sim.pass(100);
+        sim.ask(2, id(2, 1), &[id(1, 1)], write(8, 3));
+        sim.rest();
+        assert_eq!(sim.answer(id(2, 1)), Some(Ok(())), "the backup knew");
+    }
 }
 
 #[test]
 fn without_journal_what_comes_first_is_flushed_first() {
     let policy = Policy { ordering: Ordering::Sequencer, journal: false, ..Policy::default() };
+    for sequencer in SequencerForm::ALL {
+        flushed_first(Policy { sequencer, ..policy });
+    }
+}
+
+fn flushed_first(policy: Policy) {
     let mut sim = Sim::new(policy);
     sim.world.story_length = 10_000;
     sim.ask(2, id(1, 1), &[], write(0, 1));

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume, VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, PolicyChange,
+    Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -330,6 +331,12 @@ impl World {
     pub fn give_up(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is given up"));
         self.operator(AuthorityInput::GiveUp(id));
+    }
+
+    /// An operator changes a volume's policy.
+    pub fn set_policy(&mut self, volume: VolumeId, change: PolicyChange) {
+        self.tell(|| format!("{volume:?}: {change:?}"));
+        self.operator(AuthorityInput::SetPolicy(volume, change));
     }
 
     /// What is on a node's disk is to be moved to others, or no more of it.

@@ -78,8 +78,10 @@ pub struct Costs {
     pub xor_byte: f64,
     /// The host's own work for a request.
     pub host: f64,
-    /// Each byte that it asks to be written or is answered.
-    pub byte_at_host: f64,
+    /// Each byte that it asks to be written.
+    pub ask_byte: f64,
+    /// Each byte that it is answered.
+    pub reply_byte: f64,
     /// The host's, to go to sleep and wake up again: nobody waits for it.
     pub host_sleep: f64,
     /// To wake a thread.
@@ -205,7 +207,7 @@ impl Costs {
         let hosts = &mut system.hosts;
         (hosts.threads, hosts.wake_us) = (true, self.wake / 1e3);
         (hosts.ask_us, hosts.reply_us) = (self.host / 2e3, self.host / 2e3);
-        hosts.byte_ns = self.byte_at_host;
+        (hosts.ask_byte_ns, hosts.reply_byte_ns) = (self.ask_byte, self.reply_byte);
         system.disks.model = "flash".to_string();
         system.disks.in_memory = true;
     }
@@ -258,7 +260,8 @@ fn fit(cases: &mut [Calibrated], xor_byte: f64) -> Result<Costs> {
             .map(|(c, o)| (host_kinds(c, &o.work), c.hosts_ns))
             .collect();
         let found = least_squares(&hosts);
-        (costs.host, costs.byte_at_host, costs.host_sleep) = (found[0], found[1], found[2]);
+        (costs.host, costs.host_sleep) = (found[0], found[1]);
+        (costs.ask_byte, costs.reply_byte) = (found[2], found[3]);
         // Of a lone request: both sides sleep once.
         let alone = cases.iter().zip(&simulated).filter(|(c, _)| c.outstanding == 1);
         let mut left: Vec<f64> = alone
@@ -274,7 +277,7 @@ fn fit(cases: &mut [Calibrated], xor_byte: f64) -> Result<Costs> {
             counts.iter().zip(costs).map(|(n, cost)| n * cost).sum()
         };
         case.nodes_ns_predicted = sum(&kinds, &costs.of_kinds()) + xored * xor_byte;
-        let host = [costs.host, costs.byte_at_host, costs.host_sleep];
+        let host = [costs.host, costs.host_sleep, costs.ask_byte, costs.reply_byte];
         case.hosts_ns_predicted = sum(&host_kinds(case, &outcome.work), &host);
         case.response_ns_predicted = outcome.all.latency.quantile(0.5) as f64;
     }
@@ -288,10 +291,11 @@ fn simulate(case: &Calibrated, costs: &Costs) -> Result<Outcome> {
     simulation.run().map_err(|e| anyhow!(e)).context("the calibration could not be simulated")
 }
 
-/// What a host does for a request: once, for each byte, and how often it sleeps.
+/// What a host does for a request: once, how often it sleeps, for each byte written and read.
 fn host_kinds(case: &Calibrated, work: &Work) -> Vec<f64> {
     let sleeps = work.host_sleeps as f64 / work.requests.max(1) as f64;
-    vec![1.0, case.bytes as f64, sleeps]
+    let (bytes, reads) = (case.bytes as f64, case.read_share);
+    vec![1.0, sleeps, bytes * (1.0 - reads), bytes * reads]
 }
 
 /// How much of each kind of work a request is, and how many bytes are added up for it.
@@ -382,7 +386,8 @@ mod tests {
             write_byte: 0.5,
             xor_byte: 0.1,
             host: 9_000.0,
-            byte_at_host: 0.25,
+            ask_byte: 0.125,
+            reply_byte: 0.25,
             host_sleep: 3_000.0,
             wake: 15_000.0,
         };
@@ -402,7 +407,7 @@ mod tests {
             let outcome = simulate(&case, &costs).unwrap();
             case.response_ns = outcome.all.latency.quantile(0.5) as f64;
             let host = host_kinds(&case, &outcome.work);
-            case.hosts_ns = 9_000.0 + 0.25 * host[1] + 3_000.0 * host[2];
+            case.hosts_ns = 9_000.0 + 3_000.0 * host[1] + 0.125 * host[2] + 0.25 * host[3];
             let mut system = system((bytes, read_share, outstanding), 1_000, 1);
             costs.put(&mut system);
             case.nodes_ns =
@@ -414,7 +419,9 @@ mod tests {
         for case in &cases {
             let nodes = case.nodes_ns_predicted / case.nodes_ns;
             let response = case.response_ns_predicted / case.response_ns;
-            assert!((nodes - 1.0).abs() < 0.02 && (response - 1.0).abs() < 0.03, "{case:?}");
+            // The median of many outstanding jumps from one size of rounds to another.
+            let within = if case.outstanding == 1 { 0.03 } else { 0.1 };
+            assert!((nodes - 1.0).abs() < 0.02 && (response - 1.0).abs() < within, "{case:?}");
         }
         assert!((found.wake / costs.wake - 1.0).abs() < 0.1, "{found:?}");
         assert!((found.host / costs.host - 1.0).abs() < 0.01, "{found:?}");

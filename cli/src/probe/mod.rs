@@ -170,8 +170,8 @@ impl Probe {
         format!(
             "{disk}\nLoopback: {:.1} µs there and back, {:.0} MB/s.\n{checked}\n\
              Nodes, in ns: round {:.0}, sleep {:.0}, request {:.0}, message {:.0}, disk operation {:.0}; byte of \
-             hosts {:.3}, of disks {:.3}, written {:.3} more, of XOR {:.4}. Host: {:.0}, and {:.3} a \
-             byte, and {:.0} to sleep. Until one wakes up: {:.0}.",
+             hosts {:.3}, of disks {:.3}, written {:.3} more, of XOR {:.4}. Host: {:.0}, {:.3} a byte \
+             asked to be written, {:.3} a byte read, and {:.0} to sleep. Until one wakes up: {:.0}.",
             l.round_trip_us,
             l.mb_s,
             c.round,
@@ -184,7 +184,8 @@ impl Probe {
             c.write_byte,
             c.xor_byte,
             c.host,
-            c.byte_at_host,
+            c.ask_byte,
+            c.reply_byte,
             c.host_sleep,
             c.wake,
         )
@@ -243,7 +244,8 @@ fn parameters(found: &Found, model: &str) -> String {
          # mb_s = {:.0} and latency_us = {:.1}.\n\
          [links]\nfabric = \"point-to-point\"\nmb_s = 1e9\nlatency_us = 0\nset_up_us = 0\n\n\
          # A host's own work, in halves.\n\
-         [hosts]\nthreads = true\nask_us = {:.3}\nreply_us = {:.3}\nbyte_ns = {:.5}\n\
+         [hosts]\nthreads = true\nask_us = {:.3}\nreply_us = {:.3}\nask_byte_ns = {:.5}\n\
+         reply_byte_ns = {:.5}\n\
          wake_us = {:.3}\n",
         c.wake / 1e3,
         c.round.round(),
@@ -262,7 +264,8 @@ fn parameters(found: &Found, model: &str) -> String {
         l.round_trip_us / 2.0,
         c.host / 2e3,
         c.host / 2e3,
-        c.byte_at_host,
+        c.ask_byte,
+        c.reply_byte,
         c.wake / 1e3,
     )
 }
@@ -284,7 +287,8 @@ mod tests {
             write_byte: 0.5,
             xor_byte: 0.05,
             host: 20_000.0,
-            byte_at_host: 0.2,
+            ask_byte: 0.1,
+            reply_byte: 0.2,
             host_sleep: 2000.0,
             wake: 15_000.0,
         };

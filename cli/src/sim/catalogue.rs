@@ -33,6 +33,7 @@ pub const ENTRIES: &[Entry] = entries![
     "tickertaip/commit",
     "tickertaip/central-vs-tickertaip",
     "tickertaip/scaling",
+    "tickertaip/sequencers",
     "bst/baseline",
     "bst/scaling",
     "bst/contention",

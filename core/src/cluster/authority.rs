@@ -20,6 +20,7 @@ use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::{balance, moves};
 use crate::node::{MapMessage, MemberReport};
 use crate::order::Ordering;
+use crate::order::sequencer::SequencerForm;
 use crate::plan::{Commit, Dispatch};
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
@@ -51,6 +52,8 @@ pub struct VolumeSize {
 pub struct PolicyChange {
     /// Who goes first.
     pub ordering: Option<Ordering>,
+    /// Who keeps the graph of requests, of all volumes with a sequencer: one graph spans them.
+    pub sequencer: Option<SequencerForm>,
     /// When a write is decided.
     pub commit: Option<Commit>,
     /// Who works out what each worker does.
@@ -65,6 +68,7 @@ impl PolicyChange {
         let policy = &mut volume.policy;
         policy.commit = self.commit.unwrap_or(policy.commit);
         policy.dispatch = self.dispatch.unwrap_or(policy.dispatch);
+        policy.sequencer = self.sequencer.unwrap_or(policy.sequencer);
         if let Some(ordering) = self.ordering {
             policy.ordering = ordering;
             volume.unordered_sharing = ordering == Ordering::None && self.unordered_sharing;
@@ -164,6 +168,19 @@ enum Change {
     RemoveNode(NodeId),
 }
 
+fn set_policy(map: &mut ClusterMap, id: VolumeId, change: &PolicyChange) {
+    let before = map.sequencer();
+    let Some(volume) = map.volumes.get_mut(&id) else { return };
+    change.apply(Arc::make_mut(volume));
+    let said = change.sequencer.filter(|_| volume.is_sequenced());
+    let Some(form) = said.or(before) else { return };
+    for volume in map.volumes.values_mut().filter(|v| v.is_sequenced()) {
+        if volume.policy.sequencer != form {
+            Arc::make_mut(volume).policy.sequencer = form;
+        }
+    }
+}
+
 impl Change {
     /// Applies it, if what comes of it is sound.
     fn apply(&self, map: &mut ClusterMap) {
@@ -196,11 +213,7 @@ impl Change {
                     map.room_used = true;
                 }
             }
-            Change::SetPolicy(id, change) => {
-                if let Some(volume) = map.volumes.get_mut(id) {
-                    change.apply(Arc::make_mut(volume));
-                }
-            }
+            Change::SetPolicy(id, change) => set_policy(map, *id, change),
             Change::RemoveVolume(id) => {
                 map.volumes.remove(id);
                 map.attendance.remove(id);

@@ -161,6 +161,34 @@ fn a_change_of_size_changes_nothing_else() {
 }
 
 #[test]
+fn volumes_with_a_sequencer_have_one_form_of_it() {
+    let mut a = started("rs:2+1", 5, 6);
+    let (one, two) = (VolumeId(1), VolumeId(2));
+    let mut other = Volume::clone(&a.map().volumes[&one]);
+    (other.id, other.extents) = (two, Vec::new());
+    other.size = 0;
+    let sequenced = Some(Ordering::Sequencer);
+    let to = |form| PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+    let set = AuthorityInput::SetPolicy;
+    let forms = |a: &Authority| -> Vec<_> {
+        let all = a.map().volumes.values().filter(|v| v.is_sequenced());
+        all.map(|v| v.policy.sequencer).collect()
+    };
+    use SequencerForm::*;
+    change(&mut a, set(one, PolicyChange { ordering: sequenced, ..to(WorkerDriven) }), 20);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other.clone())), 30);
+    assert_eq!(forms(&a), [WorkerDriven]);
+    change(&mut a, set(two, PolicyChange { ordering: sequenced, ..PolicyChange::default() }), 40);
+    assert_eq!(forms(&a), [WorkerDriven; 2], "the second takes the form of the first");
+    change(&mut a, set(two, to(OriginatorDriven)), 50);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "one is set, and so are all");
+    other.id = VolumeId(3);
+    (other.policy.ordering, other.policy.sequencer) = (Ordering::Sequencer, Centralized);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other)), 60);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "a volume with another form is not added");
+}
+
+#[test]
 fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     let mut a = started("rs:2+1", 5, 6);
     let id = VolumeId(1);
@@ -259,4 +287,43 @@ fn rebalancing_can_be_stopped_and_waits_for_nodes_that_are_away() {
     assert!(!map.rebalancing && moving(&map) == 4);
     let map = caught_up(&mut a, 3, 50).unwrap();
     assert_eq!(moving(&map), 0, "nothing new is begun");
+}
+
+#[test]
+fn what_is_drained_must_fit_beside_what_is_being_drained() {
+    use crate::cluster::can_drain;
+    // 4 disks of 1,000 sectors, of which 1,800 are taken.
+    let mut a = started("raid1", 4, 900);
+    assert!(can_drain(a.map(), NodeId(0)) && can_drain(a.map(), NodeId(1)));
+    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    assert!(can_drain(a.map(), NodeId(0)), "it may be asked again");
+    assert!(can_drain(a.map(), NodeId(1)), "two hold it as well");
+    change(&mut a, AuthorityInput::Drain(NodeId(1), true), 30);
+    assert!(!can_drain(a.map(), NodeId(2)), "one column has no place");
+    // With more on them two are not enough.
+    let mut a = started("raid1", 4, 1200);
+    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    assert!(!can_drain(a.map(), NodeId(1)));
+    change(&mut a, AuthorityInput::Drain(NodeId(0), false), 30);
+    assert!(can_drain(a.map(), NodeId(1)));
+}
+
+/// A volume that becomes smaller gives back what lies behind it, and its last extent ends sooner.
+#[test]
+fn a_smaller_volume_gives_its_room_back() {
+    let mut a = started("rs:2+1", 5, 6);
+    let id = VolumeId(1);
+    let before = a.map().volumes[&id].clone();
+    let size = before.geometry.stripe_bytes() * 3 - UNIT;
+    assert!(!a.map().room_used);
+    let to = VolumeSize { size, visible: size, more: Vec::new() };
+    let map = change(&mut a, AuthorityInput::SizeVolume(id, to), 20).unwrap();
+    let cut = volume(&map);
+    assert_eq!((cut.size, cut.stripes(), cut.extents.len()), (size, 3, 2));
+    assert_eq!(cut.extents[..], before.extents[..2]);
+    assert_eq!((cut.extent_sectors(1), before.extent_sectors(1)), (1, 2));
+    assert!(map.room_used, "what it leaves must be cleared before others have it");
+    // What is known of a write to what is cut off is that nobody has a say in it any more.
+    assert!(!map.has_say(cut, 2, before.extents[2].columns[0].0, at(5)));
+    assert!(map.voters(cut, 2, &[(0, before.extents[2].columns[0].0)], at(5)).is_empty());
 }

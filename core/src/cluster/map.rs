@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::placement::Place;
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
+use crate::order::sequencer::SequencerForm;
 use crate::plan::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -181,6 +182,11 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// Whether its requests have places in the graph that all such volumes share.
+    pub fn is_sequenced(&self) -> bool {
+        self.policy.ordering == Ordering::Sequencer
+    }
+
     /// Whether only one host may use it, because nothing orders the requests of several.
     pub fn takes_one_writer(&self) -> bool {
         self.policy.ordering == Ordering::None && !self.unordered_sharing
@@ -409,6 +415,11 @@ impl ClusterMap {
         self.volumes.values().any(|v| v.policy.ordering.keeps_locks().is_some())
     }
 
+    /// Who keeps the graph of requests, if any volume has a sequencer.
+    pub fn sequencer(&self) -> Option<SequencerForm> {
+        self.volumes.values().find(|v| v.is_sequenced()).map(|v| v.policy.sequencer)
+    }
+
     /// Whether a node takes part.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.nodes.get(node.0 as usize).is_some_and(|n| n.up)
@@ -420,7 +431,8 @@ impl ClusterMap {
     }
 
     /// Checks what every map must hold: the columns of an extent are on different nodes that
-    /// exist, no two places on a disk overlap, and what is being filled is a column.
+    /// exist, no two places on a disk overlap, what is being filled is a column, and one graph of
+    /// requests is kept in one way.
     ///
     /// # Panics
     ///
@@ -458,6 +470,10 @@ impl ClusterMap {
                 let places = extent.columns.iter().chain(extent.leaving.values());
                 taken.extend(places.map(|c| (c.0, c.1, len)));
             }
+        }
+        let forms = self.volumes.values().filter(|v| v.is_sequenced()).map(|v| v.policy.sequencer);
+        if forms.collect::<BTreeSet<_>>().len() > 1 {
+            return Err("the sequencers of two volumes are of different forms".to_string());
         }
         taken.sort_unstable();
         let overlap = |p: &&[(NodeId, u64, u64)]| p[0].0 == p[1].0 && p[0].1 + p[0].2 > p[1].1;

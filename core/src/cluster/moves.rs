@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Extent, Volume};
+use super::map::{ClusterMap, Extent, NodeInfo, Volume};
 use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
@@ -65,20 +65,28 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     }
 }
 
-/// Whether all that is on a node's disk has a place on others.
+/// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are
+/// being drained already.
 pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
     let mut map = map.clone();
     map.nodes[usize::from(node.0)].draining = true;
+    let goes = |info: &NodeInfo| info.draining && !info.removed;
+    let going: Vec<bool> = map.nodes.iter().map(goes).collect();
     let roomy: BTreeMap<NodeId, usize> = targets(&map).into_keys().map(|n| (n, 0)).collect();
     let ids: Vec<VolumeId> = map.volumes.keys().copied().collect();
     for id in ids {
         for n in 0..map.volumes[&id].extents.len() {
-            let Some(column) = map.volumes[&id].extents[n].column_of(node) else { continue };
-            let Some(place) = choose(&map, &map.volumes[&id], n, column, &roomy) else {
-                return false;
-            };
-            let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-            volume.extents[n].columns[column] = place;
+            for column in 0..map.volumes[&id].extents[n].columns.len() {
+                let (node, _) = map.volumes[&id].extents[n].columns[column];
+                if !going[usize::from(node.0)] {
+                    continue;
+                }
+                let Some(place) = choose(&map, &map.volumes[&id], n, column, &roomy) else {
+                    return false;
+                };
+                let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
+                volume.extents[n].columns[column] = place;
+            }
         }
     }
     true

@@ -50,6 +50,16 @@ pub(crate) struct Catchup {
     asking: Option<Asking>,
     /// Whether the authority has been told that nothing is stale any more.
     reported: bool,
+    /// Counts changes of what is stale.
+    changes: Aside<u64>,
+}
+
+/// What only saves looking again: states that differ only in it are one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside<T>(pub T);
+
+impl<T> std::hash::Hash for Aside<T> {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
 /// Finding out what was missed. Until that is known everything counts as stale but what has
@@ -76,6 +86,7 @@ impl Catchup {
     /// A new map says of which extents this disk missed something. Returns whether there is
     /// something to ask about.
     pub fn enter(&mut self, behind: BTreeMap<Place, Behind>) -> bool {
+        self.changes.0 += 1;
         self.known.retain(|place, b| behind.get(place) == Some(b));
         let known = &self.known;
         self.stale.retain(|s| known.values().any(|b| b.sectors.contains(s)));
@@ -135,14 +146,21 @@ impl Catchup {
         self.lost.contains(&sector) && self.stale.contains(&sector)
     }
 
+    /// How often what is stale has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.0
+    }
+
     /// The bug: the last stale sector is forgotten.
     pub fn miss_one(&mut self) {
         self.stale.pop_last();
+        self.changes.0 += 1;
     }
 
     /// This sector belongs to no volume any more.
     pub fn forget(&mut self, sector: u64) {
         self.stale.remove(&sector);
+        self.changes.0 += 1;
     }
 
     /// Whether a sector in the range is stale.
@@ -164,7 +182,9 @@ impl Catchup {
         if self.stale.is_empty() {
             return 0;
         }
-        range.into_iter().map(|s| u64::from(self.stale.remove(&s))).sum()
+        let fresh = range.into_iter().map(|s| u64::from(self.stale.remove(&s))).sum();
+        self.changes.0 += u64::from(fresh > 0);
+        fresh
     }
 
     /// When everything has been heard, the stale sectors are known.
@@ -198,6 +218,7 @@ impl Catchup {
             self.stale.extend(stale);
         }
         self.known.extend(a.extents);
+        self.changes.0 += 1;
     }
 
     /// How many sectors are stale, if known.

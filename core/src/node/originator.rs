@@ -559,7 +559,7 @@ impl Originator {
                 && request.left < self.config.rebuilds_busy
                 && pace.may(outbox.now, *rate)
             {
-                pace.take(unit);
+                pace.take(unit, *rate);
                 self.ready.push_back(Job {
                     purpose: Purpose::Host(*id),
                     volume: request.volume,

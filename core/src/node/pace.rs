@@ -45,7 +45,6 @@ impl Pace {
     /// Whether something may be begun now at this rate.
     pub fn may(&mut self, now: Nanos, rate: u64) -> bool {
         if rate == UNBOUNDED {
-            (self.credit, self.at) = (0, now);
             return true;
         }
         let full = bytes_in(MEMORY, rate);
@@ -58,9 +57,11 @@ impl Pace {
         self.credit > 0
     }
 
-    /// So many bytes have been begun.
-    pub fn take(&mut self, bytes: u64) {
-        self.credit = self.credit.saturating_sub_unsigned(bytes);
+    /// So many bytes have been begun at this rate.
+    pub fn take(&mut self, bytes: u64, rate: u64) {
+        if rate != UNBOUNDED {
+            self.credit = self.credit.saturating_sub_unsigned(bytes);
+        }
     }
 
     /// Whether less came about lately than this rate allows: nothing of it was used.
@@ -86,7 +87,7 @@ mod tests {
         let mut bytes = 0;
         for now in (from..from + time).step_by(every as usize) {
             while pace.may(now, rate) {
-                pace.take(UNIT);
+                pace.take(UNIT, rate);
                 bytes += UNIT;
             }
         }
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn no_bound_is_no_bound() {
         let mut pace = Pace::default();
-        pace.take(1 << 50);
-        assert!(pace.may(1, UNBOUNDED) && !pace.lags(UNBOUNDED));
+        pace.take(1 << 50, UNBOUNDED);
+        assert!(pace.may(1, UNBOUNDED) && !pace.lags(UNBOUNDED) && pace == Pace::default());
     }
 }

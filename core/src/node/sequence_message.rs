@@ -26,8 +26,8 @@ pub struct Account {
     pub aborted: Vec<u64>,
 }
 
-/// What a node knows of requests when a new primary takes over, or what the primary gives to a
-/// new backup.
+/// What a node knows of requests at the beginning of an epoch, or what the primary gives to a new
+/// backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SequenceReport {
     /// Incomplete requests of which the node is the originator, and whether they have begun.
@@ -38,13 +38,27 @@ pub struct SequenceReport {
     pub accounts: Vec<Account>,
 }
 
-/// The messages. O is an originator, P the primary, B the backup.
+/// The messages. O is an originator, P the primary, B the backup, M a node that agrees on places with
+/// others where there is no primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SequenceMessage {
-    /// O to P: a request has come; when may it begin?
+    /// O to P: a request has come; when may it begin? O to M: a request has come.
     Issue {
         /// The request.
         claim: Claim,
+        /// O to M: its place, once all that it names have theirs; else 0.
+        rank: u64,
+    },
+    /// P or M to O: what a request comes after, as far as the sender knows.
+    Placed {
+        /// The request.
+        id: RequestId,
+        /// From P: its place. From M: that of the message which this answers.
+        rank: u64,
+        /// Those that it names and that are not over.
+        after: Vec<RequestId>,
+        /// Those that it overlaps with and that go first.
+        behind: Vec<RequestId>,
     },
     /// P to B: a request has come.
     Record {
@@ -65,17 +79,19 @@ pub enum SequenceMessage {
         /// The request.
         id: RequestId,
     },
-    /// P to O: it is aborted, before it has begun.
+    /// P or M to O: it is aborted, before it has begun.
     Refuse {
         /// The request.
         id: RequestId,
         /// Why.
         why: PlaceError,
     },
-    /// O to P: it is over. Repeated until it is `Noted`.
+    /// O to P, or to everyone: it is over. Repeated until it is `Noted`.
     Finished {
         /// The request.
         id: RequestId,
+        /// The oldest of its host's requests that may not be over.
+        oldest: u64,
         /// Whether it has happened; else it is aborted.
         done: bool,
     },
@@ -91,18 +107,30 @@ pub enum SequenceMessage {
         /// The request.
         id: RequestId,
     },
-    /// P to O: that it is over is known, and does not depend on O any more.
+    /// To O: that it is over is known there, and does not depend on O any more.
     Noted {
         /// The request.
         id: RequestId,
     },
-    /// Everyone to the primary of a new epoch. Repeated until it is `Told`.
+    /// Everyone to the primary of a new epoch, or to everyone. Repeated until it is `Told`.
     Tell {
         /// What the node knows.
         report: SequenceReport,
+        /// Whether it is an originator.
+        originates: bool,
     },
-    /// P to everyone: it has taken over, and so has the backup.
+    /// P to everyone: it has taken over, and so has the backup. Else: that has been heard.
     Told,
+    /// A node that becomes an originator to everyone: it is to be asked from now on. Repeated until
+    /// it is `Joined`.
+    Join,
+    /// The answer.
+    Joined {
+        /// The sender's own incomplete requests, and their places.
+        claims: Vec<(Claim, u64)>,
+        /// No place before this is given any more.
+        clock: u64,
+    },
     /// The primary of a new epoch to B: what is known.
     Take {
         /// All of it, but the claims.
@@ -117,6 +145,7 @@ impl SequenceMessage {
     pub fn name(&self) -> &'static str {
         match self {
             SequenceMessage::Issue { .. } => "Issue",
+            SequenceMessage::Placed { .. } => "Placed",
             SequenceMessage::Record { .. } => "Record",
             SequenceMessage::Recorded { .. } => "Recorded",
             SequenceMessage::Begin { .. } => "Begin",
@@ -127,6 +156,8 @@ impl SequenceMessage {
             SequenceMessage::Noted { .. } => "Noted",
             SequenceMessage::Tell { .. } => "Tell",
             SequenceMessage::Told => "Told",
+            SequenceMessage::Join => "Join",
+            SequenceMessage::Joined { .. } => "Joined",
             SequenceMessage::Take { .. } => "Take",
             SequenceMessage::Taken => "Taken",
         }
@@ -137,6 +168,7 @@ impl SequenceMessage {
         matches!(
             self,
             SequenceMessage::Issue { .. }
+                | SequenceMessage::Placed { .. }
                 | SequenceMessage::Record { .. }
                 | SequenceMessage::Recorded { .. }
                 | SequenceMessage::Begin { .. }

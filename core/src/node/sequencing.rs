@@ -1,21 +1,38 @@
 //! The order of requests, between a host and the originator (TickerTAIP 3.4).
 //!
 //! A host's request goes through here before the originator sees it. If its volume has
-//! `ordering=sequencer`, the *primary* is asked when it may begin, whichever node it came to, and
-//! the primary has a *backup* (3.4.4, the fully centralized design). Without contention that is
-//! two round trips: to the primary, and from there to the backup. In other volumes only what a
-//! host says of its own requests at this node is heeded, in a graph that the node has for itself,
-//! and no message is sent.
+//! `ordering=sequencer`, those are asked who give requests their places, whichever node it came to.
+//! In other volumes only what a host says of its own requests at this node is heeded, in a graph
+//! that the node has for itself, and no message is sent.
 //!
 //! - this file: requests on their way to the originator, and what became of them
-//! - [`primary`]: the graph
-//! - [`ledger`]: what is remembered for a new primary
+//! - [`places`]: how those of volumes with a sequencer get their places
+//! - [`epoch`]: the beginning of an epoch
+//! - [`primary`]: a node that has the whole graph, with a *backup* (3.4.4 (1) and (2))
+//! - [`peers`]: nodes that agree on places among themselves (3.4.4 (3) and (4))
+//! - [`gate`]: where requests wait whose places are known, in all forms but the first
+//! - [`ledger`]: what is remembered of requests that are over
+//!
+//! | [form](SequencerForm) | gives places | says when a request begins | hears of its end |
+//! |---|---|---|---|
+//! | centralized | primary | primary | primary, and from it the backup |
+//! | partially centralized | primary | gate | everyone |
+//! | originator-driven | peers: the originators | gate | everyone |
+//! | worker-driven | peers: all nodes | gate | everyone |
 //!
 //! The primary is the first node of the map that takes part, the backup the second; every node
-//! has both roles in it. Messages between roles of one node are not sent but handed over.
+//! has all roles in it. Messages between roles of one node are not sent but handed over.
 
+#[path = "sequencing_epoch.rs"]
+mod epoch;
+#[path = "sequencing_gate.rs"]
+mod gate;
 #[path = "sequencing_ledger.rs"]
 mod ledger;
+#[path = "sequencing_peers.rs"]
+mod peers;
+#[path = "sequencing_places.rs"]
+mod places;
 #[path = "sequencing_primary.rs"]
 mod primary;
 
@@ -27,12 +44,14 @@ use super::{
     Account, Body, Bug, Claim, HostError, HostOp, NodeConfig, SequenceMessage, SequenceReport,
 };
 use crate::cluster::{ClusterMap, Volume};
-use crate::order::sequencer::{Graph, Reach, Step};
-use crate::order::{HostId, Ordering, Place, PlaceError, RequestId};
+use crate::order::sequencer::{Graph, Reach, SequencerForm, Step};
+use crate::order::{HostId, Place, PlaceError, RequestId};
 use crate::plan::Range;
 use crate::units::{Nanos, NodeId, VolumeId};
 
+use gate::{Answer, Gate};
 use ledger::Ledger;
+use peers::Peers;
 use primary::Primary;
 
 /// Numbers of requests that a node asks of its own originator have this bit; hosts' have not.
@@ -63,6 +82,25 @@ struct Pending {
     asked: Nanos,
 }
 
+/// A request that is over, until all who must know of it have said that they do.
+#[derive(Clone, Debug, Hash)]
+struct Ending {
+    done: bool,
+    oldest: u64,
+    /// Who has not said so.
+    left: BTreeSet<NodeId>,
+    told: Nanos,
+}
+
+/// What this node tells at the beginning of an epoch.
+#[derive(Clone, Debug, Hash)]
+struct Telling {
+    /// Who has not heard it.
+    left: BTreeSet<NodeId>,
+    originates: bool,
+    told: Nanos,
+}
+
 /// The layer.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Sequencing {
@@ -79,19 +117,24 @@ pub(crate) struct Sequencing {
     /// Flushes on the way to a beginning.
     flushes: BTreeMap<u64, RequestId>,
     next_flush: u64,
-    /// What is over and the primary has not noted, and when it was told last.
-    unnoted: BTreeMap<RequestId, (bool, Nanos)>,
+    unnoted: BTreeMap<RequestId, Ending>,
     /// What became of the requests that came here.
     outcomes: Ledger,
     /// The requests of volumes without a sequencer.
     local: Graph,
+    /// Who keeps the graph of the others, if anyone.
+    form: Option<SequencerForm>,
     primary: Primary,
-    /// What the backup has, and what is left of an earlier epoch's roles.
+    peers: Peers,
+    gate: Gate,
+    /// What the backup has, or what everyone is told, and what is left of an earlier epoch's roles.
     table: Ledger,
+    /// Whether this node has taken requests for the graph in this epoch, or has some left of the
+    /// one before.
+    originates: bool,
+    telling: Option<Telling>,
     /// Whether it was given a table in this epoch.
     has_table: bool,
-    /// Whether a new primary has yet to say that it has heard this node.
-    telling: Option<Nanos>,
     /// Messages between the roles of this node: hops, and the message.
     post: VecDeque<(u8, SequenceMessage)>,
     begin: VecDeque<(u64, VolumeId, HostOp)>,
@@ -113,8 +156,12 @@ impl Sequencing {
             unnoted: BTreeMap::new(),
             outcomes: Ledger::default(),
             local: Graph::new(config.sequencer),
+            form: None,
             primary: Primary::new(config.sequencer),
+            peers: Peers::new(me, config.sequencer),
+            gate: Gate::default(),
             table: Ledger::default(),
+            originates: false,
             has_table: false,
             telling: None,
             post: VecDeque::new(),
@@ -128,12 +175,14 @@ impl Sequencing {
             && self.telling.is_none()
             && !self.table.has_open())
             || self.primary.is_busy()
+            || self.peers.is_busy()
     }
 
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
         let (pending, unnoted) = (self.pending.len(), self.unnoted.len());
-        format!("{pending} with a place, {unnoted} to be noted, {}", self.primary.waiting())
+        let (primary, peers) = (self.primary.waiting(), self.peers.waiting());
+        format!("{pending} with a place, {unnoted} to be noted, {primary}, {peers}")
     }
 
     /// A host's request without a place. Returns it if it is the originator's right away.
@@ -145,7 +194,7 @@ impl Sequencing {
         outbox: &mut Outbox,
     ) -> Option<HostOp> {
         let found = self.map.volumes.get(&volume);
-        if !found.is_some_and(|v| is_sequenced(v)) || reach_of(volume, &op).is_none() {
+        if !found.is_some_and(|v| v.is_sequenced()) || reach_of(volume, &op).is_none() {
             return Some(op);
         }
         // The microsecond tells this life of the node from others.
@@ -171,7 +220,7 @@ impl Sequencing {
         outbox: &mut Outbox,
     ) {
         let id = place.id;
-        let central = self.map.volumes.get(&volume).is_some_and(|v| is_sequenced(v));
+        let central = self.map.volumes.get(&volume).is_some_and(|v| v.is_sequenced());
         self.outcomes.advance(id.host, place.oldest.min(id.number), outbox.now);
         if self.pending.contains_key(&id) || self.outcomes.is_over(id) {
             outbox.reply(number, Err(PlaceError::Reused(id).into()));
@@ -187,17 +236,10 @@ impl Sequencing {
         self.numbers.insert(number, id);
         self.pending.insert(id, pending);
         if central {
+            self.originates = true;
             self.issue(id, outbox);
         } else {
             self.issue_here(id, outbox);
-        }
-    }
-
-    /// Asks the primary when a request may begin.
-    fn issue(&mut self, id: RequestId, outbox: &mut Outbox) {
-        if self.serving {
-            let claim = self.pending[&id].claim.clone();
-            self.ask_primary(SequenceMessage::Issue { claim }, outbox);
         }
     }
 
@@ -224,6 +266,7 @@ impl Sequencing {
             match step {
                 Step::Begin(id) => self.begin(id),
                 Step::Refuse(id, why) => self.refuse(id, why, outbox),
+                Step::Resolved(_) | Step::Arrived(_) => {}
             }
         }
     }
@@ -267,13 +310,15 @@ impl Sequencing {
     fn refuse(&mut self, id: RequestId, why: PlaceError, outbox: &mut Outbox) {
         let waits = |p: &&Pending| p.progress == Progress::Waiting;
         let Some(pending) = self.pending.get(&id).filter(waits) else { return };
-        let others = matches!(why, PlaceError::Reused(_));
+        let others = matches!(why, PlaceError::Reused(_)) && !self.peers.owns(id);
         outbox.reply(pending.number, Err(why.into()));
         let pending = self.pending.remove(&id).expect("just seen");
         self.numbers.remove(&pending.number);
         // The name is another's: what becomes of that one is not for this node to say.
         if pending.central && !others {
-            self.finish(id, false, outbox);
+            self.finish(id, pending.claim.place.oldest, false, outbox);
+        } else {
+            self.gate.remove(id);
         }
     }
 
@@ -288,7 +333,7 @@ impl Sequencing {
         }
         let Some(id) = self.numbers.remove(&number) else { return };
         let pending = self.pending.remove(&id).expect("its number is known");
-        self.over(id, pending.central, result.is_ok(), outbox);
+        self.over(&pending, result.is_ok(), outbox);
     }
 
     /// A request that has not begun cannot.
@@ -296,7 +341,7 @@ impl Sequencing {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.numbers.remove(&pending.number);
         outbox.reply(pending.number, Err(error));
-        self.over(id, pending.central, false, outbox);
+        self.over(&pending, false, outbox);
     }
 
     /// The host of a request is gone. Says whether the request had not begun, and is aborted.
@@ -310,25 +355,17 @@ impl Sequencing {
     }
 
     /// A request is over.
-    fn over(&mut self, id: RequestId, central: bool, done: bool, outbox: &mut Outbox) {
-        if central {
-            return self.finish(id, done, outbox);
+    fn over(&mut self, pending: &Pending, done: bool, outbox: &mut Outbox) {
+        let place = &pending.claim.place;
+        if pending.central {
+            return self.finish(place.id, place.oldest, done, outbox);
         }
         if done {
-            self.local.complete(outbox.now, id);
+            self.local.complete(outbox.now, place.id);
         } else {
-            self.local.abort(outbox.now, id);
+            self.local.abort(outbox.now, place.id);
         }
         self.follow_here(outbox);
-    }
-
-    /// Tells the primary that a request is over, until it says that it knows.
-    fn finish(&mut self, id: RequestId, done: bool, outbox: &mut Outbox) {
-        self.outcomes.close(id, done, outbox.now);
-        self.unnoted.insert(id, (done, outbox.now));
-        if self.serving {
-            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
-        }
     }
 
     /// Hands over what waits in this node. Returns whether there was anything.
@@ -341,68 +378,6 @@ impl Sequencing {
         }
         outbox.hops = 0;
         worked
-    }
-
-    /// A message to one of the roles.
-    pub fn message(&mut self, from: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
-        let now = outbox.now;
-        match message {
-            SequenceMessage::Begin { id } => self.on_begin(id, outbox),
-            SequenceMessage::Refuse { id, why } => self.refuse(id, why, outbox),
-            SequenceMessage::Noted { id } => drop(self.unnoted.remove(&id)),
-            SequenceMessage::Told => self.on_told(outbox),
-            SequenceMessage::Record { id, owner, oldest } => {
-                self.table.advance(id.host, oldest, now);
-                if !self.table.is_over(id) {
-                    self.table.open(id, owner);
-                }
-                self.send(from, SequenceMessage::Recorded { id }, outbox);
-            }
-            SequenceMessage::Close { id, done } => {
-                self.table.close(id, done, now);
-                self.send(from, SequenceMessage::Closed { id }, outbox);
-            }
-            SequenceMessage::Take { report } => {
-                // One that comes again is older than what has been recorded since.
-                if !std::mem::replace(&mut self.has_table, true) {
-                    self.table = Ledger::default();
-                    self.table.merge(&report, now);
-                }
-                self.send(from, SequenceMessage::Taken, outbox);
-            }
-            to_primary => {
-                self.primary.message(now, from, to_primary);
-                self.send_of_primary(outbox);
-            }
-        }
-    }
-
-    fn send_of_primary(&mut self, outbox: &mut Outbox) {
-        for (to, message) in self.primary.take_out() {
-            self.send(to, message, outbox);
-        }
-    }
-
-    fn on_begin(&mut self, id: RequestId, outbox: &mut Outbox) {
-        match self.pending.get(&id) {
-            Some(pending) if pending.progress == Progress::Waiting => {
-                outbox.counters.totals.round_trips += u64::from(outbox.hops.div_ceil(2));
-                self.begin(id);
-            }
-            Some(_) => {}
-            // It was over before it had its turn, and the primary has yet to hear of that.
-            None => {
-                if let Some((done, _)) = self.unnoted.get(&id) {
-                    self.ask_primary(SequenceMessage::Finished { id, done: *done }, outbox);
-                }
-            }
-        }
-    }
-
-    fn ask_primary(&mut self, message: SequenceMessage, outbox: &mut Outbox) {
-        if let Some(primary) = primary_of(&self.map) {
-            self.send(primary, message, outbox);
-        }
     }
 
     fn send(&mut self, to: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
@@ -418,84 +393,11 @@ impl Sequencing {
         self.serving = false;
     }
 
-    /// A new epoch: everyone tells the new primary what it knows.
-    pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
-        self.map = map.clone();
-        self.serving = true;
-        self.has_table = false;
-        self.post.clear();
-        self.table.expire(outbox.now, &self.config.sequencer);
-        self.outcomes.expire(outbox.now, &self.config.sequencer);
-        if let Some(report) = self.primary.report() {
-            self.table.merge(&report, outbox.now);
-        }
-        self.reroute(outbox);
-        let sequenced = map.volumes.values().any(|v| is_sequenced(v));
-        if !sequenced {
-            // Nobody waits for what others know.
-            self.primary.retire();
-            self.table = Ledger::default();
-            self.unnoted.clear();
-            self.telling = None;
-            return;
-        }
-        if primary_of(map) == Some(self.me) {
-            let all: BTreeSet<NodeId> = map.up().collect();
-            self.primary.begin(all, backup_of(map));
-        } else {
-            self.primary.retire();
-        }
-        self.tell(outbox);
-    }
-
-    /// Requests whose volume has no sequencer any more and that have not begun take their place
-    /// here.
-    fn reroute(&mut self, outbox: &mut Outbox) {
-        let map = self.map.clone();
-        let strays = |p: &(&RequestId, &Pending)| {
-            p.1.central && !map.volumes.get(&p.1.volume).is_some_and(|v| is_sequenced(v))
-        };
-        let strays: Vec<RequestId> = self.pending.iter().filter(strays).map(|p| *p.0).collect();
-        for id in strays {
-            let pending = self.pending.get_mut(&id).expect("just seen");
-            pending.central = false;
-            if pending.progress == Progress::Waiting {
-                self.issue_here(id, outbox);
-            } else {
-                self.local.adopt_begun(outbox.now, id, None);
-            }
-        }
-    }
-
-    /// Tells the primary all that is known here.
-    fn tell(&mut self, outbox: &mut Outbox) {
-        self.telling = Some(outbox.now);
-        let mut known = self.table.clone();
-        known.merge(&self.outcomes.report(), outbox.now);
-        let claim = |p: &Pending| (p.claim.clone(), p.progress != Progress::Waiting);
-        let claims = self.pending.values().filter(|p| p.central).map(claim).collect();
-        let report = SequenceReport { claims, ..known.report() };
-        self.ask_primary(SequenceMessage::Tell { report }, outbox);
-    }
-
-    /// The new primary knows all that this node knew, and so does the backup.
-    fn on_told(&mut self, outbox: &mut Outbox) {
-        if self.telling.take().is_none() {
-            return;
-        }
-        if backup_of(&self.map) != Some(self.me) {
-            self.table = Ledger::default();
-        }
-        for (id, (done, _)) in self.unnoted.clone() {
-            self.ask_primary(SequenceMessage::Finished { id, done }, outbox);
-        }
-    }
-
     /// Looks for what has waited too long.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let (now, patience) = (outbox.now, self.config.patience);
         let late = |asked: Nanos| now.saturating_sub(asked) >= patience;
-        if self.telling.is_some_and(late) {
+        if self.telling.as_ref().is_some_and(|t| late(t.told)) {
             self.tell(outbox);
         }
         let waits = |p: &(&RequestId, &mut Pending)| {
@@ -506,15 +408,21 @@ impl Sequencing {
             pending.asked = now;
             again.push(*id);
         }
-        again.into_iter().for_each(|id| self.issue(id, outbox));
-        let mut again = Vec::new();
-        for (id, (done, asked)) in self.unnoted.iter_mut().filter(|u| late(u.1.1)) {
-            *asked = now;
-            again.push(SequenceMessage::Finished { id: *id, done: *done });
+        for id in again {
+            if self.pending.contains_key(&id) {
+                self.issue_again(id, outbox);
+            }
         }
-        again.into_iter().for_each(|message| self.ask_primary(message, outbox));
+        let mut again = Vec::new();
+        for (id, ending) in self.unnoted.iter_mut().filter(|u| late(u.1.told)) {
+            ending.told = now;
+            again.push(*id);
+        }
+        again.into_iter().for_each(|id| self.tell_end(id, outbox));
         self.primary.tick(now, patience);
         self.send_of_primary(outbox);
+        self.peers.tick(now, patience);
+        self.follow_peers(outbox);
         self.local.expire(now, |_| false);
         self.follow_here(outbox);
         self.table.expire(now, &self.config.sequencer);
@@ -530,10 +438,6 @@ pub fn primary_of(map: &ClusterMap) -> Option<NodeId> {
 /// The node that takes over from it first.
 pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
     map.serving().nth(1)
-}
-
-fn is_sequenced(volume: &Volume) -> bool {
-    volume.policy.ordering == Ordering::Sequencer
 }
 
 /// Whether a request changes anything.
@@ -554,6 +458,9 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     Some(Reach { volume, range: Range { len, ..range }, writes: changes(op) })
 }
 
+#[cfg(test)]
+#[path = "sequencing_drawn_tests.rs"]
+mod drawn_tests;
 #[cfg(test)]
 #[path = "sequencing_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Account, SequenceReport};
-use crate::order::sequencer::Limits;
+use crate::order::sequencer::{Graph, Limits, State};
 use crate::order::{HostId, RequestId};
 use crate::units::{Nanos, NodeId};
 
@@ -29,6 +29,30 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// What a graph knows, and the requests that are not over with their originators.
+    pub fn of<'a>(
+        graph: &Graph,
+        open: impl Iterator<Item = (&'a RequestId, &'a NodeId)>,
+    ) -> Ledger {
+        let mut ledger = Ledger::default();
+        graph.hosts().for_each(|(host, oldest)| ledger.advance(host, oldest, 0));
+        for (state, done) in [(State::Completed, true), (State::Aborted, false)] {
+            graph.in_state(state).for_each(|id| ledger.close(id, done, 0));
+        }
+        open.for_each(|(id, owner)| ledger.open(*id, *owner));
+        ledger
+    }
+
+    /// Has a graph take over what is over.
+    pub fn hand_to(&self, graph: &mut Graph, now: Nanos) {
+        for (host, books) in &self.hosts {
+            graph.advance(*host, books.oldest, now);
+            let id = |number: &u64| RequestId { host: *host, number: *number };
+            books.done.iter().for_each(|n| graph.adopt_outcome(now, id(n), true));
+            books.aborted.keys().for_each(|n| graph.adopt_outcome(now, id(n), false));
+        }
+    }
+
     fn books(&mut self, host: HostId, now: Nanos) -> &mut Books {
         let books = self.hosts.entry(host).or_insert_with(|| Books {
             oldest: 1,
@@ -70,11 +94,22 @@ impl Ledger {
 
     /// Whether a request is known to be over.
     pub fn is_over(&self, id: RequestId) -> bool {
-        self.hosts.get(&id.host).is_some_and(|b| {
-            id.number < b.oldest
-                || b.done.contains(&id.number)
-                || b.aborted.contains_key(&id.number)
-        })
+        self.outcome(id).is_some()
+    }
+
+    /// Whether a request has happened, if it is known to be over.
+    pub fn outcome(&self, id: RequestId) -> Option<bool> {
+        let books = self.hosts.get(&id.host)?;
+        let done = || id.number < books.oldest || books.done.contains(&id.number);
+        match books.aborted.contains_key(&id.number) {
+            true => Some(false),
+            false => done().then_some(true),
+        }
+    }
+
+    /// What was not over is others' business.
+    pub fn forget_open(&mut self) {
+        self.open.clear();
     }
 
     /// The requests that are not over, and their originators.

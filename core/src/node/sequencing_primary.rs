@@ -1,7 +1,9 @@
-//! The sequencer's primary: it has the graph.
+//! The sequencer's primary: it has the graph, and says of each request when it begins (the centralized
+//! form, TickerTAIP 3.4.4 (1)) or what it comes after (the partially centralized form, (2)).
 //!
 //! A request that comes is recorded at the backup before it begins, and so is that it is over
-//! before its originator may forget it. At a new epoch the primary begins anew: it gathers what
+//! before its originator may forget it; in the partially centralized form originators tell
+//! everyone of that themselves. At a new epoch the primary begins anew: it gathers what
 //! all nodes know, rebuilds the graph, gives the backup a table, and only then lets anything
 //! begin. Requests in progress stay in progress; incomplete ones whose originator is gone are
 //! aborted, for nobody can say whether they will happen.
@@ -10,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::Ledger;
 use super::{Claim, SequenceMessage, SequenceReport};
-use crate::order::sequencer::{Graph, Limits, State, Step};
+use crate::order::sequencer::{Graph, Limits, SequencerForm, State, Step};
 use crate::order::{PlaceError, RequestId};
 use crate::units::{Nanos, NodeId};
 
@@ -21,8 +23,8 @@ struct Open {
     oldest: u64,
     /// Whether the backup knows of it.
     recorded: bool,
-    /// Whether it may begin, as far as the graph goes.
-    free: bool,
+    /// Whether the graph says what its originator waits to hear: that it may begin, or its place.
+    ready: bool,
     asked: Nanos,
 }
 
@@ -53,6 +55,7 @@ const EARLY: usize = 65_536;
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Primary {
     limits: Limits,
+    form: SequencerForm,
     backup: Option<NodeId>,
     stage: Stage,
     graph: Graph,
@@ -71,6 +74,7 @@ impl Primary {
     pub fn new(limits: Limits) -> Primary {
         Primary {
             limits,
+            form: SequencerForm::Centralized,
             backup: None,
             stage: Stage::Idle,
             graph: Graph::new(limits),
@@ -84,8 +88,9 @@ impl Primary {
     }
 
     /// A new epoch begins with these nodes, in which it is the primary.
-    pub fn begin(&mut self, all: BTreeSet<NodeId>, backup: Option<NodeId>) {
+    pub fn begin(&mut self, form: SequencerForm, all: BTreeSet<NodeId>, backup: Option<NodeId>) {
         *self = Primary::new(self.limits);
+        self.form = form;
         let left = all.clone();
         self.stage = Stage::Gathering { left, ledger: Ledger::default(), claims: Vec::new() };
         (self.all, self.backup) = (all, backup);
@@ -126,19 +131,14 @@ impl Primary {
         if !matches!(self.stage, Stage::Serving) {
             return None;
         }
-        let mut ledger = Ledger::default();
-        self.graph.hosts().for_each(|(host, oldest)| ledger.advance(host, oldest, 0));
-        for (state, done) in [(State::Completed, true), (State::Aborted, false)] {
-            self.graph.in_state(state).for_each(|id| ledger.close(id, done, 0));
-        }
-        self.open.iter().for_each(|(id, open)| ledger.open(*id, open.owner));
-        Some(ledger.report())
+        let open = self.open.iter().map(|(id, open)| (id, &open.owner));
+        Some(Ledger::of(&self.graph, open).report())
     }
 
     /// A message to the primary.
     pub fn message(&mut self, now: Nanos, from: NodeId, message: SequenceMessage) {
         match message {
-            SequenceMessage::Tell { report } => self.on_tell(now, from, report),
+            SequenceMessage::Tell { report, .. } => self.on_tell(now, from, report),
             SequenceMessage::Taken => self.on_taken(now),
             other if !matches!(self.stage, Stage::Serving) => {
                 let waits = !matches!(self.stage, Stage::Idle) && self.early.len() < EARLY;
@@ -146,9 +146,9 @@ impl Primary {
                     self.early.push((from, other));
                 }
             }
-            SequenceMessage::Issue { claim } => self.on_issue(now, from, claim),
+            SequenceMessage::Issue { claim, .. } => self.on_issue(now, from, claim),
             SequenceMessage::Recorded { id } => self.on_recorded(id),
-            SequenceMessage::Finished { id, done } => self.on_finished(now, from, id, done),
+            SequenceMessage::Finished { id, done, .. } => self.on_finished(now, from, id, done),
             SequenceMessage::Closed { id } => self.on_closed(id),
             _ => {}
         }
@@ -174,19 +174,7 @@ impl Primary {
 
     /// All have told: the graph is made anew of what they know.
     fn rebuild(&mut self, now: Nanos, ledger: &Ledger, claims: Vec<(NodeId, Claim, bool)>) {
-        let report = ledger.report();
-        for account in &report.accounts {
-            let host = account.host;
-            self.graph.advance(host, account.oldest, now);
-            for (first, last) in &account.done {
-                for number in *first..=*last {
-                    self.graph.adopt_outcome(now, RequestId { host, number }, true);
-                }
-            }
-            for number in &account.aborted {
-                self.graph.adopt_outcome(now, RequestId { host, number: *number }, false);
-            }
-        }
+        ledger.hand_to(&mut self.graph, now);
         let (begun, waiting): (Vec<_>, Vec<_>) = claims.into_iter().partition(|c| c.2);
         for (owner, claim, _) in begun {
             let id = claim.place.id;
@@ -238,7 +226,7 @@ impl Primary {
 
     fn insert_open(&mut self, now: Nanos, id: RequestId, owner: NodeId, oldest: u64) {
         let recorded = self.backup.is_none();
-        self.open.insert(id, Open { owner, oldest, recorded, free: false, asked: now });
+        self.open.insert(id, Open { owner, oldest, recorded, ready: false, asked: now });
     }
 
     fn on_issue(&mut self, now: Nanos, from: NodeId, claim: Claim) {
@@ -246,8 +234,8 @@ impl Primary {
         match self.open.get(&id) {
             // It is repeated; the answer may have been lost.
             Some(open) if open.owner == from => {
-                if open.free && open.recorded {
-                    self.out.push((from, SequenceMessage::Begin { id }));
+                if open.ready && open.recorded {
+                    self.answer(id);
                 }
             }
             _ => match self.unheard.get(&id) {
@@ -283,6 +271,19 @@ impl Primary {
         self.out.push((backup, SequenceMessage::Record { id, owner, oldest }));
     }
 
+    /// Tells an originator what it waits to hear of a request.
+    fn answer(&mut self, id: RequestId) {
+        let message = match self.form.tells_all() {
+            false => SequenceMessage::Begin { id },
+            true => {
+                let (after, behind) = self.graph.waits_of(id);
+                let rank = self.graph.rank(id).expect("it has its place");
+                SequenceMessage::Placed { id, rank, after, behind }
+            }
+        };
+        self.out.push((self.open[&id].owner, message));
+    }
+
     /// A request is aborted before it has begun.
     fn refuse(&mut self, now: Nanos, id: RequestId, owner: NodeId, why: PlaceError) {
         self.out.push((owner, SequenceMessage::Refuse { id, why: why.clone() }));
@@ -290,9 +291,9 @@ impl Primary {
         self.close(now, id, owner, false);
     }
 
-    /// Has the backup record that a request is over.
+    /// Has the backup record that a request is over, unless its originator tells it.
     fn close(&mut self, now: Nanos, id: RequestId, owner: NodeId, done: bool) {
-        match self.backup {
+        match self.backup.filter(|_| !self.form.tells_all()) {
             Some(backup) => {
                 self.closing.insert(id, Closing { owner, done, asked: now });
                 if matches!(self.stage, Stage::Serving) {
@@ -315,13 +316,9 @@ impl Primary {
     fn follow(&mut self, now: Nanos) {
         for step in self.graph.take_steps() {
             match step {
-                Step::Begin(id) => {
-                    let open = self.open.get_mut(&id).expect("it has come");
-                    open.free = true;
-                    if open.recorded && matches!(self.stage, Stage::Serving) {
-                        self.out.push((open.owner, SequenceMessage::Begin { id }));
-                    }
-                }
+                Step::Begin(id) if !self.form.tells_all() => self.ready(id),
+                Step::Resolved(id) if self.form.tells_all() => self.ready(id),
+                Step::Begin(_) | Step::Resolved(_) | Step::Arrived(_) => {}
                 Step::Refuse(id, why) => {
                     let open = self.open.remove(&id).expect("it has come");
                     self.refuse(now, id, open.owner, why);
@@ -330,12 +327,21 @@ impl Primary {
         }
     }
 
+    fn ready(&mut self, id: RequestId) {
+        let serves = matches!(self.stage, Stage::Serving);
+        let open = self.open.get_mut(&id).expect("it has come");
+        open.ready = true;
+        if open.recorded && serves {
+            self.answer(id);
+        }
+    }
+
     fn on_recorded(&mut self, id: RequestId) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let first = !open.recorded || self.backup.is_none();
         open.recorded = true;
-        if open.free && first {
-            self.out.push((open.owner, SequenceMessage::Begin { id }));
+        if open.ready && first {
+            self.answer(id);
         }
     }
 
@@ -351,7 +357,8 @@ impl Primary {
                 self.out.push((from, SequenceMessage::Noted { id }));
                 return;
             }
-            Some(_) if done => self.graph.complete(now, id),
+            // It may be heard of before the ends of those that it came after.
+            Some(_) if done => self.graph.adopt_outcome(now, id, true),
             Some(_) => self.graph.abort(now, id),
             // It came before the request itself did.
             None if self.graph.state(id).is_none_or(|s| s == State::NotIssued) => {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cluster::{Extent, NodeInfo};
 use crate::layout::{Geometry, LayoutSpec};
+use crate::order::Ordering;
 
 /// Two nodes and a volume with a sequencer, of which the first is the primary and the second the
 /// backup.

@@ -37,7 +37,7 @@ use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
 use crate::cluster::{ClusterMap, Volume};
-use crate::node::catchup::Catchup;
+use crate::node::catchup::{Aside, Catchup};
 use crate::order::{Admission, LockTable, Ordering, Verdict as Admitted};
 use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
 use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
@@ -176,6 +176,10 @@ pub(crate) struct Worker {
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
     paced: BTreeSet<(VolumeId, u64)>,
     pace: Pace,
+    /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
+    /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
+    /// looked at anew.
+    looked: Aside<Option<(u64, bool, bool)>>,
     /// Writes without journal that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.
@@ -220,6 +224,7 @@ impl Worker {
             rebuilding: BTreeSet::new(),
             paced: BTreeSet::new(),
             pace: Pace::default(),
+            looked: Aside(None),
             freshening: BTreeSet::new(),
             wake: false,
             commits: 0,

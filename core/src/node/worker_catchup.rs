@@ -8,7 +8,7 @@ use crate::node::{DirtySector, FillRates, MemberReport};
 use crate::store::Scan;
 
 /// Bytes that wait to be put in place above which no more is rebuilt.
-const MOST_HELD: u64 = 8 << 20;
+const MOST_HELD: u64 = 32 << 20;
 
 /// Looking for what a node that is behind missed.
 #[derive(Clone, Hash)]
@@ -194,6 +194,12 @@ impl Worker {
 
     /// Asks for the rebuilding of a few stale units.
     fn ask_rebuilds(&mut self, now: Nanos) {
+        let has_room = self.store.held_bytes() < MOST_HELD;
+        let looks = Some((self.catchup.changes(), has_room, self.hosts_busy));
+        if self.looked.0 == looks {
+            return;
+        }
+        self.looked.0 = looks;
         let stale = self.catchup.stale();
         let map = &self.map;
         let unit = |id: &VolumeId, stripe: u64| {
@@ -215,7 +221,7 @@ impl Worker {
         let may = self.pace.may(now, rate);
         let few = self.hosts_busy && !self.pace.lags(floor);
         let most = if few { self.config.rebuilds_busy } else { self.config.rebuilds };
-        let most = if self.store.held_bytes() < MOST_HELD { most } else { 0 };
+        let most = if has_room { most } else { 0 };
         while self.rebuilding.len() < most {
             let Some(&sector) = stale.range(from..).next() else { break };
             let home = map
@@ -235,7 +241,7 @@ impl Worker {
                 if !(may && self.pace.may(now, rate)) {
                     break;
                 }
-                self.pace.take((last + 1 - first) * SECTOR);
+                self.pace.take((last + 1 - first) * SECTOR, rate);
                 self.paced.insert((id, stripe));
             }
             if self.rebuilding.insert((id, stripe)) {

@@ -32,6 +32,7 @@ impl Worker {
             self.forget_old(now);
         }
         self.rebuilding.clear();
+        self.looked = Aside(None);
         self.hosts_busy = std::mem::take(&mut self.host_parts) > 0;
         self.ask_dirty(outbox);
         self.place();
@@ -95,6 +96,7 @@ impl Worker {
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();
+        self.looked = Aside(None);
         self.dirty_asked.clear();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
-use crate::order::sequencer::centralized_cost;
+use crate::order::sequencer::{OrderCost, Standpoint};
 use crate::units::ColumnSet;
 
 /// A request's plan in words and numbers.
@@ -16,6 +16,8 @@ pub struct Explanation {
     pub rows: Vec<ExplainedRow>,
     /// What it costs.
     pub totals: Totals,
+    /// What of this a sequencer costs, and what it costs afterwards.
+    pub order: Option<OrderCost>,
     /// How many pieces, each atomic, the request is cut into.
     pub chunks: usize,
 }
@@ -34,8 +36,9 @@ pub struct ExplainedRow {
 }
 
 /// Explains a read or a write of `range`, cut into chunks of `max` bytes, and where extents
-/// of so many stripes end. With a sequencer or a lock server the originator is on another node, nothing
-/// is in the way, and no lock is kept.
+/// of so many stripes end. A sequencer sees the request from `standpoint`; a lock server is on another
+/// node than the originator, nothing is in the way, and no lock is kept.
+#[expect(clippy::too_many_arguments, reason = "all that a request's cost depends on")]
 pub fn explain(
     g: &Geometry,
     write: bool,
@@ -44,8 +47,10 @@ pub fn explain(
     policy: Policy,
     max: u64,
     extent_stripes: Option<u64>,
+    standpoint: Standpoint,
 ) -> Result<Explanation, PlanError> {
-    let mut out = Explanation { rows: Vec::new(), totals: Totals::default(), chunks: 0 };
+    let (rows, totals) = (Vec::new(), Totals::default());
+    let mut out = Explanation { rows, totals, order: None, chunks: 0 };
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
     for chunk in chunks(g, range, max, extent_end) {
         out.chunks += 1;
@@ -60,7 +65,11 @@ pub fn explain(
         }
     }
     let (messages, round_trips) = match policy.ordering {
-        Ordering::Sequencer => centralized_cost(false, true),
+        Ordering::Sequencer => {
+            let cost = policy.sequencer.cost(standpoint);
+            out.order = Some(cost);
+            (cost.before, cost.round_trips)
+        }
         // Each piece asks and is granted its locks; the pieces go side by side.
         Ordering::LockServer | Ordering::CallbackLocks => (2 * out.chunks as u64, 1),
         Ordering::None | Ordering::DeviceLocks | Ordering::Timestamps => (0, 0),

@@ -27,6 +27,7 @@ pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
 
 use crate::layout::Geometry;
 use crate::order::Ordering;
+use crate::order::sequencer::SequencerForm;
 
 /// Bytes `offset..offset + len` of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +131,9 @@ pub struct Policy {
     pub commit: Commit,
     /// Who goes first among requests that overlap.
     pub ordering: Ordering,
+    /// With an ordering of [`Ordering::Sequencer`]: who keeps the graph. One for all volumes of a
+    /// cluster that have it.
+    pub sequencer: SequencerForm,
     /// Whether a participant journals its part before it votes.
     pub journal: bool,
 }
@@ -158,6 +162,7 @@ impl Default for Policy {
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
+            sequencer: SequencerForm::Centralized,
             journal: true,
         }
     }

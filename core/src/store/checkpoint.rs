@@ -18,6 +18,9 @@ use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 /// Most sectors and pages in one checkpoint: small enough that hosts hardly notice one.
 const BATCH_SECTORS: usize = 1024;
 const BATCH_PAGES: usize = 256;
+/// The same while nothing is in the journal, so that no host waits for one: then it is what has been
+/// rebuilt that is put in place, and fewer flushes are needed for it.
+const QUIET_BATCH: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
@@ -75,10 +78,12 @@ impl JournalStore {
         if !due || !idle || (self.overlay.is_empty() && !full) {
             return;
         }
+        let times = if self.journal.used() == 0 { QUIET_BATCH } else { 1 };
+        let (most_sectors, most_pages) = (BATCH_SECTORS * times, BATCH_PAGES * times);
         let mut pages = BTreeSet::new();
         let mut chosen = Vec::new();
         for (sector, over) in self.overlay.iter() {
-            if chosen.len() >= BATCH_SECTORS || pages.len() >= BATCH_PAGES {
+            if chosen.len() >= most_sectors || pages.len() >= most_pages {
                 break;
             }
             if !held_back(sector, over.newest(), over.content.is_some()) {
@@ -90,7 +95,7 @@ impl JournalStore {
         // room itself: one after the other behind a frame that must stay, they would take the
         // last of it, and no checkpoint could make any again. When little is left only those
         // begin that free more than they take, or place as much as one can.
-        let whole = chosen.len() >= BATCH_SECTORS || pages.len() >= BATCH_PAGES;
+        let whole = chosen.len() >= most_sectors || pages.len() >= most_pages;
         let cost = self.frame_cost(chosen.len());
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         if sparing && self.would_free(&chosen) <= cost {

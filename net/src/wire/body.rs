@@ -105,19 +105,22 @@ wire_enum!(PlaceError, "reason for a refusal" {
 });
 
 wire_enum!(SequenceMessage, "message of a sequencer" {
-    1 = Issue { claim },
+    1 = Issue { claim, rank },
     2 = Record { id, owner, oldest },
     3 = Recorded { id },
     4 = Begin { id },
     5 = Refuse { id, why },
-    6 = Finished { id, done },
+    6 = Finished { id, oldest, done },
     7 = Close { id, done },
     8 = Closed { id },
     9 = Noted { id },
-    10 = Tell { report },
+    10 = Tell { report, originates },
     11 = Told,
     12 = Take { report },
     13 = Taken,
+    14 = Placed { id, rank, after, behind },
+    15 = Join,
+    16 = Joined { claims, clock },
 });
 
 wire_enum!(LockMessage, "message of the lock server" {

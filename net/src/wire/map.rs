@@ -6,6 +6,7 @@ use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume}
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -94,7 +95,7 @@ wire_enum!(Placement, "placement" {
     5 = RightAsymmetric,
 });
 
-wire_struct!(Policy { strategy, parity_at, dispatch, commit, ordering, journal });
+wire_struct!(Policy { strategy, parity_at, dispatch, commit, ordering, sequencer, journal });
 
 wire_enum!(Strategy, "strategy" {
     1 = Full,
@@ -128,6 +129,13 @@ wire_enum!(Ordering, "ordering" {
     4 = CallbackLocks,
     5 = DeviceLocks,
     6 = Timestamps,
+});
+
+wire_enum!(SequencerForm, "form of a sequencer" {
+    1 = Centralized,
+    2 = PartiallyCentralized,
+    3 = OriginatorDriven,
+    4 = WorkerDriven,
 });
 
 wire_enum!(MapMessage, "message of the authority" {

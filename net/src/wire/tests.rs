@@ -14,7 +14,7 @@ use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
     Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
-use weft_core::order::sequencer::Reach;
+use weft_core::order::sequencer::{Reach, SequencerForm};
 use weft_core::order::{HostId, Lock, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -206,8 +206,9 @@ fn place_error() -> impl Strategy<Value = PlaceError> {
 
 fn sequence() -> impl Strategy<Value = SequenceMessage> {
     let done = any::<bool>;
+    let requests = || vec(request(), 0..3);
     prop_oneof![
-        claim().prop_map(|claim| SequenceMessage::Issue { claim }),
+        (claim(), any::<u64>()).prop_map(|(claim, rank)| SequenceMessage::Issue { claim, rank }),
         (request(), node(), any::<u64>()).prop_map(|(id, owner, oldest)| SequenceMessage::Record {
             id,
             owner,
@@ -216,11 +217,19 @@ fn sequence() -> impl Strategy<Value = SequenceMessage> {
         request().prop_map(|id| SequenceMessage::Recorded { id }),
         request().prop_map(|id| SequenceMessage::Begin { id }),
         (request(), place_error()).prop_map(|(id, why)| SequenceMessage::Refuse { id, why }),
-        (request(), done()).prop_map(|(id, done)| SequenceMessage::Finished { id, done }),
+        (request(), any::<u64>(), done())
+            .prop_map(|(id, oldest, done)| SequenceMessage::Finished { id, oldest, done }),
+        (request(), any::<u64>(), requests(), requests()).prop_map(|(id, rank, after, behind)| {
+            SequenceMessage::Placed { id, rank, after, behind }
+        }),
+        Just(SequenceMessage::Join),
+        (vec((claim(), any::<u64>()), 0..3), any::<u64>())
+            .prop_map(|(claims, clock)| SequenceMessage::Joined { claims, clock }),
         (request(), done()).prop_map(|(id, done)| SequenceMessage::Close { id, done }),
         request().prop_map(|id| SequenceMessage::Closed { id }),
         request().prop_map(|id| SequenceMessage::Noted { id }),
-        report().prop_map(|report| SequenceMessage::Tell { report }),
+        (report(), any::<bool>())
+            .prop_map(|(report, originates)| SequenceMessage::Tell { report, originates }),
         Just(SequenceMessage::Told),
         report().prop_map(|report| SequenceMessage::Take { report }),
         Just(SequenceMessage::Taken),
@@ -260,14 +269,15 @@ fn policy() -> impl Strategy<Value = Policy> {
         prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
     let commit = select(vec![Commit::Late, Commit::Early, Commit::None, Commit::Limited]);
     let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
-    let ordering = select(Ordering::ALL.to_vec());
+    let ordering = (select(Ordering::ALL.to_vec()), select(SequencerForm::ALL.to_vec()));
     (option::of(way), option::of(place), dispatch, (commit, ordering), any::<bool>()).prop_map(
-        |(strategy, parity_at, dispatch, (commit, ordering), journal)| Policy {
+        |(strategy, parity_at, dispatch, (commit, (ordering, sequencer)), journal)| Policy {
             strategy,
             parity_at,
             dispatch,
             commit,
             ordering,
+            sequencer,
             journal,
         },
     )

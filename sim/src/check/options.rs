@@ -2,6 +2,7 @@
 
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::units::Nanos;
 
 /// Which kinds of faults happen.
@@ -106,6 +107,8 @@ pub struct Options {
     pub wide: bool,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
+    /// With a sequencer: who keeps the graph of requests; drawn if open.
+    pub sequencer: Option<SequencerForm>,
     /// Whether requests may have places among others.
     pub places: bool,
     /// Whether the nodes are in processes that rule together; drawn if open.
@@ -124,6 +127,7 @@ impl Options {
         faults: Faults::ALL,
         wide: true,
         ordering: None,
+        sequencer: None,
         places: true,
         members: None,
         bug: None,

@@ -44,6 +44,8 @@ struct Run {
     later_rng: Rng,
     /// What is drawn of columns that move.
     move_rng: Rng,
+    /// For the sequencer's forms that take over from one another.
+    form_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// What an operator does in this run, if there is one.

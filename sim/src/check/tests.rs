@@ -1,6 +1,7 @@
 use super::*;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
+use weft_core::order::sequencer::SequencerForm;
 
 /// What was drawn when one authority ruled in all runs.
 const ALONE: Options = Options { members: Some(false), ..Options::DEFAULT };
@@ -13,16 +14,16 @@ const BY_TIMESTAMPS: Options = Options {
     ..ALONE
 };
 
-fn fails(seed: u64, bug: Bug) -> bool {
+fn fails(seed: u64, bug: Bug, options: Options) -> bool {
     // A panic of an assertion counts: the node noticed by itself.
-    let options = Options { bug: Some(bug), ..ALONE };
+    let options = Options { bug: Some(bug), ..options };
     std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
 }
 
 /// How many seeds it takes until a deliberate bug is found.
 fn seeds_to_find(bug: Bug, most: u64) -> u64 {
     (0..most)
-        .find(|seed| fails(*seed, bug))
+        .find(|seed| fails(*seed, bug, ALONE))
         .unwrap_or_else(|| panic!("{bug:?} not found in {most} seeds"))
 }
 
@@ -80,22 +81,32 @@ const SEQUENCED: Options = Options { ordering: Some(Ordering::Sequencer), ..ALON
 
 #[test]
 fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
-    let mut sum = (0, 0);
-    for seed in 0..60 {
-        match run_seed(seed, SEQUENCED) {
-            Ok(summary) => sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1),
-            Err(failure) => {
-                let story = failure.story.join("\n");
-                panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
+    for form in SequencerForm::ALL {
+        let mut sum = (0, 0);
+        for seed in 0..40 {
+            match run_seed(seed, Options { sequencer: Some(form), ..SEQUENCED }) {
+                Ok(summary) => sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1),
+                Err(failure) => {
+                    let story = failure.story.join("\n");
+                    panic!(
+                        "{form}, seed {seed}: {}\n{:?}\n{story}",
+                        failure.reason, failure.shrunk
+                    );
+                }
             }
         }
+        let expected = sum.0 > 3_500 && sum.1 > 0 && sum.1 < sum.0 / 2;
+        assert!(expected, "{form}, placed and refused: {sum:?}");
     }
-    assert!(sum.0 > 5_000 && sum.1 > 0 && sum.1 < sum.0 / 2, "placed and refused: {sum:?}");
 }
 
 #[test]
 fn beginning_early_is_found() {
     seeds_to_find(Bug::BeginsEarly, 100);
+    for form in SequencerForm::ALL {
+        let options = Options { sequencer: Some(form), ..SEQUENCED };
+        assert!((0..60).any(|seed| fails(seed, Bug::BeginsEarly, options)), "{form}");
+    }
 }
 
 /// Seeds that failed once while a node was drained; the comment says why.

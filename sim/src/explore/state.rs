@@ -21,7 +21,8 @@ use weft_core::cluster::{
     Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, Volume,
 };
 use weft_core::node::{
-    Envelope, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig, Output, Standing, Timer,
+    Envelope, FillRates, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig, Output,
+    Standing, Timer,
 };
 use weft_core::store::{JournalStore, StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
@@ -118,6 +119,7 @@ impl State {
             patience: 40 * MILLIS,
             place_after: 10 * MILLIS,
             bug: bounds.bug,
+            fill: FillRates::UNBOUNDED,
             ..NodeConfig::default()
         };
         let volume = Arc::new(setup.volume());

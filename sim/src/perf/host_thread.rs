@@ -85,13 +85,13 @@ impl Simulation {
     /// How long a host works on a job.
     fn host_time(&self, job: Job) -> Nanos {
         let hosts = &self.system.hosts;
-        let (request, us, carries) = match job {
-            Job::Ask(request) => (request, hosts.ask_us, Kind::Write),
-            Job::Reply(request) => (request, hosts.reply_us, Kind::Read),
+        let (request, us, carries, byte_ns) = match job {
+            Job::Ask(request) => (request, hosts.ask_us, Kind::Write, hosts.ask_byte_ns),
+            Job::Reply(request) => (request, hosts.reply_us, Kind::Read, hosts.reply_byte_ns),
         };
         let ask = &self.requests[request as usize].as_ref().expect("a request in work").ask;
         let bytes = if ask.kind == carries { ask.len } else { 0 };
-        (us * 1e3 + bytes as f64 * hosts.byte_ns).round() as Nanos
+        (us * 1e3 + bytes as f64 * byte_ns).round() as Nanos
     }
 }
 

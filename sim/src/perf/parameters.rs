@@ -139,8 +139,10 @@ pub const PARAMETERS: &[Parameter] = &[
          after the other. Otherwise each request has them to itself."),
     row("hosts.wake_us", "microseconds", MICROS, WEFT,
         "Of threads: from a reply until one that slept takes it."),
-    row("hosts.byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
-        "Of threads: more for each byte that is asked to be written or comes as a reply."),
+    row("hosts.ask_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
+        "Of threads: more to ask for each byte that is to be written."),
+    row("hosts.reply_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
+        "Of threads: more for each byte of a reply."),
     row("hosts.message_us", "microseconds", MICROS, BST,
         "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
          server, that sends it or takes it in, on average; path lengths come on top."),
@@ -184,6 +186,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
          lock server, a lock server whose locks are kept until called back, locks that each disk's \
          worker serves, or timestamps that it checks."),
+
+    row("volume.sequencer", "", Range::Word(&["centralized", "partially-centralized",
+        "originator-driven", "worker-driven"]), "TickerTAIP 3.4.4",
+        "With a sequencer: who keeps the graph of requests. A primary and its backup; the same, with \
+         each request's end told to all; the originators among themselves; or all nodes with disks. \
+         The paper built the first."),
 
     row("volume.lock_timeout_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
         "With device-locks: how long a lock is waited for before deadlock is presumed, and the request \

@@ -317,13 +317,19 @@ fn the_more_wait_the_more_are_done_in_a_round() {
 #[test]
 fn a_host_that_is_a_thread_does_one_thing_after_the_other() {
     let mut system = in_memory(1.0, 16);
-    (system.hosts.ask_us, system.hosts.reply_us, system.hosts.byte_ns) = (10.0, 5.0, 1.0);
+    (system.hosts.ask_us, system.hosts.reply_us) = (10.0, 5.0);
+    (system.hosts.ask_byte_ns, system.hosts.reply_byte_ns) = (7.0, 1.0);
     // 10 us to ask, 5 to take the reply, and 4.096 for its bytes.
     let most = 1e6 / 19.096;
     let rate = run(&system).requests_s;
     assert!((rate / most - 1.0).abs() < 0.01, "{rate} of {most}");
+    // A write's are in what it asks.
+    system.workload.requests = Requests::Fixed { bytes: 4096, read_share: 0.0 };
+    let (rate_of_writes, most) = (run(&system).requests_s, 1e6 / (15.0 + 4.096 * 7.0));
+    assert!((rate_of_writes / most - 1.0).abs() < 0.01, "{rate_of_writes} of {most}");
+    system.workload.requests = Requests::Fixed { bytes: 4096, read_share: 1.0 };
     system.hosts.threads = false;
-    system.hosts.byte_ns = 0.0;
+    (system.hosts.ask_byte_ns, system.hosts.reply_byte_ns) = (0.0, 0.0);
     assert!(run(&system).requests_s > 5.0 * rate);
 }
 
@@ -342,13 +348,14 @@ fn what_nodes_put_off_is_done_when_nothing_waits() {
 #[test]
 fn what_goes_with_real_nodes_only_is_refused_elsewhere() {
     type Change = fn(&mut System);
-    let wrong: [(Change, &str); 8] = [
+    let wrong: [(Change, &str); 9] = [
         (|s| s.volume.journal = true, "volume.journal"),
         (|s| s.disks.in_memory = true, "disks.in_memory"),
         (|s| s.nodes.wake_us = 1.0, "nodes.wake_us"),
         (|s| s.nodes.path.round = 1, "nodes.path.round"),
         (|s| s.hosts.wake_us = 1.0, "hosts.wake_us"),
-        (|s| s.hosts.byte_ns = 1.0, "hosts.byte_ns"),
+        (|s| s.hosts.ask_byte_ns = 1.0, "hosts.ask_byte_ns"),
+        (|s| s.hosts.reply_byte_ns = 1.0, "hosts.reply_byte_ns"),
         (|s| s.nodes.path.disk_byte = -1.0, "nodes.path.disk_byte"),
         (
             |s| {

@@ -105,6 +105,7 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
             Commit::Limited => plan::Commit::Limited,
         },
         ordering: system.volume.ordering.into(),
+        sequencer: system.volume.sequencer.into(),
         journal: system.volume.journal,
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })

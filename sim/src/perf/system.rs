@@ -220,8 +220,10 @@ pub struct Hosts {
     pub threads: bool,
     /// Of threads: microseconds from a reply until one that slept takes it.
     pub wake_us: f64,
-    /// Of threads: nanoseconds more for each byte asked to be written, or read.
-    pub byte_ns: f64,
+    /// Of threads: nanoseconds more to ask for each byte that is to be written.
+    pub ask_byte_ns: f64,
+    /// Of threads: nanoseconds more for each byte of a reply.
+    pub reply_byte_ns: f64,
     /// Microseconds that each message takes of the processor of a host, or of the lock server, that
     /// sends it or takes it in; on average.
     pub message_us: f64,
@@ -249,7 +251,8 @@ impl Default for Hosts {
             reply_us: 1_500.0,
             threads: false,
             wake_us: 0.0,
-            byte_ns: 0.0,
+            ask_byte_ns: 0.0,
+            reply_byte_ns: 0.0,
             message_us: 0.0,
             message_times: MessageTimes::Constant,
             clock_ms: 0.0,
@@ -284,6 +287,8 @@ pub struct VolumeSpec {
     pub journal: bool,
     /// Who goes first of those that overlap.
     pub ordering: Ordering,
+    /// With a sequencer: who keeps the graph of requests.
+    pub sequencer: SequencerForm,
     /// For how many milliseconds a lock that a device serves is waited for before deadlock is
     /// presumed.
     pub lock_timeout_ms: f64,
@@ -304,6 +309,7 @@ impl Default for VolumeSpec {
             commit: Commit::Late,
             journal: false,
             ordering: Ordering::Timestamps,
+            sequencer: SequencerForm::Centralized,
             lock_timeout_ms: 200.0,
             lease_ms: 4_000.0,
         }
@@ -379,6 +385,31 @@ pub enum Ordering {
     DeviceLocks,
     /// Timestamps that each disk's worker checks.
     Timestamps,
+}
+
+/// Who keeps the graph of requests: [`weft_core::order::sequencer::SequencerForm`], by the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SequencerForm {
+    /// A primary, with a backup.
+    Centralized,
+    /// The same for requests' places; each begins when its own node has heard what it needs.
+    PartiallyCentralized,
+    /// The originators, among themselves.
+    OriginatorDriven,
+    /// All nodes with disks, among themselves.
+    WorkerDriven,
+}
+
+impl From<SequencerForm> for weft_core::order::sequencer::SequencerForm {
+    fn from(form: SequencerForm) -> Self {
+        match form {
+            SequencerForm::Centralized => Self::Centralized,
+            SequencerForm::PartiallyCentralized => Self::PartiallyCentralized,
+            SequencerForm::OriginatorDriven => Self::OriginatorDriven,
+            SequencerForm::WorkerDriven => Self::WorkerDriven,
+        }
+    }
 }
 
 impl From<Ordering> for weft_core::order::Ordering {
@@ -499,7 +530,8 @@ impl System {
         within("hosts.ask_us", self.hosts.ask_us)?;
         within("hosts.reply_us", self.hosts.reply_us)?;
         within("hosts.wake_us", self.hosts.wake_us)?;
-        within("hosts.byte_ns", self.hosts.byte_ns)?;
+        within("hosts.ask_byte_ns", self.hosts.ask_byte_ns)?;
+        within("hosts.reply_byte_ns", self.hosts.reply_byte_ns)?;
         within("nodes.wake_us", self.nodes.wake_us)?;
         self.check_threads()?;
         within("hosts.message_us", self.hosts.message_us)?;
@@ -708,7 +740,8 @@ impl System {
             (nodes.rounds, "nodes.path.round", nodes.path.round as f64, rounds),
             (nodes.rounds, "nodes.path.sleep", nodes.path.sleep as f64, rounds),
             (hosts.threads, "hosts.wake_us", hosts.wake_us, threads),
-            (hosts.threads, "hosts.byte_ns", hosts.byte_ns, threads),
+            (hosts.threads, "hosts.ask_byte_ns", hosts.ask_byte_ns, threads),
+            (hosts.threads, "hosts.reply_byte_ns", hosts.reply_byte_ns, threads),
         ] {
             if value > 0.0 && !has {
                 return Err(Problem::new(key, value, format!("{of} 0")));

@@ -62,15 +62,18 @@ impl Common {
     }
 }
 
-/// Seconds of the hosts' threads for so many requests.
+/// CPU time that so many requests took.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     pub requests: usize,
-    pub seconds: f64,
+    /// Seconds of the hosts' threads.
+    pub hosts: f64,
+    /// Seconds of all else in this process: the nodes.
+    pub nodes: f64,
 }
 
 /// Runs the `replication`-th run of the system's workload on these connections, one for each
-/// host; says what it came to, and what of it was the hosts' own work.
+/// host; says what it came to, and what CPU time it took.
 ///
 /// # Errors
 /// If the array fails a request, or does not answer.
@@ -89,6 +92,7 @@ pub fn run(
         failed: AtomicBool::new(false),
     };
     let content = content(system);
+    let before = cpu_seconds(ClockId::ProcessCPUTime);
     let done: Vec<(Vec<Sample>, f64)> = thread::scope(|scope| {
         let host = |(host, connection)| {
             let (common, arrivals) = (&common, &system.workload.arrivals);
@@ -127,9 +131,10 @@ pub fn run(
         };
         threads.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
-    let seconds = done.iter().map(|d| d.1).sum();
+    let all = cpu_seconds(ClockId::ProcessCPUTime) - before;
+    let hosts: f64 = done.iter().map(|d| d.1).sum();
     let samples: Vec<Sample> = done.into_iter().flat_map(|d| d.0).collect();
-    let spent = Spent { requests: samples.len(), seconds };
+    let spent = Spent { requests: samples.len(), hosts, nodes: all - hosts };
     Ok((outcome(system, &samples)?, spent))
 }
 

@@ -227,10 +227,10 @@ impl Running {
         let machine = Machine::now()?;
         let before = cpu_seconds(ClockId::ProcessCPUTime);
         let (outcome, spent) = hosts::run(system, replication, &mut connections)?;
-        let all = cpu_seconds(ClockId::ProcessCPUTime) - before;
-        let others = Machine::now()?.others_since(&machine, all);
+        let own = cpu_seconds(ClockId::ProcessCPUTime) - before;
+        let others = Machine::now()?.others_since(&machine, own);
         let each = |seconds: f64| seconds * 1e9 / spent.requests.max(1) as f64;
-        let (nodes_ns, hosts_ns) = (each(all - spent.seconds), each(spent.seconds));
+        let (nodes_ns, hosts_ns) = (each(spent.nodes), each(spent.hosts));
         Ok(Ran { outcome, nodes_ns, hosts_ns, others })
     }
 
@@ -276,6 +276,7 @@ fn spec(system: &System) -> Result<Spec> {
         journal: Some(volume.journal),
         commanded: limits::is_commanded(system),
         ordering: Some(volume.ordering.into()),
+        sequencer: Some(volume.sequencer.into()),
         strategy: match volume.stripes {
             Stripes::Small => Some(plan::Strategy::Small),
             Stripes::Large => None,

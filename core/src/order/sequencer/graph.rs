@@ -1,12 +1,12 @@
 //! The graph of requests.
 //!
-//! Requests that have come and are not over stand in one *line*; of two that overlap, at least
-//! one of them a write, the one further back waits for the other. A request that comes goes to
-//! the end of the line, except that those which wait for it by explicit edges (they came before
-//! it and named it) go behind it, in the order that they had. So explicit edges, too, always lead
-//! from the back of the line to its front, and nothing can wait in a circle.
+//! A request that has come is *resolved* when all that it names have come and are resolved
+//! themselves. Then it takes its place in the *line*; of two that overlap, at least one of them a
+//! write, the one further back waits for the other. One that is not resolved has no place yet and
+//! is in nobody's way. So explicit edges, too, always lead from the back of the line to its front,
+//! nothing can wait in a circle, and once a request has its place, what it waits for never grows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Limits;
 use super::hosts::Hosts;
@@ -38,7 +38,12 @@ impl Reach {
 /// What is to be done about a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// It begins.
+    /// It has its place: what it waits for is final ([`Graph::waits_of`]).
+    Resolved(RequestId),
+    /// All that it names are resolved. In a graph whose owners place their requests, its owner is
+    /// to give it a place ([`Graph::stand`]).
+    Arrived(RequestId),
+    /// It begins, as far as this graph knows.
     Begin(RequestId),
     /// It was waiting, and is aborted.
     Refuse(RequestId, PlaceError),
@@ -68,6 +73,8 @@ struct Entry {
 #[derive(Clone, Debug, Hash)]
 pub struct Graph {
     limits: Limits,
+    /// Whether it gives requests their places itself.
+    places: bool,
     entries: BTreeMap<RequestId, Entry>,
     hosts: Hosts,
     /// The line, from front to back.
@@ -77,14 +84,22 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph without requests.
+    /// A graph without requests, which gives them their places in the order in which they are
+    /// resolved.
     pub fn new(limits: Limits) -> Graph {
+        Graph { places: true, ..Graph::placed_by_owners(limits) }
+    }
+
+    /// A graph without requests, one of several that know parts of the same: whoever owns a request
+    /// gives it its place.
+    pub fn placed_by_owners(limits: Limits) -> Graph {
         Graph {
             limits,
+            places: false,
             entries: BTreeMap::new(),
             hosts: Hosts::default(),
             line: BTreeMap::new(),
-            next_rank: 0,
+            next_rank: 1,
             steps: Vec::new(),
         }
     }
@@ -173,15 +188,42 @@ impl Graph {
         self.go(now, id, Event::Issued);
         let entry = self.entries.get_mut(&id).expect("it has just come");
         (entry.after, entry.reach) = (after, reach);
-        let dependents: Vec<_> = entry.dependents.iter().copied().collect();
-        let mut moved = vec![id];
-        if !dependents.is_empty() {
-            let waiting = self.explicitly_behind(id);
-            moved.extend(self.line.values().filter(|other| waiting.contains(other)));
+        self.reconsider(now, [id]);
+    }
+
+    /// A request that is not resolved takes its place in the line, behind all there that it
+    /// overlaps with.
+    pub fn stand(&mut self, now: Nanos, id: RequestId, rank: u64) {
+        if self.state(id) == Some(State::Unresolved) {
+            let dependents = self.place(now, id, rank);
+            self.reconsider(now, std::iter::once(id).chain(dependents));
         }
-        let freed = self.go_last(&moved);
-        self.reconsider(now, dependents);
-        self.reconsider(now, moved.into_iter().chain(freed));
+    }
+
+    /// Gives a request its place. Returns those that name it.
+    fn place(&mut self, now: Nanos, id: RequestId, rank: u64) -> BTreeSet<RequestId> {
+        self.go(now, id, Event::Arrived);
+        if let Some(reach) = self.entries[&id].reach {
+            let meets = |other: &&RequestId| {
+                self.entries[*other].reach.is_some_and(|o| o.conflicts(&reach))
+            };
+            let before = self.line.range(..rank).map(|p| p.1);
+            let behind: BTreeSet<RequestId> = before.filter(meets).copied().collect();
+            for other in &behind {
+                self.followers_of(*other).insert(id);
+            }
+            self.line.insert(rank, id);
+            self.entries.get_mut(&id).expect("it has come").behind = behind;
+        }
+        let entry = self.entries.get_mut(&id).expect("it has come");
+        entry.rank = rank;
+        self.steps.push(Step::Resolved(id));
+        entry.dependents.clone()
+    }
+
+    fn next_rank(&mut self) -> u64 {
+        self.next_rank += 1;
+        self.next_rank - 1
     }
 
     /// A request that has not come is named.
@@ -200,44 +242,6 @@ impl Graph {
         }
     }
 
-    /// Requests that have not begun go to the end of the line, in this order, behind whatever
-    /// they overlap with. Returns those that were behind one of them.
-    fn go_last(&mut self, moved: &[RequestId]) -> BTreeSet<RequestId> {
-        let mut freed = BTreeSet::new();
-        for id in moved {
-            let entry = self.entries.get_mut(id).expect("it is in the graph");
-            if self.line.get(&entry.rank) == Some(id) {
-                self.line.remove(&entry.rank);
-            }
-            let behind = std::mem::take(&mut entry.behind);
-            let followers = std::mem::take(&mut entry.followers);
-            for other in &behind {
-                self.followers_of(*other).remove(id);
-            }
-            for other in &followers {
-                self.entries.get_mut(other).expect("it waits").behind.remove(id);
-            }
-            freed.extend(followers);
-        }
-        for id in moved {
-            let reach = self.entries[id].reach;
-            let meets = |other: &&RequestId| match (&reach, &self.entries[other].reach) {
-                (Some(a), Some(b)) => a.conflicts(b),
-                _ => false,
-            };
-            let behind: BTreeSet<RequestId> = self.line.values().filter(meets).copied().collect();
-            for other in &behind {
-                self.followers_of(*other).insert(*id);
-            }
-            let rank = self.next_rank;
-            self.next_rank += 1;
-            let entry = self.entries.get_mut(id).expect("it is in the graph");
-            (entry.behind, entry.rank) = (behind, rank);
-            self.line.insert(rank, *id);
-        }
-        freed
-    }
-
     fn followers_of(&mut self, id: RequestId) -> &mut BTreeSet<RequestId> {
         &mut self.entries.get_mut(&id).expect("it is in the line").followers
     }
@@ -254,11 +258,19 @@ impl Graph {
 
     /// Lets requests go on that may have nothing to wait for now.
     fn reconsider(&mut self, now: Nanos, which: impl IntoIterator<Item = RequestId>) {
-        for id in which {
+        let mut left: VecDeque<RequestId> = which.into_iter().collect();
+        while let Some(id) = left.pop_front() {
             let Some(entry) = self.entries.get(&id) else { continue };
-            let awaited = |d: &RequestId| self.entries[d].state == State::NotIssued;
-            if entry.state == State::Unresolved && !entry.after.iter().any(awaited) {
-                self.go(now, id, Event::Arrived);
+            let unresolved = |d: &RequestId| {
+                matches!(self.entries[d].state, State::NotIssued | State::Unresolved)
+            };
+            if entry.state == State::Unresolved && !entry.after.iter().any(unresolved) {
+                if self.places {
+                    let rank = self.next_rank();
+                    left.extend(self.place(now, id, rank));
+                } else {
+                    self.steps.push(Step::Arrived(id));
+                }
             }
             let entry = &self.entries[&id];
             let waits = !entry.after.is_empty() || !entry.behind.is_empty();
@@ -428,29 +440,66 @@ impl Graph {
 
     /// Whether any request waits.
     pub fn has_waiting(&self) -> bool {
-        let waits = |e: &Entry| matches!(e.state, State::Unresolved | State::Resolved);
-        self.line.values().any(|id| waits(&self.entries[id]))
+        self.entries.values().any(|e| matches!(e.state, State::Unresolved | State::Resolved))
+    }
+
+    /// What a request that has come waits for: what it names, and what it overlaps with.
+    pub fn waits_of(&self, id: RequestId) -> (Vec<RequestId>, Vec<RequestId>) {
+        let list = |set: &BTreeSet<RequestId>| set.iter().copied().collect();
+        self.entries.get(&id).map_or_else(Default::default, |e| (list(&e.after), list(&e.behind)))
+    }
+
+    /// Which requests in the line another, that would stand at `rank`, would wait for.
+    pub fn in_the_way(&self, reach: &Reach, rank: u64) -> Vec<RequestId> {
+        let meets =
+            |other: &&RequestId| self.entries[*other].reach.is_some_and(|o| o.conflicts(reach));
+        self.line.range(..rank).map(|p| p.1).filter(meets).copied().collect()
+    }
+
+    /// A request's place in the line, if it has one.
+    pub fn rank(&self, id: RequestId) -> Option<u64> {
+        self.entries
+            .get(&id)
+            .filter(|e| e.state == State::Resolved || e.state == State::InProgress)
+            .map(|e| e.rank)
     }
 
     /// Takes over a request that has begun already, whatever it was to come after.
     pub fn adopt_begun(&mut self, now: Nanos, id: RequestId, reach: Option<Reach>) {
-        if self.state(id).is_none() {
-            self.join(now, &Place { id, after: Vec::new(), oldest: 1 }, None);
-            self.entries.get_mut(&id).expect("it has just come").reach = reach;
-            self.steps.retain(|s| *s != Step::Begin(id));
+        let known = !matches!(self.state(id), None | Some(State::NotIssued));
+        if known || self.hosts.is_past(id) {
+            return;
         }
+        self.count_issued(id);
+        for event in [Event::Issued, Event::Arrived, Event::Freed] {
+            self.go(now, id, event);
+        }
+        let rank = self.next_rank();
+        let entry = self.entries.get_mut(&id).expect("it has just come");
+        (entry.reach, entry.rank) = (reach, rank);
+        let dependents = entry.dependents.clone();
+        if reach.is_some() {
+            self.line.insert(rank, id);
+        }
+        self.reconsider(now, dependents);
     }
 
-    /// Takes over what became of a request, as another knew it.
+    /// Takes over what became of a request, as another knew it. What it was to come after may not be
+    /// known to be over here.
     pub fn adopt_outcome(&mut self, now: Nanos, id: RequestId, happened: bool) {
-        if self.state(id).is_none() && !(happened && self.hosts.is_past(id)) {
-            if happened {
-                self.adopt_begun(now, id, None);
-                self.complete(now, id);
-            } else {
-                self.fail(now, id, false);
+        match self.state(id) {
+            // It may be one that its host has passed: it is kept for as long as any.
+            None if !happened => return self.fail(now, id, false),
+            _ if !happened => return self.abort(now, id),
+            None | Some(State::NotIssued) => self.adopt_begun(now, id, None),
+            Some(State::Unresolved) => {
+                self.go(now, id, Event::Arrived);
+                self.go(now, id, Event::Freed);
             }
+            Some(State::Resolved) => self.go(now, id, Event::Freed),
+            Some(State::InProgress | State::Completed | State::Aborted) => {}
         }
+        self.complete(now, id);
     }
 
     /// A transition, by the table.

@@ -6,17 +6,20 @@
 //! begin and which are refused ([`Graph::take_steps`]). Where it lives and who asks it is the
 //! business of `node::sequencing`.
 //!
+//! - [`form`](SequencerForm): who knows which part of the graph (3.4.4)
 //! - [`states`](State): the six states and the table of transitions
 //! - `graph`: edges, and what follows when a request comes or is over
 //! - `hosts`: what is remembered of each host: its oldest incomplete request, and how many of the
 //!   requests that it names are awaited
 
+mod form;
 mod graph;
 mod hosts;
 mod states;
 #[cfg(test)]
 mod tests;
 
+pub use form::{OrderCost, SequencerForm, Standpoint, UnknownForm};
 pub use graph::{Graph, Reach, Step};
 pub use states::{Event, State, TRANSITIONS, Transition, step};
 
@@ -49,12 +52,4 @@ impl Default for Limits {
             host_kept: 600_000 * MILLIS,
         }
     }
-}
-
-/// What the centralized sequencer (TickerTAIP 3.4.4 (1)) costs a request before it begins, if nothing
-/// is in its way: messages, and round trips one after the other. One trip is to the primary, unless
-/// the originator is on its node, and one from there to the backup, if there is one.
-pub fn centralized_cost(at_primary: bool, has_backup: bool) -> (u64, u64) {
-    let trips = u64::from(!at_primary) + u64::from(has_backup);
-    (2 * trips, trips)
 }

@@ -6,10 +6,10 @@
 pub enum State {
     /// It has not come, but another that has come names it.
     NotIssued,
-    /// It has come, and one that it is to come after has not.
+    /// It has come, and one that it is to come after has not, or is itself unresolved.
     Unresolved,
-    /// All that it is to come after have come, but it waits for one of them, or for one that it
-    /// overlaps with.
+    /// All that it is to come after have come and are resolved, but it waits for one of them, or for
+    /// one that it overlaps with.
     Resolved,
     /// It waits for nothing: it has begun.
     InProgress,
@@ -26,7 +26,7 @@ pub enum Event {
     Named,
     /// It comes.
     Issued,
-    /// The last that it is to come after has come.
+    /// The last that it is to come after is resolved.
     Arrived,
     /// The last that it waited for is over.
     Freed,

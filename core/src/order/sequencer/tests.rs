@@ -34,7 +34,7 @@ fn graph() -> Graph {
 fn begun(graph: &mut Graph) -> Vec<RequestId> {
     let begin = |s| match s {
         Step::Begin(id) => Some(id),
-        Step::Refuse(..) => None,
+        Step::Resolved(_) | Step::Arrived(_) | Step::Refuse(..) => None,
     };
     graph.take_steps().into_iter().filter_map(begin).collect()
 }
@@ -79,19 +79,48 @@ fn overlaps_wait_if_one_writes_and_only_in_the_same_volume() {
     assert_eq!(begun(&mut g), [id(3, 1)]);
 }
 
+/// What is refused, without what follows for others.
+fn refused(graph: &mut Graph) -> Vec<Step> {
+    graph.take_steps().into_iter().filter(|s| matches!(s, Step::Refuse(..))).collect()
+}
+
 #[test]
-fn an_overlap_with_one_that_waits_for_it_is_ordered_the_other_way() {
-    // 2 names 3, which has not come; 4 overlaps with both and waits for 2.
+fn one_that_is_not_resolved_is_in_nobodys_way() {
+    // 2 names 3, which has not come, and 1 names 2; 4 overlaps with all.
     let mut g = graph();
     g.issue(0, &place(id(1, 2), &[id(1, 3)]), write(0, 10)).unwrap();
+    g.issue(0, &place(id(1, 1), &[id(1, 2)]), write(0, 10)).unwrap();
     g.issue(0, &place(id(1, 4), &[]), write(0, 10)).unwrap();
-    assert_eq!(begun(&mut g), []);
-    // 3 is to come after 4, which waits for 2 only because they overlap.
+    assert_eq!(g.state(id(1, 1)), Some(State::Unresolved), "what it names is");
+    assert_eq!(begun(&mut g), [id(1, 4)]);
     g.issue(0, &place(id(1, 3), &[id(1, 4)]), write(0, 10)).unwrap();
-    for next in [4, 3, 2] {
-        assert_eq!(begun(&mut g), [id(1, next)]);
+    let placed = [id(1, 3), id(1, 2), id(1, 1)].map(Step::Resolved);
+    assert_eq!(g.take_steps(), placed, "in the order in which they may begin");
+    assert_eq!(g.waits_of(id(1, 2)), (vec![id(1, 3)], vec![id(1, 3), id(1, 4)]));
+    for next in [4, 3, 2, 1] {
         g.complete(0, id(1, next));
+        let then = if next == 1 { vec![] } else { vec![id(1, next - 1)] };
+        assert_eq!(begun(&mut g), then);
     }
+}
+
+#[test]
+fn where_owners_place_requests_the_graph_says_which_arrived_and_waits_for_the_place() {
+    let mut g = Graph::placed_by_owners(Limits::default());
+    g.issue(0, &place(id(1, 2), &[id(1, 1)]), write(0, 10)).unwrap();
+    g.issue(0, &place(id(2, 1), &[]), write(5, 10)).unwrap();
+    assert_eq!(g.take_steps(), [Step::Arrived(id(2, 1))]);
+    g.stand(0, id(2, 1), 1 << 40);
+    assert_eq!(g.take_steps(), [Step::Resolved(id(2, 1)), Step::Begin(id(2, 1))]);
+    g.adopt_begun(0, id(1, 1), write(0, 10));
+    assert_eq!(g.take_steps(), [Step::Arrived(id(1, 2))]);
+    assert_eq!(g.in_the_way(&write(0, 7).unwrap(), 1 << 41), [id(1, 1), id(2, 1)]);
+    assert_eq!(g.in_the_way(&write(0, 7).unwrap(), 1 << 30), [id(1, 1)], "what had begun is first");
+    g.stand(0, id(1, 2), 1 << 42);
+    assert_eq!(g.waits_of(id(1, 2)), (vec![id(1, 1)], vec![id(1, 1), id(2, 1)]));
+    // Another may know that it is over before the ends of what it came after are known here.
+    g.adopt_outcome(0, id(1, 2), true);
+    assert_eq!(g.state(id(1, 2)), Some(State::Completed));
 }
 
 #[test]
@@ -106,7 +135,7 @@ fn aborts_follow_explicit_edges_all_the_way_and_are_kept_ten_seconds() {
         Step::Refuse(id(2, 1), PlaceError::Aborted(id(1, 1))),
         Step::Refuse(id(3, 1), PlaceError::Aborted(id(2, 1))),
     ];
-    assert_eq!(g.take_steps(), refused);
+    assert_eq!(self::refused(&mut g), refused);
     let mut late = place(id(1, 2), &[id(3, 1)]);
     late.oldest = 2;
     g.expire(11 * SECOND - 1, |_| false);
@@ -128,7 +157,7 @@ fn what_is_not_issued_in_time_is_aborted() {
         Step::Refuse(id(1, 2), PlaceError::NeverIssued(id(1, 1))),
         Step::Refuse(id(1, 3), PlaceError::Aborted(id(1, 2))),
     ];
-    assert_eq!(g.take_steps(), refused);
+    assert_eq!(self::refused(&mut g), refused);
     let now = 31 * SECOND;
     assert_eq!(g.issue(now, &place(id(1, 1), &[]), None), Err(PlaceError::TooLate(id(1, 1))));
 }
@@ -323,7 +352,10 @@ impl Model {
             State::Completed
         } else if self.begun.contains(id) {
             State::InProgress
-        } else if after.iter().any(|d| !self.came.contains_key(d)) {
+        } else if after
+            .iter()
+            .any(|d| matches!(self.state(d), None | Some(State::NotIssued | State::Unresolved)))
+        {
             State::Unresolved
         } else {
             State::Resolved
@@ -334,6 +366,8 @@ impl Model {
         for step in graph.take_steps() {
             match step {
                 Step::Refuse(id, _) => assert!(self.aborted.contains(&id), "{id} refused"),
+                Step::Resolved(id) => assert_ne!(self.state(&id), Some(State::Unresolved), "{id}"),
+                Step::Arrived(id) => panic!("{id} is to be placed by another"),
                 Step::Begin(id) => {
                     let (after, reach) = &self.came[&id];
                     assert!(after.iter().all(|d| self.done.contains(d)), "{id} began early");

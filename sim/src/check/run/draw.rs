@@ -7,7 +7,7 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_v
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
-use weft_core::order::sequencer::Limits;
+use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::plan::{Dispatch, ParityAt, Policy, Strategy};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, NodeId, SECTOR};
@@ -48,7 +48,10 @@ impl Run {
         let first = nodes;
         let nodes = first + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
-        let mut policy = draw_policy(&mut rng, &mut Rng::with_seed(seed ^ 0x0004_d15b));
+        let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
+        let mut policy = draw_policy(&mut rng, &mut other);
+        let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
+        policy.sequencer = options.sequencer.unwrap_or(form);
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
         if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
             // Without journal only the promises of single deaths stand.
@@ -128,6 +131,7 @@ impl Run {
             rng,
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
+            form_rng: Rng::with_seed(seed ^ 0x000f_0235),
             wide_rng,
             operator,
             beyond: false,

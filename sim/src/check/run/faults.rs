@@ -1,11 +1,13 @@
 //! The faults of a phase: which are drawn, and what each does.
 
+use weft_core::cluster::PolicyChange;
+use weft_core::order::sequencer::SequencerForm;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
 use super::hosts::Client;
 use super::members::MemberFault;
-use super::{CLIENT, FAULT, Run};
+use super::{CLIENT, FAULT, Run, VOLUME};
 use crate::world::Conditions;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,8 @@ pub(super) enum Fault {
     Drain(NodeId, bool),
     /// Columns are moved until disks are equally full, or no more of them.
     Rebalance(bool),
+    /// Another form of the sequencer takes over.
+    Form(SequencerForm),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -122,7 +126,18 @@ impl Run {
             conditions.slow = Some((slow_node, 40));
         }
         self.world.conditions = conditions;
+        self.draw_form(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// In half of the phases with a sequencer another form of it takes over.
+    pub(super) fn draw_form(&mut self, span: Nanos) {
+        let open = self.volume.is_sequenced() && self.options.sequencer.is_none();
+        if open && self.form_rng.bool() {
+            let form = SequencerForm::ALL[self.form_rng.usize(0..SequencerForm::ALL.len())];
+            let at = self.form_rng.u64(0..span);
+            self.plan(at, Fault::Form(form));
+        }
     }
 
     /// A fault will happen.
@@ -175,6 +190,10 @@ impl Run {
                     op.evens = on;
                 }
                 self.world.rebalance(on);
+            }
+            Fault::Form(form) => {
+                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+                self.world.set_policy(VOLUME, change);
             }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Page(node, unreadable) => {
