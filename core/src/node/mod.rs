@@ -8,6 +8,8 @@
 //! outcome follows to the participants as notices.
 
 mod catchup;
+#[cfg(test)]
+mod frozen_tests;
 mod lock_server;
 mod message;
 mod originator;

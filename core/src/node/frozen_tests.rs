@@ -1,0 +1,162 @@
+//! What a node that is about to enter a new epoch says and keeps of writes that are on their way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::*;
+use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
+use crate::layout::{Geometry, LayoutSpec};
+use crate::store::{DiskOp, DiskRequest, Superblock};
+use crate::units::ColumnSet;
+
+const US: NodeId = NodeId(0);
+const PEER: NodeId = NodeId(1);
+const THIRD: NodeId = NodeId(2);
+const VOLUME: VolumeId = VolumeId(1);
+const UNIT: u64 = 4096;
+
+fn at(time: u64) -> Timestamp {
+    Timestamp::new(time, PEER)
+}
+
+/// Three nodes and a volume whose first stripe has its data at the first two and its parity at the third.
+fn map(epoch: Epoch, attendance: Attendance) -> Arc<ClusterMap> {
+    let spec: LayoutSpec = "raid5".parse().unwrap();
+    let geometry = Geometry::new(spec.over(3).unwrap(), UNIT);
+    let columns = (0..3).map(|n| (NodeId(n), 0)).collect();
+    let volume = Volume::new(VOLUME, "v", 8 * UNIT, &spec, geometry, vec![Extent::new(0, columns)]);
+    let nodes = vec![NodeInfo::new(1, 100); 3];
+    Arc::new(ClusterMap {
+        epoch,
+        nodes,
+        volumes: BTreeMap::from([(VOLUME, Arc::new(volume))]),
+        attendance: BTreeMap::from([(VOLUME, attendance)]),
+        ..ClusterMap::default()
+    })
+}
+
+/// A node on a disk that holds only lengths; what it asks of its disk is done when that is asked for.
+struct Bench {
+    node: Node,
+    disk: VecDeque<DiskRequest>,
+    sent: Vec<Body>,
+    reports: Vec<MemberReport>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let sectors = Superblock::JOURNAL + 4096;
+        let store = StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() };
+        let config = NodeConfig { store, ..NodeConfig::default() };
+        let mut bench = Bench {
+            node: Node::new(US, 1, sectors, config),
+            disk: VecDeque::new(),
+            sent: Vec::new(),
+            reports: Vec::new(),
+        };
+        let mut out = Vec::new();
+        bench.node.start(&mut out);
+        bench.take(out);
+        bench.enter(map(1, Attendance::default()), Timestamp::ZERO);
+        bench
+    }
+
+    fn take(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Send(envelope) => self.sent.extend(envelope.body),
+                Output::Disk(request) => self.disk.push_back(request),
+                Output::Report(report) => self.reports.push(report),
+                _ => {}
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.node.handle(1_000_000, input, &mut out);
+        self.take(out);
+    }
+
+    fn hear(&mut self, from: NodeId, body: Body) {
+        let epoch = self.node.map.epoch;
+        let body = Some(body);
+        self.handle(Input::Message(Envelope {
+            from,
+            to: US,
+            epoch,
+            hops: 0,
+            notices: vec![],
+            body,
+        }));
+    }
+
+    fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
+        self.handle(Input::Map(MapMessage::Enter { map, floor }));
+    }
+
+    /// The first thing that the disk is to do is done; returns whether it was a write.
+    fn disk_works(&mut self) -> Option<bool> {
+        let request = self.disk.pop_front()?;
+        let (done, write) = match request.op {
+            DiskOp::Read { len, .. } => (Buffer::Length(len as usize), false),
+            DiskOp::Write { .. } => (Buffer::Zero(0), true),
+            DiskOp::Flush | DiskOp::Discard { .. } => (Buffer::Zero(0), false),
+        };
+        self.handle(Input::Disk(request.id, Ok(done)));
+        Some(write)
+    }
+
+    /// The peer writes the beginnings of the first two units, of which the first is on this node's disk,
+    /// and the second on its own.
+    fn begin_write(&mut self, ts: Timestamp) {
+        let range = Range { offset: UNIT / 2, len: UNIT };
+        let header =
+            Header { ts, volume: VOLUME, avoid: ColumnSet::EMPTY, task: Task::Write(range) };
+        let data = Buffer::Length(UNIT as usize);
+        let items = vec![Item { stripe: 0, slot: Slot::New, data }];
+        self.hear(PEER, Body::Write { header, items });
+    }
+
+    fn has_sent(&self, what: impl Fn(&Body) -> bool) -> bool {
+        self.sent.iter().any(what)
+    }
+}
+
+#[test]
+fn a_write_that_has_only_begun_counts_as_unsettled() {
+    let first = at(100);
+    let mut bench = Bench::new();
+    bench.begin_write(first);
+    assert!(!bench.disk.is_empty(), "it reads what is there");
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 2 }));
+    let [MemberReport::Frozen { oldest, .. }] = bench.reports[..] else { panic!() };
+    while bench.disk_works().is_some() {}
+    assert!(oldest <= first, "{oldest} is later than {first}");
+    // Here is why: it is prepared by the time of the new epoch.
+    bench.enter(map(2, Attendance::default()), at(1000));
+    assert!(bench.has_sent(|b| matches!(b, Body::Ask { ts } if *ts == first)));
+}
+
+#[test]
+fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
+    let ts = at(100);
+    let mut bench = Bench::new();
+    bench.begin_write(ts);
+    while bench.disk_works().is_some() {}
+    assert!(bench.has_sent(|b| matches!(b, Body::Vote { .. })), "it is prepared");
+    let behind = Attendance {
+        stale_since: BTreeMap::from([(THIRD, at(50))]),
+        counts_from: BTreeMap::from([(THIRD, at(150))]),
+        ..Attendance::default()
+    };
+    bench.enter(map(2, behind), at(150));
+    bench.hear(THIRD, Body::Dirty { extents: vec![(VOLUME, 0)] });
+    let answered = |b: &Bench| b.has_sent(|b| matches!(b, Body::DirtyReply { .. }));
+    assert!(!answered(&bench), "it does not know what became of the write");
+    bench.hear(PEER, Body::Answer { ts, standing: Standing::Unknown });
+    let mut written = false;
+    while !answered(&bench) {
+        written |= bench.disk_works().expect("the disk has something to do");
+    }
+    assert!(written, "the abort went to the journal first");
+}
