@@ -270,6 +270,7 @@ fn spec(system: &System) -> Result<Spec> {
     Ok(Spec {
         nodes: Some(usize::from(system.nodes.workers)),
         disk_size: Some(disk_bytes(system)?),
+        queue: None,
         volumes: vec![(VOLUME.to_string(), size)],
         layout: Some(volume.layout.0.parse()?),
         stripe_unit: Some(volume.unit),
