@@ -51,7 +51,7 @@ pub fn run(
         };
         let array = there.insert(array);
         let measure = &system.measure;
-        let each = measure.warm_up + system.measured_requests();
+        let each = measure.warm_up.requests() + system.measured_requests();
         let requests = u64::from(measure.replications) * each;
         let stage = Stage::new(name.as_str(), requests, Counts::Things);
         let (mut outcomes, mut others, mut nodes) = (Vec::new(), 0.0_f64, 0.0);
