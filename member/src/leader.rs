@@ -6,7 +6,7 @@
 //! that map are told of first, and when they stand in a new epoch, those that have died and
 //! started again meanwhile: as if their deaths had been noticed at the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput};
@@ -15,7 +15,8 @@ use weft_core::units::{Nanos, NodeId};
 use crate::consensus::{Consensus, GroupChange};
 use crate::decision::{Decision, Life, epoch_floor};
 use crate::group;
-use crate::liveness::Liveness;
+use crate::hearing::Unheard;
+use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
 use crate::{Bug, Config, MapCodec, MemberId, Refusal};
 
@@ -60,6 +61,11 @@ pub(crate) struct Leader {
     given: Vec<u64>,
     asked: Vec<(u64, AuthorityInput)>,
     group: Vec<(u64, GroupChange)>,
+}
+
+/// Whether a life of a node takes part in the map agreed on.
+fn ran_on(agreed: &Decision, node: NodeId, life: Life) -> bool {
+    agreed.map.is_up(node) && agreed.lives.get(&node) == Some(&life)
 }
 
 /// What a leader works with.
@@ -111,7 +117,12 @@ impl Leader {
             let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
             if self.told.get(&node) != Some(&life) {
                 let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
-                if self.reign == Reign::Settled && heard != FRESH && !may_stay {
+                let gone_on_without = match self.reign {
+                    Reign::Gathering => desk.begun && !ran_on(desk.agreed, node, life),
+                    Reign::TakingOver => false,
+                    Reign::Settled => true,
+                };
+                if gone_on_without && heard != FRESH && !may_stay {
                     let outlived = Message::Outlived { term: self.term, node, life };
                     desk.acts.push(Act::Send(from, outlived));
                 }
@@ -124,6 +135,11 @@ impl Leader {
                 self.tell(AuthorityInput::Report(node, report), desk);
             }
         }
+    }
+
+    /// A process says whom it did not always hear.
+    pub fn reported(&mut self, from: MemberId, unheard: Vec<Unheard>, desk: &Desk) {
+        self.liveness.reported(desk.now, from, unheard);
     }
 
     /// A decision is committed.
@@ -198,8 +214,7 @@ impl Leader {
         alive.nodes.iter().all(|s| {
             let fresh = s.heard == FRESH;
             let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
-            let takes_part = agreed.map.is_up(s.arrival.node)
-                && agreed.lives.get(&s.arrival.node) == Some(&s.life);
+            let takes_part = ran_on(agreed, s.arrival.node, s.life);
             fresh || obeyed || (takes_part && returned.is_none())
         })
     }
@@ -232,8 +247,23 @@ impl Leader {
     /// Time passes.
     pub fn tick(&mut self, desk: &mut Desk) {
         let mut sends = Vec::new();
-        for dead in self.liveness.tick(desk.now, desk.config, &mut sends) {
+        let (voters, _) = desk.consensus.group();
+        let hosts = self.hosts(desk);
+        let circle = Circle { us: desk.id, voters: &voters, hosts: &hosts };
+        let verdict = self.liveness.tick(desk.now, desk.config, &circle, &mut sends);
+        for dead in verdict.dead {
             desk.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
+        }
+        for other in verdict.shut_out {
+            let text =
+                format!("{other} and others do not hear each other: it is left out until they do");
+            desk.acts.push(Act::Log(text));
+        }
+        if let Some(heirs) = verdict.heirs {
+            let heir = heirs.into_iter().max_by_key(|m| desk.consensus.has_all(*m));
+            let text = "others hear who is not heard here: another had better lead";
+            desk.acts.push(Act::Log(text.into()));
+            desk.acts.extend(heir.map(Act::HandOver));
         }
         let probes = !sends.is_empty();
         desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
@@ -242,6 +272,17 @@ impl Leader {
             let unheard: Vec<NodeId> = self.words.keys().copied().collect();
             unheard.into_iter().for_each(|n| self.send_word(n, desk));
         }
+    }
+
+    /// Processes that have nodes, and only such as are hosts.
+    fn hosts(&self, desk: &Desk) -> BTreeSet<MemberId> {
+        let nodes = &desk.agreed.map.nodes;
+        let is_host = |s: &NodeState| {
+            nodes.get(usize::from(s.arrival.node.0)).is_some_and(|info| info.is_host)
+        };
+        let alive = self.liveness.alive();
+        let hosts = alive.filter(|(_, a)| !a.nodes.is_empty() && a.nodes.iter().all(is_host));
+        hosts.map(|(m, _)| m).collect()
     }
 
     fn look_after_group(&mut self, voters: &[MemberId], learners: &[MemberId], desk: &mut Desk) {
@@ -292,12 +333,16 @@ impl Leader {
             return;
         }
         let (ready, agreed) = (self.ready(), desk.agreed);
-        let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
-        // Where most have run on, hosts wait for them; who opens its disk comes up when it has.
-        let running = ready.iter().filter(|(n, s)| ran_on(n, &s.life)).count();
+        let runs_on = |n: &NodeId, s: &NodeState| ran_on(agreed, *n, s.life);
+        // Where most have run on, hosts wait for them; who opens its disk, or has to start anew, comes up
+        // when it has.
+        let running = ready.iter().filter(|(n, s)| runs_on(n, s)).count();
         let hosts_wait = 2 * running > agreed.map.up().count();
-        let opening = self.liveness.alive().any(|(_, a)| a.opening);
-        let all_there = agreed.map.up().all(|n| ready.contains_key(&n));
+        let anew = |n: &NodeId, s: &NodeState| !runs_on(n, s) && s.heard != FRESH;
+        let opening =
+            self.liveness.alive().any(|(_, a)| a.opening) || ready.iter().any(|(n, s)| anew(n, s));
+        let there = |n| ready.get(&n).is_some_and(|s| !anew(&n, s));
+        let all_there = agreed.map.up().all(there);
         let patient = desk.now.saturating_sub(self.since) < desk.config.open_patience;
         if ready.is_empty() || (!all_there && opening && patient && !hosts_wait) {
             return;
@@ -307,7 +352,7 @@ impl Leader {
         self.authority = Authority::new(map);
         let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
         for (node, NodeState { life, arrival, .. }) in ready {
-            if ran_on(&node, &life) {
+            if ran_on(agreed, node, life) {
                 told.insert(node, life);
                 arrivals.push(arrival);
             }

@@ -7,10 +7,12 @@ use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 
 use crate::MapCodec;
+use crate::MemberId;
 use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
+use crate::hearing::Unheard;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -27,6 +29,9 @@ pub(crate) enum Message {
     Word(Word),
     /// The leader: the others may have gone on without this life of a node.
     Outlived { term: u64, node: NodeId, life: Life },
+    /// I am here, and did not always hear these: to all others, so that each knows whom it hears, and
+    /// the leader whom others do, also if its probes do not reach them.
+    Ping(Vec<Unheard>),
 }
 
 /// A process shows itself.
@@ -44,6 +49,8 @@ pub(crate) struct Alive {
     /// Nodes of it are still opening their disks.
     pub opening: bool,
     pub nodes: Vec<NodeState>,
+    /// The others that it did not always hear.
+    pub unheard: Vec<Unheard>,
 }
 
 /// A node that is ready.
@@ -74,6 +81,7 @@ const ALIVE: u8 = 3;
 const GRANT: u8 = 4;
 const WORD: u8 = 5;
 const OUTLIVED: u8 = 6;
+const PING: u8 = 7;
 
 const FREEZE: u8 = 1;
 const ENTER: u8 = 2;
@@ -114,6 +122,10 @@ impl Message {
                 w.u16(node.0);
                 life.write(&mut w);
             }
+            Message::Ping(unheard) => {
+                w.u8(PING);
+                write_unheard(&mut w, unheard);
+            }
         }
         w.0
     }
@@ -134,6 +146,7 @@ impl Message {
                 node: NodeId(r.u16()?),
                 life: Life::read(&mut r)?,
             },
+            PING => Message::Ping(read_unheard(&mut r)?),
             _ => return None,
         };
         r.end()?;
@@ -158,6 +171,7 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
         }
+        write_unheard(w, &self.unheard);
     }
 
     fn read(r: &mut Reader) -> Option<Alive> {
@@ -179,8 +193,22 @@ impl Alive {
                     caught_up: r.option(read_report)?,
                 })
             })?,
+            unheard: read_unheard(r)?,
         })
     }
+}
+
+fn write_unheard(w: &mut Writer, unheard: &[Unheard]) {
+    w.u32(unheard.len() as u32);
+    for Unheard { member, age, late } in unheard {
+        w.u64(member.0);
+        w.u64(*age);
+        w.u8(*late);
+    }
+}
+
+fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
+    r.list(17, |r| Some(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? }))
 }
 
 fn write_report(w: &mut Writer, report: &MemberReport) {

@@ -172,6 +172,8 @@ pub(crate) struct Worker {
     half_written: BTreeSet<(VolumeId, u64)>,
     /// The time of the first epoch that it entered; zero before.
     began: Timestamp,
+    /// Writes of this epoch come after this.
+    floor: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
     paced: BTreeSet<(VolumeId, u64)>,
@@ -221,6 +223,7 @@ impl Worker {
             rebuilds: Vec::new(),
             half_written: BTreeSet::new(),
             began: Timestamp::ZERO,
+            floor: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
             paced: BTreeSet::new(),
             pace: Pace::default(),
@@ -276,10 +279,11 @@ impl Worker {
         self.open
     }
 
-    /// The oldest write that is not settled everywhere.
+    /// The oldest write that is not settled everywhere. One that has only begun counts: what its disk
+    /// still has to do for it is done also while the node is frozen, and when the node enters the new
+    /// epoch the write may be prepared.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
-        let settled = |t: &&Txn| !matches!(t.phase, Phase::Working);
-        self.txns.iter().find(|(_, t)| settled(t)).map(|(ts, _)| *ts)
+        self.txns.keys().next().copied()
     }
 
     /// The writes that it has begun and not forgotten. One that it may still drop, or that has
