@@ -444,6 +444,10 @@ two_killed() {
 bad_input() {
     local x=$T/x
     refused raid9 up --dir "$x" --layout raid9
+    refused 'platter' up --dir "$x" --queue satf
+    refused "'look'" up --dir "$x" --queue look
+    refused '1 256' up --dir "$x" --queue c-look --queue-depth 300
+    refused '--queue' up --dir "$x" --queue-depth 3
     refused 'raid5 3' up --dir "$x" --nodes 2 --layout raid5
     refused 'raid6 4' up --dir "$x" --nodes 3 --layout raid6
     refused 'rs:4+2 6' up --dir "$x" --nodes 5 --layout rs:4+2
@@ -502,6 +506,23 @@ restarts() {
     nbdcopy "$URI" - | cmp - "$T/a"
     scrub
 }
+# Disks are given one operation at a time, in another order than they come in, from now on until
+# the array is told otherwise.
+queues() {
+    stop
+    start --queue c-look --queue-depth 1
+    fio_verify
+    stop
+    start
+    weft disk list >"$T/list"
+    grep -c 'c-look, 1 deep' "$T/list"
+    [ "$(grep -c 'c-look, 1 deep' "$T/list")" = 5 ]
+    stop
+    start --queue fcfs
+    weft disk list >"$T/list"
+    [ "$(grep -c 'fcfs, 256 deep' "$T/list")" = 5 ]
+    scrub
+}
 
 start >"$T/first" 2>&1 || { echo "FAIL up"; cat "$T/first" "$T/up.log"; echo "0 passed, 1 failed"; exit 1; }
 t nbdinfo info
@@ -527,5 +548,6 @@ t two-nodes-killed two_killed
 t bad-input bad_input
 t contradictions contradictions
 t stop-and-start restarts
+t queues queues
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

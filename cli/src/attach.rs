@@ -15,7 +15,9 @@ use clap::Args;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use weft_core::node::FillRates;
-use weft_host::{Array, Configuration, Home, JoinToken, Listen, Request, Size, join, to_stderr};
+use weft_host::{
+    Array, Configuration, DiskQueue, Home, JoinToken, Listen, Request, Size, join, to_stderr,
+};
 
 use crate::args;
 use crate::output::{say, uri};
@@ -114,6 +116,7 @@ impl Attach {
             native: Vec::new(),
             labels: Default::default(),
             fill: FillRates::default(),
+            queue: DiskQueue::default(),
         };
         let text = config.to_toml()?;
         join(&config, token, at, false)?;

@@ -155,14 +155,19 @@ fn list(common: &Common) -> Result<ExitCode> {
         say_json(json!({ "disks": disks }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(["node", "disk", "size", "state", "behind"]);
+    let mut table = table(["node", "disk", "size", "queue", "state", "behind"]);
     for disk in &disks {
         let text = |key: &str| disk[key].as_str().unwrap_or("-").to_string();
         let amount = |key: &str| disk[key].as_u64().map_or("-".to_string(), bytes);
         let node = disk["node"].to_string();
-        table.add_row([node, text("disk"), amount("bytes"), text("state"), amount("behind_bytes")]);
+        let queue = match (disk["queue"].as_str(), disk["queue_depth"].as_u64()) {
+            (Some(order), Some(depth)) => format!("{order}, {depth} deep"),
+            _ => "-".to_string(),
+        };
+        let [path, state] = [text("disk"), text("state")];
+        table.add_row([node, path, amount("bytes"), queue, state, amount("behind_bytes")]);
     }
-    align_right(&mut table, [0, 2, 4]);
+    align_right(&mut table, [0, 2, 5]);
     say(table)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -173,6 +178,9 @@ fn described(node: &Value) -> Value {
         "node": node["node"],
         "disk": node["disk"],
         "bytes": node["disk_bytes"],
+        "queue": node["queue"],
+        "queue_depth": node["queue_depth"],
+        "queued": node["queued"],
         "state": node["state"],
         "behind_bytes": node["stale_sectors"].as_u64().map(|n| n * weft_core::SECTOR),
     })

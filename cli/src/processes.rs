@@ -91,6 +91,12 @@ fn existing(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             dir.display()
         );
     }
+    if let Some(queue) = spec.queue {
+        for path in &paths {
+            let config = Configuration { queue, ..Configuration::load(path)? };
+            write_config(path, &config)?;
+        }
+    }
     Ok(paths)
 }
 
@@ -116,6 +122,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             native: vec![absolute(Listen::NativeUnix(own.join("weft.sock")))],
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
+            queue: spec.queue.unwrap_or_default(),
             dir: own,
         });
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, Listen, Request, Size, Spec, Stopped, to_stderr};
+use weft_host::{Array, DiskQueue, Listen, Request, Size, Spec, Stopped, to_stderr};
 
 use crate::args::{self, Switch};
 use crate::output::{say, uri};
@@ -32,6 +32,14 @@ pub struct Up {
     /// Size of each disk [default: 1G]
     #[arg(long, value_parser = args::size)]
     disk_size: Option<u64>,
+    /// In which order a disk is given its operations: fcfs, sstf or c-look [default: fcfs, or what
+    /// the array had]
+    #[arg(long, value_name = "ORDER")]
+    queue: Option<String>,
+    /// How many operations a disk is given at a time, 1 to 256 [default: 256, or 2 in an order
+    /// other than fcfs]
+    #[arg(long, value_name = "N", requires = "queue")]
+    queue_depth: Option<u32>,
     /// A volume; may be repeated; SIZE 'all' takes the room that is left [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
     volume: Vec<(String, u64)>,
@@ -56,9 +64,11 @@ pub struct Up {
 impl Up {
     /// Runs until Ctrl-C, SIGTERM or a request to shut down.
     pub fn run(&self) -> Result<ExitCode> {
+        let queue = DiskQueue::new(self.queue.as_deref(), self.queue_depth);
         let spec = Spec {
             nodes: self.nodes,
             disk_size: self.disk_size,
+            queue: self.queue.as_ref().map(|_| queue).transpose()?,
             volumes: self.volume.clone(),
             layout: self.layout,
             stripe_unit: self.stripe_unit,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 
+use crate::disk_queue::DiskQueue;
 use crate::error::{Result, at, fail};
 use crate::size::Size;
 
@@ -36,6 +37,8 @@ pub struct Disk {
     pub(crate) backend: Backend,
     /// Whether it is in memory, so that nothing makes it any safer.
     pub(crate) volatile: bool,
+    /// In which order it is given its operations, and how many at a time.
+    pub(crate) queue: DiskQueue,
     /// Whether what is not written reads as zeros: a file made just now.
     fresh: bool,
 }
@@ -60,7 +63,8 @@ impl Disk {
         file.set_len(size).map_err(at("size", path))?;
         let volatile = in_memory(&file, path)?;
         let path = path.to_path_buf();
-        Ok(Disk { file, path, backend: Backend::Sync, volatile, fresh: true })
+        let queue = DiskQueue::default();
+        Ok(Disk { file, path, backend: Backend::Sync, volatile, queue, fresh: true })
     }
 
     /// Opens a disk of `size` bytes. Without a `backend` the fitting one is chosen.
@@ -82,7 +86,13 @@ impl Disk {
                     .map_err(at("open", path))?
             }
         };
-        Ok(Disk { file, path: path.to_path_buf(), backend, volatile, fresh: false })
+        let (path, queue) = (path.to_path_buf(), DiskQueue::default());
+        Ok(Disk { file, path, backend, volatile, queue, fresh: false })
+    }
+
+    /// With its queue served like this.
+    pub fn queued(self, queue: DiskQueue) -> Disk {
+        Disk { queue, ..self }
     }
 
     /// How it is worked.

@@ -1,19 +1,49 @@
 //! Disk operations done at once, with plain system calls.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags};
 use weft_core::Buffer;
-use weft_core::store::{DiskOp, DiskResult};
+use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
 use crate::disk::{Disk, PUNCH};
+use crate::disk_queue::Line;
+use crate::disk_uring::Tag;
 
 /// Zeros to write from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Pieces that one system call takes at most (IOV_MAX).
 const PIECES: usize = 1024;
+
+/// Operations that have come together and are done one after the other, those of a disk in
+/// the order of its queue.
+#[derive(Default)]
+pub(crate) struct AtOnce {
+    lines: BTreeMap<usize, Line<(Tag, Arc<Disk>, DiskRequest)>>,
+}
+
+impl AtOnce {
+    /// Adds an operation.
+    pub(crate) fn add(&mut self, tag: Tag, disk: &Arc<Disk>, request: DiskRequest) {
+        let line = self.lines.entry(tag.node).or_insert_with(|| Line::new(disk.queue));
+        let op = request.op.clone();
+        line.push(&op, (tag, disk.clone(), request));
+    }
+
+    /// Does all.
+    pub(crate) fn run(&mut self, ended: &mut Vec<(Tag, DiskResult)>) {
+        for line in self.lines.values_mut() {
+            while let Some((tag, disk, request)) = line.give() {
+                ended.push((tag, disk.run(request.op)));
+                line.ended();
+            }
+        }
+    }
+}
 
 impl Disk {
     /// Does an operation.

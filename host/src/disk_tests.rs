@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::disk::Backend;
+use crate::disk_sync::AtOnce;
 
 const SIZE: u64 = 1 << 20;
 
@@ -135,5 +136,58 @@ fn more_operations_than_the_ring_has_room_for_all_end() {
         let mut ids: Vec<u64> = ended.iter().map(|(tag, _)| tag.id).collect();
         ids.sort_unstable();
         assert!(ids.into_iter().eq(0..MANY));
+    });
+}
+
+/// Sectors read in the order in which a disk with this queue was given them; with one at a time
+/// that is the order in which they end.
+fn served(worker: &mut Worker, queue: &str, sectors: &[u64]) -> Vec<u64> {
+    let queue = DiskQueue::new(Some(queue), Some(1)).unwrap();
+    let disk = Disk::open(&worker.disk.path, SIZE, Some(worker.disk.backend)).unwrap();
+    let disk = Arc::new(disk.queued(queue));
+    let mut at_once = AtOnce::default();
+    let mut ended = Vec::new();
+    for &id in sectors {
+        let op = DiskOp::Read { offset: id * 4096, len: 4096 };
+        let (tag, request) = (Tag { node: 3, life: 0, id }, DiskRequest { id, op });
+        match &mut worker.ring {
+            Some(ring) => ring.start(tag, &disk, request),
+            None => at_once.add(tag, &disk, request),
+        }
+    }
+    at_once.run(&mut ended);
+    while let Some(ring) = worker.ring.as_mut().filter(|_| ended.len() < sectors.len()) {
+        ring.submit().unwrap();
+        assert_eq!(ring.waiting(3), sectors.len() - ended.len() - 1);
+        ring.ring.submit_and_wait(1).unwrap();
+        ring.collect(&mut ended);
+    }
+    ended.iter().map(|(tag, _)| tag.id).collect()
+}
+
+#[test]
+fn a_queue_is_served_in_its_order() {
+    for_each_backend(|mut worker| {
+        let sectors = [20, 9, 40, 11, 10];
+        assert_eq!(served(&mut worker, "fcfs", &sectors), sectors);
+        let Some(mut worker) = Worker::open(&worker.disk.path.clone(), worker.disk.backend) else {
+            return;
+        };
+        assert_eq!(served(&mut worker, "c-look", &sectors), [9, 10, 11, 20, 40]);
+    });
+}
+
+#[test]
+fn disks_take_turns_where_not_all_can_be_given() {
+    for_each_backend(|mut worker| {
+        let Some(mut ring) = worker.ring.take() else { return };
+        for node in [0, 1] {
+            for id in 0..u64::from(ENTRIES) {
+                let op = DiskOp::Read { offset: 0, len: 4096 };
+                ring.start(Tag { node, life: 0, id }, &worker.disk, DiskRequest { id, op });
+            }
+        }
+        ring.submit().unwrap();
+        assert_eq!([ring.waiting(0), ring.waiting(1)], [128, 128]);
     });
 }

@@ -4,7 +4,7 @@
 //! and one write is cheaper than several; a read lands in an aligned buffer that becomes
 //! the bytes handed on, without a copy.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
 use crate::aligned::{AlignedBuf, Pool};
 use crate::disk::{Disk, PUNCH};
+use crate::disk_queue::{DiskQueue, Line};
 
 /// Most operations that the kernel has at a time. Were there more than it has room to tell the
 /// ends of, it would keep the rest back, and nothing would say so.
-const ENTRIES: u32 = 256;
+const ENTRIES: u32 = DiskQueue::DEEPEST;
 const RWF_DSYNC: i32 = 2;
 
 /// Whose an operation is: node, which of its lives, and the operation's number.
@@ -73,8 +74,10 @@ pub(crate) struct Ring {
     unsubmitted: bool,
     /// Operations that the kernel has, or gets with the next submission.
     given: u32,
-    /// What there was no room for, in order.
-    waiting: VecDeque<usize>,
+    /// What waits for each node's disk.
+    lines: BTreeMap<usize, Line<usize>>,
+    /// The node whose disk has the next turn where not all can be given.
+    turn: usize,
 }
 
 impl Ring {
@@ -87,7 +90,8 @@ impl Ring {
             free: Vec::new(),
             unsubmitted: false,
             given: 0,
-            waiting: VecDeque::new(),
+            lines: BTreeMap::new(),
+            turn: 0,
         })
     }
 
@@ -98,6 +102,12 @@ impl Ring {
 
     /// Queues an operation; [`Ring::submit`] starts it.
     pub(crate) fn start(&mut self, tag: Tag, disk: &Arc<Disk>, request: DiskRequest) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
+        });
+        let line = self.lines.entry(tag.node).or_insert_with(|| Line::new(disk.queue));
+        line.push(&request.op, slot);
         let (kind, offset, len, buffer) = match request.op {
             DiskOp::Read { offset, len } => {
                 (Kind::Read, offset, len as usize, Some(self.pool.get(len as usize)))
@@ -110,20 +120,24 @@ impl Ring {
             DiskOp::Discard { offset, len } => (Kind::Discard, offset, len as usize, None),
         };
         let op = InFlight { tag, disk: disk.clone(), kind, buffer, offset, len, moved: 0 };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() - 1
-        });
         self.in_flight[slot] = Some(op);
-        self.waiting.push_back(slot);
-        self.give();
     }
 
-    /// Gives the kernel of what waits as much as there is room for.
+    /// How many operations wait for a node's disk.
+    pub(crate) fn waiting(&self, node: usize) -> usize {
+        self.lines.get(&node).map_or(0, Line::len)
+    }
+
+    /// Gives the kernel of what waits as much as there is room for, the disks in turns.
     fn give(&mut self) {
-        while self.given < ENTRIES
-            && let Some(slot) = self.waiting.pop_front()
-        {
+        while self.given < ENTRIES {
+            let turns = self.lines.range_mut(self.turn..);
+            let Some((node, slot)) =
+                first_to_give(turns).or_else(|| first_to_give(self.lines.range_mut(..self.turn)))
+            else {
+                return;
+            };
+            self.turn = node + 1;
             self.given += 1;
             self.push(slot);
         }
@@ -151,8 +165,9 @@ impl Ring {
         assert!(pushed.is_ok(), "there is room for as many as are given");
     }
 
-    /// Starts what is queued.
+    /// Starts what is queued, as far as the disks may be given it.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.give();
         while std::mem::take(&mut self.unsubmitted) {
             match self.ring.submit() {
                 Ok(_) => {}
@@ -174,7 +189,11 @@ impl Ring {
         for (slot, result) in results {
             let Some(op) = &mut self.in_flight[slot] else { continue };
             if let Some(result) = op.advance(result) {
-                ended.push((op.tag, result));
+                let tag = op.tag;
+                ended.push((tag, result));
+                if let Some(line) = self.lines.get_mut(&tag.node) {
+                    line.ended();
+                }
                 self.in_flight[slot] = None;
                 self.free.push(slot);
                 self.given -= 1;
@@ -184,6 +203,13 @@ impl Ring {
         }
         self.give();
     }
+}
+
+/// The first of these disks that may be given something, and what that is.
+fn first_to_give<'a>(
+    mut lines: impl Iterator<Item = (&'a usize, &'a mut Line<usize>)>,
+) -> Option<(usize, usize)> {
+    lines.find_map(|(node, line)| line.give().map(|slot| (*node, slot)))
 }
 
 impl InFlight {

@@ -23,6 +23,8 @@ use weft_member::Gate;
 
 use crate::clock::Clock;
 use crate::disk::Backend;
+use crate::disk_queue::DiskQueue;
+use crate::disk_sync::AtOnce;
 use crate::disk_uring::{Ring, Tag};
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -230,20 +232,32 @@ impl Engine {
     }
 
     fn start_disk_operations(&mut self) {
+        let mut at_once = AtOnce::default();
         while let Some((tag, request)) = self.disk_queue.pop_front() {
             let slot = &mut self.slots[tag.node];
             let Some(disk) = slot.disk.as_ref().filter(|_| slot.life == tag.life) else { continue };
             slot.disk_ops += 1;
             match (disk.backend(), &mut self.ring) {
                 (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
-                _ => self.ended.push((tag, disk.run(request.op))),
+                _ if disk.queue == DiskQueue::default() => {
+                    self.ended.push((tag, disk.run(request.op)));
+                }
+                _ => at_once.add(tag, disk, request),
             }
         }
+        at_once.run(&mut self.ended);
         let Some(ring) = &mut self.ring else { return };
-        if let Err(e) = ring.submit() {
+        let started = ring.submit();
+        ring.collect(&mut self.ended);
+        // What has ended makes room for what waited, and what was done in part goes on.
+        if let Err(e) = started.and_then(|()| ring.submit()) {
             self.fatal = Some(Error(format!("cannot start disk operations: {e}")));
         }
-        ring.collect(&mut self.ended);
+    }
+
+    /// How many operations wait for a node's disk until it can be given them.
+    pub(crate) fn disk_waiting(&self, n: usize) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.waiting(n))
     }
 
     fn feed_ended(&mut self) -> bool {

@@ -68,7 +68,8 @@ impl Engine {
         let slot = &mut self.slots[n];
         slot.wanted = false;
         if !slot.path.as_os_str().is_empty() {
-            slot.disk = Some(Arc::new(Disk::open(&slot.path, slot.size, backend)?));
+            let disk = Disk::open(&slot.path, slot.size, backend)?;
+            slot.disk = Some(Arc::new(disk.queued(slot.queue)));
         }
         slot.phase = Phase::Opening;
         let sectors = slot.size / SECTOR;

@@ -95,7 +95,8 @@ impl Rule {
     pub(super) fn new_slot(&self, n: usize) -> Slot {
         match self {
             Rule::Alone(alone) => {
-                Slot::new(alone.state.disk_path(n), alone.state.content.disk_size)
+                let content = &alone.state.content;
+                Slot::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
             }
             Rule::Together(together) => together.home().slot(),
         }

@@ -17,6 +17,7 @@ mod control;
 mod control_connection;
 mod desk;
 mod disk;
+mod disk_queue;
 mod disk_sync;
 mod disk_uring;
 mod durable;
@@ -54,6 +55,7 @@ pub use cluster::{
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;
 pub use disk::{Backend, Disk};
+pub use disk_queue::DiskQueue;
 pub use error::{Error, Result};
 pub use listen::Listen;
 pub use log::{Log, to_stderr};

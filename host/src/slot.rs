@@ -8,6 +8,7 @@ use weft_core::node::{Node, NodeStatus, Timer};
 use weft_core::units::Nanos;
 
 use crate::disk::Disk;
+use crate::disk_queue::DiskQueue;
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Slot {
     pub(crate) path: PathBuf,
     /// Bytes of the disk.
     pub(crate) size: u64,
+    /// How the disk's queue is served.
+    pub(crate) queue: DiskQueue,
     pub(crate) phase: Phase,
     /// Counts its lives, so that what was meant for an earlier one is not taken for this.
     pub(crate) life: u64,
@@ -55,6 +58,7 @@ impl Slot {
             disk: None,
             path,
             size,
+            queue: DiskQueue::default(),
             phase: Phase::Down,
             life: 0,
             disk_ops: 0,
@@ -63,6 +67,11 @@ impl Slot {
             why: "it has not been started".to_string(),
             timers: BTreeMap::new(),
         }
+    }
+
+    /// With its disk's queue served like this.
+    pub(crate) fn queued(self, queue: DiskQueue) -> Slot {
+        Slot { queue, ..self }
     }
 
     /// A place whose node has no disk, and does not run.

@@ -7,6 +7,7 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, SECTOR};
 
+use crate::disk_queue::DiskQueue;
 use crate::error::{Result, fail};
 use crate::size::require_multiple;
 
@@ -18,6 +19,9 @@ pub struct Spec {
     pub nodes: Option<usize>,
     /// Size of each disk; 1 GiB if open.
     pub disk_size: Option<u64>,
+    /// How the disks' queues are served, first come, first served if open. Of an array that is
+    /// there already it is changed, since nothing on the disks depends on it.
+    pub queue: Option<DiskQueue>,
     /// Volumes by name and size; a size of 0 takes all the room that is left. If there is
     /// none, one called `vol0` gets all the room.
     pub volumes: Vec<(String, u64)>,

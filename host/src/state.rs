@@ -37,8 +37,13 @@ impl State {
         if !dir.join(FILE).exists() {
             return State::create(dir, spec);
         }
-        let state = State::load(dir)?;
+        let mut state = State::load(dir)?;
         state.check(spec)?;
+        if let Some(queue) = spec.queue.filter(|queue| *queue != state.content.queue) {
+            let content = Content { queue, ..state.content.clone() };
+            state.save(&content)?;
+            state.content = content;
+        }
         Ok(state)
     }
 
@@ -56,6 +61,7 @@ impl State {
         let content = Content {
             cluster: durable::random(),
             disk_size: spec.disk_size(),
+            queue: spec.queue.unwrap_or_default(),
             map: ClusterMap::default(),
         };
         let mut state =

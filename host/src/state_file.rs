@@ -9,6 +9,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Dispatch;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
+use crate::disk_queue::DiskQueue;
 use crate::error::{Error, Result, fail};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
@@ -22,6 +23,8 @@ pub(crate) const FORMAT: i64 = 2;
 pub(crate) struct Content {
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
+    /// How the disks' queues are served.
+    pub(crate) queue: DiskQueue,
     pub(crate) map: ClusterMap,
 }
 
@@ -32,6 +35,10 @@ struct File {
     cluster: String,
     nodes: usize,
     disk_size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_depth: Option<u32>,
     next_volume: u32,
     #[serde(default, skip_serializing_if = "is_false")]
     room_used: bool,
@@ -120,11 +127,14 @@ struct VolumeEntry {
 /// The file's text.
 pub(crate) fn write(content: &Content) -> Result<String> {
     let map = &content.map;
+    let (queue, queue_depth) = content.queue.words();
     let file = File {
         format: FORMAT,
         cluster: format!("{:032x}", content.cluster),
         nodes: map.nodes.len(),
         disk_size: content.disk_size,
+        queue,
+        queue_depth,
         next_volume: map.next_volume,
         room_used: map.room_used,
         rebalancing: map.rebalancing,
@@ -237,7 +247,8 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         attendance: attendances,
     };
     map.check().map_err(Error)?;
-    Ok(Content { cluster, disk_size: file.disk_size, map })
+    let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;
+    Ok(Content { cluster, disk_size: file.disk_size, queue, map })
 }
 
 fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {

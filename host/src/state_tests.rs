@@ -6,6 +6,7 @@ use weft_core::cluster::Attendance;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use super::*;
+use crate::disk_queue::DiskQueue;
 use crate::volumes::{Exports, NewVolume};
 
 fn small() -> Spec {
@@ -71,6 +72,25 @@ fn a_volume_that_was_being_made_is_given_up() {
 fn make(map: &ClusterMap, name: &str) -> Volume {
     let spec = Spec { layout: "raid6".parse().ok(), stripe_unit: Some(4096), ..Spec::default() };
     volumes::place(&NewVolume::of(&spec, name.into(), 1 << 20), map).unwrap()
+}
+
+#[test]
+fn the_disks_queues_can_be_served_otherwise_the_next_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |queue: &str| Spec { queue: DiskQueue::new(Some(queue), None).ok(), ..small() };
+    let order = |spec: &Spec| State::open(dir.path(), spec).unwrap().content.queue.order();
+    assert_eq!(order(&with("sstf")), "sstf");
+    assert_eq!(order(&Spec::default()), "sstf");
+    assert_eq!(order(&with("c-look")), "c-look");
+    assert_eq!(order(&Spec::default()), "c-look");
+    let path = dir.path().join(FILE);
+    assert!(fs::read_to_string(&path).unwrap().contains("queue = \"c-look\"\n"));
+    assert_eq!(order(&with("fcfs")), "fcfs");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("queue"), "{text}");
+    fs::write(&path, text.replace("nodes = ", "queue = \"bnn\"\nnodes = ")).unwrap();
+    let refused = State::load(dir.path()).unwrap_err().0;
+    assert!(refused.contains("queue: bnn") && refused.contains(FILE), "{refused}");
 }
 
 #[test]

@@ -183,6 +183,9 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         "disk": slot.path,
         "disk_bytes": slot.size,
         "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
+        "queue": slot.queue.order(),
+        "queue_depth": slot.queue.depth(),
+        "queued": engine.disk_waiting(n),
         "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
     });
     if slot.phase == Phase::Down && !slot.wanted {

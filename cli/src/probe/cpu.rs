@@ -21,7 +21,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 use weft_sim::perf::{
-    Layout, Measure, Outcome, ParityAt, PathLengths, Simulation, Store, System, Work,
+    Measure, Outcome, ParityAt, PathLengths, Simulation, Store, System, WarmUp, Work,
 };
 
 use crate::output::{Counts, Stage};
@@ -163,21 +163,23 @@ pub fn disk_more(dir: &Path, calibrated: &[Calibrated], requests: u64, runs: u32
 
 /// Five nodes in memory and one host.
 fn system((bytes, read_share, outstanding): (u64, f64, u32), requests: u64, runs: u32) -> System {
-    let mut system = System::under(Workload {
+    let mut system = System::like_weft_up(Workload {
         hosts: 1,
         arrivals: Arrivals::Closed { population: outstanding, think: Think::default() },
         requests: Requests::Fixed { bytes, read_share },
         addresses: Addresses::Uniform,
         align_bytes: None,
     });
-    (system.nodes.workers, system.nodes.originators) = (5, 5);
-    system.volume.layout = Layout("raid5".to_string());
-    (system.volume.unit, system.volume.size_bytes) = (64 * KIB, Some(256 << 20));
+    system.volume.size_bytes = Some(256 << 20);
     system.volume.parity_at = ParityAt::Auto;
     // As much data takes as long.
     let requests = (requests * 64 * KIB / (bytes + 56 * KIB)).max(20);
-    system.measure =
-        Measure { warm_up: requests / 10, requests, replications: runs, ..Measure::default() };
+    system.measure = Measure {
+        warm_up: WarmUp::Requests(requests / 10),
+        requests,
+        replications: runs,
+        ..Measure::default()
+    };
     system
 }
 

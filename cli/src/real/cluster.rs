@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
-use weft_host::{Configuration, Control, Listen, Request, Spec, found};
+use weft_host::{Configuration, Control, DiskQueue, Listen, Request, Spec, found};
 
 use super::device::Device;
 use super::faults::Fault;
@@ -98,6 +98,7 @@ impl Cluster {
                 native: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),
+                queue: DiskQueue::default(),
             });
         }
         let mut cluster = Cluster {

@@ -40,6 +40,7 @@ pub const ENTRIES: &[Entry] = entries![
     "bst/reordering",
     "examples/flash",
     "examples/replay",
+    "examples/shared-bus",
     "validation/local",
 ];
 

@@ -144,9 +144,10 @@ fn check_value(key: &str, value: &Value) -> Result<(), String> {
     let Some(row) = parameters::PARAMETERS.iter().find(|p| p.key == key) else { return Ok(()) };
     let good = match (row.range, value) {
         (Range::Number(..), Value::Float(number)) => row.range.holds(*number),
-        (Range::Number(..) | Range::Whole(..), Value::Integer(number)) => {
+        (Range::Number(..) | Range::Whole(..) | Range::WholeOr(..), Value::Integer(number)) => {
             row.range.holds(*number as f64)
         }
+        (Range::WholeOr(.., other), Value::String(word)) => word == other,
         (Range::Word(words), Value::String(word)) => words.contains(&word.as_str()),
         (Range::YesNo, Value::Boolean(_)) | (Range::Text, Value::String(_)) => true,
         _ => false,
@@ -158,7 +159,7 @@ fn check_value(key: &str, value: &Value) -> Result<(), String> {
         (Range::Number(..), Value::String(_)) => {
             format!("give a number without unit, {}; it counts {}", show(&row.range), row.unit)
         }
-        (Range::Whole(..), Value::String(_) | Value::Float(_)) => {
+        (Range::Whole(..) | Range::WholeOr(..), Value::String(_) | Value::Float(_)) => {
             format!("give a whole number without unit, {}; it counts {}", row.range, row.unit)
         }
         (Range::Word(words), _) => format!("choose from {}", words.join(", ")),
@@ -228,6 +229,15 @@ mod tests {
                 "\nnodes.workers = 1.5",
                 "f:2: nodes.workers = 1.5: give a whole number without unit, 1 to 16384; it counts \
                  nodes",
+            ),
+            (
+                "measure.warm_up = \"mser\"",
+                "f:1: measure.warm_up = mser: give a whole number without unit, 0 to 1000000000000, \
+                 or mser-5; it counts requests",
+            ),
+            (
+                "measure.warm_up = -1",
+                "f:1: measure.warm_up = -1: give 0 to 1000000000000, or mser-5",
             ),
             ("nodes.workers = 0", "f:1: nodes.workers = 0: give 1 to 16384"),
             (

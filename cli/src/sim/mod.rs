@@ -34,6 +34,8 @@ use clap::{Args, Subcommand};
 use crate::output::say;
 use outputs::Outputs;
 use scenario::{Point, Scenario, Setting};
+use weft_sim::perf::WarmUp;
+
 use store::{Done, Place, Store, Study};
 use world::{World, WorldName};
 
@@ -330,7 +332,11 @@ fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
             format!(
                 "Every point is {runs} of {requests} requests, after {} to warm up; seed {}. \
                  {INTERVALS}",
-                first.warm_up, first.seed
+                match first.warm_up {
+                    WarmUp::Requests(requests) => requests.to_string(),
+                    WarmUp::Mser5 => "as many as MSER-5 leaves out of a pilot run".to_string(),
+                },
+                first.seed
             )
         }
         _ => format!("Points are measured differently. {INTERVALS}"),

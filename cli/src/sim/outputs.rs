@@ -44,15 +44,22 @@ impl<'a> Outputs<'a> {
     /// A table for people.
     pub fn text(&self) -> String {
         let headings = self.varying.iter().map(|n| self.study.axes[*n].as_str());
-        let mut table = table(headings.chain(METRICS.iter().map(|m| m.short)));
+        let metrics = self.known();
+        let mut table = table(headings.chain(metrics.iter().map(|m| m.short)));
         for (place, measured) in &self.rows {
             let at = self.varying.iter().map(|n| plain(&place.at[*n]));
-            table.add_row(at.chain(METRICS.iter().map(|m| shown(m, measured))));
+            table.add_row(at.chain(metrics.iter().map(|m| shown(m, measured))));
         }
         let axes = self.varying.len();
         let numbers = (0..axes).filter(|n| self.is_number(self.varying[*n]));
-        align_right(&mut table, numbers.chain(axes..axes + METRICS.len()).collect::<Vec<_>>());
+        align_right(&mut table, numbers.chain(axes..axes + metrics.len()).collect::<Vec<_>>());
         format!("{}\n{table}\n{}", self.study.title, self.study.method)
+    }
+
+    /// The metrics that are known of some point: the others are left out of what people read.
+    fn known(&self) -> Vec<&'static Metric> {
+        let is = |m: &&Metric| self.rows.iter().any(|(_, p)| (m.of)(p).value.is_some());
+        METRICS.iter().filter(is).collect()
     }
 
     /// Whether all values of an axis are numbers.
@@ -91,7 +98,7 @@ impl<'a> Outputs<'a> {
                 columns.push(format!("{}_relative_deviation", metric.name));
             }
         }
-        columns.extend(["requests".into(), "events".into()]);
+        columns.extend(["requests".into(), "warm_up".into(), "events".into()]);
         let mut table = Table::new(columns);
         for (place, measured) in &self.rows {
             let mut row: Vec<Cell> = place.at.iter().map(cell).collect();
@@ -103,6 +110,7 @@ impl<'a> Outputs<'a> {
                 }
             }
             row.push(Cell::Number(measured.requests as f64));
+            row.push(measured.warm_up.map(|n| n as f64).into());
             row.push(measured.events.map(|n| n as f64).into());
             table.row(row);
         }
@@ -153,9 +161,7 @@ impl<'a> Outputs<'a> {
             let series = self.series(x, &at, metric);
             (metric.name, Plot { title, x: axis.clone(), y, series })
         };
-        // What is not known of any point has no plot.
-        let known = |m: &&Metric| self.rows.iter().any(|(_, r)| (m.of)(r).value.is_some());
-        METRICS.iter().filter(known).map(plot).collect()
+        self.known().into_iter().map(plot).collect()
     }
 
     /// One series for each combination of what is not drawn from left to right.
@@ -202,7 +208,7 @@ impl<'a> Outputs<'a> {
         }
         blocks.extend(plots.iter().map(|(_, plot)| Block::Plot(plot.clone())));
         blocks.push(Block::Heading("Columns".into()));
-        let lines = METRICS.iter().map(|m| format!("{}: {}", m.short, m.label));
+        let lines = self.known().into_iter().map(|m| format!("{}: {}", m.short, m.label));
         blocks.push(Block::Paragraph(format!(
             "{}. In parentheses: relative standard deviations over the runs.",
             lines.collect::<Vec<_>>().join(". ")
@@ -214,10 +220,11 @@ impl<'a> Outputs<'a> {
     /// What varies and the metrics, with intervals in the same cells.
     fn short_table(&self) -> Table {
         let axes = self.varying.iter().map(|n| self.study.axes[*n].clone());
-        let mut table = Table::new(axes.chain(METRICS.iter().map(|m| m.short.to_string())));
+        let known = self.known();
+        let mut table = Table::new(axes.chain(known.iter().map(|m| m.short.to_string())));
         for (place, measured) in &self.rows {
             let at = self.varying.iter().map(|n| cell(&place.at[*n]));
-            let metrics = METRICS.iter().map(|m| Cell::Text(shown(m, measured)));
+            let metrics = known.iter().map(|m| Cell::Text(shown(m, measured)));
             table.row(at.chain(metrics));
         }
         table

@@ -60,6 +60,9 @@ pub struct Measured {
     pub processor_us: Option<f64>,
     /// Disks; not known of a real array, as all below.
     pub disks: Option<Use>,
+    /// Buses that disks share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buses: Option<Use>,
     /// Processors.
     pub processors: Option<Use>,
     /// Links.
@@ -70,6 +73,9 @@ pub struct Measured {
     pub delayed: Option<Mean>,
     /// Requests that were measured, over all runs.
     pub requests: u64,
+    /// Requests that were left out at the beginning of each run.
+    #[serde(default)]
+    pub warm_up: Option<u64>,
     /// Events of all runs.
     pub events: Option<u64>,
     /// The share of the machine's processors that others used during the run of a real array that
@@ -163,6 +169,10 @@ pub const METRICS: &[Metric] = &[
         |m| Figure::of(m.processor_us)),
     share("disk_utilisation", "disks", "share of time that disks are in use", |m| Figure::of(m.disks.map(|u| u.mean))),
     metric("disk_queue", "queue", "accesses waiting or in work at a disk", |m| Figure::of(m.disks.map(|u| u.queue))),
+    share("bus_utilisation", "buses", "share of time that buses that disks share are in use",
+        |m| Figure::of(m.buses.map(|u| u.mean))),
+    metric("bus_queue", "at bus", "pieces of data waiting for a bus that disks share or crossing it",
+        |m| Figure::of(m.buses.map(|u| u.queue))),
     share("processor_utilisation", "CPUs", "share of time that processors are in use",
         |m| Figure::of(m.processors.map(|u| u.mean))),
     share("processor_highest", "busiest", "share of time that the busiest processor is in use",
@@ -181,6 +191,7 @@ impl Measured {
         Measured {
             processor_us: Some(summary.processor_ns / 1e3),
             disks: Some(summary.disks.into()),
+            buses: summary.buses.map(Use::from),
             processors: Some(summary.processors.into()),
             links: Some(summary.links.into()),
             messages: Some(summary.messages.into()),
@@ -202,11 +213,13 @@ impl Measured {
             p99_ms: quantile(0.99),
             processor_us: None,
             disks: None,
+            buses: None,
             processors: None,
             links: None,
             messages: None,
             delayed: None,
             requests: summary.latency.count(),
+            warm_up: Some(summary.warm_up),
             events: None,
             others: None,
         }
@@ -225,6 +238,7 @@ impl Measured {
             }
         }
         object.insert("requests".into(), json!(self.requests));
+        object.insert("warm_up".into(), json!(self.warm_up));
         object.insert("events".into(), json!(self.events));
         object
     }

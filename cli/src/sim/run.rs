@@ -2,12 +2,12 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use weft_sim::perf::{Outcome, System};
+use weft_sim::perf::{Outcome, PILOT, System};
 
 use super::traces;
 
@@ -29,18 +29,21 @@ pub fn run(
         .flat_map(|(n, (_, s))| (0..replications(s)).map(move |r| (n, r)))
         .collect();
     let bar = bar(tasks.len() as u64);
+    let warmed_up: Vec<OnceLock<Result<System, String>>> =
+        systems.iter().map(|_| OnceLock::new()).collect();
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         for _ in 0..jobs.min(tasks.len()) {
             let (sender, next, stop, tasks) = (sender.clone(), &next, &stop, &tasks);
+            let warmed_up = &warmed_up;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let Some(&(n, r)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         return;
                     };
                     // Nobody listens any more after an error.
-                    if sender.send((n, r, one(systems[n].1, r))).is_err() {
+                    if sender.send((n, r, one(systems[n].1, &warmed_up[n], r))).is_err() {
                         return;
                     }
                 }
@@ -69,8 +72,18 @@ pub fn run(
     })
 }
 
-/// One run.
-fn one(system: &System, replication: u64) -> Result<Outcome> {
+/// One run. The first of a system finds out how long its warm-up is, if a test is to say; the
+/// others wait for that.
+fn one(
+    system: &System,
+    warmed_up: &OnceLock<Result<System, String>>,
+    replication: u64,
+) -> Result<Outcome> {
+    let warmed_up = warmed_up.get_or_init(|| {
+        system
+            .warmed_up(|| traces::simulation(system, PILOT).map_err(|e| format!("{e:#}"))?.pilot())
+    });
+    let system = warmed_up.as_ref().map_err(|e| anyhow!("{e}"))?;
     traces::simulation(system, replication)?.run().map_err(|e| anyhow!("{e}"))
 }
 

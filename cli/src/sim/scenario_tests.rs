@@ -83,7 +83,7 @@ fn errors_name_file_line_and_range() {
         ),
         (
             "[nodes]\nworkers = 5000\n[links]\nfabric = \"point-to-point\"",
-            "x.toml:9: links.fabric = point-to-point: 5000 workers would need a wire",
+            "x.toml:9: links.fabric = point-to-point: 5000 workers would need a link",
         ),
         (
             "[volume]\nwidth = 4",

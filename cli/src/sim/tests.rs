@@ -235,8 +235,8 @@ fn a_real_array_gives_the_same_table_with_what_is_not_known_left_empty() {
     assert_eq!(simulated.lines().next(), real.lines().next());
     assert_eq!(real.lines().count(), 5);
     for line in real.lines().skip(1) {
-        // Disks, queue, two of processors, links, requests of two runs, and events.
-        assert!(line.ends_with(",,,,,,80,"), "{line}");
+        // Disks, queue, two of processors, links, requests of two runs, the warm-up, and events.
+        assert!(line.ends_with(",,,,,,80,5,"), "{line}");
     }
     // A link's rate means nothing to a real array: those points are one, and measured once.
     let rows: Vec<&str> = real.lines().skip(1).collect();
@@ -421,4 +421,18 @@ fn a_real_array_replays_a_trace_at_its_times() {
         let rate = result["requests_s"].as_f64().unwrap();
         assert!(rate < 4.0 / 0.030, "{world}: {rate} requests a second");
     }
+}
+
+#[test]
+fn a_warm_up_by_a_test_is_found_and_told() {
+    let text = SMALL.replace("warm_up = 5, requests = 20", "warm_up = \"mser-5\", requests = 200");
+    let scenario = Scenario::parse("s.toml", &text).unwrap();
+    let (study, done) = results(&scenario, 2);
+    let again = results(&scenario, 1);
+    assert_eq!(Outputs::new(&study, &done).json(), Outputs::new(&again.0, &again.1).json());
+    assert!(study.method.contains("MSER-5"), "{}", study.method);
+    let found: Vec<u64> = done.values().map(|d| d.warm_up.unwrap()).collect();
+    assert!(found.iter().all(|n| n % 5 == 0 && *n < 100), "{found:?}");
+    // Two runs of each point, of which the pilot is none.
+    assert!(done.values().all(|d| d.requests == 400));
 }

@@ -171,6 +171,9 @@ impl Outbox {
             self.out.push(Output::Timer(Timer::Soon, self.soon_delay));
         }
         self.soon = false;
-        out.append(&mut self.out);
+        match out.is_empty() {
+            true => std::mem::swap(out, &mut self.out),
+            false => out.append(&mut self.out),
+        }
     }
 }

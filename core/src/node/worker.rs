@@ -349,17 +349,19 @@ impl Worker {
             return;
         }
         txn.hops = txn.hops.max(outbox.hops);
-        let mut touched = BTreeSet::new();
+        let mut touched = Vec::with_capacity(items.len());
         for item in items {
             if let Ok(n) = txn.cells.binary_search_by_key(&item.stripe, |c| c.row.stripe) {
                 txn.cells[n].take(item);
-                touched.insert(n);
+                touched.push(n);
             }
         }
         if std::mem::take(&mut txn.new) {
             self.step(ts, outbox);
         } else {
-            self.step_cells(ts, touched.iter().copied(), outbox);
+            touched.sort_unstable();
+            touched.dedup();
+            self.step_cells(ts, touched.into_iter(), outbox);
         }
     }
 

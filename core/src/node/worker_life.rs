@@ -48,7 +48,7 @@ impl Worker {
         let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
         self.admission.raise_floor(horizon);
         self.fenced = self.fenced.split_off(&horizon);
-        self.forgets_at = now + window / 16;
+        self.forgets_at = now + window / 4;
     }
 
     /// Writes that wait for room in this journal may hold room in others', where those wait

@@ -58,7 +58,8 @@ impl Stamps {
 
 #[derive(Clone, Debug, Default, Hash)]
 struct Granule {
-    stamps: [Stamps; GRANULE as usize],
+    /// Apart, so that what the map moves about and looks through is small.
+    stamps: Box<[Stamps; GRANULE as usize]>,
     newest: Timestamp,
     prewrites: Vec<Prewrite>,
 }

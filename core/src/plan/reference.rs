@@ -206,6 +206,8 @@ fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[WriteCell]) {
     let those = |is: &dyn Fn(&WriteCell) -> bool| -> Vec<usize> {
         cells.iter().enumerate().filter(|(_, cell)| is(cell)).map(|(c, _)| c).collect()
     };
+    let changed: Vec<usize> = (0..cells.len()).filter(|c| row.changes(g, *c)).collect();
+    assert_eq!(changed, those(&|cell| !cell.write.is_empty()));
     let results: Vec<usize> = row.result_columns(g).iter().collect();
     assert_eq!(results, those(&|cell| cell.awaits.result));
     let to_originator = |c: &WriteCell| matches!(c.send, Some((_, _, Destination::Originator)));

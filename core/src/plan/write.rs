@@ -154,7 +154,7 @@ impl WritePlan {
     /// The columns that change something on their disks.
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
-        columns.filter(|&c| self.rows.iter().any(|r| !r.cell(g, c).write.is_empty())).collect()
+        columns.filter(|&c| self.rows.iter().any(|r| r.changes(g, c))).collect()
     }
 
     /// The columns that show something and change nothing.
@@ -339,6 +339,20 @@ impl WriteRow {
         }
     }
 
+    /// Whether `column` changes something on its disk: its cell has something to write.
+    pub fn changes(&self, g: &Geometry, column: usize) -> bool {
+        if self.target == Some(column) {
+            return !self.parity.is_empty();
+        }
+        if self.avoid.contains(column) {
+            return false;
+        }
+        match g.layout.role(self.stripe, column) {
+            ColumnRole::Data(i) => !self.cover(g, i).is_empty(),
+            ColumnRole::Parity(_) => self.target.is_none() && !self.parity.is_empty(),
+        }
+    }
+
     /// The part of `column`.
     pub fn cell(&self, g: &Geometry, column: usize) -> WriteCell {
         let role = g.layout.role(self.stripe, column);
@@ -406,18 +420,22 @@ impl WriteRow {
         let small = self.strategy == Strategy::Small;
         let (first, last) = self.units(g);
         let new: ColumnSet = (first..=last).collect();
-        let lost: ColumnSet = (0..g.layout.data).filter(|&i| self.data_lost(g, i)).collect();
-        let old: ColumnSet =
-            (0..g.layout.data).filter(|&i| !self.leftover(g, i).is_empty()).collect();
+        let units = |which: &dyn Fn(usize) -> bool| -> ColumnSet {
+            (0..g.layout.data).filter(|&i| which(i)).collect()
+        };
         let awaits = match (self.parity_at, small) {
             (ParityAt::Originator, _) => Awaits { result: true, ..Awaits::default() },
             (ParityAt::Parity, true) => Awaits { data: new, ..Awaits::default() },
             (ParityAt::Solely, true) => Awaits { data: new, originator: new, result: false },
             (ParityAt::Parity, false) => {
+                let lost = units(&|i| self.data_lost(g, i));
                 let data = ColumnSet::first(g.layout.data).minus(lost);
                 Awaits { data, originator: new.minus(new.minus(lost)), result: false }
             }
-            (ParityAt::Solely, false) => Awaits { data: old, originator: new, result: false },
+            (ParityAt::Solely, false) => {
+                let old = units(&|i| !self.leftover(g, i).is_empty());
+                Awaits { data: old, originator: new, result: false }
+            }
         };
         let cell = WriteCell { awaits, write: self.parity, delta: small, ..idle };
         if small && self.commanded {

@@ -10,6 +10,7 @@ use weft_core::cluster;
 use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
 
+use crate::disk_queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::listen::Listen;
 use crate::size::{Size, parse_size};
@@ -41,6 +42,8 @@ pub struct Configuration {
     pub labels: BTreeMap<String, String>,
     /// How fast its disk is filled with what it missed, what is rebuilt on it, and what moves to it.
     pub fill: FillRates,
+    /// How its disk's queue is served.
+    pub queue: DiskQueue,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,6 +66,10 @@ struct File {
     rebuild_floor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rebuild_ceiling: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_depth: Option<u32>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
@@ -106,6 +113,7 @@ impl Configuration {
                 .collect::<Result<_>>()?,
             labels: file.labels,
             fill,
+            queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
         })
     }
 
@@ -116,6 +124,7 @@ impl Configuration {
             Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
         };
         let usual = FillRates::default();
+        let (queue, queue_depth) = self.queue.words();
         let file = File {
             name: self.name.to_string(),
             dir: self.dir.clone(),
@@ -128,6 +137,8 @@ impl Configuration {
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
+            queue,
+            queue_depth,
             labels: self.labels.clone(),
         };
         toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
@@ -233,6 +244,21 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_has_a_queue() {
+        let read = |more: &str| {
+            let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
+            Configuration::parse(&text, Path::new("/")).unwrap()
+        };
+        assert_eq!(read("").queue, DiskQueue::default());
+        let queue = read("queue = 'c-look'").queue;
+        assert_eq!((queue.order(), queue.depth()), ("c-look", 2));
+        let deep = read("queue = 'sstf'\nqueue_depth = 32");
+        assert_eq!((deep.queue.order(), deep.queue.depth()), ("sstf", 32));
+        let again = Configuration::parse(&deep.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, deep);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (from, to, why) in [
             ("name =", "nmae =", "unknown field `nmae`"),
@@ -250,6 +276,9 @@ mod tests {
                 "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",
                 "less than",
             ),
+            ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf chooses by"),
+            ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is no order"),
+            ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: a disk"),
             ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
         ] {
             let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();

@@ -121,7 +121,7 @@ impl Home {
         let Some(path) = &self.config.disk else { return Slot::diskless() };
         // A disk that is gone is told of when the node is to open it.
         let size = disk::size(path).unwrap_or(0);
-        Slot::new(path.clone(), size)
+        Slot::new(path.clone(), size).queued(self.config.queue)
     }
 
     /// Makes the disk an empty one. Whatever was on it is lost.

@@ -174,7 +174,13 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(key: &str, value: impl ToString, expected: impl ToString) -> Self {
+    /// The same of a key that is in a table.
+    pub fn within(self, table: &str) -> Self {
+        Problem { key: format!("{table}.{}", self.key), ..self }
+    }
+
+    /// The value of a key, and what it must be.
+    pub fn new(key: &str, value: impl ToString, expected: impl ToString) -> Self {
         Problem { key: key.into(), value: value.to_string(), expected: expected.to_string() }
     }
 }

@@ -29,6 +29,35 @@ pub struct Bus {
     /// Times that are taken, in order, none touching the next.
     taken: VecDeque<(Nanos, Nanos)>,
     busy: Nanos,
+    /// Of a shared bus: how long its pieces wait and cross.
+    queue: Option<Waits>,
+}
+
+/// How long pieces of data are at a bus, from when they are ready until they are across.
+#[derive(Clone, Debug, Default)]
+struct Waits {
+    /// Of those that were across at the last booking: the sum of their times.
+    over: u128,
+    /// When the others are ready, and when across.
+    ahead: Vec<(Nanos, Nanos)>,
+}
+
+impl Waits {
+    fn add(&mut self, now: Nanos, ready: Nanos, across: Nanos) {
+        let over = &mut self.over;
+        self.ahead.retain(|&(from, to)| {
+            if to <= now {
+                *over += u128::from(to - from);
+            }
+            to > now
+        });
+        self.ahead.push((ready, across));
+    }
+
+    fn until(&self, now: Nanos) -> u128 {
+        let part = |&(from, to): &(Nanos, Nanos)| u128::from(to.min(now).saturating_sub(from));
+        self.over + self.ahead.iter().map(part).sum::<u128>()
+    }
 }
 
 impl Bus {
@@ -39,12 +68,30 @@ impl Bus {
             setup: nanos(spec.setup_ms),
             taken: VecDeque::with_capacity(4),
             busy: 0,
+            queue: None,
         }
+    }
+
+    /// A free bus that several disks share, so that it has a queue to be looked at.
+    pub fn shared(spec: &spec::Bus) -> Self {
+        Bus { queue: Some(Waits::default()), ..Bus::new(spec) }
     }
 
     /// For how long it was, or is booked to be, in use.
     pub fn busy(&self) -> Nanos {
         self.busy
+    }
+
+    /// For how long it was in use up to `now`, which is not before the last booking.
+    pub fn busy_until(&self, now: Nanos) -> Nanos {
+        let part = |&(from, to): &(Nanos, Nanos)| to.saturating_sub(from.max(now));
+        self.busy - self.taken.iter().map(part).sum::<Nanos>()
+    }
+
+    /// Of a shared bus: the number of pieces that were waiting for it or crossing it, as an
+    /// integral over the time up to `now`, in nanoseconds. `now` is not before the last booking.
+    pub fn queue_until(&self, now: Nanos) -> u128 {
+        self.queue.as_ref().map_or(0, |queue| queue.until(now))
     }
 
     /// Books `bytes`, at most 2^30, from `ready` on; answers when they are across. `now` is the
@@ -60,6 +107,15 @@ impl Bus {
             return ready;
         }
         self.busy += time;
+        let across = self.book(now, ready, time);
+        if let Some(queue) = &mut self.queue {
+            queue.add(now, ready, across);
+        }
+        across
+    }
+
+    /// Books so much time from `ready` on; answers when it is over.
+    fn book(&mut self, now: Nanos, ready: Nanos, time: Nanos) -> Nanos {
         while self.taken.front().is_some_and(|taken| taken.1 < now) {
             self.taken.pop_front();
         }
@@ -134,6 +190,26 @@ mod tests {
         // All of it is taken now, as one stretch.
         assert_eq!(bus.taken, [(100, 2000)]);
         assert_eq!(bus.transfer(0, 0, Direction::Read, 90), 100);
+    }
+
+    #[test]
+    fn what_is_booked_is_told_apart_from_what_is_over() {
+        let mut bus = Bus { queue: Some(Waits::default()), ..bus() };
+        // In use from 100 to 200, to 300 and from 1000 to 1100; the second waits for 80.
+        assert_eq!(bus.transfer(0, 100, Direction::Read, 90), 200);
+        assert_eq!(bus.transfer(0, 120, Direction::Read, 90), 300);
+        assert_eq!(bus.transfer(0, 1000, Direction::Read, 90), 1100);
+        let at = |bus: &Bus, now| (bus.busy_until(now), bus.queue_until(now));
+        assert_eq!(at(&bus, 100), (0, 0));
+        assert_eq!(at(&bus, 150), (50, 50 + 30));
+        assert_eq!(at(&bus, 250), (150, 100 + 130));
+        assert_eq!(at(&bus, 500), (200, 100 + 180));
+        // A booking forgets what is over, and counts it all the same.
+        assert_eq!(bus.transfer(500, 1050, Direction::Read, 90), 1200);
+        assert_eq!(bus.queue.as_ref().unwrap().ahead.len(), 2);
+        assert_eq!(at(&bus, 1100), (300, 280 + 100 + 50));
+        assert_eq!(at(&bus, 9999), (400, 280 + 100 + 150));
+        assert_eq!(bus.busy(), 400);
     }
 
     #[test]

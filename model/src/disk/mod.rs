@@ -183,7 +183,7 @@ impl Disk {
             queue: Queue::new(policy),
             current: None,
             device,
-            own_bus: model.new_bus(),
+            own_bus: Bus::new(&model.bus),
             busy: Busy::default(),
         }
     }

@@ -72,6 +72,6 @@ impl Model {
 
     /// A bus such as the parameter file describes, for several disks to share.
     pub fn new_bus(&self) -> Bus {
-        Bus::new(&self.bus)
+        Bus::shared(&self.bus)
     }
 }

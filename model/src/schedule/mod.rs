@@ -49,6 +49,20 @@ impl Policy {
     }
 }
 
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no order of a queue; there are fcfs, sstf, satf, bnn and c-look")]
+pub struct UnknownPolicy(pub String);
+
+impl std::str::FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Policy::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| UnknownPolicy(name.to_string()))
+    }
+}
+
 /// What is known, or guessed, of a disk's position. Costs are in any unit; only their order
 /// counts.
 pub trait Positions<R> {

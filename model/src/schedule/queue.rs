@@ -104,6 +104,15 @@ mod tests {
     }
 
     #[test]
+    fn every_policy_has_a_name() {
+        for policy in Policy::ALL {
+            assert_eq!(policy.name().parse(), Ok(policy));
+        }
+        let unknown = "look".parse::<Policy>().unwrap_err().to_string();
+        assert!(Policy::ALL.iter().all(|p| unknown.contains(p.name())), "{unknown}");
+    }
+
+    #[test]
     fn equals_are_served_in_the_order_they_came() {
         let mut queue = Queue::new(Policy::Sstf);
         [40, 60, 40].iter().for_each(|&r| queue.push(r));

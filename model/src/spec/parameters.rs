@@ -10,6 +10,8 @@ pub enum Range {
     Number(f64, f64),
     /// A whole number, from the first to the second, both included.
     Whole(u64, u64),
+    /// A whole number, from the first to the second, both included, or this word.
+    WholeOr(u64, u64, &'static str),
     /// One of these words.
     Word(&'static [&'static str]),
     /// `true` or `false`.
@@ -23,7 +25,9 @@ impl Range {
     pub fn holds(&self, number: f64) -> bool {
         match *self {
             Range::Number(least, most) => (least..=most).contains(&number),
-            Range::Whole(least, most) => (least as f64..=most as f64).contains(&number),
+            Range::Whole(least, most) | Range::WholeOr(least, most, _) => {
+                (least as f64..=most as f64).contains(&number)
+            }
             _ => false,
         }
     }
@@ -34,6 +38,7 @@ impl fmt::Display for Range {
         match self {
             Range::Number(least, most) => write!(f, "{least} to {most}"),
             Range::Whole(least, most) => write!(f, "{least} to {most}"),
+            Range::WholeOr(least, most, word) => write!(f, "{least} to {most}, or {word}"),
             Range::Word(words) => f.write_str(&words.join(", ")),
             Range::YesNo => f.write_str("true, false"),
             Range::Text => f.write_str("text"),

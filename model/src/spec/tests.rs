@@ -104,7 +104,7 @@ fn full(kind: &[&str]) -> String {
                 ("geometry.zones.slipped_tracks", _) => "[]".into(),
                 ("geometry.zones.sectors_per_track", _) => "9".into(),
                 (_, Range::Number(least, _)) => format!("{:?}", least.max(0.0)),
-                (_, Range::Whole(least, _)) => least.to_string(),
+                (_, Range::Whole(least, _) | Range::WholeOr(least, ..)) => least.to_string(),
                 (_, Range::Word(words)) => format!("{:?}", words[0]),
                 (_, Range::YesNo) => "true".into(),
                 (_, Range::Text) => "\"\"".into(),

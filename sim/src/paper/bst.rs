@@ -12,7 +12,7 @@ use weft_load::workload::{Addresses, Arrivals, Class, Requests, Think, Workload}
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
     Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
-    ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec,
+    ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
 };
 
 /// All of it.
@@ -210,7 +210,7 @@ fn measure(setup: &Setup, effort: Effort) -> Measure {
     // Of the largest arrays a second says as much as a minute of the small one.
     let size = f64::from(setup.devices) / f64::from(BASELINE.devices);
     Measure {
-        warm_up: u64::from(setup.hosts * OUTSTANDING) * rounds,
+        warm_up: WarmUp::Requests(u64::from(setup.hosts * OUTSTANDING) * rounds),
         seconds: Some(seconds / size),
         replications,
         ..Measure::default()

@@ -45,8 +45,10 @@ pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(),
     };
     let (reads, writes) = (asked(Kind::Read), asked(Kind::Write));
     let workers = f64::from(system.nodes.workers);
+    let onto_disks = reads + writes * redundancy;
     let limits = [
-        ("disks", reads + writes * redundancy, workers * disk_bytes_s(spec)),
+        ("disks' buses", onto_disks, buses_bytes_s(system, spec)),
+        ("disks", onto_disks, workers * disk_bytes_s(spec)),
         ("links", remote(system) * link_load(system, reads, writes), links_bytes_s(system)),
     ];
     for (what, asked, most) in limits {
@@ -61,6 +63,20 @@ pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Bytes a second that the buses that disks share carry; infinite if each has its own.
+fn buses_bytes_s(system: &System, spec: &Spec) -> f64 {
+    let devices = usize::from(system.disks.devices.unwrap_or(system.nodes.workers));
+    let buses = system.disks.buses(devices);
+    let fastest = spec.bus.read_bytes_per_s.max(spec.bus.write_bytes_per_s) as f64;
+    let free = spec.bus.read_bytes_per_s == 0 || spec.bus.write_bytes_per_s == 0;
+    if buses == 0 || free {
+        return f64::INFINITY;
+    }
+    // All but the last piece of an access are whole; of pieces so long each costs set-up once.
+    let piece = spec.bus.piece_bytes as f64;
+    buses as f64 * piece / (piece / fastest + spec.bus.setup_ms / 1e3)
 }
 
 /// The share of data that has to cross a link: an originator may have its own disk's.
@@ -81,7 +97,7 @@ fn link_load(system: &System, reads: f64, writes: f64) -> f64 {
 
 /// Bytes a second into all originators together, or out of them.
 fn links_bytes_s(system: &System) -> f64 {
-    let wire = system.links.mb_s * 1e6;
+    let link = system.links.mb_s * 1e6;
     let workers = f64::from(system.nodes.workers);
     let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
         (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
@@ -89,9 +105,9 @@ fn links_bytes_s(system: &System) -> f64 {
         (Roles::Array, n) => (f64::from(n), workers - 1.0),
     };
     match system.links.fabric {
-        Fabric::Bus => wire,
-        Fabric::Switch => originators * wire,
-        Fabric::PointToPoint => originators * peers * wire,
+        Fabric::Bus => link,
+        Fabric::Switch => originators * link,
+        Fabric::PointToPoint => originators * peers * link,
     }
 }
 

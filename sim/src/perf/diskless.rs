@@ -13,8 +13,41 @@ use weft_load::random::{self, Streams};
 
 use super::system::{MessageTimes, Roles, System};
 
-/// What a processor does one after the other for an input: how long, and what that brings about.
-pub(super) type Steps = VecDeque<(Nanos, Vec<Output>)>;
+/// A piece of work: how long it takes, and what it brings about.
+type Step = (Nanos, Vec<Output>);
+
+/// What a processor does one after the other for an input. Mostly it is one step, which needs no
+/// room of its own.
+pub(super) struct Steps {
+    first: Option<Step>,
+    later: VecDeque<Step>,
+}
+
+impl Steps {
+    fn new(first: Step) -> Steps {
+        Steps { first: Some(first), later: VecDeque::new() }
+    }
+
+    /// How long all that is left takes.
+    pub fn time(&self) -> Nanos {
+        self.first.iter().chain(&self.later).map(|step| step.0).sum()
+    }
+
+    /// How long the next takes, if there is one.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.first.iter().chain(&self.later).next().map(|step| step.0)
+    }
+}
+
+/// What each brings about.
+impl Iterator for Steps {
+    type Item = Vec<Output>;
+
+    fn next(&mut self) -> Option<Vec<Output>> {
+        let step = self.first.take().or_else(|| self.later.pop_front());
+        step.map(|step| step.1)
+    }
+}
 
 /// Nodes without disk that are not the array's.
 pub(super) struct Diskless {
@@ -81,12 +114,12 @@ impl Diskless {
     /// array brings all about at the end. A host does first what is no message, its
     /// application's reply among it, and then sends one message after the other.
     pub fn steps(&mut self, node: u32, took_in: bool, time: Nanos, outputs: Vec<Output>) -> Steps {
-        let Some(index) = self.index(node) else { return Steps::from([(time, outputs)]) };
+        let Some(index) = self.index(node) else { return Steps::new((time, outputs)) };
         let received = if took_in { self.draw(index) } else { 0 };
         let (sends, others): (Vec<Output>, Vec<Output>) = outputs.into_iter().partition(goes_out);
-        let mut steps = Steps::from([(time + received, others)]);
+        let mut steps = Steps::new((time + received, others));
         for send in sends {
-            steps.push_back((self.draw(index), vec![send]));
+            steps.later.push_back((self.draw(index), vec![send]));
         }
         steps
     }
@@ -109,12 +142,12 @@ pub(super) fn count(system: &System) -> usize {
     }
 }
 
-/// Whether an input has come over a wire.
+/// Whether an input has come over a link.
 pub(super) fn came_in(input: &Input) -> bool {
     matches!(input, Input::Message(m) if m.from != m.to)
 }
 
-/// Whether an output goes over a wire.
+/// Whether an output goes over a link.
 pub(super) fn goes_out(output: &Output) -> bool {
     matches!(output, Output::Send(m) if m.from != m.to)
 }

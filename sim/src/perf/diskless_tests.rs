@@ -1,7 +1,7 @@
 use super::*;
 use crate::perf::{
     Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, ParityAt,
-    PathLengths, Simulation, VolumeSpec,
+    PathLengths, Simulation, VolumeSpec, WarmUp,
 };
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
@@ -36,7 +36,11 @@ fn system(hosts: u32, bytes: u64, read_share: f64) -> System {
             commit: Commit::Limited,
             ..VolumeSpec::default()
         },
-        measure: Measure { warm_up: 10, seconds: Some(20.0), ..Measure::default() },
+        measure: Measure {
+            warm_up: WarmUp::Requests(10),
+            seconds: Some(20.0),
+            ..Measure::default()
+        },
         ..System::under(workload)
     };
     system.disks.model = "shared-storage".to_string();

@@ -7,9 +7,9 @@ use super::system::{Fabric, Links};
 /// Bytes of a message besides the data that it carries.
 const HEADER: u64 = 64;
 
-/// The wires between nodes. Each carries one message at a time, in the order in which they were
+/// The links between nodes. Each carries one message at a time, in the order in which they were
 /// handed over; a DMA engine at each end moves the bytes, so that processors do not.
-pub(super) struct Wires {
+pub(super) struct Network {
     nodes: usize,
     fabric: Fabric,
     /// Nanoseconds that a byte takes.
@@ -19,23 +19,23 @@ pub(super) struct Wires {
     spread: Nanos,
     chance: fastrand::Rng,
     set_up: Nanos,
-    /// Until when each wire is taken.
+    /// Until when each link is taken.
     free: Vec<Nanos>,
-    /// For how long each wire has been in use.
+    /// For how long each link has been in use.
     busy: Vec<Nanos>,
 }
 
-impl Wires {
-    pub fn new(links: &Links, nodes: usize, chance: fastrand::Rng) -> Wires {
+impl Network {
+    pub fn new(links: &Links, nodes: usize, chance: fastrand::Rng) -> Network {
         let nanos = |us: f64| (us * 1e3).round() as Nanos;
         let latency = nanos(links.latency_us);
-        let wires = match links.fabric {
+        let count = match links.fabric {
             Fabric::PointToPoint => nodes * nodes,
             Fabric::Bus => 1,
             // A port in and a port out for each.
             Fabric::Switch => 2 * nodes,
         };
-        Wires {
+        Network {
             nodes,
             fabric: links.fabric,
             byte: 1e3 / links.mb_s,
@@ -43,8 +43,8 @@ impl Wires {
             spread: links.latency_most_us.map_or(0, nanos).saturating_sub(latency),
             chance,
             set_up: nanos(links.set_up_us),
-            free: vec![0; wires],
-            busy: vec![0; wires],
+            free: vec![0; count],
+            busy: vec![0; count],
         }
     }
 
@@ -65,14 +65,14 @@ impl Wires {
         there + self.latency + more
     }
 
-    fn take(&mut self, wire: usize, now: Nanos, time: Nanos) -> Nanos {
-        let begins = now.max(self.free[wire]);
-        self.free[wire] = begins + time;
-        self.busy[wire] += time;
+    fn take(&mut self, link: usize, now: Nanos, time: Nanos) -> Nanos {
+        let begins = now.max(self.free[link]);
+        self.free[link] = begins + time;
+        self.busy[link] += time;
         begins + time
     }
 
-    /// The share of time that the wires were in use, over those that were used at all, and the
+    /// The share of time that the links were in use, over those that were used at all, and the
     /// highest.
     pub fn utilisation(&self, time: Nanos) -> (f64, f64) {
         let used: Vec<f64> =
@@ -91,10 +91,10 @@ impl Wires {
 mod tests {
     use super::*;
 
-    fn wires(fabric: Fabric) -> Wires {
+    fn network(fabric: Fabric) -> Network {
         let links =
             Links { fabric, mb_s: 1.0, latency_us: 10.0, set_up_us: 5.0, ..Links::default() };
-        Wires::new(&links, 3, fastrand::Rng::with_seed(1))
+        Network::new(&links, 3, fastrand::Rng::with_seed(1))
     }
 
     /// 436 bytes and the header are 500 us at 1 MB/s.
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_wire_carries_one_message_at_a_time_and_pairs_have_wires_of_their_own() {
-        let mut w = wires(Fabric::PointToPoint);
+        let mut w = network(Fabric::PointToPoint);
         assert_eq!(w.send(0, 0, 1, DATA), 515_000);
         assert_eq!(w.send(0, 0, 1, DATA), 1_020_000);
         assert_eq!(w.send(0, 1, 0, DATA), 515_000);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn all_share_a_bus_and_at_saturation_it_is_never_idle() {
-        let mut w = wires(Fabric::Bus);
+        let mut w = network(Fabric::Bus);
         let mut last = 0;
         for n in 0..100 {
             last = w.send(0, n % 3, (n + 1) % 3, DATA);
@@ -129,7 +129,7 @@ mod tests {
             latency_most_us: Some(2_000.0),
             ..Links::default()
         };
-        let mut w = Wires::new(&links, 2, fastrand::Rng::with_seed(1));
+        let mut w = Network::new(&links, 2, fastrand::Rng::with_seed(1));
         // 64 bytes at 10 MB/s are 6.4 us.
         let late: Vec<Nanos> =
             (0..1_000).map(|n| w.send(n * 10_000, 0, 1, 0) - n * 10_000 - 6_400).collect();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_switch_has_a_port_in_and_a_port_out_for_each() {
-        let mut w = wires(Fabric::Switch);
+        let mut w = network(Fabric::Switch);
         assert_eq!(w.send(0, 0, 2, DATA), 515_000);
         assert_eq!(w.send(0, 1, 2, DATA), 1_020_000, "the port to node 2 is taken");
         assert_eq!(w.send(0, 2, 0, DATA), 515_000);

@@ -12,7 +12,9 @@
 //! - [`delays`]: which requests others delay
 //! - [`diskless`]: hosts that are their own controllers, and the lock server
 //! - [`setup`]: what a run begins with
-//! - [`simulation`]: the events; `rounds`: processors that do what has come together;
+//! - [`warm_up`]: what of a run's beginning is left out
+//! - [`simulation`]: the events; `beginning`: what is there before the first, `asking`: hosts'
+//!   requests, `devices`: disk operations; `rounds`: processors that do what has come together;
 //!   [`host_thread`]: hosts that do one thing after the other
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
@@ -29,6 +31,7 @@ mod setup;
 mod simulation;
 mod system;
 mod timeline;
+mod warm_up;
 
 pub use costs::{PathLengths, Work};
 pub use outcome::{Estimate, Outcome, Resource, Summary};
@@ -38,3 +41,4 @@ pub use system::{
     ParityAt, Problem, Roles, Store, Stripes, System, VolumeSpec,
 };
 pub use timeline::{Lane, Span, Timeline};
+pub use warm_up::{PILOT, WarmUp};

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub outstanding: f64,
     /// Disks.
     pub disks: Resource,
+    /// Buses that disks share, if they do; the pieces of data at one are its queue.
+    pub buses: Option<Resource>,
     /// Processors.
     pub processors: Resource,
     /// Links.
@@ -52,6 +54,8 @@ pub struct Outcome {
     pub processor_ns: f64,
     /// What the nodes did.
     pub work: Work,
+    /// Requests that were left out at the beginning.
+    pub warm_up: u64,
     /// Events, the warm-up's with them.
     pub events: u64,
 }
@@ -71,12 +75,14 @@ impl Outcome {
             requests_s: measured.requests_s(ended),
             outstanding: measured.outstanding().mean(ended),
             disks: unknown,
+            buses: None,
             processors: unknown,
             links: unknown,
             messages: 0.0,
             delayed: 0.0,
             processor_ns: 0.0,
             work: Work::default(),
+            warm_up: 0,
             events: 0,
         }
     }
@@ -120,6 +126,8 @@ pub struct Summary {
     pub latency: Latency,
     /// Disks.
     pub disks: Resource,
+    /// Buses that disks share, if they do.
+    pub buses: Option<Resource>,
     /// Processors.
     pub processors: Resource,
     /// Links.
@@ -130,6 +138,8 @@ pub struct Summary {
     pub messages: Estimate,
     /// The share of requests that were delayed by others.
     pub delayed: Estimate,
+    /// Requests that were left out at the beginning of each run.
+    pub warm_up: u64,
     /// Events of all runs.
     pub events: u64,
 }
@@ -145,12 +155,18 @@ impl Summary {
             response_ms: Estimate::of(runs.iter().map(|r| stats::millis(r.all.latency.mean()))),
             latency,
             disks: mean(runs.iter().map(|r| r.disks)),
+            buses: runs
+                .iter()
+                .map(|r| r.buses)
+                .collect::<Option<Vec<Resource>>>()
+                .map(|all| mean(all.into_iter())),
             processors: mean(runs.iter().map(|r| r.processors)),
             links: mean(runs.iter().map(|r| r.links)),
             processor_ns: runs.iter().map(|r| r.processor_ns).sum::<f64>()
                 / runs.len().max(1) as f64,
             messages: Estimate::of(runs.iter().map(|r| r.messages)),
             delayed: Estimate::of(runs.iter().map(|r| r.delayed)),
+            warm_up: runs[0].warm_up,
             events: runs.iter().map(|r| r.events).sum(),
         }
     }

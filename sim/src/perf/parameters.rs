@@ -106,6 +106,10 @@ pub const PARAMETERS: &[Parameter] = &[
     row("disks.devices", "devices", Range::Whole(1, 16_384), WEFT,
         "How many devices the disks are equal parts of, disk n on the one of number n modulo so many. \
          If left out, each is a device; 1 is as files on one disk."),
+    row("disks.per_bus", "devices", Range::Whole(1, 16_384), WEFT,
+        "How many devices share a bus, the first so many on the first and so on: what a piece of data \
+         takes of it is bus.* of disks.model, and what wants it while it is taken waits. If left out, \
+         each device has a bus to itself. Nodes whose disks share a bus share nothing else."),
     row("disks.in_memory", "", Range::YesNo, WEFT,
         "With rounds: whether disk operations are work of the nodes' processors and of nothing else, as \
          those of files in memory are. Then disks.model says only how large they are."),
@@ -117,17 +121,17 @@ pub const PARAMETERS: &[Parameter] = &[
         "Whether the platters of all disks turn together."),
 
     row("links.fabric", "", Range::Word(&["point-to-point", "bus", "switch"]), TT,
-        "A wire from each node to each other, one wire for all, or one from each node to a switch \
+        "A link from each node to each other, one link for all, or one from each node to a switch \
          and one back."),
     row("links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TT,
-        "What one wire carries."),
+        "What one link carries."),
     row("links.latency_us", "microseconds", MICROS, WEFT,
         "From the end of sending to the end of receiving."),
     row("links.latency_most_us", "microseconds", MICROS, BST,
         "What the latency is at most, if it varies: drawn for each message, all from links.latency_us \
          to this equally likely. Messages may overtake one another then."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
-        "For how long a message takes the wire before its first byte (arbitration)."),
+        "For how long a message takes the link before its first byte (arbitration)."),
 
     row("hosts.ask_us", "microseconds", MICROS, WEFT,
         "Time of the host's driver before a request leaves it."),
@@ -200,8 +204,10 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.lease_ms", "milliseconds", Range::Number(1e-3, 1e9), "Highly concurrent shared storage, 4.2.2",
         "With locks: how long one is good that is not given back."),
 
-    row("measure.warm_up", "requests", Range::Whole(0, 1_000_000_000_000), TT,
-        "Requests before measuring begins."),
+    row("measure.warm_up", "requests", Range::WholeOr(0, 1_000_000_000_000, "mser-5"), TT,
+        "Requests before measuring begins. mser-5: as many as it takes until the response times of a \
+         pilot run are steady by that test (White 1997); the pilot is a replication of its own that \
+         counts for nothing else."),
     row("measure.requests", "requests", Range::Whole(1, 1_000_000_000_000), WEFT,
         "Requests that are measured in each run."),
     row("measure.seconds", "seconds", Range::Number(1e-3, 1e6), BST,
@@ -252,6 +258,7 @@ mod tests {
         system.volume.width = Some(11);
         system.volume.size_bytes = Some(1 << 20);
         (system.nodes.processors, system.disks.devices) = (Some(1), Some(1));
+        system.disks.per_bus = Some(1);
         (system.disks.size_bytes, system.measure.seconds) = (Some(1 << 20), Some(1.0));
         system.links.latency_most_us = Some(20.0);
         let mut theirs = Vec::new();

@@ -6,16 +6,20 @@ use weft_core::store::Superblock;
 use weft_core::units::MILLIS;
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
+use weft_core::units::SECTOR;
+use weft_load::random::Streams;
+
+use super::super::setup::volume;
 use super::*;
 use crate::disk::Asked;
-use crate::perf::{Measure, PathLengths};
+use crate::perf::{Measure, PathLengths, WarmUp};
 use crate::world::World;
 
 /// Five nodes on flash under a closed load of one host, with nothing that costs time but disks.
 fn system(bytes: u64, read_share: f64, outstanding: u32) -> System {
     let mut system = System {
-        measure: Measure { requests: 300, warm_up: 20, ..Measure::default() },
-        ..System::under(Workload {
+        measure: Measure { requests: 300, warm_up: WarmUp::Requests(20), ..Measure::default() },
+        ..System::like_weft_up(Workload {
             hosts: 1,
             arrivals: Arrivals::Closed { population: outstanding, think: Think::default() },
             requests: Requests::Fixed { bytes, read_share },
@@ -23,7 +27,6 @@ fn system(bytes: u64, read_share: f64, outstanding: u32) -> System {
             align_bytes: None,
         })
     };
-    (system.nodes.workers, system.nodes.originators) = (5, 5);
     system.nodes.mips = 1_000.0;
     system.nodes.path = PathLengths::NONE;
     system.disks.model = "flash".to_string();
@@ -31,7 +34,6 @@ fn system(bytes: u64, read_share: f64, outstanding: u32) -> System {
     system.links.mb_s = 1e9;
     system.links.latency_us = 0.0;
     (system.hosts.ask_us, system.hosts.reply_us) = (0.0, 0.0);
-    system.volume.unit = 65_536;
     system
 }
 
@@ -161,7 +163,11 @@ fn nodes_without_bytes_ask_of_their_disks_what_nodes_with_bytes_do() {
         system.workload.align_bytes = Some(4096);
         let think = Think::ConstantUs(1_000_000.0);
         system.workload.arrivals = Arrivals::Closed { population: 1, think };
-        system.measure = Measure { warm_up: 0, requests: UNCOUNTED + COUNTED, ..system.measure };
+        system.measure = Measure {
+            warm_up: WarmUp::Requests(0),
+            requests: UNCOUNTED + COUNTED,
+            ..system.measure
+        };
         // One more is asked before the run is over, a second later: what the last one left is done.
         let mut simulation = Simulation::new(&system, 0).unwrap();
         let mut until = |asked| {

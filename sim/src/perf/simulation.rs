@@ -1,29 +1,26 @@
 //! The events: nodes' inputs and outputs, with the time that everything takes.
 
-use std::io::Read;
-use std::sync::Arc;
-
+use asking::Request;
+use devices::{Device, SharedBus};
 use weft_core::Buffer;
-use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
-use weft_core::node::{Envelope, HostOp, Input, MapMessage, Node, Output, Timer};
+use weft_core::node::{Envelope, HostOp, Input, Node, Output, Timer};
 use weft_core::plan::Range;
-use weft_core::store::{DiskOp, DiskRequest};
-use weft_core::units::{Nanos, NodeId, SECTOR, Timestamp};
-use weft_load::random::Streams;
-use weft_load::stats::{Level, Run};
-use weft_load::workload::{Arrivals, Asks, Generator};
-use weft_load::{Ask, Kind};
-use weft_model::disk::{Access, Completed, Disk, Model};
+use weft_core::units::{Nanos, NodeId};
+use weft_load::Kind;
+use weft_load::stats::Run;
+use weft_load::stats::warmup::Batches;
+use weft_load::workload::{Asks, Generator};
+use weft_model::disk::Completed;
 
 use super::costs::Work;
 use super::delays::Delays;
 use super::diskless::{self, Diskless};
 use super::host_thread::{Job, Thread};
-use super::links::Wires;
+use super::links::Network;
 use super::outcome::{Outcome, Resource};
 use super::processor::Processor;
-use super::setup::{VOLUME, config, of_trace, replay, volume};
-use super::system::{Problem, Roles, Store, System};
+use super::setup::VOLUME;
+use super::system::{Roles, Store, System};
 use super::timeline::Timeline;
 use crate::engine::Queue;
 
@@ -59,30 +56,6 @@ struct Place {
     soon: Option<Nanos>,
 }
 
-/// A device, all of which is one disk, or each part another.
-struct Device {
-    disk: Disk,
-    /// Disk operations that wait or are being served.
-    queue: Level,
-    /// When it was last due.
-    due: Option<Nanos>,
-    /// For how long it had been busy when measuring began.
-    busy_before: Nanos,
-}
-
-/// Numbers of disk operations are told apart by their nodes, above this bit.
-const NODE_BIT: u32 = 48;
-/// Tells a write of a journalled store that is done when a flush after it is.
-const FLUSH_AFTER: u64 = 1 << (NODE_BIT - 1);
-
-/// A request that has been asked.
-pub(super) struct Request {
-    host: u32,
-    pub(super) ask: Ask,
-    asked: Nanos,
-    originator: u32,
-}
-
 /// What a node made of an input.
 struct Handled {
     outputs: Vec<Output>,
@@ -101,10 +74,12 @@ pub struct Simulation {
     /// The hosts' threads, if they are such.
     pub(super) threads: Vec<Thread>,
     devices: Vec<Device>,
-    wires: Wires,
+    /// The buses that devices share, if they do.
+    buses: Vec<SharedBus>,
+    network: Network,
     /// Hosts that are nodes, and the lock server.
     diskless: Diskless,
-    /// Messages that went over a wire since measuring began.
+    /// Messages that went over a link since measuring began.
     messages: u64,
     delays: Delays,
     /// Requests with their reply since measuring began that others delayed.
@@ -127,100 +102,11 @@ pub struct Simulation {
     asked: u64,
     /// A request that is followed.
     timeline: Option<Timeline>,
+    /// Of a pilot: how long requests took.
+    pilot: Option<Batches>,
 }
 
 impl Simulation {
-    /// The `replication`-th run of a system whose requests are drawn.
-    ///
-    /// # Errors
-    /// What is wrong with the description.
-    pub fn new(system: &System, replication: u64) -> Result<Simulation, Problem> {
-        Simulation::reading(system, replication, std::io::empty())
-    }
-
-    /// The `replication`-th run of a system. If its requests are a trace's, they are read from
-    /// `input` as they are made; else nothing is.
-    ///
-    /// # Errors
-    /// What is wrong with the description, or with the beginning of the trace.
-    pub fn reading(
-        system: &System,
-        replication: u64,
-        input: impl Read + 'static,
-    ) -> Result<Simulation, Problem> {
-        system.check()?;
-        let streams = Streams::new(system.measure.seed, replication);
-        let model = Model::new(&system.disks.spec()?);
-        let disk_bytes = system.disk_bytes()?;
-        let volume = Arc::new(volume(system, system.data_bytes()?)?);
-        let volume_bytes = volume.size;
-        let workload = &system.workload;
-        let generator = Generator::new(workload, volume_bytes).map_err(|p| Problem {
-            key: format!("workload.{}", p.key),
-            value: p.value,
-            expected: p.expected,
-        })?;
-        let workers = usize::from(system.nodes.workers);
-        let controller = match (system.nodes.roles, system.nodes.originators) {
-            (Roles::Array, 0) => 1,
-            _ => 0,
-        };
-        let count = workers + controller + diskless::count(system);
-        let gap = match volume.geometry.layout.parity {
-            0 => 0,
-            // Reads go on through parity.
-            parity => parity as u64 * volume.unit_sectors(),
-        };
-        let phase = |n: usize| match (system.disks.synchronized, model.revolution()) {
-            (false, Some(turn)) => streams.stream("phase", n as u64).u64(0..turn),
-            _ => 0,
-        };
-        let processors = system.nodes.processors.map_or(count, usize::from);
-        let devices = system.disks.devices.map_or(workers, usize::from);
-        let diskless = Diskless::new(system, streams);
-        // A controller is another with room and nothing on it; a host has no room.
-        let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / SECTOR };
-        let place = |n: usize| Place {
-            node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
-            processor: (n % processors) as u32,
-            disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
-            soon: None,
-        };
-        let device = |n: usize| {
-            let chance = streams.stream("disk", n as u64);
-            let disk = Disk::new(&model, system.disks.scheduler, phase(n), chance);
-            Device { disk, queue: Level::new(0), due: None, busy_before: 0 }
-        };
-        let mut simulation = Simulation {
-            system: system.clone(),
-            queue: Queue::default(),
-            places: (0..count).map(place).collect(),
-            processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
-            threads: (0..workload.hosts).map(|_| Thread::default()).collect(),
-            devices: (0..devices).map(device).collect(),
-            wires: Wires::new(&system.links, count, streams.stream("links", 0)),
-            messages: 0,
-            delays: Delays::default(),
-            delayed: 0,
-            sector_bytes: model.sector_bytes(),
-            generator,
-            replay: replay(system, volume_bytes, input)?,
-            chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
-            requests: Vec::new(),
-            free: Vec::new(),
-            run: Run::new(0, system.measure.warm_up),
-            work: Work::default(),
-            events: 0,
-            completed: Vec::new(),
-            volume_bytes,
-            asked: 0,
-            timeline: None,
-            diskless,
-        };
-        simulation.begin(volume).map_err(|e| of_trace(system, e))?;
-        Ok(simulation)
-    }
-
     /// Runs until the `request`-th request that is asked, from 0, has its reply; and says where
     /// its time went.
     ///
@@ -244,85 +130,6 @@ impl Simulation {
     /// Bytes of the volume.
     pub fn volume_bytes(&self) -> u64 {
         self.volume_bytes
-    }
-
-    /// The nodes enter their map, and hosts begin to ask.
-    fn begin(&mut self, volume: Arc<Volume>) -> Result<(), String> {
-        let info = |(n, p): (usize, &Place)| NodeInfo {
-            is_host: self.diskless.is_host(n as u32),
-            ..NodeInfo::new(1, p.node.data_sectors())
-        };
-        let nodes = self.places.iter().enumerate().map(info).collect();
-        let volumes = [(VOLUME, volume)].into();
-        let map = Arc::new(ClusterMap { nodes, volumes, epoch: 1, ..ClusterMap::default() });
-        for (node, place) in self.places.iter_mut().enumerate() {
-            let mut out = Vec::new();
-            place.node.start(&mut out);
-            let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
-            place.node.handle(0, Input::Map(map), &mut out);
-            for output in out {
-                let node = node as u32;
-                match output {
-                    // The lock server hears from everyone what he holds.
-                    Output::Send(m) => self.queue.push(0, Event::Message(Box::new(m))),
-                    Output::Timer(timer @ Timer::LockServer, delay) => {
-                        self.queue.push(delay, Event::Timer { node, timer });
-                    }
-                    Output::Ready | Output::Report(_) | Output::Timer(..) => {}
-                    other => panic!("node {node} begins with {other:?}"),
-                }
-            }
-        }
-        let population = match self.system.workload.arrivals {
-            Arrivals::Closed { population, .. } => population,
-            Arrivals::Open { .. } => 1,
-            // Hosts take turns.
-            Arrivals::Traced { .. } => return self.next_ask(0),
-        };
-        for host in 0..self.system.workload.hosts {
-            for _ in 0..population {
-                self.next_ask(host)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What a host asks next, and when: drawn, or the next of the trace; `None` after its end.
-    fn draw(&mut self, host: usize) -> Result<Option<Ask>, String> {
-        let chance = &mut self.chances[host];
-        let Some(replay) = &mut self.replay else {
-            return Ok(Some(self.generator.next(host, chance)));
-        };
-        let Some(ask) = replay.next().transpose().map_err(|e| e.to_string())? else {
-            return Ok(None);
-        };
-        // As timed, the trace says how long; else it says nothing.
-        let wait = ask.wait + self.generator.wait(host, chance);
-        Ok(Some(Ask { wait, ..ask }))
-    }
-
-    /// Has a host ask what it asks next, if there is anything.
-    fn next_ask(&mut self, host: u32) -> Result<(), String> {
-        let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
-        let originators = u32::from(self.system.nodes.originators);
-        let originator = match (self.system.nodes.roles, originators) {
-            (Roles::Host, _) => self.diskless.of_host(host),
-            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
-            (Roles::Array, n) => host % n,
-        };
-        let request = Request { host, ask, asked: 0, originator };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.requests[number as usize] = Some(request);
-                number
-            }
-            None => {
-                self.requests.push(Some(request));
-                (self.requests.len() - 1) as u32
-            }
-        };
-        self.queue.push(ask.wait, Event::Ask { request: number });
-        Ok(())
     }
 
     /// Runs until enough requests are done, and says how it went.
@@ -351,9 +158,10 @@ impl Simulation {
             disks: self.resource(now, &self.devices, |d| {
                 ((d.disk.busy(now) - d.busy_before) as f64, d.queue.mean(now))
             }),
+            buses: (!self.buses.is_empty()).then(|| self.bus_use(now)),
             processors: self.resource(now, &self.processors, |p| (p.busy as f64, p.load.mean(now))),
             links: {
-                let (mean, highest) = self.wires.utilisation(now - measured.began);
+                let (mean, highest) = self.network.utilisation(now - measured.began);
                 Resource { mean, highest, queue: 0.0 }
             },
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
@@ -361,9 +169,24 @@ impl Simulation {
             processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
                 / measured.all().latency.count().max(1) as f64,
             work: self.work,
+            warm_up: self.system.measure.warm_up.requests(),
             events: self.events,
             ..Outcome::of_hosts(measured, now)
         })
+    }
+
+    /// Runs as a pilot: from the beginning for as many requests, or as long, as are to be measured;
+    /// and says how long requests took, in the order of their replies.
+    ///
+    /// # Errors
+    /// If a request fails, or nothing happens any more.
+    pub fn pilot(mut self) -> Result<Batches, String> {
+        self.pilot = Some(Batches::default());
+        while !self.has_enough() {
+            let event = self.queue.pop().ok_or("nothing happens any more")?;
+            self.happens(event)?;
+        }
+        Ok(self.pilot.take().unwrap_or_default())
     }
 
     /// Whether enough was measured: requests, or time.
@@ -374,7 +197,7 @@ impl Simulation {
             return true;
         }
         match (measure.seconds, self.run.measured()) {
-            (None, _) => self.run.finished() >= measure.warm_up + measure.requests,
+            (None, _) => self.run.finished() >= measure.warm_up.requests() + measure.requests,
             (Some(_), None) => false,
             (Some(seconds), Some(m)) => {
                 self.queue.now() - m.began >= (seconds * 1e9).round() as Nanos
@@ -395,14 +218,26 @@ impl Simulation {
         }
     }
 
+    fn bus_use(&self, now: Nanos) -> Resource {
+        let time = (now - self.run.measured().map_or(0, |m| m.began)).max(1) as f64;
+        self.resource(now, &self.buses, |b| {
+            let busy = b.bus.busy_until(now) - b.busy_before;
+            (busy as f64, (b.bus.queue_until(now) - b.queue_before) as f64 / time)
+        })
+    }
+
     /// The warm-up is over.
     fn restart(&mut self) {
         let now = self.queue.now();
         (self.messages, self.delayed, self.work) = (0, 0, Work::default());
-        self.wires.restart();
+        self.network.restart();
         for device in &mut self.devices {
             device.queue.restart(now);
             device.busy_before = device.disk.busy(now);
+        }
+        for shared in &mut self.buses {
+            shared.busy_before = shared.bus.busy_until(now);
+            shared.queue_before = shared.bus.queue_until(now);
         }
         for processor in &mut self.processors {
             processor.load.restart(now);
@@ -441,9 +276,9 @@ impl Simulation {
                 let now = self.queue.now();
                 let there = &mut self.processors[processor as usize];
                 let (node, mut steps) = there.in_hand.take().expect("work in hand");
-                let (_, outputs) = steps.pop_front().expect("a step in hand");
-                if let Some((time, _)) = steps.front() {
-                    self.queue.push(*time, Event::Processor { processor });
+                let outputs = steps.next().expect("a step in hand");
+                if let Some(time) = steps.next_time() {
+                    self.queue.push(time, Event::Processor { processor });
                     there.in_hand = Some((node, steps));
                     return self.apply(node, outputs);
                 }
@@ -452,40 +287,6 @@ impl Simulation {
                 self.work(processor)
             }
             Event::Reply { request } => self.reply(request),
-        }
-    }
-
-    fn ask(&mut self, request: u32) -> Result<(), String> {
-        let now = self.queue.now();
-        let r = self.requests[request as usize].as_mut().expect("a request in work");
-        r.asked = now.max(1);
-        let host = r.host;
-        self.run.ask(r.asked);
-        let arrives = micros(self.system.hosts.ask_us);
-        if let Some(timeline) = &mut self.timeline {
-            timeline.asked(self.asked, request, now, now + arrives);
-        }
-        self.asked += 1;
-        match self.system.hosts.threads {
-            true => self.host_works(host, Job::Ask(request)),
-            false => self.queue.push(arrives, Event::Request { request }),
-        }
-        match self.system.workload.arrivals {
-            Arrivals::Closed { .. } => Ok(()),
-            Arrivals::Open { .. } => self.next_ask(host),
-            Arrivals::Traced { .. } => self.next_ask((host + 1) % self.system.workload.hosts),
-        }
-    }
-
-    pub(super) fn reply(&mut self, request: u32) -> Result<(), String> {
-        let now = self.queue.now();
-        let r = self.requests[request as usize].take().expect("a request in work");
-        self.free.push(request);
-        self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
-        self.delayed += u64::from(self.delays.done(request));
-        match self.system.workload.arrivals {
-            Arrivals::Closed { .. } => self.next_ask(r.host),
-            Arrivals::Open { .. } | Arrivals::Traced { .. } => Ok(()),
         }
     }
 
@@ -519,18 +320,19 @@ impl Simulation {
             let processor = &mut self.processors[number as usize];
             let time = processor.time(self.system.nodes.path.instructions(&work));
             let steps = self.diskless.steps(node, came_in, time, outputs);
-            let time: Nanos = steps.iter().map(|s| s.0).sum();
+            let time = steps.time();
             if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
                 timeline.worked(node, now, now + time, what);
             }
             if time > 0 {
                 processor.busy += time;
-                self.queue.push(steps[0].0, Event::Processor { processor: number });
+                let first = steps.next_time().unwrap_or(0);
+                self.queue.push(first, Event::Processor { processor: number });
                 processor.in_hand = Some((node, steps));
                 return Ok(());
             }
             processor.load.down(now);
-            for (_, outputs) in steps {
+            for outputs in steps {
                 self.apply(node, outputs)?;
             }
         }
@@ -568,7 +370,7 @@ impl Simulation {
                         true => now,
                         false => {
                             self.messages += 1;
-                            self.wires.send(now, from, to, bytes)
+                            self.network.send(now, from, to, bytes)
                         }
                     };
                     if let Some(timeline) = self.timeline.as_mut().filter(|_| from != to) {
@@ -602,87 +404,6 @@ impl Simulation {
         }
         Ok(())
     }
-
-    fn disk_begins(&mut self, node: u32, request: DiskRequest) {
-        let now = self.queue.now();
-        let place = &self.places[node as usize];
-        let Some((device, first)) = place.disk else {
-            // Nothing is on a node without disk: only a flush can come.
-            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
-            let processor = &mut self.processors[place.processor as usize];
-            processor.waiting.push_back((node, done));
-            processor.load.up(now);
-            return;
-        };
-        let sector = self.sector_bytes;
-        let access = match &request.op {
-            DiskOp::Read { offset, len } => Access::read((first + offset) / sector, len / sector),
-            DiskOp::Write { offset, data, .. } => {
-                let len: u64 = data.iter().map(|b| b.len() as u64).sum();
-                Access::write((first + offset) / sector, len / sector)
-            }
-            DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
-        };
-        let many = "a node has more disk operations than have numbers";
-        assert!(request.id & !(FLUSH_AFTER - 1) == 0, "{many}");
-        // The papers' disks write through; real ones have a cache that has to be flushed.
-        let flushed = self.system.nodes.store == Store::Journalled
-            && matches!(request.op, DiskOp::Write { durable: true, .. });
-        let number = request.id | if flushed { FLUSH_AFTER } else { 0 };
-        let there = &mut self.devices[device as usize];
-        there.queue.up(now);
-        there.disk.submit(now, u64::from(node) << NODE_BIT | number, access);
-        self.watch_disk(device);
-    }
-
-    /// Has the device looked at when it is next due.
-    fn watch_disk(&mut self, device: u32) {
-        let now = self.queue.now();
-        let there = &mut self.devices[device as usize];
-        let next = there.disk.next();
-        if next != there.due {
-            there.due = next;
-            if let Some(at) = next {
-                self.queue.push(at - now, Event::Disk { device });
-            }
-        }
-    }
-
-    fn disk_is_due(&mut self, device: u32) -> Result<(), String> {
-        let now = self.queue.now();
-        let there = &mut self.devices[device as usize];
-        if there.due == Some(now) {
-            there.due = None;
-        }
-        let mut completed = std::mem::take(&mut self.completed);
-        there.disk.advance(now, &mut completed);
-        for done in completed.drain(..) {
-            if done.id & FLUSH_AFTER != 0 {
-                let disk = &mut self.devices[device as usize].disk;
-                disk.submit(now, done.id & !FLUSH_AFTER, Access::flush());
-                continue;
-            }
-            self.devices[device as usize].queue.down(now);
-            let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << NODE_BIT) - 1));
-            if let Some(timeline) = &mut self.timeline {
-                let kind = match done.access.kind {
-                    weft_model::disk::Kind::Read => "read",
-                    weft_model::disk::Kind::Write => "write",
-                    weft_model::disk::Kind::Flush => "flush",
-                };
-                let what = format!("{kind} {} sectors", done.access.sectors);
-                timeline.disk_ended(node, id, &what, now, &done.times);
-            }
-            let bytes = match done.access.kind {
-                weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
-                _ => 0,
-            };
-            self.input(node, Input::Disk(id, Ok(Buffer::Length(bytes as usize))))?;
-        }
-        self.completed = completed;
-        self.watch_disk(device);
-        Ok(())
-    }
 }
 
 pub(super) fn micros(us: f64) -> Nanos {
@@ -702,6 +423,12 @@ fn described(input: &Input) -> String {
     }
 }
 
+#[path = "asking.rs"]
+mod asking;
+#[path = "beginning.rs"]
+mod beginning;
+#[path = "devices.rs"]
+mod devices;
 #[cfg(test)]
 #[path = "real_nodes_tests.rs"]
 mod real_nodes_tests;

@@ -1,7 +1,8 @@
 use super::*;
-use crate::perf::{Commit, Fabric, Lane, Layout, Measure, ParityAt, PathLengths};
+use crate::perf::{Commit, Fabric, Lane, Layout, Measure, PILOT, ParityAt, PathLengths, WarmUp};
 use weft_core::units::MILLIS;
 use weft_load::trace::Fit;
+use weft_load::workload::Arrivals;
 use weft_load::workload::{Addresses, Requests, Think, Trace, Workload};
 
 /// The paper's array with so many requests of one size outstanding.
@@ -86,7 +87,8 @@ fn a_small_write_is_four_transfers_and_a_whole_stripe_one_for_each_disk() {
     let transfers = |bytes, align| {
         let mut system = system(bytes, 0.0, 1);
         system.workload.align_bytes = Some(align);
-        system.measure = Measure { warm_up: 0, requests: 50, ..Measure::default() };
+        system.measure =
+            Measure { warm_up: WarmUp::Requests(0), requests: 50, ..Measure::default() };
         let mut simulation = Simulation::new(&system, 0).unwrap();
         while simulation.run.finished() < 50 {
             let event = simulation.queue.pop().unwrap();
@@ -167,7 +169,8 @@ fn replaying(arrivals: Arrivals, change: fn(&mut Trace)) -> System {
     trace_of.survey(&mut reader).unwrap();
     let mut system = system(4096, 1.0, 3);
     (system.workload.requests, system.workload.arrivals) = (Requests::Trace(trace_of), arrivals);
-    system.measure = Measure { warm_up: 1, requests: 100, replications: 1, ..system.measure };
+    system.measure =
+        Measure { warm_up: WarmUp::Requests(1), requests: 100, replications: 1, ..system.measure };
     system
 }
 
@@ -218,7 +221,10 @@ fn only_a_part_of_a_trace_is_replayed_if_so_asked() {
 fn what_of_a_trace_cannot_be_is_refused() {
     type Change = fn(&mut System);
     let wrong: [(Change, &str); 5] = [
-        (|s| s.measure.warm_up = 13, "measure.warm_up = 13: the trace has 13 requests; give less"),
+        (
+            |s| s.measure.warm_up = WarmUp::Requests(13),
+            "measure.warm_up = 13: the trace has 13 requests; give less",
+        ),
         (|s| s.measure.replications = 2, "measure.replications = 2: a trace has no chance"),
         (
             |s| s.volume.size_bytes = Some(1 << 20),
@@ -257,4 +263,100 @@ fn a_trace_that_is_no_longer_what_was_read_fails_the_run() {
     assert!(said.contains("beyond what the survey"), "{said}");
     let none = with(String::new()).err().expect("refused").to_string();
     assert!(none.contains("t.csv: it is empty"), "{none}");
+}
+
+/// Disks on one bus: 10 ms for any access, and on the bus 1 ms of set-up and arbitration and 1 ms
+/// of data for each 4 KiB.
+const ON_A_BUS: &str = "name = \"b\"\nabout = \"a test's\"\n\n[fixed]\ncapacity_bytes = 1073741824\n\
+     sector_bytes = 512\npositioning_ms = 10.0\nbytes_per_s = 1000000000000\n\n[bus]\n\
+     read_bytes_per_s = 4096000\nwrite_bytes_per_s = 4096000\nsetup_ms = 1.0\n";
+
+/// Whole stripes read from four such disks, so many of them on a bus.
+fn on_buses(per_bus: Option<u16>, outstanding: u32) -> System {
+    let mut system = without_overhead(system(16_384, 1.0, outstanding));
+    system.workload.align_bytes = Some(16_384);
+    system.nodes.workers = 4;
+    system.nodes.originators = 1;
+    system.volume.layout = Layout("raid0".to_string());
+    system.links.mb_s = 1e9;
+    system.disks.parameters = Some(ON_A_BUS.to_string());
+    system.disks.per_bus = per_bus;
+    system
+}
+
+#[test]
+fn pieces_that_are_ready_together_cross_a_shared_bus_one_after_the_other() {
+    // All four are ready after 10 ms, and k of them cross a bus in 2k.
+    for (per_bus, ms) in [(None, 12.0), (Some(1), 12.0), (Some(2), 14.0), (Some(4), 18.0)] {
+        let outcome = run(&on_buses(per_bus, 1));
+        let mean = mean_ms(&outcome);
+        assert!((mean - ms).abs() < 0.001, "{per_bus:?} on a bus: {mean} ms");
+        let Some(k) = per_bus.map(f64::from) else {
+            assert_eq!(outcome.buses, None);
+            continue;
+        };
+        // In use for 2k of the time; the pieces are there for 2, 4, ... 2k.
+        let buses = outcome.buses.unwrap();
+        let (busy, there) = (2.0 * k / ms, k * (k + 1.0) / ms);
+        assert!((buses.mean - busy).abs() < 1e-4, "{per_bus:?}: {buses:?}, not {busy}");
+        assert!((buses.highest - busy).abs() < 1e-4, "{per_bus:?}: {buses:?}, not {busy}");
+        assert!((buses.queue - there).abs() < 1e-3, "{per_bus:?}: {buses:?}, not {there}");
+    }
+}
+
+#[test]
+fn a_shared_bus_at_saturation_gives_what_it_carries() {
+    // 64 requests of four pieces keep the disks busy. A piece of 4 KiB every 2 ms is 2.048 MB/s;
+    // four disks alone give a piece each 12 ms, with buses of their own 1.365 MB/s in all.
+    let apart = run(&on_buses(None, 64));
+    assert!((apart.throughput_mb_s - 4.0 * 4096.0 / 12e3).abs() < 0.01, "{apart:?}");
+    let mut system = on_buses(Some(16), 64);
+    system.nodes.workers = 16;
+    system.workload.align_bytes = Some(65_536);
+    system.workload.requests = Requests::Fixed { bytes: 65_536, read_share: 1.0 };
+    let outcome = run(&system);
+    let buses = outcome.buses.unwrap();
+    assert!((outcome.throughput_mb_s - 2.048).abs() < 0.02, "{}", outcome.throughput_mb_s);
+    assert!(buses.mean > 0.999, "{buses:?}");
+    // Each disk has one access in work; for 10 of the 32 ms of a turn it is not at the bus.
+    assert!((buses.queue - 16.0 * 22.0 / 32.0).abs() < 0.2, "{buses:?}");
+}
+
+#[test]
+fn what_buses_cannot_be_is_refused() {
+    let mut system = on_buses(Some(0), 1);
+    assert_eq!(system.check().unwrap_err().key, "disks.per_bus");
+    system = on_buses(Some(4), 1);
+    system.workload.arrivals =
+        Arrivals::Open { rate_per_s: 130.0, spacing: weft_load::workload::Spacing::Poisson };
+    let refused = system.check().unwrap_err().to_string();
+    assert!(
+        refused.contains("the disks' buses") && refused.contains("give less than 125"),
+        "{refused}"
+    );
+    system.disks.per_bus = Some(2);
+    assert_eq!(system.check(), Ok(()));
+    (system.nodes.rounds, system.disks.in_memory) = (true, true);
+    assert_eq!(system.check().unwrap_err().key, "disks.per_bus");
+}
+
+#[test]
+fn a_known_transient_is_left_out() {
+    // 64 hosts ask at once of one disk that takes 10 ms and 2 ms on its bus: the first reply is
+    // there after 12 ms, the second after 24, and from the 64th on all take 768.
+    let mut system = on_buses(None, 64);
+    (system.nodes.workers, system.nodes.originators) = (1, 1);
+    system.workload.requests = Requests::Fixed { bytes: 4096, read_share: 1.0 };
+    system.measure = Measure { warm_up: WarmUp::Mser5, requests: 1000, ..system.measure };
+    let pilot = |system: &System| Simulation::new(system, PILOT).unwrap().pilot();
+    let found = system.warmed_up(|| pilot(&system)).unwrap().measure.warm_up;
+    // In batches of five; the last of the transient's differs little from the others.
+    assert!((55..=65).contains(&found.requests()), "{found}");
+    // Without them every request takes as long as any other.
+    let warm = run(&system.warmed_up(|| pilot(&system)).unwrap());
+    assert_eq!(warm.warm_up, found.requests());
+    assert!((mean_ms(&warm) - 768.0).abs() < 1.0, "{} ms", mean_ms(&warm));
+    assert!(mean_ms(&run(&system)) < 750.0, "with them the mean is less");
+    system.measure.requests = 100;
+    assert!(system.warmed_up(|| pilot(&system)).unwrap_err().contains("100 requests"));
 }

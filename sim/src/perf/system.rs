@@ -4,16 +4,17 @@ use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
 use weft_core::store::Superblock;
 use weft_core::units::SECTOR;
+pub use weft_load::workload::Problem;
 use weft_load::workload::{Arrivals, Generator, Spacing, Think, Workload};
 use weft_model::disk::Model;
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{self, Device, Spec};
 
 use super::costs::PathLengths;
-use super::{capacity, parameters};
+use super::{WarmUp, capacity, parameters};
 
-/// The most workers with a wire from each to each: 16 million wires.
-const MOST_WIRED: u16 = 4_096;
+/// The most workers with a link from each to each: 16 million links.
+const MOST_LINKED: u16 = 4_096;
 
 /// Nodes that timestamps can tell apart.
 const MOST_TIMESTAMPED: u64 = 1 << 12;
@@ -125,6 +126,9 @@ pub struct Disks {
     /// many; if not said, each is a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<u16>,
+    /// How many devices share a bus, neighbours together; if not said, each has one to itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_bus: Option<u16>,
     /// Whether they are in memory: then disk operations are work of the nodes' processors and of
     /// nothing else, and are done in the round that begins them.
     pub in_memory: bool,
@@ -143,6 +147,7 @@ impl Default for Disks {
             scheduler: Scheduler::Fcfs,
             synchronized: true,
             devices: None,
+            per_bus: None,
             in_memory: false,
             size_bytes: None,
             parameters: None,
@@ -151,6 +156,11 @@ impl Default for Disks {
 }
 
 impl Disks {
+    /// How many buses so many devices share: none if each has one to itself.
+    pub(super) fn buses(&self, devices: usize) -> usize {
+        self.per_bus.map_or(0, |so_many| devices.div_ceil(usize::from(so_many)))
+    }
+
     /// The numbers of the model.
     ///
     /// # Errors
@@ -170,7 +180,7 @@ impl Disks {
 pub struct Links {
     /// Its form.
     pub fabric: Fabric,
-    /// Millions of bytes a second on one wire.
+    /// Millions of bytes a second on one link.
     pub mb_s: f64,
     /// Microseconds from the end of sending to the end of receiving.
     pub latency_us: f64,
@@ -178,7 +188,7 @@ pub struct Links {
     /// likely, so that one may overtake another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_most_us: Option<f64>,
-    /// Microseconds for which a message takes the wire before its first byte (arbitration).
+    /// Microseconds for which a message takes the link before its first byte (arbitration).
     pub set_up_us: f64,
 }
 
@@ -186,7 +196,7 @@ pub struct Links {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fabric {
-    /// A wire from each node to each other.
+    /// A link from each node to each other.
     PointToPoint,
     /// One for all.
     Bus,
@@ -430,7 +440,7 @@ impl From<Ordering> for weft_core::order::Ordering {
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
     /// Requests before measuring begins.
-    pub warm_up: u64,
+    pub warm_up: WarmUp,
     /// Requests that are measured.
     pub requests: u64,
     /// For how many seconds is measured, if not for so many requests.
@@ -444,25 +454,13 @@ pub struct Measure {
 
 impl Default for Measure {
     fn default() -> Self {
-        Measure { warm_up: 100, requests: 10_000, seconds: None, replications: 2, seed: 1 }
-    }
-}
-
-/// What is wrong with a description.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key} = {value}: {expected}")]
-pub struct Problem {
-    /// The key, with those above it.
-    pub key: String,
-    /// The value that it has.
-    pub value: String,
-    /// What it must be.
-    pub expected: String,
-}
-
-impl Problem {
-    pub(super) fn new(key: &str, value: impl ToString, expected: impl ToString) -> Problem {
-        Problem { key: key.into(), value: value.to_string(), expected: expected.to_string() }
+        Measure {
+            warm_up: WarmUp::default(),
+            requests: 10_000,
+            seconds: None,
+            replications: 2,
+            seed: 1,
+        }
     }
 }
 
@@ -489,6 +487,16 @@ impl System {
         }
     }
 
+    /// Five nodes, of which each has a disk and takes requests, with RAID 5 and stripe units of 64 KiB:
+    /// what `weft up` makes if nothing is said. All else is as in the paper.
+    pub fn like_weft_up(workload: Workload) -> System {
+        let mut system = System::under(workload);
+        (system.nodes.workers, system.nodes.originators) = (5, 5);
+        system.volume.layout = Layout("raid5".to_string());
+        system.volume.unit = 64 << 10;
+        system
+    }
+
     /// Checks that every value is in its range and that they fit one another.
     ///
     /// # Errors
@@ -509,11 +517,14 @@ impl System {
         if let Some(devices) = self.disks.devices {
             within("disks.devices", f64::from(devices))?;
         }
+        if let Some(so_many) = self.disks.per_bus {
+            within("disks.per_bus", f64::from(so_many))?;
+        }
         self.check_path_lengths()?;
-        if self.links.fabric == Fabric::PointToPoint && workers > MOST_WIRED {
+        if self.links.fabric == Fabric::PointToPoint && workers > MOST_LINKED {
             let expected = format!(
-                "{workers} workers would need a wire for each pair; give switch or bus beyond \
-                 {MOST_WIRED} workers"
+                "{workers} workers would need a link for each pair; give switch or bus beyond \
+                 {MOST_LINKED} workers"
             );
             return Err(Problem::new("links.fabric", "point-to-point", expected));
         }
@@ -536,7 +547,7 @@ impl System {
         self.check_threads()?;
         within("hosts.message_us", self.hosts.message_us)?;
         within("hosts.clock_ms", self.hosts.clock_ms)?;
-        within("measure.warm_up", self.measure.warm_up as f64)?;
+        within("measure.warm_up", self.measure.warm_up.requests() as f64)?;
         within("measure.requests", self.measure.requests as f64)?;
         if let Some(seconds) = self.measure.seconds {
             within("measure.seconds", seconds)?;
@@ -562,13 +573,9 @@ impl System {
         let (_, layout) = self.layout()?;
         let disk = self.disks.spec()?;
         self.check_store()?;
-        let of_workload = |p: weft_load::workload::Problem| Problem {
-            key: match p.key.as_str() {
-                "volume" => "volume".to_string(),
-                key => format!("workload.{key}"),
-            },
-            value: p.value,
-            expected: p.expected,
+        let of_workload = |p: Problem| match p.key.as_str() {
+            "volume" => p,
+            _ => p.within("workload"),
         };
         self.workload.check().map_err(of_workload)?;
         let redundancy = layout.width() as f64 / layout.data as f64;
@@ -582,7 +589,8 @@ impl System {
     /// are not for the warm-up.
     pub fn measured_requests(&self) -> u64 {
         let trace = self.workload.requests.trace().and_then(|t| t.surveyed.as_ref());
-        let most = trace.map_or(u64::MAX, |t| t.requests.saturating_sub(self.measure.warm_up));
+        let most =
+            trace.map_or(u64::MAX, |t| t.requests.saturating_sub(self.measure.warm_up.requests()));
         self.measure.requests.min(most)
     }
 
@@ -746,6 +754,11 @@ impl System {
             if value > 0.0 && !has {
                 return Err(Problem::new(key, value, format!("{of} 0")));
             }
+        }
+        if let (Some(so_many), true) = (self.disks.per_bus, self.disks.in_memory) {
+            let expected =
+                "disks in memory have no bus; leave it out, or give disks.in_memory = false";
+            return Err(Problem::new("disks.per_bus", so_many, expected));
         }
         if self.disks.in_memory && !nodes.rounds {
             return Err(Problem::new("disks.in_memory", true, format!("{rounds} false")));

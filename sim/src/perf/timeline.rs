@@ -21,7 +21,7 @@ pub enum Lane {
     Host,
     /// A node's processor.
     Processor(u32),
-    /// The wire from one node to another.
+    /// The link from one node to another.
     Link(u32, u32),
     /// A node's disk.
     Disk(u32),
@@ -122,7 +122,7 @@ impl Timeline {
         self.add(Lane::Processor(node), from, to, input);
     }
 
-    /// A message goes over a wire.
+    /// A message goes over a link.
     pub(super) fn sent(&mut self, output: &Envelope, from: Nanos, to: Nanos) {
         let body = output.body.as_ref();
         if self.carries(output) {

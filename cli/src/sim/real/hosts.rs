@@ -88,7 +88,7 @@ pub fn run(
     let common = Common {
         began: Instant::now(),
         finished: AtomicU64::new(0),
-        enough: system.measure.warm_up + system.measured_requests(),
+        enough: system.measure.warm_up.requests() + system.measured_requests(),
         failed: AtomicBool::new(false),
     };
     let content = content(system);
@@ -184,8 +184,8 @@ fn content(system: &System) -> Bytes {
 
 /// Puts what was noted through the statistics in the order in which it happened.
 fn outcome(system: &System, samples: &[Sample]) -> Result<Outcome> {
-    let (warm_up, enough) =
-        (system.measure.warm_up, (system.measure.warm_up + system.measured_requests()) as usize);
+    let warm_up = system.measure.warm_up.requests();
+    let enough = (warm_up + system.measured_requests()) as usize;
     let mut replies: Vec<&Sample> = samples.iter().collect();
     replies.sort_by_key(|s| s.replied);
     let end = replies.get(enough - 1).context("too few requests were answered")?.replied;
@@ -201,7 +201,7 @@ fn outcome(system: &System, samples: &[Sample]) -> Result<Outcome> {
     let inside = replies[enough..].iter().map(|s| s.asked).filter(|a| *a <= end);
     let measured = run.measured().context("the warm-up did not end")?;
     measured.check(end, inside).map_err(|e| anyhow!(e))?;
-    Ok(Outcome::of_hosts(measured, end))
+    Ok(Outcome { warm_up, ..Outcome::of_hosts(measured, end) })
 }
 
 /// A host.

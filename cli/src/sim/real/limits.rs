@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, Store, System};
+use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, Store, System, WarmUp};
 
 use super::disk_bytes;
 use super::hosts::longest;
@@ -65,6 +65,10 @@ pub fn check(system: &System) -> Result<(), Problem> {
     if let Some(seconds) = system.measure.seconds {
         let expected = "real runs end after measure.requests; leave it out";
         return no("measure.seconds", &seconds, expected.into());
+    }
+    if system.measure.warm_up == WarmUp::Mser5 {
+        let expected = "real runs have no pilot; give a number";
+        return no("measure.warm_up", &WarmUp::Mser5, expected.into());
     }
     if nodes.originators == 0 {
         let expected = "a real array has no controller without disk; give 1 or more, and \

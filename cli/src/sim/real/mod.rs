@@ -51,7 +51,7 @@ pub fn run(
         };
         let array = there.insert(array);
         let measure = &system.measure;
-        let each = measure.warm_up + system.measured_requests();
+        let each = measure.warm_up.requests() + system.measured_requests();
         let requests = u64::from(measure.replications) * each;
         let stage = Stage::new(name.as_str(), requests, Counts::Things);
         let (mut outcomes, mut others, mut nodes) = (Vec::new(), 0.0_f64, 0.0);
@@ -270,6 +270,7 @@ fn spec(system: &System) -> Result<Spec> {
     Ok(Spec {
         nodes: Some(usize::from(system.nodes.workers)),
         disk_size: Some(disk_bytes(system)?),
+        queue: None,
         volumes: vec![(VOLUME.to_string(), size)],
         layout: Some(volume.layout.0.parse()?),
         stripe_unit: Some(volume.unit),

@@ -1,0 +1,91 @@
+//! What hosts ask, and when.
+
+use weft_load::Ask;
+use weft_load::workload::Arrivals;
+
+use super::*;
+
+/// A request that has been asked.
+pub(in crate::perf) struct Request {
+    pub(super) host: u32,
+    pub(in crate::perf) ask: Ask,
+    pub(super) asked: Nanos,
+    pub(super) originator: u32,
+}
+
+impl Simulation {
+    /// What a host asks next, and when: drawn, or the next of the trace; `None` after its end.
+    fn draw(&mut self, host: usize) -> Result<Option<Ask>, String> {
+        let chance = &mut self.chances[host];
+        let Some(replay) = &mut self.replay else {
+            return Ok(Some(self.generator.next(host, chance)));
+        };
+        let Some(ask) = replay.next().transpose().map_err(|e| e.to_string())? else {
+            return Ok(None);
+        };
+        // As timed, the trace says how long; else it says nothing.
+        let wait = ask.wait + self.generator.wait(host, chance);
+        Ok(Some(Ask { wait, ..ask }))
+    }
+
+    /// Has a host ask what it asks next, if there is anything.
+    pub(super) fn next_ask(&mut self, host: u32) -> Result<(), String> {
+        let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
+        let originators = u32::from(self.system.nodes.originators);
+        let originator = match (self.system.nodes.roles, originators) {
+            (Roles::Host, _) => self.diskless.of_host(host),
+            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
+            (Roles::Array, n) => host % n,
+        };
+        let request = Request { host, ask, asked: 0, originator };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.requests[number as usize] = Some(request);
+                number
+            }
+            None => {
+                self.requests.push(Some(request));
+                (self.requests.len() - 1) as u32
+            }
+        };
+        self.queue.push(ask.wait, Event::Ask { request: number });
+        Ok(())
+    }
+
+    pub(super) fn ask(&mut self, request: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let r = self.requests[request as usize].as_mut().expect("a request in work");
+        r.asked = now.max(1);
+        let host = r.host;
+        self.run.ask(r.asked);
+        let arrives = micros(self.system.hosts.ask_us);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.asked(self.asked, request, now, now + arrives);
+        }
+        self.asked += 1;
+        match self.system.hosts.threads {
+            true => self.host_works(host, Job::Ask(request)),
+            false => self.queue.push(arrives, Event::Request { request }),
+        }
+        match self.system.workload.arrivals {
+            Arrivals::Closed { .. } => Ok(()),
+            Arrivals::Open { .. } => self.next_ask(host),
+            Arrivals::Traced { .. } => self.next_ask((host + 1) % self.system.workload.hosts),
+        }
+    }
+
+    pub(in crate::perf) fn reply(&mut self, request: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let r = self.requests[request as usize].take().expect("a request in work");
+        self.free.push(request);
+        self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
+        if let Some(times) = &mut self.pilot {
+            times.add((now - r.asked) as f64);
+        }
+        self.delayed += u64::from(self.delays.done(request));
+        match self.system.workload.arrivals {
+            Arrivals::Closed { .. } => self.next_ask(r.host),
+            Arrivals::Open { .. } | Arrivals::Traced { .. } => Ok(()),
+        }
+    }
+}

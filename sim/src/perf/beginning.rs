@@ -1,0 +1,155 @@
+//! A system as it is described becomes nodes, disks, links and hosts, and everything begins.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::node::MapMessage;
+use weft_core::units::{SECTOR, Timestamp};
+use weft_load::random::Streams;
+use weft_load::stats::Level;
+use weft_load::workload::{Arrivals, Generator};
+use weft_model::disk::{Disk, Model};
+
+use super::super::setup::{VOLUME, config, of_trace, replay, volume};
+use super::super::system::Problem;
+use super::*;
+
+impl Simulation {
+    /// The `replication`-th run of a system whose requests are drawn. If a test is to say how long
+    /// the warm-up is, there is none: see [`System::warmed_up`].
+    ///
+    /// # Errors
+    /// What is wrong with the description.
+    pub fn new(system: &System, replication: u64) -> Result<Simulation, Problem> {
+        Simulation::reading(system, replication, std::io::empty())
+    }
+
+    /// The `replication`-th run of a system. If its requests are a trace's, they are read from
+    /// `input` as they are made; else nothing is.
+    ///
+    /// # Errors
+    /// What is wrong with the description, or with the beginning of the trace.
+    pub fn reading(
+        system: &System,
+        replication: u64,
+        input: impl Read + 'static,
+    ) -> Result<Simulation, Problem> {
+        system.check()?;
+        let streams = Streams::new(system.measure.seed, replication);
+        let model = Model::new(&system.disks.spec()?);
+        let disk_bytes = system.disk_bytes()?;
+        let volume = Arc::new(volume(system, system.data_bytes()?)?);
+        let volume_bytes = volume.size;
+        let workload = &system.workload;
+        let generator = Generator::new(workload, volume_bytes);
+        let generator = generator.map_err(|p| p.within("workload"))?;
+        let workers = usize::from(system.nodes.workers);
+        let controller = match (system.nodes.roles, system.nodes.originators) {
+            (Roles::Array, 0) => 1,
+            _ => 0,
+        };
+        let count = workers + controller + diskless::count(system);
+        let gap = match volume.geometry.layout.parity {
+            0 => 0,
+            // Reads go on through parity.
+            parity => parity as u64 * volume.unit_sectors(),
+        };
+        let phase = |n: usize| match (system.disks.synchronized, model.revolution()) {
+            (false, Some(turn)) => streams.stream("phase", n as u64).u64(0..turn),
+            _ => 0,
+        };
+        let processors = system.nodes.processors.map_or(count, usize::from);
+        let devices = system.disks.devices.map_or(workers, usize::from);
+        let diskless = Diskless::new(system, streams);
+        // A controller is another with room and nothing on it; a host has no room.
+        let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / SECTOR };
+        let place = |n: usize| Place {
+            node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
+            processor: (n % processors) as u32,
+            disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
+            soon: None,
+        };
+        let device = |n: usize| {
+            let chance = streams.stream("disk", n as u64);
+            let disk = Disk::new(&model, system.disks.scheduler, phase(n), chance);
+            let bus = system.disks.per_bus.map(|so_many| (n / usize::from(so_many)) as u32);
+            Device { disk, queue: Level::new(0), due: None, busy_before: 0, bus }
+        };
+        let mut simulation = Simulation {
+            system: system.clone(),
+            queue: Queue::default(),
+            places: (0..count).map(place).collect(),
+            processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
+            threads: (0..workload.hosts).map(|_| Thread::default()).collect(),
+            devices: (0..devices).map(device).collect(),
+            buses: (0..system.disks.buses(devices)).map(|_| shared_bus(&model)).collect(),
+            network: Network::new(&system.links, count, streams.stream("links", 0)),
+            messages: 0,
+            delays: Delays::default(),
+            delayed: 0,
+            sector_bytes: model.sector_bytes(),
+            generator,
+            replay: replay(system, volume_bytes, input)?,
+            chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            run: Run::new(0, system.measure.warm_up.requests()),
+            work: Work::default(),
+            events: 0,
+            completed: Vec::new(),
+            volume_bytes,
+            asked: 0,
+            timeline: None,
+            pilot: None,
+            diskless,
+        };
+        simulation.begin(volume).map_err(|e| of_trace(system, e))?;
+        Ok(simulation)
+    }
+
+    /// The nodes enter their map, and hosts begin to ask.
+    fn begin(&mut self, volume: Arc<Volume>) -> Result<(), String> {
+        let info = |(n, p): (usize, &Place)| NodeInfo {
+            is_host: self.diskless.is_host(n as u32),
+            ..NodeInfo::new(1, p.node.data_sectors())
+        };
+        let nodes = self.places.iter().enumerate().map(info).collect();
+        let volumes = [(VOLUME, volume)].into();
+        let map = Arc::new(ClusterMap { nodes, volumes, epoch: 1, ..ClusterMap::default() });
+        for (node, place) in self.places.iter_mut().enumerate() {
+            let mut out = Vec::new();
+            place.node.start(&mut out);
+            let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
+            place.node.handle(0, Input::Map(map), &mut out);
+            for output in out {
+                let node = node as u32;
+                match output {
+                    // The lock server hears from everyone what he holds.
+                    Output::Send(m) => self.queue.push(0, Event::Message(Box::new(m))),
+                    Output::Timer(timer @ Timer::LockServer, delay) => {
+                        self.queue.push(delay, Event::Timer { node, timer });
+                    }
+                    Output::Ready | Output::Report(_) | Output::Timer(..) => {}
+                    other => panic!("node {node} begins with {other:?}"),
+                }
+            }
+        }
+        let population = match self.system.workload.arrivals {
+            Arrivals::Closed { population, .. } => population,
+            Arrivals::Open { .. } => 1,
+            // Hosts take turns.
+            Arrivals::Traced { .. } => return self.next_ask(0),
+        };
+        for host in 0..self.system.workload.hosts {
+            for _ in 0..population {
+                self.next_ask(host)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shared_bus(model: &Model) -> SharedBus {
+    SharedBus { bus: model.new_bus(), busy_before: 0, queue_before: 0 }
+}

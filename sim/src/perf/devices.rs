@@ -1,0 +1,134 @@
+//! The devices that disks are, or are parts of: what is asked of them, and when it is done.
+
+use weft_core::store::{DiskOp, DiskRequest};
+use weft_load::stats::Level;
+use weft_model::disk::bus::Bus;
+use weft_model::disk::{Access, Completed, Disk};
+
+use super::*;
+
+/// A bus that devices share.
+pub(super) struct SharedBus {
+    pub(super) bus: Bus,
+    /// For how long it had been busy when measuring began.
+    pub(super) busy_before: Nanos,
+    /// How many pieces had been at it until then, over time.
+    pub(super) queue_before: u128,
+}
+
+/// A device, all of which is one disk, or each part another.
+pub(super) struct Device {
+    pub(super) disk: Disk,
+    /// Disk operations that wait or are being served.
+    pub(super) queue: Level,
+    /// When it was last due.
+    pub(super) due: Option<Nanos>,
+    /// For how long it had been busy when measuring began.
+    pub(super) busy_before: Nanos,
+    /// The bus that it shares with others, if it has none to itself.
+    pub(super) bus: Option<u32>,
+}
+
+impl Device {
+    fn submit(&mut self, buses: &mut [SharedBus], now: Nanos, id: u64, access: Access) {
+        match self.bus {
+            None => self.disk.submit(now, id, access),
+            Some(n) => self.disk.submit_on(&mut buses[n as usize].bus, now, id, access),
+        }
+    }
+
+    fn advance(&mut self, buses: &mut [SharedBus], now: Nanos, done: &mut Vec<Completed>) {
+        match self.bus {
+            None => self.disk.advance(now, done),
+            Some(n) => self.disk.advance_on(&mut buses[n as usize].bus, now, done),
+        }
+    }
+}
+
+/// Numbers of disk operations are told apart by their nodes, above this bit.
+const NODE_BIT: u32 = 48;
+/// Tells a write of a journalled store that is done when a flush after it is.
+const FLUSH_AFTER: u64 = 1 << (NODE_BIT - 1);
+
+impl Simulation {
+    pub(super) fn disk_begins(&mut self, node: u32, request: DiskRequest) {
+        let now = self.queue.now();
+        let place = &self.places[node as usize];
+        let Some((device, first)) = place.disk else {
+            // Nothing is on a node without disk: only a flush can come.
+            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
+            let processor = &mut self.processors[place.processor as usize];
+            processor.waiting.push_back((node, done));
+            processor.load.up(now);
+            return;
+        };
+        let sector = self.sector_bytes;
+        let access = match &request.op {
+            DiskOp::Read { offset, len } => Access::read((first + offset) / sector, len / sector),
+            DiskOp::Write { offset, data, .. } => {
+                let len: u64 = data.iter().map(|b| b.len() as u64).sum();
+                Access::write((first + offset) / sector, len / sector)
+            }
+            DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
+        };
+        let many = "a node has more disk operations than have numbers";
+        assert!(request.id & !(FLUSH_AFTER - 1) == 0, "{many}");
+        // The papers' disks write through; real ones have a cache that has to be flushed.
+        let flushed = self.system.nodes.store == Store::Journalled
+            && matches!(request.op, DiskOp::Write { durable: true, .. });
+        let number = request.id | if flushed { FLUSH_AFTER } else { 0 };
+        let there = &mut self.devices[device as usize];
+        there.queue.up(now);
+        there.submit(&mut self.buses, now, u64::from(node) << NODE_BIT | number, access);
+        self.watch_disk(device);
+    }
+
+    /// Has the device looked at when it is next due.
+    fn watch_disk(&mut self, device: u32) {
+        let now = self.queue.now();
+        let there = &mut self.devices[device as usize];
+        let next = there.disk.next();
+        if next != there.due {
+            there.due = next;
+            if let Some(at) = next {
+                self.queue.push(at - now, Event::Disk { device });
+            }
+        }
+    }
+
+    pub(super) fn disk_is_due(&mut self, device: u32) -> Result<(), String> {
+        let now = self.queue.now();
+        let there = &mut self.devices[device as usize];
+        if there.due == Some(now) {
+            there.due = None;
+        }
+        let mut completed = std::mem::take(&mut self.completed);
+        there.advance(&mut self.buses, now, &mut completed);
+        for done in completed.drain(..) {
+            if done.id & FLUSH_AFTER != 0 {
+                let there = &mut self.devices[device as usize];
+                there.submit(&mut self.buses, now, done.id & !FLUSH_AFTER, Access::flush());
+                continue;
+            }
+            self.devices[device as usize].queue.down(now);
+            let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << NODE_BIT) - 1));
+            if let Some(timeline) = &mut self.timeline {
+                let kind = match done.access.kind {
+                    weft_model::disk::Kind::Read => "read",
+                    weft_model::disk::Kind::Write => "write",
+                    weft_model::disk::Kind::Flush => "flush",
+                };
+                let what = format!("{kind} {} sectors", done.access.sectors);
+                timeline.disk_ended(node, id, &what, now, &done.times);
+            }
+            let bytes = match done.access.kind {
+                weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,
+                _ => 0,
+            };
+            self.input(node, Input::Disk(id, Ok(Buffer::Length(bytes as usize))))?;
+        }
+        self.completed = completed;
+        self.watch_disk(device);
+        Ok(())
+    }
+}
