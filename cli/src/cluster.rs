@@ -129,13 +129,15 @@ impl Init {
         let config = Configuration::load(&self.new.config)?;
         let cluster = found(std::slice::from_ref(&config), None, self.new.force)?;
         if self.new.json {
-            return say_json(json!({ "cluster": cluster.to_string(), "node": 0 }));
+            let nodes: Vec<usize> = (0..config.disks.len()).collect();
+            return say_json(json!({ "cluster": cluster.to_string(), "node": 0, "nodes": nodes }));
         }
         say(format!(
-            "cluster {cluster} is founded, and {} is its node 0. Start it with\n\n  \
+            "cluster {cluster} is founded, and {} is its {}. Start it with\n\n  \
              weft node --config {}\n\n\
              Keep a copy of {}, which holds the key that lets nodes in.",
             config.name,
+            numbered(&(0..config.disks.len() as u16).collect::<Vec<_>>()),
             self.new.config.display(),
             config.dir.join("ca-key.pem").display(),
         ))
@@ -161,18 +163,19 @@ impl Token {
 impl Join {
     fn run(&self) -> Result<()> {
         let config = Configuration::load(&self.new.config)?;
-        let node = self.admitted(&config)?;
+        let nodes = self.admitted(&config)?;
         if self.new.json {
-            return say_json(json!({ "node": node }));
+            return say_json(json!({ "node": nodes.first(), "nodes": nodes }));
         }
         say(format!(
-            "{} is node {node}. Start it with\n\n  weft node --config {}",
+            "{} is {}. Start it with\n\n  weft node --config {}",
             config.name,
+            numbered(&nodes),
             self.new.config.display()
         ))
     }
 
-    fn admitted(&self, config: &Configuration) -> Result<u16> {
+    fn admitted(&self, config: &Configuration) -> Result<Vec<u16>> {
         let force = self.new.force;
         Ok(match (&self.certificate, &self.token, self.at) {
             (Some(path), _, _) => join_certified(config, &read(path)?, force)?,
@@ -204,16 +207,27 @@ impl Certify {
         let invitation = certify(&self.common.target.dir, read(&self.request)?)?;
         write(&self.out, &invitation)?;
         if self.common.json {
-            return say_json(json!({ "node": invitation.node(), "certificate": self.out }));
+            let nodes = invitation.nodes();
+            return say_json(
+                json!({ "node": nodes.first(), "nodes": nodes, "certificate": self.out }),
+            );
         }
+        let nodes = invitation.nodes();
         say(format!(
-            "node {} is expected. Take {} to it, and there\n\n  \
+            "{} {} expected. Take {} there, and\n\n  \
              weft cluster join --certificate {} --config node.toml",
-            invitation.node(),
+            numbered(&nodes),
+            if nodes.len() == 1 { "is" } else { "are" },
             self.out.display(),
             self.out.display()
         ))
     }
+}
+
+/// Nodes by their numbers.
+fn numbered(nodes: &[u16]) -> String {
+    let numbers: Vec<String> = nodes.iter().map(u16::to_string).collect();
+    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {

@@ -1,13 +1,16 @@
 //! Nodes and disks: stopping and starting them, admitting and removing them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NodeInfo, can_drain};
+use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NewNodes, NodeInfo, can_drain};
 use weft_core::units::{MAX_NODES, NodeId};
 
-use super::{Desk, Outcome, Wait, overtaken};
-use crate::control::{DiskAction, NewHome, NodeAction, RebalanceAction, ok};
+use super::{Desk, NewDisk, Outcome, Wait, overtaken};
+use crate::cluster::{Together, check_disk};
+use crate::control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request, ok};
 use crate::error::{Error, Result, fail};
 use crate::slot::Phase;
 use crate::status;
@@ -15,8 +18,12 @@ use crate::status;
 /// How long a token is good at most: a month.
 const LONGEST_TOKEN: u64 = 31 * 86_400;
 
+/// How long the cluster may take to find a number for a new disk.
+const DECIDING: Duration = Duration::from_secs(30);
+
 impl Desk<'_> {
     pub(super) fn node(&mut self, action: NodeAction, node: usize) -> Result<Wait> {
+        self.engine.known(node)?;
         match action {
             NodeAction::Stop => self.engine.drain_node(node).map(|()| Wait::NodeDown(node)),
             NodeAction::Kill => {
@@ -36,9 +43,8 @@ impl Desk<'_> {
             }
             DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
             DiskAction::Fail => {
-                let here =
-                    self.engine.rule.together().is_some_and(|t| usize::from(t.us().0) == node);
-                if here && self.leader()?.is_some() {
+                let here = |t: &Together| t.is_ours(NodeId(node as u16));
+                if self.engine.rule.together().is_some_and(here) && self.leader()?.is_some() {
                     self.engine.lose_disk(node)?;
                     return Ok(Wait::DownHere(node));
                 }
@@ -51,8 +57,9 @@ impl Desk<'_> {
     pub(super) fn add_disk(&mut self) -> Result<Wait> {
         if self.engine.rule.together().is_some() {
             return fail(
-                "each node of a cluster has one disk; run a node for the new one, on this machine \
-                 or another: `weft cluster token` says how it joins",
+                "in a cluster say which disk: --path, of the machine that this process runs on; for \
+                 one of another machine ask the process there, or let a new one join (`weft cluster \
+                 token` says how)",
             );
         }
         let node = self.engine.slots.len();
@@ -60,8 +67,89 @@ impl Desk<'_> {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
         self.engine.add_slot()?;
-        let change = AuthorityInput::AddNode(NodeId(node as u16), None, false);
+        let change = AuthorityInput::AddNodes(NewNodes::one(NodeId(node as u16)));
         Ok(Wait::DiskAdded(node, self.engine.change(change)))
+    }
+
+    /// Adds a disk to this process of a cluster: a node more, whose number the leader gives.
+    pub(super) fn add_disk_at(
+        &mut self,
+        conn: usize,
+        new: NewDisk,
+        force: bool,
+    ) -> Result<Outcome> {
+        self.check_disk(&new, None, force)?;
+        let Some(together) = self.engine.rule.together() else {
+            return fail("an array in one process makes its disks itself; leave --path out");
+        };
+        let (us, waits) = (together.us(), together.without_disk().is_some());
+        let ticket = match self.leader()? {
+            // One was admitted before, and got no disk.
+            _ if waits => None,
+            None => {
+                let (_, new) = self.one_more(us)?;
+                Some(self.engine.change(AuthorityInput::AddNodes(new)))
+            }
+            Some(leader) => {
+                let request = Request::DiskAdmit { process: us.0 };
+                let request = serde_json::to_vec(&request).map_err(|e| Error(e.to_string()))?;
+                together.ask(leader, conn as u64, &request)?;
+                None
+            }
+        };
+        Ok(Outcome::Wait(Wait::DiskAdmitted(new, ticket, Instant::now())))
+    }
+
+    /// Refuses a disk that cannot be taken, for `node` or for a new one.
+    fn check_disk(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<()> {
+        let Some(together) = self.engine.rule.together() else {
+            return fail("an array in one process makes its disks itself; leave --path out");
+        };
+        let (home, path) = (together.home(), new.path.display());
+        if !new.path.is_absolute() {
+            return fail(format!("{path} is no whole path; begin it with /"));
+        }
+        if home.config.disks.is_empty() {
+            return fail("this process is of a host that is its own controller, and has no disks");
+        }
+        if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
+            return fail(format!("{path} is the disk of {other}; choose another"));
+        }
+        check_disk(&new.path, new.size, force).map(drop)
+    }
+
+    /// One more node of a process, as it is to be admitted, and where it lives.
+    fn one_more(&self, process: NodeId) -> Result<(Arc<Home>, NewNodes)> {
+        let map = self.engine.map();
+        let first = map.served_by(process).next();
+        let home = first.and_then(|n| map.nodes[usize::from(n.0)].home.clone());
+        let Some(home) = home else {
+            return fail(format!("there is no process {}", process.0));
+        };
+        let number = map.nodes.len();
+        if number >= MAX_NODES {
+            return fail(format!(
+                "a cluster has {MAX_NODES} disks at most, and numbers are not used twice"
+            ));
+        }
+        let one = NewNodes::one(NodeId(number as u16));
+        Ok((home.clone(), NewNodes { home: Some(home), process: Some(process), ..one }))
+    }
+
+    /// Admits one more node of a process that asks for it.
+    pub(super) fn admit_disk(&mut self, process: u16) -> Result<Wait> {
+        let (home, new) = self.one_more(NodeId(process))?;
+        let (number, name) = (usize::from(new.first.0), home.name.clone());
+        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        Ok(Wait::NodeAdded(number, NodeId(process), name, ticket))
+    }
+
+    /// Puts another disk in the place of one whose node is down.
+    pub(super) fn exchange_disk(&mut self, node: usize, new: NewDisk, force: bool) -> Result<Wait> {
+        self.engine.known(node)?;
+        self.check_disk(&new, Some(node), force)?;
+        self.engine.exchange_disk(node, &new.path, new.size)?;
+        Ok(Wait::NodeUp(node))
     }
 
     fn drain(&mut self, node: usize) -> Result<Wait> {
@@ -120,10 +208,16 @@ impl Desk<'_> {
         };
         let named = map.nodes.iter().position(|i| same(i, |h| &h.name, &name));
         let reached = map.nodes.iter().position(|i| same(i, |h| &h.address, &address));
+        let process = |n: usize| map.process_of(NodeId(n as u16));
+        let is_unseen = |process: NodeId| {
+            let fresh = |n: NodeId| map.nodes[usize::from(n.0)].disk == 0;
+            let nodes = map.served_by(process);
+            nodes.clone().all(fresh) && nodes.count() == home.disks
+        };
         match (named, reached) {
             // Its first attempt was done and it has not heard of it.
-            (Some(n), Some(m)) if n == m && map.nodes[n].disk == 0 => {
-                return Ok(Outcome::Answer(self.admitted(n)));
+            (Some(n), Some(m)) if n == m && is_unseen(process(n)) => {
+                return Ok(Outcome::Answer(self.admitted(process(n))));
             }
             (Some(n), _) => return fail(format!("node {n} is called {name}; choose another name")),
             (None, Some(n)) => {
@@ -131,27 +225,38 @@ impl Desk<'_> {
             }
             (None, None) => {}
         }
-        let number = map.nodes.len();
+        let (number, count) = (map.nodes.len(), home.disks);
+        if count == 0 || number + count > MAX_NODES {
+            return fail(format!(
+                "{count} disks cannot be added to {number}: a cluster has {MAX_NODES} at most, and \
+                 numbers are not used twice"
+            ));
+        }
         let is_host = home.is_host;
         if !is_host {
             check_labels(map, home)?;
         }
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
-        let change = AuthorityInput::AddNode(NodeId(number as u16), Some(home), is_host);
-        let ticket = self.engine.change(change);
-        Ok(Outcome::Wait(Wait::NodeAdded(number, name, ticket)))
+        let first = NodeId(number as u16);
+        let new = NewNodes { first, count, home: Some(home), is_host, process: None };
+        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        Ok(Outcome::Wait(Wait::NodeAdded(number, first, name, ticket)))
     }
 
-    /// What a node that is in the map must know.
-    fn admitted(&self, number: usize) -> Value {
-        let nodes = self.engine.map().nodes.iter().enumerate();
-        let others = nodes.filter(|(n, info)| *n != number && !info.removed);
-        let peer = |(n, info): (usize, &NodeInfo)| {
-            let home = info.home.as_ref()?;
-            Some(json!({ "node": n, "name": home.name, "address": home.address }))
+    /// What a process that is in the map must know.
+    fn admitted(&self, process: NodeId) -> Value {
+        let map = self.engine.map();
+        let nodes = (0..map.nodes.len() as u16).map(NodeId);
+        let others: BTreeSet<NodeId> =
+            nodes.map(|n| map.process_of(n)).filter(|p| *p != process).collect();
+        let peer = |process: NodeId| {
+            let node = map.served_by(process).next()?;
+            let home = map.nodes[usize::from(node.0)].home.as_ref()?;
+            Some(json!({ "node": process.0, "name": home.name, "address": home.address }))
         };
-        let peers: Vec<Value> = others.filter_map(peer).collect();
-        ok(json!({ "node": number, "peers": peers }))
+        let peers: Vec<Value> = others.into_iter().filter_map(peer).collect();
+        let disks: Vec<u16> = map.served_by(process).map(|n| n.0).collect();
+        ok(json!({ "node": process.0, "disks": disks, "peers": peers }))
     }
 
     pub(super) fn remove_node(&mut self, node: usize) -> Result<Wait> {
@@ -241,17 +346,34 @@ impl Desk<'_> {
                     false => Ok(Outcome::Answer(ok(status::balance(map)))),
                 }
             }
-            Wait::NodeAdded(n, name, ticket) => {
+            Wait::NodeAdded(n, process, name, ticket) => {
                 if let Some(made) = self.engine.outcome(*ticket) {
                     made?;
-                    let info = self.engine.map().nodes.get(*n);
-                    let home = info.and_then(|i| i.home.as_ref());
-                    return match home.is_some_and(|h| h.name == *name) {
-                        true => Ok(Outcome::Answer(self.admitted(*n))),
+                    let (map, node) = (self.engine.map(), NodeId(*n as u16));
+                    let home = map.nodes.get(*n).and_then(|i| i.home.as_ref());
+                    let named = home.is_some_and(|h| h.name == *name);
+                    return match named && map.served_by(*process).any(|n| n == node) {
+                        true => Ok(Outcome::Answer(self.admitted(*process))),
                         false => Err(overtaken()),
                     };
                 }
                 Ok(Outcome::Wait(wait))
+            }
+            Wait::DiskAdmitted(new, ticket, since) => {
+                let free = self.engine.rule.together().and_then(Together::without_disk);
+                let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.slots.len());
+                if let Some(n) = free {
+                    self.engine.start_on(n, &new.path, new.size)?;
+                    return Ok(Outcome::Wait(Wait::NodeUp(n)));
+                }
+                if let Some(made) = ticket.and_then(|ticket| self.engine.outcome(ticket)) {
+                    made?;
+                    return Err(overtaken());
+                }
+                match since.elapsed() < DECIDING {
+                    true => Ok(Outcome::Wait(wait)),
+                    false => fail("the cluster has not decided in time; ask again"),
+                }
             }
             Wait::DiskAdded(n, ticket) => {
                 if !self.is_made(ticket)? {
@@ -337,7 +459,7 @@ mod tests {
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
-            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false })
+            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false, disks: 1 })
         };
         let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
         let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();

@@ -1,5 +1,6 @@
 //! The lives of nodes: how they start, stop and are killed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::SECTOR;
@@ -8,7 +9,7 @@ use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
-use crate::disk::{Backend, Disk};
+use crate::disk::{self, Backend, Disk};
 use crate::error::{Error, Result, fail};
 use crate::slot::{Phase, Slot};
 
@@ -65,9 +66,14 @@ impl Engine {
         }
         let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
+        let together = self.rule.together().is_some();
         let slot = &mut self.slots[n];
         slot.wanted = false;
         if !slot.path.as_os_str().is_empty() {
+            if together {
+                // It may not have been there before, or another may have come.
+                slot.size = disk::size(&slot.path)?;
+            }
             slot.disk = Some(Arc::new(Disk::open(&slot.path, slot.size, backend)?));
         }
         slot.phase = Phase::Opening;
@@ -140,6 +146,32 @@ impl Engine {
         } else {
             self.slot(n).map(drop)
         }
+    }
+
+    /// Starts a node of this process on a disk that it has not been on before, which is made empty.
+    pub(crate) fn start_on(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
+        let Some(together) = self.rule.together_mut() else {
+            return fail("an array in one process has its disks in its directory");
+        };
+        together.take_disk(NodeId(n as u16), path, size)?;
+        let life = self.slots[n].life + 1;
+        self.slots[n] = self.rule.new_slot(n);
+        self.slots[n].life = life;
+        (self.log)(&format!("node {n} has got the disk {}", path.display()));
+        self.start_node(n)
+    }
+
+    /// Puts another disk in the place of one whose node is down, and starts the node.
+    pub(crate) fn exchange_disk(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
+        self.may_replace(n)?;
+        self.start_on(n, path, size)
+    }
+
+    fn may_replace(&self, n: usize) -> Result<()> {
+        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
+            return fail(format!("node {n} runs; stop it before its disk is replaced"));
+        }
+        self.can_do_without(n)
     }
 
     fn slot(&self, n: usize) -> Result<&Slot> {
@@ -242,10 +274,7 @@ impl Engine {
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
     pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
-        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
-            return fail(format!("node {n} runs; stop it before its disk is replaced"));
-        }
-        self.can_do_without(n)?;
+        self.may_replace(n)?;
         self.rule.make_empty_disk(n)?;
         (self.log)(&format!("node {n} has got an empty disk"));
         self.start_node(n)

@@ -384,7 +384,8 @@ impl World {
         let (config, codec) = (self.together().config, self.together().codec.clone());
         let seat = self.seat_mut(id);
         let stored = Stored::replay(&seat.log).expect("a log that can at most be torn");
-        let process = Process::new(id, stored, config, codec).expect("settings that are safe");
+        let process =
+            Process::new(id, &[id], stored, config, codec).expect("settings that are safe");
         seat.process = Some(process);
         (seat.gate, seat.armed) = (Gate::default(), 0);
         seat.life += 1;
@@ -658,7 +659,8 @@ impl World {
 fn first_log(node: NodeId, stored: Stored, config: Config, codec: Arc<Maps>) -> Vec<u8> {
     // A deliberate bug has nothing to forget yet.
     let config = Config { bug: None::<Bug>, ..config };
-    let mut process = Process::new(node, stored, config, codec).expect("settings that are safe");
+    let mut process =
+        Process::new(node, &[node], stored, config, codec).expect("settings that are safe");
     process.handle(0, Heard::Tick);
     while let Some(effect) = process.next_effect() {
         if let Effect::Persist(_, Persist::Replace(bytes)) = effect {
