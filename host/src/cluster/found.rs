@@ -180,7 +180,7 @@ pub(crate) fn check_disk(path: &Path, size: Option<u64>, force: bool) -> Result<
         )),
         (false, Some(size)) => Ok(size),
         (false, None) => fail(format!(
-            "{} is no block device; give disk_size to make a file of that size",
+            "{} is no block device; give disk_size (or --size) to make a file of that size",
             path.display()
         )),
     }
