@@ -105,6 +105,12 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// How often all processes ping all others: often enough that of two processes each learns of
+    /// the other several times while a third one's silence turns into its death.
+    pub(crate) fn ping_every(&self) -> Nanos {
+        (self.probe_every / 2).max(1)
+    }
+
     /// Refuses what would not be safe or could not work.
     pub fn check(&self) -> Result<(), ConfigError> {
         let positive = [

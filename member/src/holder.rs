@@ -11,6 +11,7 @@ use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, Nanos, NodeId};
 
 use crate::decision::Life;
+use crate::hearing::Unheard;
 use crate::message::{Alive, NodeState, Word};
 
 /// A node of this process.
@@ -87,8 +88,9 @@ impl Holder {
     }
 
     /// What there is to say now, in this term or that of a later leader who has asked. Whoever
-    /// has said something in a term obeys no word of an earlier one.
-    pub fn alive(&mut self, now: Nanos, term: u64) -> Alive {
+    /// has said something in a term obeys no word of an earlier one. `unheard` is what there is to say
+    /// of the others.
+    pub fn alive(&mut self, now: Nanos, term: u64, unheard: Vec<Unheard>) -> Alive {
         self.number += 1;
         let term = term.max(self.probe.0);
         let nodes = self.nodes.values();
@@ -100,6 +102,7 @@ impl Holder {
             stamp: now,
             opening: nodes.clone().any(|l| l.opening),
             nodes: nodes.filter_map(|l| l.state).collect(),
+            unheard,
         }
     }
 
@@ -194,7 +197,7 @@ mod tests {
         let second = Life { start: 7, number: 2 };
         assert!(h.word(word(3, 3, second), 3).is_some());
         h.probed(5, 1);
-        assert_eq!(h.alive(0, 3).term, 5);
+        assert_eq!(h.alive(0, 3, Vec::new()).term, 5);
         assert!(h.word(word(4, 1, second), 3).is_none(), "a later leader has asked");
     }
 
@@ -205,16 +208,16 @@ mod tests {
         let (first, second) = (Life { start: 7, number: 1 }, Life { start: 7, number: 2 });
         assert!(h.word(word(2, 5, first), 2).is_some());
         assert_eq!(h.outlived(1, NodeId(4), first, 2), None, "of a deposed leader");
-        assert_eq!(h.alive(0, 2).nodes[0].life, first);
+        assert_eq!(h.alive(0, 2, Vec::new()).nodes[0].life, first);
         assert_eq!(h.outlived(2, NodeId(4), first, 2), None, "it only froze");
-        let state = h.alive(0, 2).nodes[0];
+        let state = h.alive(0, 2, Vec::new()).nodes[0];
         assert_eq!((state.life, state.heard), (second, (0, 0)));
         let map = Default::default();
         let message = MapMessage::Enter { map, floor: weft_core::units::Timestamp::ZERO };
         assert!(h.word(Word { message, ..word(2, 6, second) }, 2).is_some());
         assert_eq!(h.outlived(2, NodeId(4), first, 2), None, "an earlier life");
         assert_eq!(h.outlived(2, NodeId(4), second, 2), Some(NodeId(4)));
-        assert!(h.alive(0, 2).nodes.is_empty() && !h.alive(0, 2).opening);
+        assert!(h.alive(0, 2, Vec::new()).nodes.is_empty() && !h.alive(0, 2, Vec::new()).opening);
         assert_eq!(h.outlived(2, NodeId(4), second, 2), None, "it is known already");
     }
 

@@ -6,7 +6,7 @@
 //! that map are told of first, and when they stand in a new epoch, those that have died and
 //! started again meanwhile: as if their deaths had been noticed at the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput};
@@ -15,7 +15,7 @@ use weft_core::units::{Nanos, NodeId};
 use crate::consensus::{Consensus, GroupChange};
 use crate::decision::{Decision, Life, epoch_floor};
 use crate::group;
-use crate::liveness::Liveness;
+use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
 use crate::{Bug, Config, MapCodec, MemberId, Refusal};
 
@@ -232,8 +232,22 @@ impl Leader {
     /// Time passes.
     pub fn tick(&mut self, desk: &mut Desk) {
         let mut sends = Vec::new();
-        for dead in self.liveness.tick(desk.now, desk.config, &mut sends) {
+        let (voters, _) = desk.consensus.group();
+        let hosts = self.hosts(desk);
+        let circle = Circle { us: desk.id, voters: &voters, hosts: &hosts };
+        let verdict = self.liveness.tick(desk.now, desk.config, &circle, &mut sends);
+        for dead in verdict.dead {
             desk.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
+        }
+        for other in verdict.shut_out {
+            let text = format!("{other} and others do not hear each other: it is left out until they do");
+            desk.acts.push(Act::Log(text));
+        }
+        if let Some(heirs) = verdict.heirs {
+            let heir = heirs.into_iter().max_by_key(|m| desk.consensus.has_all(*m));
+            let text = "others hear who is not heard here: another had better lead";
+            desk.acts.push(Act::Log(text.into()));
+            desk.acts.extend(heir.map(Act::HandOver));
         }
         let probes = !sends.is_empty();
         desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
@@ -242,6 +256,17 @@ impl Leader {
             let unheard: Vec<NodeId> = self.words.keys().copied().collect();
             unheard.into_iter().for_each(|n| self.send_word(n, desk));
         }
+    }
+
+    /// Processes that have nodes, and only such as are hosts.
+    fn hosts(&self, desk: &Desk) -> BTreeSet<MemberId> {
+        let nodes = &desk.agreed.map.nodes;
+        let is_host = |s: &NodeState| {
+            nodes.get(usize::from(s.arrival.node.0)).is_some_and(|info| info.is_host)
+        };
+        let alive = self.liveness.alive();
+        let hosts = alive.filter(|(_, a)| !a.nodes.is_empty() && a.nodes.iter().all(is_host));
+        hosts.map(|(m, _)| m).collect()
     }
 
     fn look_after_group(&mut self, voters: &[MemberId], learners: &[MemberId], desk: &mut Desk) {

@@ -31,13 +31,17 @@ mod consensus;
 mod decision;
 mod gate;
 mod group;
+mod hearing;
 mod holder;
 mod io;
 mod leader;
 mod liveness;
+#[cfg(test)]
+mod liveness_tests;
 mod member;
 mod message;
 mod process;
+mod reach;
 mod record;
 
 pub use config::{Bug, Config, ConfigError};

@@ -6,13 +6,21 @@
 //! it began the round was sent before any later leader was elected, and the leader grants a lease
 //! from that moment. Rounds come in pairs, the second as soon as the first is confirmed: the
 //! first brings the processes' stamps, the second confirms them.
+//!
+//! A process is dead when it has been silent for long enough. But one that only the leader does not
+//! hear is not gone: the others say so, and then [`misfits`] decides who has to go, the process or
+//! the leader. So it is where two others do not hear each other. Who has to go and still speaks to the leader is
+//! *shut out*: the leader listens to it no more, as if it were silent, until all hear one another
+//! again. It gets no lease, and is dead in its time; all that holds of the silent holds of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_core::units::Nanos;
 
 use crate::group::majority;
+use crate::hearing::Unheard;
 use crate::message::{Alive, Message};
+use crate::reach::{Link, Pair, Standing, misfits, pair};
 use crate::{Bug, Config, MemberId};
 
 /// A process as its leader sees it.
@@ -22,24 +30,57 @@ struct Process {
     /// Probes in a row that it has not answered.
     missed: u32,
     dead: bool,
-    /// The last that it said in this term.
+    /// The last that it said in this term and was listened to.
     alive: Option<Alive>,
+    /// What it said last of those that it does not hear, and when that came.
+    report: Option<(Nanos, Vec<Unheard>)>,
+    /// When it came, if it was not there from the start.
+    since: Option<Nanos>,
+    shut_out: bool,
     /// Its start and stamp as known when the current round began.
     asked_after: (u64, Nanos),
     granted: (u64, Nanos),
 }
 
 impl Process {
+    fn is_silent(&self, now: Nanos, config: &Config) -> bool {
+        let long = now.saturating_sub(self.heard) >= config.dead_after;
+        long && self.missed >= config.missed_probes
+    }
+
     fn new(now: Nanos) -> Process {
         Process {
             heard: now,
             missed: 0,
             dead: false,
             alive: None,
+            report: None,
+            since: None,
+            shut_out: false,
             asked_after: (0, 0),
             granted: (0, 0),
         }
     }
+}
+
+/// What has become of the processes since the last tick.
+#[derive(Default)]
+pub(crate) struct Verdict {
+    /// These are dead from now on.
+    pub dead: Vec<MemberId>,
+    /// These are listened to no more, because others do not hear them, or they others.
+    pub shut_out: Vec<MemberId>,
+    /// If the leader had better be another one, and those are to be asked (again): who may.
+    pub heirs: Option<Vec<MemberId>>,
+}
+
+/// Who is asked.
+pub(crate) struct Circle<'a> {
+    /// The leader.
+    pub us: MemberId,
+    pub voters: &'a [MemberId],
+    /// Processes without disks.
+    pub hosts: &'a BTreeSet<MemberId>,
 }
 
 pub(crate) struct Liveness {
@@ -53,6 +94,8 @@ pub(crate) struct Liveness {
     asked_at: Nanos,
     /// When the last round began that a majority answered.
     stood: Option<Nanos>,
+    /// Since when the leader had better be another one.
+    had_better_go: Option<Nanos>,
 }
 
 impl Liveness {
@@ -66,56 +109,193 @@ impl Liveness {
             next_probe: now,
             asked_at: now,
             stood: None,
+            had_better_go: None,
         }
     }
 
     /// The group is this now.
     pub fn set_group(&mut self, now: Nanos, group: &[MemberId]) {
         self.processes.retain(|m, _| group.contains(m));
+        let first = self.processes.is_empty();
         for m in group {
-            self.processes.entry(*m).or_insert_with(|| Process::new(now));
+            let since = (!first).then_some(now);
+            let new = || Process { since, ..Process::new(now) };
+            self.processes.entry(*m).or_insert_with(new);
         }
     }
 
-    /// A process has shown itself. `None` if that is old news; else whether it was counted dead.
+    /// A process has shown itself. `None` if that is old news or it is not listened to; else whether
+    /// it was counted dead.
     pub fn heard(&mut self, now: Nanos, from: MemberId, alive: Alive) -> Option<bool> {
         let process = self.processes.get_mut(&from)?;
         let last = process.alive.as_ref().map_or((0, 0), |a| (a.start, a.number));
         if (alive.start, alive.number) <= last {
             return None;
         }
+        process.report = Some((now, alive.unheard.clone()));
+        if process.shut_out {
+            return None;
+        }
         process.heard = now;
         process.missed = 0;
         process.alive = Some(alive);
+        if process.dead {
+            process.since = Some(now);
+        }
         Some(std::mem::take(&mut process.dead))
     }
 
-    /// Sends probes when it is time, and returns those that are dead from now on. Nobody is while
-    /// no majority stands behind this leader: it may be deposed and not know.
+    /// Sends probes when it is time, and judges. Nobody is dead while no majority stands behind this
+    /// leader: it may be deposed and not know.
     pub fn tick(
         &mut self,
         now: Nanos,
         config: &Config,
+        circle: &Circle,
         out: &mut Vec<(MemberId, Message)>,
-    ) -> Vec<MemberId> {
-        let hasty = config.bug == Some(Bug::NoLeaseWait);
-        let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
-        let mut died = Vec::new();
-        for (id, p) in &mut self.processes {
-            let silent = now.saturating_sub(p.heard) >= config.dead_after;
-            let gone = p.missed >= config.missed_probes && silent;
-            if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
-                p.dead = true;
-                died.push(*id);
-            }
-        }
+    ) -> Verdict {
+        let verdict = self.judge(now, config, circle);
         if now >= self.next_probe {
             self.next_probe = now + config.probe_every;
             self.processes.values_mut().for_each(|p| p.missed = p.missed.saturating_add(1));
             self.second = false;
             self.ask(now, out);
         }
-        died
+        verdict
+    }
+
+    fn judge(&mut self, now: Nanos, config: &Config, circle: &Circle) -> Verdict {
+        let hasty = config.bug == Some(Bug::NoLeaseWait);
+        let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
+        let silent = self.silent(now, config);
+        let heard_of = silent.iter().copied().filter(|m| self.is_heard_of(*m, &silent, config));
+        let mut seen: BTreeSet<MemberId> = heard_of.collect();
+        let mut misfits = self.misfits(now, config, circle, &silent, &seen);
+        let waited = |since: Nanos| now.saturating_sub(since) >= config.dead_after;
+        let stays = !self.others_suffice(circle, &misfits, &silent, &seen)
+            || self.had_better_go.is_some_and(waited);
+        if misfits.contains(&circle.us) && stays {
+            // Nobody takes over: hosts must not wait for whom only others hear.
+            seen.clear();
+            misfits = self.misfits(now, config, circle, &silent, &seen);
+        }
+        let heirs = self.heirs(circle, &misfits, &silent);
+        let suffice = heirs.len() >= majority(circle.voters.len());
+        let mut verdict = Verdict::default();
+        for (m, p) in &mut self.processes {
+            let goes = misfits.contains(m) && *m != circle.us;
+            let shut_out = goes && (suffice || p.dead);
+            if shut_out && !p.shut_out && !p.dead && !silent.contains(m) {
+                verdict.shut_out.push(*m);
+            }
+            p.shut_out = shut_out;
+            let gone = silent.contains(m) && (goes || !seen.contains(m));
+            if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
+                p.dead = true;
+                verdict.dead.push(*m);
+            }
+        }
+        let goes = misfits.contains(&circle.us) && !stays;
+        if goes && (self.had_better_go.is_none() || now >= self.next_probe) {
+            verdict.heirs = Some(heirs);
+        }
+        // It counts from when it began, until all is well.
+        let since = self.had_better_go.unwrap_or(now);
+        self.had_better_go = (goes || (stays && !silent.is_empty())).then_some(since);
+        verdict
+    }
+
+    /// Those that have not answered for so long that they may be dead.
+    fn silent(&self, now: Nanos, config: &Config) -> BTreeSet<MemberId> {
+        let silent = self.processes.iter().filter(|(_, p)| !p.dead && p.is_silent(now, config));
+        silent.map(|(m, _)| *m).collect()
+    }
+
+    /// The voters that remain and are heard here.
+    fn heirs(
+        &self,
+        circle: &Circle,
+        misfits: &BTreeSet<MemberId>,
+        silent: &BTreeSet<MemberId>,
+    ) -> Vec<MemberId> {
+        let answers = |p: &Process| !p.dead && p.alive.is_some();
+        let answers = |m: &&MemberId| self.processes.get(m).is_some_and(answers);
+        let remains = |m: &&MemberId| !misfits.contains(m) && !silent.contains(m);
+        circle.voters.iter().filter(remains).filter(answers).copied().collect()
+    }
+
+    /// Whether the others are a majority without this leader, with those that it does not hear and
+    /// others do, and one of them can be asked to lead.
+    fn others_suffice(
+        &self,
+        circle: &Circle,
+        misfits: &BTreeSet<MemberId>,
+        silent: &BTreeSet<MemberId>,
+        seen: &BTreeSet<MemberId>,
+    ) -> bool {
+        let heirs = self.heirs(circle, misfits, silent).iter().filter(|m| **m != circle.us).count();
+        let counts = |m: &&MemberId| seen.contains(m) && !misfits.contains(m);
+        let more = circle.voters.iter().filter(counts).count();
+        heirs > 0 && heirs + more >= majority(circle.voters.len())
+    }
+
+    /// Whether somebody has heard a process that does not answer this leader, later than could be if
+    /// it had died: the next probe after its last answer it would have answered.
+    fn is_heard_of(&self, m: MemberId, silent: &BTreeSet<MemberId>, config: &Config) -> bool {
+        let every = config.ping_every();
+        let Some(answered) = self.processes.get(&m).map(|p| p.heard) else { return false };
+        self.processes.iter().any(|(other, p)| {
+            if *other == m || p.dead || silent.contains(other) {
+                return false;
+            }
+            let Some((said, unheard)) = &p.report else { return false };
+            let age = unheard.iter().find(|u| u.member == m).map_or(every, |u| u.age);
+            said.saturating_sub(age) > answered + config.probe_every + every / 2
+        })
+    }
+
+    /// Those that have to go or may not come, so that all that remain hear one another. `silent` are
+    /// those that are not heard here, `seen` those of them that others hear.
+    fn misfits(
+        &self,
+        now: Nanos,
+        config: &Config,
+        circle: &Circle,
+        silent: &BTreeSet<MemberId>,
+        seen: &BTreeSet<MemberId>,
+    ) -> BTreeSet<MemberId> {
+        let speaks = |p: &Process| {
+            p.report.as_ref().is_some_and(|r| now.saturating_sub(r.0) < config.dead_after)
+        };
+        let mut standings = BTreeMap::new();
+        for (m, p) in &self.processes {
+            let standing = match () {
+                () if p.dead && speaks(p) => Standing::Out,
+                () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => continue,
+                () if p.alive.is_none() && !seen.contains(m) => continue,
+                () if circle.hosts.contains(m) => Standing::Host,
+                () if p.shut_out => Standing::Going,
+                () => Standing::In,
+            };
+            standings.insert(*m, standing);
+        }
+        let settled = |m: &MemberId| {
+            let since = self.processes.get(m).and_then(|p| p.since);
+            since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + config.probe_every)
+        };
+        let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
+        for (m, p) in self.processes.iter().filter(|(m, p)| standings.contains_key(m) && speaks(p)) {
+            let Some((_, unheard)) = &p.report else { continue };
+            for u in unheard.iter().filter(|u| standings.contains_key(&u.member)) {
+                let link = links.entry(pair(*m, u.member)).or_default();
+                link.late += u32::from(u.late);
+                link.broken |= u.age >= config.dead_after && settled(m) && settled(&u.member);
+            }
+        }
+        for m in seen.iter().filter(|m| **m != circle.us) {
+            links.entry(pair(circle.us, *m)).or_default().broken = true;
+        }
+        misfits(circle.us, &standings, &links)
     }
 
     /// Begins a round.

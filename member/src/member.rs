@@ -8,6 +8,7 @@ use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Committed, Consensus, Effects, GroupChange};
 use crate::decision::Decision;
+use crate::hearing::Hearing;
 use crate::holder::Holder;
 use crate::leader::{Act, Desk, Leader};
 use crate::message::Message;
@@ -39,6 +40,7 @@ pub struct Member {
     codec: Arc<dyn MapCodec>,
     consensus: Consensus,
     holder: Holder,
+    hearing: Hearing,
     leader: Option<Leader>,
     agreed: Decision,
     /// The highest term whose leader has committed something.
@@ -82,6 +84,7 @@ impl Member {
             codec,
             consensus,
             holder,
+            hearing: Hearing::default(),
             leader: None,
             agreed,
             begun: 0,
@@ -177,16 +180,28 @@ impl Member {
             return;
         }
         self.consensus.tick();
+        self.ping(now, out);
         if let Some(decision) = self.unproposed.take() {
             self.propose(decision);
         }
         self.lead(now, out, Leader::tick);
     }
 
+    /// Lets all others know that this process is here, if it is time.
+    fn ping(&mut self, now: Nanos, out: &mut Vec<Output>) {
+        let (voters, learners) = self.consensus.group();
+        let others = voters.into_iter().chain(learners).filter(|m| *m != self.id);
+        let others: Vec<MemberId> = others.collect();
+        if self.hearing.tick(now, &self.config, &others) {
+            others.into_iter().for_each(|m| self.send(m, Message::Ping, out));
+        }
+    }
+
     fn receive(&mut self, now: Nanos, from: MemberId, bytes: &[u8], out: &mut Vec<Output>) {
         if !self.on_record {
             return;
         }
+        self.hearing.heard(now, from);
         match Message::decode(bytes, &*self.codec) {
             Some(message) => self.message(now, from, message, out),
             None => out.push(Output::Log(format!("{from} sent what cannot be read; dropped"))),
@@ -205,7 +220,7 @@ impl Member {
                 // A deposed leader gets no answer: it must not be confirmed.
                 if theirs >= term {
                     self.holder.probed(theirs, round);
-                    let alive = self.holder.alive(now, theirs);
+                    let alive = self.holder.alive(now, theirs, self.hearing.report(now));
                     self.send(from, Message::Alive(alive), out);
                 }
             }
@@ -231,12 +246,15 @@ impl Member {
                 }
                 self.show(now);
             }
+            // That it was heard is all.
+            Message::Ping => {}
         }
     }
 
     /// Tells the leader how things stand here, unasked.
     fn show(&mut self, now: Nanos) {
-        let alive = self.holder.alive(now, self.consensus.term());
+        let unheard = self.hearing.report(now);
+        let alive = self.holder.alive(now, self.consensus.term(), unheard);
         self.own.push_back(Message::Alive(alive));
     }
 

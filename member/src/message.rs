@@ -9,8 +9,10 @@ use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 use crate::MapCodec;
 use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
+use crate::hearing::Unheard;
+use crate::MemberId;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(crate) enum Message {
     Word(Word),
     /// The leader: the others may have gone on without this life of a node.
     Outlived { term: u64, node: NodeId, life: Life },
+    /// I am here: to all others, so that each knows whom it hears.
+    Ping,
 }
 
 /// A process shows itself.
@@ -44,6 +48,8 @@ pub(crate) struct Alive {
     /// Nodes of it are still opening their disks.
     pub opening: bool,
     pub nodes: Vec<NodeState>,
+    /// The others that it did not always hear.
+    pub unheard: Vec<Unheard>,
 }
 
 /// A node that is ready.
@@ -74,6 +80,7 @@ const ALIVE: u8 = 3;
 const GRANT: u8 = 4;
 const WORD: u8 = 5;
 const OUTLIVED: u8 = 6;
+const PING: u8 = 7;
 
 const FREEZE: u8 = 1;
 const ENTER: u8 = 2;
@@ -114,6 +121,7 @@ impl Message {
                 w.u16(node.0);
                 life.write(&mut w);
             }
+            Message::Ping => w.u8(PING),
         }
         w.0
     }
@@ -134,6 +142,7 @@ impl Message {
                 node: NodeId(r.u16()?),
                 life: Life::read(&mut r)?,
             },
+            PING => Message::Ping,
             _ => return None,
         };
         r.end()?;
@@ -158,6 +167,12 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
         }
+        w.u32(self.unheard.len() as u32);
+        for Unheard { member, age, late } in &self.unheard {
+            w.u64(member.0);
+            w.u64(*age);
+            w.u8(*late);
+        }
     }
 
     fn read(r: &mut Reader) -> Option<Alive> {
@@ -178,6 +193,9 @@ impl Alive {
                     frozen: r.option(read_report)?,
                     caught_up: r.option(read_report)?,
                 })
+            })?,
+            unheard: r.list(17, |r| {
+                Some(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? })
             })?,
         })
     }

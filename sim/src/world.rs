@@ -564,6 +564,7 @@ impl World {
         if self.chance(c.straggle_ppm) {
             delay *= 100;
         }
+        let delay = self.over_lossy_link(envelope.from, envelope.to, delay);
         self.queue.push(delay, Event::Deliver(envelope, life));
     }
 

@@ -187,6 +187,15 @@ impl Run {
                 self.world.start_node(n);
             }
         }
+        self.until_whole()?;
+        self.healing = self.healing.max(self.world.now() - begun);
+        // Silence from before may yet be taken for a death.
+        let noticed = begun + self.members.as_ref().map_or(0, Members::notices_within);
+        self.until("silence is noticed", |run| run.world.now() >= noticed)?;
+        self.until_whole()
+    }
+
+    fn until_whole(&mut self) -> Result<(), String> {
         self.until("everything at rest and whole", |run| {
             let nodes = (0..run.world.size() as u16).map(NodeId);
             let map = run.world.map();
@@ -196,9 +205,7 @@ impl Run {
                 && even
                 && nodes.into_iter().all(|n| run.world.status(n).is_some_and(|s| s.quiet))
                 && run.world.is_united()
-        })?;
-        self.healing = self.healing.max(self.world.now() - begun);
-        Ok(())
+        })
     }
 
     /// Scrubs, then reads everything.

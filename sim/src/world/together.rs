@@ -16,6 +16,10 @@ use weft_member::{
 
 use super::{Event, MICROS, World, brief};
 
+/// A packet that was lost is sent again after this part of the time after which silence is a death:
+/// TCP waits 200 ms at least (Linux, TCP_RTO_MIN), and a death is believed after 1.1 s.
+const RETRANSMISSIONS: Nanos = 5;
+
 /// How soon an operator looks what became of a wish.
 const LOOK_AGAIN: Nanos = 5 * MILLIS;
 
@@ -118,6 +122,10 @@ pub(super) struct Together {
     seats: Vec<Seat>,
     /// Links that carry nothing, by sender and receiver, and how often each has been cut.
     cut: BTreeMap<(NodeId, NodeId), u32>,
+    /// Processes whose links lose packets: how many of a million.
+    lossy: BTreeMap<NodeId, u32>,
+    /// When the last of what went over such a link arrives.
+    streams: BTreeMap<(NodeId, NodeId), Nanos>,
     /// Every map that was agreed on.
     agreed: BTreeMap<Epoch, Arc<ClusterMap>>,
     /// The newest of them.
@@ -174,6 +182,8 @@ impl World {
             codec,
             seats,
             cut: BTreeMap::new(),
+            lossy: BTreeMap::new(),
+            streams: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
@@ -310,6 +320,7 @@ impl World {
     /// All links carry again.
     pub fn mend_links(&mut self) {
         self.together_mut().cut.clear();
+        self.together_mut().lossy.clear();
     }
 
     /// The others that hear from a process notice that their connections to it have broken, or
@@ -638,6 +649,33 @@ impl World {
         self.together.as_ref().is_some_and(|t| t.cut.get(&(from, to)).is_some_and(|n| *n > 0))
     }
 
+    /// From now on the links of a process lose so many packets of a million, or none. What goes over
+    /// them are streams: what is lost comes again later.
+    pub fn lose_packets(&mut self, id: NodeId, ppm: u32) {
+        self.tell(|| format!("the links of {id} lose {ppm} packets of a million"));
+        self.together_mut().lossy.insert(id, ppm);
+    }
+
+    /// What a link that loses packets makes of a delay: each is sent again after a time that doubles, and
+    /// all that follow wait for it.
+    pub(super) fn over_lossy_link(&mut self, from: NodeId, to: NodeId, delay: Nanos) -> Nanos {
+        let Some(together) = &self.together else { return delay };
+        let of = |id| together.lossy.get(&id).copied().unwrap_or(0);
+        let ppm = of(from).max(of(to));
+        if ppm == 0 {
+            return delay;
+        }
+        let (mut delay, mut again) = (delay, together.config.dead_after / RETRANSMISSIONS);
+        while self.chance(ppm) {
+            delay += again;
+            again *= 2;
+        }
+        let now = self.now();
+        let arrives = self.together_mut().streams.entry((from, to)).or_default();
+        *arrives = (now + delay).max(*arrives);
+        *arrives - now
+    }
+
     fn send_member(&mut self, from: NodeId, to: MemberId, bytes: Vec<u8>) {
         let node = node_of(to);
         let c = self.conditions;
@@ -650,6 +688,7 @@ impl World {
             if self.chance(c.straggle_ppm) {
                 delay *= 100;
             }
+            let delay = self.over_lossy_link(from, node, delay);
             self.happens(node, delay, Happens::Member(member_of(from), bytes.clone()));
         }
     }

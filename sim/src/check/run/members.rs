@@ -25,6 +25,8 @@ pub(super) enum MemberFault {
     PauseLeader(Nanos),
     /// Nothing comes through from the first to the second, or everything again.
     Cut(NodeId, NodeId, bool),
+    /// The links of a process lose so many packets of a million.
+    Lossy(NodeId, u32),
     /// A node dies and its process does not; it opens its disk again after so long.
     DieAlone(NodeId, Nanos),
     /// All connections of a process break, and nothing else.
@@ -117,6 +119,12 @@ impl Members {
         let dead_after = self.config.dead_after;
         let most = if self.hot { dead_after / 4 } else { 4 * dead_after };
         (self.hot || self.rng.bool()).then(|| self.rng.u64(MILLIS..most))
+    }
+
+    /// So long after the faults have stopped nobody is counted dead any more for having been silent
+    /// before, even if the clocks are as far off as they may be.
+    pub fn notices_within(&self) -> Nanos {
+        2 * (self.config.dead_after + self.config.probe_every)
     }
 
     /// A clock's rate.
@@ -266,7 +274,7 @@ impl Run {
         let at = m.rng.u64(0..m.span);
         let stays = m.rng.u64(0..3 * dead_after);
         let (power, leader) = (m.rng.bool(), beyond && m.rng.u8(0..3) == 0);
-        match m.rng.u8(0..12) {
+        match m.rng.u8(0..14) {
             0 | 1 if f.crashes && leader => {
                 self.plan_member(at, MemberFault::KillLeader(power, stays));
             }
@@ -297,6 +305,11 @@ impl Run {
                 let snap = Snap::Kill(whom, stays);
                 self.plan_member(at, MemberFault::Trap(changed, snap, soon));
             }
+            12 | 13 if f.cuts && size > 2 => {
+                let ppm = m.rng.u32(20_000..200_000);
+                self.plan_member(at, MemberFault::Lossy(victim, ppm));
+                self.plan_member(at + stays, MemberFault::Lossy(victim, 0));
+            }
             _ => {}
         }
     }
@@ -308,14 +321,16 @@ impl Run {
         let m = self.cluster();
         let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << victim.0 };
         let direction = m.rng.u8(0..4);
-        // A leader that does not hear some takes them for dead, not itself.
-        let only_some = m.rng.u8(0..3) == 0 && beyond;
+        let only_some = m.rng.u8(0..3) == 0;
+        // Of two that do not hear each other either may be lost; of one and several others, that one.
+        let mut whole: u8 = if beyond { 0 } else { 2 };
         let mut links = Vec::new();
         for a in (0..size).filter(|n| side >> n & 1 == 1) {
             for b in (0..size).filter(|n| side >> n & 1 == 0) {
-                if only_some && m.rng.bool() {
+                if only_some && whole == 0 && m.rng.bool() {
                     continue;
                 }
+                whole = whole.saturating_sub(1);
                 if direction != 0 {
                     links.push((NodeId(a), NodeId(b)));
                 }
@@ -344,6 +359,7 @@ impl Run {
                 }
             }
             MemberFault::Cut(from, to, on) => self.world.cut(from, to, on),
+            MemberFault::Lossy(node, ppm) => self.world.lose_packets(node, ppm),
             MemberFault::DieAlone(node, again) => {
                 if self.world.runs(node) && !self.world.is_paused(node) {
                     self.crashes += 1;

@@ -1,0 +1,193 @@
+//! Who is counted dead, shut out or asked to lead, by what the leader and the others hear.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_core::units::{MILLIS, Nanos};
+
+use crate::hearing::Unheard;
+use crate::liveness::{Circle, Liveness};
+use crate::message::{Alive, Message};
+use crate::{Config, MemberId};
+
+const TICK: Nanos = 50 * MILLIS;
+const US: MemberId = MemberId(1);
+
+/// A leader, 1, of five processes, and what has become of the others.
+struct Scene {
+    liveness: Liveness,
+    config: Config,
+    now: Nanos,
+    said: u64,
+    /// Those that the leader does not hear.
+    unheard_here: BTreeSet<u64>,
+    /// Of those that do not hear others: whom not, since when.
+    unheard: BTreeMap<(u64, u64), Nanos>,
+    dead: Vec<u64>,
+    shut_out: Vec<u64>,
+    back: Vec<u64>,
+    heirs: Vec<Vec<u64>>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let mut scene = Scene {
+            liveness: Liveness::new(3, 0),
+            config: Config::default(),
+            now: 0,
+            said: 0,
+            unheard_here: BTreeSet::new(),
+            unheard: BTreeMap::new(),
+            dead: Vec::new(),
+            shut_out: Vec::new(),
+            back: Vec::new(),
+            heirs: Vec::new(),
+        };
+        scene.pass(2_000);
+        assert_eq!((scene.dead.len(), scene.shut_out.len(), scene.heirs.len()), (0, 0, 0));
+        scene
+    }
+
+    /// From now on two do not hear each other; the leader is one of them, or neither.
+    fn cut(&mut self, a: u64, b: u64) {
+        let now = self.now;
+        self.unheard.insert((a, b), now);
+        self.unheard.insert((b, a), now);
+        if a == US.0 {
+            self.unheard_here.insert(b);
+        }
+    }
+
+    fn mend(&mut self, a: u64, b: u64) {
+        self.unheard.retain(|p, _| *p != (a, b) && *p != (b, a));
+    }
+
+    /// A process dies.
+    fn kill(&mut self, m: u64) {
+        (1..=5).filter(|o| *o != m).for_each(|o| _ = self.unheard.insert((o, m), self.now));
+        self.unheard_here.insert(m);
+    }
+
+    fn report(&self, of: u64) -> Vec<Unheard> {
+        let of_it = self.unheard.iter().filter(|((a, _), _)| *a == of);
+        let missed = |since: &Nanos| (self.now - since) / self.config.ping_every();
+        of_it
+            .filter(|(_, since)| missed(since) > 0)
+            .map(|((_, m), since)| Unheard {
+                member: MemberId(*m),
+                age: self.now - since,
+                late: missed(since).min(16) as u8,
+            })
+            .collect()
+    }
+
+    fn pass(&mut self, millis: u64) {
+        let voters: Vec<MemberId> = (1..=5).map(MemberId).collect();
+        let hosts = BTreeSet::new();
+        let circle = Circle { us: US, voters: &voters, hosts: &hosts };
+        for _ in 0..millis * MILLIS / TICK {
+            self.now += TICK;
+            let mut out = Vec::new();
+            self.liveness.set_group(self.now, &voters);
+            let verdict = self.liveness.tick(self.now, &self.config, &circle, &mut out);
+            let numbers = |members: Vec<MemberId>| members.into_iter().map(|m| m.0);
+            self.dead.extend(numbers(verdict.dead));
+            self.shut_out.extend(numbers(verdict.shut_out));
+            self.heirs.extend(verdict.heirs.map(|h| numbers(h).collect::<Vec<_>>()));
+            while let Some((to, Message::Probe { round, .. })) = out.pop() {
+                if !self.unheard_here.contains(&to.0) {
+                    self.answer(to, round);
+                }
+                let mut more = Vec::new();
+                self.liveness.confirm(self.now, &voters, &voters, &mut more);
+                out.extend(more.into_iter().filter(|m| matches!(m.1, Message::Probe { .. })));
+            }
+        }
+    }
+
+    fn answer(&mut self, from: MemberId, round: u64) {
+        self.said += 1;
+        let alive = Alive {
+            term: 3,
+            round,
+            start: 1,
+            number: self.said,
+            stamp: self.now,
+            opening: false,
+            nodes: Vec::new(),
+            unheard: self.report(from.0),
+        };
+        if self.liveness.heard(self.now, from, alive) == Some(true) {
+            self.back.push(from.0);
+        }
+    }
+}
+
+#[test]
+fn two_that_are_silent_to_all_are_dead_in_time_and_the_leader_stays() {
+    let mut s = Scene::new();
+    s.kill(3);
+    s.kill(5);
+    s.pass(500);
+    assert!(s.dead.is_empty());
+    s.pass(1_100);
+    assert_eq!(s.dead, [3, 5]);
+    assert!(s.heirs.is_empty() && s.shut_out.is_empty());
+}
+
+#[test]
+fn who_only_the_leader_does_not_hear_is_not_dead_and_another_is_to_lead() {
+    let mut s = Scene::new();
+    s.cut(1, 4);
+    s.cut(1, 5);
+    s.pass(1_600);
+    assert_eq!(s.dead, [0; 0]);
+    assert_eq!(s.heirs[0], [2, 3], "a majority is left, and the cut-off cannot be asked");
+    s.pass(1_600);
+    assert_eq!(s.dead, [4, 5], "nobody took over: hosts must not wait for ever");
+}
+
+#[test]
+fn who_the_leader_alone_does_not_hear_is_dead_if_its_links_are_the_worse_ones() {
+    let mut s = Scene::new();
+    s.cut(1, 4);
+    s.pass(1_600);
+    assert_eq!((&s.dead[..], s.heirs.is_empty()), (&[][..], false), "another may see more");
+    s.pass(1_600);
+    assert_eq!(s.dead, [4], "nobody took over");
+    let mut s = Scene::new();
+    s.cut(3, 4);
+    s.pass(500);
+    s.cut(1, 4);
+    s.pass(1_600);
+    assert_eq!((&s.dead[..], s.heirs.len()), (&[4][..], 0));
+}
+
+#[test]
+fn of_two_that_do_not_hear_each_other_one_is_out_until_they_do() {
+    let mut s = Scene::new();
+    s.cut(2, 4);
+    s.pass(1_700);
+    assert_eq!((&s.shut_out[..], &s.dead[..]), (&[4][..], &[][..]), "not yet dead");
+    s.pass(1_600);
+    assert_eq!(s.dead, [4]);
+    s.pass(5_000);
+    assert_eq!((&s.back[..], s.dead.len()), (&[][..], 1), "it answers all the time");
+    s.mend(2, 4);
+    s.pass(1_100);
+    assert_eq!(s.back, [4]);
+    s.pass(5_000);
+    assert_eq!((s.dead.len(), s.shut_out.len()), (1, 1));
+    assert!(s.heirs.is_empty());
+}
+
+#[test]
+fn nobody_is_shut_out_if_no_majority_would_remain() {
+    let mut s = Scene::new();
+    s.kill(5);
+    s.pass(1_600);
+    s.cut(2, 3);
+    s.cut(2, 4);
+    s.cut(3, 4);
+    s.pass(5_000);
+    assert_eq!((s.dead, s.shut_out.len()), (vec![5], 0));
+}
