@@ -240,7 +240,8 @@ impl Leader {
             desk.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
         }
         for other in verdict.shut_out {
-            let text = format!("{other} and others do not hear each other: it is left out until they do");
+            let text =
+                format!("{other} and others do not hear each other: it is left out until they do");
             desk.acts.push(Act::Log(text));
         }
         if let Some(heirs) = verdict.heirs {

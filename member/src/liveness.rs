@@ -271,7 +271,9 @@ impl Liveness {
         for (m, p) in &self.processes {
             let standing = match () {
                 () if p.dead && speaks(p) => Standing::Out,
-                () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => continue,
+                () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => {
+                    continue;
+                }
                 () if p.alive.is_none() && !seen.contains(m) => continue,
                 () if circle.hosts.contains(m) => Standing::Host,
                 () if p.shut_out => Standing::Going,
@@ -284,7 +286,8 @@ impl Liveness {
             since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + config.probe_every)
         };
         let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
-        for (m, p) in self.processes.iter().filter(|(m, p)| standings.contains_key(m) && speaks(p)) {
+        for (m, p) in self.processes.iter().filter(|(m, p)| standings.contains_key(m) && speaks(p))
+        {
             let Some((_, unheard)) = &p.report else { continue };
             for u in unheard.iter().filter(|u| standings.contains_key(&u.member)) {
                 let link = links.entry(pair(*m, u.member)).or_default();

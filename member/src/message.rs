@@ -7,10 +7,10 @@ use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 
 use crate::MapCodec;
+use crate::MemberId;
 use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
 use crate::hearing::Unheard;
-use crate::MemberId;
 
 const VERSION: u8 = 2;
 

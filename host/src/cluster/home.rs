@@ -253,3 +253,7 @@ pub(super) fn make_disk(path: &Path, size: Option<u64>, cluster: u128, node: Nod
             let _ = fs::remove_file(&new);
         })
 }
+
+#[cfg(test)]
+#[path = "home_tests.rs"]
+mod tests;
