@@ -15,6 +15,7 @@ use weft_core::units::{Nanos, NodeId};
 use crate::consensus::{Consensus, GroupChange};
 use crate::decision::{Decision, Life, epoch_floor};
 use crate::group;
+use crate::hearing::Unheard;
 use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
 use crate::{Bug, Config, MapCodec, MemberId, Refusal};
@@ -124,6 +125,11 @@ impl Leader {
                 self.tell(AuthorityInput::Report(node, report), desk);
             }
         }
+    }
+
+    /// A process says whom it did not always hear.
+    pub fn reported(&mut self, from: MemberId, unheard: Vec<Unheard>, desk: &Desk) {
+        self.liveness.reported(desk.now, from, unheard);
     }
 
     /// A decision is committed.

@@ -23,6 +23,10 @@ use crate::message::{Alive, Message};
 use crate::reach::{Link, Pair, Standing, misfits, pair};
 use crate::{Bug, Config, MemberId};
 
+/// Rounds of pings that two processes may miss of each other, of the last 16, without being suspected:
+/// a machine that is busy for a moment misses some.
+const NOISE: u8 = 2;
+
 /// A process as its leader sees it.
 struct Process {
     /// When it was last heard of; at first, when this member became leader or the process joined.
@@ -124,15 +128,22 @@ impl Liveness {
         }
     }
 
+    /// A process says whom it did not always hear.
+    pub fn reported(&mut self, now: Nanos, from: MemberId, unheard: Vec<Unheard>) {
+        if let Some(process) = self.processes.get_mut(&from) {
+            process.report = Some((now, unheard));
+        }
+    }
+
     /// A process has shown itself. `None` if that is old news or it is not listened to; else whether
     /// it was counted dead.
     pub fn heard(&mut self, now: Nanos, from: MemberId, alive: Alive) -> Option<bool> {
+        self.reported(now, from, alive.unheard.clone());
         let process = self.processes.get_mut(&from)?;
         let last = process.alive.as_ref().map_or((0, 0), |a| (a.start, a.number));
         if (alive.start, alive.number) <= last {
             return None;
         }
-        process.report = Some((now, alive.unheard.clone()));
         if process.shut_out {
             return None;
         }
@@ -167,7 +178,7 @@ impl Liveness {
     fn judge(&mut self, now: Nanos, config: &Config, circle: &Circle) -> Verdict {
         let hasty = config.bug == Some(Bug::NoLeaseWait);
         let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
-        let silent = self.silent(now, config);
+        let silent = self.silent(now, config, circle.us);
         let heard_of = silent.iter().copied().filter(|m| self.is_heard_of(*m, &silent, config));
         let mut seen: BTreeSet<MemberId> = heard_of.collect();
         let mut misfits = self.misfits(now, config, circle, &silent, &seen);
@@ -205,10 +216,24 @@ impl Liveness {
         verdict
     }
 
-    /// Those that have not answered for so long that they may be dead.
-    fn silent(&self, now: Nanos, config: &Config) -> BTreeSet<MemberId> {
+    /// Those that have not answered for so long that they may be dead. While others are late, too, it is
+    /// perhaps they that are going, or it is the leader that hears badly: it waits for them, but not for
+    /// ever.
+    fn silent(&self, now: Nanos, config: &Config, us: MemberId) -> BTreeSet<MemberId> {
         let silent = self.processes.iter().filter(|(_, p)| !p.dead && p.is_silent(now, config));
-        silent.map(|(m, _)| *m).collect()
+        let silent: BTreeMap<MemberId, Nanos> = silent.map(|(m, p)| (*m, p.heard)).collect();
+        let late = config.probe_every + config.ping_every();
+        let is_late = |(m, p): (&MemberId, &Process)| {
+            let counts = !p.dead && !p.shut_out && p.alive.is_some();
+            let others = *m != us && !silent.contains_key(m);
+            counts && others && now.saturating_sub(p.heard) >= late
+        };
+        let least = match self.processes.iter().any(is_late) {
+            true => 2 * config.dead_after,
+            false => config.dead_after,
+        };
+        let long = |heard: &Nanos| now.saturating_sub(*heard) >= least;
+        silent.into_iter().filter(|(_, heard)| long(heard)).map(|(m, _)| m).collect()
     }
 
     /// The voters that remain and are heard here.
@@ -270,7 +295,9 @@ impl Liveness {
         let mut standings = BTreeMap::new();
         for (m, p) in &self.processes {
             let standing = match () {
-                () if p.dead && speaks(p) => Standing::Out,
+                () if p.dead && (speaks(p) || self.is_heard_of(*m, silent, config)) => {
+                    Standing::Out
+                }
                 () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => {
                     continue;
                 }
@@ -291,7 +318,7 @@ impl Liveness {
             let Some((_, unheard)) = &p.report else { continue };
             for u in unheard.iter().filter(|u| standings.contains_key(&u.member)) {
                 let link = links.entry(pair(*m, u.member)).or_default();
-                link.late += u32::from(u.late);
+                link.late += u32::from(u.late.saturating_sub(NOISE));
                 link.broken |= u.age >= config.dead_after && settled(m) && settled(&u.member);
             }
         }

@@ -193,7 +193,8 @@ impl Member {
         let others = voters.into_iter().chain(learners).filter(|m| *m != self.id);
         let others: Vec<MemberId> = others.collect();
         if self.hearing.tick(now, &self.config, &others) {
-            others.into_iter().for_each(|m| self.send(m, Message::Ping, out));
+            let unheard = self.hearing.report(now);
+            others.into_iter().for_each(|m| self.send(m, Message::Ping(unheard.clone()), out));
         }
     }
 
@@ -246,8 +247,9 @@ impl Member {
                 }
                 self.show(now);
             }
-            // That it was heard is all.
-            Message::Ping => {}
+            Message::Ping(unheard) => {
+                self.lead(now, out, |l, desk| l.reported(from, unheard, desk));
+            }
         }
     }
 

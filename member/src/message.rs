@@ -29,8 +29,9 @@ pub(crate) enum Message {
     Word(Word),
     /// The leader: the others may have gone on without this life of a node.
     Outlived { term: u64, node: NodeId, life: Life },
-    /// I am here: to all others, so that each knows whom it hears.
-    Ping,
+    /// I am here, and did not always hear these: to all others, so that each knows whom it hears, and
+    /// the leader whom others do, also if its probes do not reach them.
+    Ping(Vec<Unheard>),
 }
 
 /// A process shows itself.
@@ -121,7 +122,10 @@ impl Message {
                 w.u16(node.0);
                 life.write(&mut w);
             }
-            Message::Ping => w.u8(PING),
+            Message::Ping(unheard) => {
+                w.u8(PING);
+                write_unheard(&mut w, unheard);
+            }
         }
         w.0
     }
@@ -142,7 +146,7 @@ impl Message {
                 node: NodeId(r.u16()?),
                 life: Life::read(&mut r)?,
             },
-            PING => Message::Ping,
+            PING => Message::Ping(read_unheard(&mut r)?),
             _ => return None,
         };
         r.end()?;
@@ -167,12 +171,7 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
         }
-        w.u32(self.unheard.len() as u32);
-        for Unheard { member, age, late } in &self.unheard {
-            w.u64(member.0);
-            w.u64(*age);
-            w.u8(*late);
-        }
+        write_unheard(w, &self.unheard);
     }
 
     fn read(r: &mut Reader) -> Option<Alive> {
@@ -194,11 +193,22 @@ impl Alive {
                     caught_up: r.option(read_report)?,
                 })
             })?,
-            unheard: r.list(17, |r| {
-                Some(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? })
-            })?,
+            unheard: read_unheard(r)?,
         })
     }
+}
+
+fn write_unheard(w: &mut Writer, unheard: &[Unheard]) {
+    w.u32(unheard.len() as u32);
+    for Unheard { member, age, late } in unheard {
+        w.u64(member.0);
+        w.u64(*age);
+        w.u8(*late);
+    }
+}
+
+fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
+    r.list(17, |r| Some(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? }))
 }
 
 fn write_report(w: &mut Writer, report: &MemberReport) {

@@ -276,10 +276,11 @@ impl Worker {
         self.open
     }
 
-    /// The oldest write that is not settled everywhere.
+    /// The oldest write that is not settled everywhere. One that has only begun counts: what its disk
+    /// still has to do for it is done also while the node is frozen, and when the node enters the new
+    /// epoch the write may be prepared.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
-        let settled = |t: &&Txn| !matches!(t.phase, Phase::Working);
-        self.txns.iter().find(|(_, t)| settled(t)).map(|(ts, _)| *ts)
+        self.txns.keys().next().copied()
     }
 
     /// The writes that it has begun and not forgotten. One that it may still drop, or that has
