@@ -370,6 +370,7 @@ boxes() {
     refused 'stop it before' weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     weft node stop 0 --dir "$T/b2"
     refused 'is the disk of node 1' weft disk replace 0 --path "$T/b0-1.img" --dir "$T/b2"
+    refused 'take a larger one' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
     weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     wait_until box_mode 1 fault-free
     # The one that gave the process its number leaves.

@@ -21,16 +21,16 @@ use crate::rebalance::Rebalance;
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Found a cluster with this node as its first; it can let others in
+    /// Found a cluster with this process as its first, and a node for each of its disks; it can let others in
     Init(Init),
-    /// Issue a token that lets one node in, and say how to use it
+    /// Issue a token that lets one process in, with all its disks, and say how to use it
     Token(Token),
     /// Ask for a certificate, in a file for whoever has the authority's key: for a node that shall
     /// join without a token
     Request(Ask),
     /// Admit the node of a request, and write its certificate to a file for it to join with
     Certify(Certify),
-    /// Join a cluster with a token, or with a certificate
+    /// Join a cluster, with a node for each disk, with a token or with a certificate
     Join(Join),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
@@ -46,10 +46,10 @@ pub struct Init {
 /// A node that is new.
 #[derive(Debug, Args)]
 struct New {
-    /// The node's configuration
+    /// The process's configuration
     #[arg(long)]
     config: PathBuf,
-    /// Use the disk even if there is something on it, which is lost then
+    /// Use the disks even if there is something on them, which is lost then
     #[arg(long)]
     force: bool,
     /// Print the answer as JSON

@@ -43,7 +43,8 @@ impl Desk<'_> {
             }
             DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
             DiskAction::Fail => {
-                let here = |t: &Together| t.is_ours(NodeId(node as u16));
+                self.engine.known(node)?;
+                let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();
                 if self.engine.rule.together().is_some_and(here) && self.leader()?.is_some() {
                     self.engine.lose_disk(node)?;
                     return Ok(Wait::DownHere(node));

@@ -11,6 +11,8 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use super::{Engine, Ticket};
 use crate::disk::{self, Backend, Disk};
 use crate::error::{Error, Result, fail};
+use crate::format::data_sectors;
+use crate::size::Size;
 use crate::slot::{Phase, Slot};
 
 /// How long a node that is being stopped may take to finish what it has begun. While others
@@ -163,13 +165,24 @@ impl Engine {
 
     /// Puts another disk in the place of one whose node is down, and starts the node.
     pub(crate) fn exchange_disk(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
-        self.may_replace(n)?;
+        self.may_replace(n, disk::size(path).ok().filter(|s| *s > 0).or(size))?;
         self.start_on(n, path, size)
     }
 
-    fn may_replace(&self, n: usize) -> Result<()> {
+    /// Refuses if a node's disk cannot be replaced, by one of this size if that is known.
+    fn may_replace(&self, n: usize, size: Option<u64>) -> Result<()> {
         if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
             return fail(format!("node {n} runs; stop it before its disk is replaced"));
+        }
+        let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
+        let room = size.map(data_sectors).transpose()?.map_or(u64::MAX, |s| s.saturating_mul(SECTOR));
+        if room < needed {
+            return fail(format!(
+                "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
+                 one, or have what was on it rebuilt elsewhere (`weft disk fail {n}`)",
+                Size(room),
+                Size(needed)
+            ));
         }
         self.can_do_without(n)
     }
@@ -274,7 +287,10 @@ impl Engine {
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
     pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
-        self.may_replace(n)?;
+        let path = &self.slot(n)?.path;
+        let there = || disk::size(path).ok().filter(|size| *size > 0);
+        let size = self.rule.together().is_some().then(there).flatten();
+        self.may_replace(n, size)?;
         self.rule.make_empty_disk(n)?;
         (self.log)(&format!("node {n} has got an empty disk"));
         self.start_node(n)

@@ -384,6 +384,9 @@ fn what_a_volume_bears_is_counted_by_failure_domain() {
     let process = |n: u16| NodeInfo { process: Some(NodeId(n / 2 * 2)), ..NodeInfo::new(1, 100) };
     let map = ClusterMap { nodes: (0..6).map(process).collect(), ..ClusterMap::default() };
     assert_eq!(map.bears(&volume, "node", |_, _| false), 2);
+    let volumes = [(volume.id, Arc::new(volume.clone()))].into();
+    let placed = ClusterMap { volumes, ..map.clone() };
+    assert_eq!((placed.needed_on(NodeId(3)), placed.needed_on(NodeId(6))), (1, 0));
     assert_eq!(map.bears(&volume, "box", |_, _| false), 1);
     let one_lost = |_: usize, node: NodeId| node == NodeId(5);
     assert_eq!(map.bears(&volume, "node", one_lost), 1);

@@ -509,6 +509,15 @@ impl ClusterMap {
         extents.filter(|e| e.place_on(node).is_some()).count()
     }
 
+    /// How many data sectors a node's disk must have for what the map has put on it.
+    pub fn needed_on(&self, node: NodeId) -> u64 {
+        let ends = |v: &Arc<Volume>| {
+            let end = |n: usize| Some(v.extents[n].place_on(node)?.1 + v.extent_sectors(n));
+            (0..v.extents.len()).filter_map(end).max()
+        };
+        self.volumes.values().filter_map(ends).max().unwrap_or(0)
+    }
+
     /// The failure domains of the nodes by a label: nodes with the same number are in the same
     /// one. Without the label the nodes of a process are one; but by [`APART_BY_NODE`] each node is
     /// one by itself.
