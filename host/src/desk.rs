@@ -4,9 +4,11 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
-//! Nodes and disks are in [`nodes`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
 //! what all have in common.
 
+#[path = "desk_disks.rs"]
+mod disks;
 #[path = "desk_nodes.rs"]
 mod nodes;
 #[path = "desk_shrinking.rs"]

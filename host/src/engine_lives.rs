@@ -175,7 +175,8 @@ impl Engine {
             return fail(format!("node {n} runs; stop it before its disk is replaced"));
         }
         let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
-        let room = size.map(data_sectors).transpose()?.map_or(u64::MAX, |s| s.saturating_mul(SECTOR));
+        let room =
+            size.map(data_sectors).transpose()?.map_or(u64::MAX, |s| s.saturating_mul(SECTOR));
         if room < needed {
             return fail(format!(
                 "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \

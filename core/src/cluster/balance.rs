@@ -7,10 +7,10 @@
 //! *used squared, by size* smaller, which cannot go on for ever, and no column moves back. Between two
 //! disks that could exchange a column there is less than a column's difference in the end.
 //!
-//! No move brings two columns of an extent into one failure domain, or more of them into one box. Of the columns that a disk could
-//! give, it gives one of the volume of which it has most compared with the other, so that volumes
-//! stay spread; which extent of it, follows from a hash of the extent's number, so that not only
-//! neighbours move.
+//! No move brings two columns of an extent into one failure domain, or more of them into one box.
+//! Of the columns that a disk could give, it gives one of the volume of which it has most compared
+//! with the other, so that volumes stay spread; which extent of it, follows from a hash of the
+//! extent's number, so that not only neighbours move.
 //!
 //! While the map says [`ClusterMap::rebalancing`], the authority makes a few of the planned moves at a
 //! time, by copying, and plans anew when they are done. What has been done is in the map, and
