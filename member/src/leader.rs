@@ -63,6 +63,11 @@ pub(crate) struct Leader {
     group: Vec<(u64, GroupChange)>,
 }
 
+/// Whether a life of a node takes part in the map agreed on.
+fn ran_on(agreed: &Decision, node: NodeId, life: Life) -> bool {
+    agreed.map.is_up(node) && agreed.lives.get(&node) == Some(&life)
+}
+
 /// What a leader works with.
 pub(crate) struct Desk<'a> {
     pub now: Nanos,
@@ -112,7 +117,12 @@ impl Leader {
             let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
             if self.told.get(&node) != Some(&life) {
                 let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
-                if self.reign == Reign::Settled && heard != FRESH && !may_stay {
+                let gone_on_without = match self.reign {
+                    Reign::Gathering => desk.begun && !ran_on(desk.agreed, node, life),
+                    Reign::TakingOver => false,
+                    Reign::Settled => true,
+                };
+                if gone_on_without && heard != FRESH && !may_stay {
                     let outlived = Message::Outlived { term: self.term, node, life };
                     desk.acts.push(Act::Send(from, outlived));
                 }
@@ -204,8 +214,7 @@ impl Leader {
         alive.nodes.iter().all(|s| {
             let fresh = s.heard == FRESH;
             let obeyed = s.heard.0 == self.term && returned.is_none_or(|r| s.heard.1 > *r);
-            let takes_part = agreed.map.is_up(s.arrival.node)
-                && agreed.lives.get(&s.arrival.node) == Some(&s.life);
+            let takes_part = ran_on(agreed, s.arrival.node, s.life);
             fresh || obeyed || (takes_part && returned.is_none())
         })
     }
@@ -324,12 +333,16 @@ impl Leader {
             return;
         }
         let (ready, agreed) = (self.ready(), desk.agreed);
-        let ran_on = |n: &NodeId, l: &Life| agreed.map.is_up(*n) && agreed.lives.get(n) == Some(l);
-        // Where most have run on, hosts wait for them; who opens its disk comes up when it has.
-        let running = ready.iter().filter(|(n, s)| ran_on(n, &s.life)).count();
+        let runs_on = |n: &NodeId, s: &NodeState| ran_on(agreed, *n, s.life);
+        // Where most have run on, hosts wait for them; who opens its disk, or has to start anew, comes up
+        // when it has.
+        let running = ready.iter().filter(|(n, s)| runs_on(n, s)).count();
         let hosts_wait = 2 * running > agreed.map.up().count();
-        let opening = self.liveness.alive().any(|(_, a)| a.opening);
-        let all_there = agreed.map.up().all(|n| ready.contains_key(&n));
+        let anew = |n: &NodeId, s: &NodeState| !runs_on(n, s) && s.heard != FRESH;
+        let opening =
+            self.liveness.alive().any(|(_, a)| a.opening) || ready.iter().any(|(n, s)| anew(n, s));
+        let there = |n| ready.get(&n).is_some_and(|s| !anew(&n, s));
+        let all_there = agreed.map.up().all(there);
         let patient = desk.now.saturating_sub(self.since) < desk.config.open_patience;
         if ready.is_empty() || (!all_there && opening && patient && !hosts_wait) {
             return;
@@ -339,7 +352,7 @@ impl Leader {
         self.authority = Authority::new(map);
         let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
         for (node, NodeState { life, arrival, .. }) in ready {
-            if ran_on(&node, &life) {
+            if ran_on(agreed, node, life) {
                 told.insert(node, life);
                 arrivals.push(arrival);
             }

@@ -172,6 +172,8 @@ pub(crate) struct Worker {
     half_written: BTreeSet<(VolumeId, u64)>,
     /// The time of the first epoch that it entered; zero before.
     began: Timestamp,
+    /// Writes of this epoch come after this.
+    floor: Timestamp,
     rebuilding: BTreeSet<(VolumeId, u64)>,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
     paced: BTreeSet<(VolumeId, u64)>,
@@ -221,6 +223,7 @@ impl Worker {
             rebuilds: Vec::new(),
             half_written: BTreeSet::new(),
             began: Timestamp::ZERO,
+            floor: Timestamp::ZERO,
             rebuilding: BTreeSet::new(),
             paced: BTreeSet::new(),
             pace: Pace::default(),

@@ -41,6 +41,12 @@ impl Worker {
         if self.dirty_scan.is_some() || self.dirty_asked.is_empty() || self.has_undecided() {
             return;
         }
+        // Who catches up relies on what has been decided. If this node started anew and did not know
+        // of an abort any more, it might be the only one left to decide, and commit.
+        if !self.store.aborts_are_safe(self.floor) {
+            self.store.flush_outcomes();
+            return;
+        }
         let (to, extents) = self.dirty_asked.pop_first().expect("not empty");
         let mut queue = Vec::new();
         for (id, n) in extents {

@@ -93,6 +93,7 @@ impl Worker {
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
+        self.floor = floor;
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();

@@ -57,6 +57,8 @@ pub trait Store: Send {
 
     /// Starts to put committed changes in place if that is due (or `now`).
     fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>);
+    /// Whether it is safe, of all prepared writes up to `until` that were aborted, that they were.
+    fn aborts_are_safe(&self, until: Timestamp) -> bool;
     /// Writes outcomes that no prepare has carried along.
     fn flush_outcomes(&mut self);
 

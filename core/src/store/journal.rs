@@ -104,6 +104,13 @@ impl Journal {
         self.urgent |= !self.pending.is_empty();
     }
 
+    /// Whether an abort of a write up to `until` is not safe yet.
+    pub fn has_abort_until(&self, until: Timestamp) -> bool {
+        let entries = self.pending.iter().map(|p| &p.entry).chain(&self.in_flight);
+        let abort = |e: &Entry| matches!(e, Entry::Outcome { ts, commit: false } if *ts <= until);
+        entries.into_iter().any(abort)
+    }
+
     /// Nothing waits that anyone must be told of, and nothing is being written.
     pub fn is_idle(&self) -> bool {
         let lazy = |p: &Pending| matches!(p.entry, Entry::Released { .. } | Entry::Begin);

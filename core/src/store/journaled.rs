@@ -78,6 +78,10 @@ impl Store for JournalStore {
         JournalStore::checkpoint(self, now, held_back);
     }
 
+    fn aborts_are_safe(&self, until: Timestamp) -> bool {
+        JournalStore::aborts_are_safe(self, until)
+    }
+
     fn flush_outcomes(&mut self) {
         JournalStore::flush_outcomes(self);
     }

@@ -442,6 +442,11 @@ impl JournalStore {
         self.overlay.len() as u64 * SECTOR
     }
 
+    /// Whether it is safe, of all prepared writes up to `until` that were aborted, that they were.
+    pub fn aborts_are_safe(&self, until: Timestamp) -> bool {
+        !self.journal.has_abort_until(until)
+    }
+
     /// Writes outcomes that no prepare has carried along.
     pub fn flush_outcomes(&mut self) {
         self.journal.urge();

@@ -447,6 +447,10 @@ impl Store for PlainStore {
 
     fn checkpoint(&mut self, _: bool, _: HeldBack<'_>) {}
 
+    fn aborts_are_safe(&self, _: Timestamp) -> bool {
+        true
+    }
+
     fn flush_outcomes(&mut self) {}
 
     fn take_ops(&mut self) -> Vec<DiskRequest> {
