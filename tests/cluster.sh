@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A cluster of processes on loopback, as the user guide has it: founding, joining, commands from
-# any node, other sizes, draining, removing, adding; and what is refused. In a temporary directory.
+# any node, other sizes, draining, removing, adding; boxes with several disks each; and what is
+# refused. In a temporary directory.
 # WEFT chooses the binary. Closing line 'N passed, N failed'.
 set -u
 export LC_ALL=C
@@ -12,7 +13,7 @@ LIMIT=60
 passed=0 failed=0
 read -r -a PORTS < <(python3 - <<'P'
 import socket
-held = [socket.socket() for _ in range(8)]
+held = [socket.socket() for _ in range(12)]
 for s in held: s.bind(("127.0.0.1", 0))
 print(*(s.getsockname()[1] for s in held))
 P
@@ -73,7 +74,7 @@ certified() {
     refused 'already' weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
     run_node 1
     wait_until has 0 up 2
-    refused 'run a node for the new one' weft disk add --dir "$T/state0"
+    refused 'say which disk' weft disk add --dir "$T/state0"
 }
 joining() {
     local n token
@@ -294,6 +295,107 @@ stopping() {
     wait_until weft volume delete v --dir "$T/state3"
 }
 
+# Three boxes with three disks each, in a process each: a process is killed, a disk is lost, one is
+# added, one is exchanged, the disk that a process had first leaves; all stop and come back.
+boxed() { # boxed N [LINES]: the configuration of box N
+    printf '%s\n' "name = \"b$1\"" "dir = \"b$1\"" "disks = [\"b$1-0.img\", \"b$1-1.img\", \"b$1-2.img\"]" \
+        'disk_size = "96M"' "address = \"127.0.0.1:${PORTS[8 + $1]}\"" "nbd = [\"nbdb$1.sock\"]" "${@:2}" \
+        '[labels]' "box = \"b$1\"" >"$T/b$1.toml"
+}
+run_box() { "$WEFT" node --config "$T/b$1.toml" >>"$T/logb$1" 2>&1 & echo $! >"$T/pidb$1"; }
+# Of the status as box N sees it, Python's s.
+box_says() { weft status --json --dir "$T/b$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
+box_has() { box_says "$1" "sys.exit(sum(n['state'] == '$2' for n in s['nodes']) != $3)"; }
+box_mode() { box_says "$1" "sys.exit(any(v['mode'] != '$2' for v in s['volumes']))"; }
+whole() { weft scrub v --dir "$T/b$1" | grep -c ' 0 with wrong parity, 0 skipped'; }
+boxes() {
+    local n token leader other admit=127.0.0.1:${PORTS[11]}
+    boxed 0 "admit = \"$admit\""
+    sed 's/b0-1.img/b0-0.img/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'given twice' weft cluster init --config "$T/bad.toml"
+    sed 's/^disks = .*/disks = []/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'at least one' weft cluster init --config "$T/bad.toml"
+    ln -s "$T/used.img" "$T/b0-2.img"
+    refused 'ext file system --force' weft cluster init --config "$T/b0.toml"
+    rm "$T/b0-2.img"
+    [ ! -e "$T/b0" ] && [ ! -e "$T/b0-0.img" ]
+    weft cluster init --config "$T/b0.toml" | grep -c 'nodes 0, 1, 2'
+    run_box 0
+    wait_until box_has 0 up 3
+    for n in 1 2; do
+        boxed $n
+        token=$(weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+        weft cluster join "$token" --at "$admit" --config "$T/b$n.toml"
+        run_box $n
+    done
+    wait_until box_has 2 up 9
+    weft volume create v 60M --layout rs:2+1 --dir "$T/b1" | grep -c 'or 1 box'
+    refused "'box' --apart" weft volume create w 10M --layout rs:4+2 --dir "$T/b1" || refused 'at least 6' weft volume create w 10M --layout rs:4+2 --dir "$T/b1"
+    weft volume create w 10M --layout rs:4+2 --apart node --dir "$T/b1" | grep -c '2 more nodes lost, or 1 box'
+    head -c 10M "$T/image.30" >"$T/image.10"
+    nbdcopy "$T/image.10" "nbd+unix:///w?socket=$T/nbdb1.sock"
+    truncate -s 60M "$T/image"
+    nbdcopy "$T/image" "$(uri b0)"
+    # One box goes with all its disks, be it the leader's or not, and comes back.
+    for n in 1 2 3; do
+        leader=$(box_says 2 "print({0: 0, 3: 1, 6: 2}[s['cluster']['leader']])")
+        other=$(((leader + n) % 3))
+        kill -9 "$(cat "$T/pidb$other")"
+        nbdcopy "$(uri b$(((other + 1) % 3)))" - | cmp - "$T/image"
+        wait_until box_has $(((other + 1) % 3)) down 3
+        head -c 60M /dev/urandom >"$T/image"
+        nbdcopy "$T/image" "$(uri b$(((other + 2) % 3)))"
+        run_box $other
+        wait_until box_has 2 up 9
+        wait_until box_mode $other fault-free
+        whole $other
+    done
+    # A disk goes in the middle of writing: the hosts of its process notice nothing.
+    nbdcopy "$T/image" "$(uri b1)" & n=$!
+    weft disk fail 4 --dir "$T/b0"
+    wait $n
+    wait_until box_mode 1 fault-free
+    box_has 2 up 8
+    nbdcopy "$(uri b1)" - | cmp - "$T/image"
+    wait_until weft node remove 4 --dir "$T/b2"
+    refused 'has left' weft node start 4 --dir "$T/b1"
+    # One comes; what cannot be taken is refused.
+    refused 'is the disk of node 5' weft disk add --path "$T/b1-2.img" --dir "$T/b1"
+    refused 'ext file system --force' weft disk add --path "$T/used.img" --dir "$T/b1"
+    refused 'give disk_size' weft disk add --path "$T/more.img" --dir "$T/b1"
+    weft disk add --path "$T/more.img" --size 96M --dir "$T/b1" | grep -c 'node 9 has been added'
+    wait_until box_has 0 up 9
+    weft cluster rebalance --dir "$T/b2"
+    # One is exchanged for a larger one elsewhere.
+    refused 'stop it before' weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
+    weft node stop 0 --dir "$T/b2"
+    refused 'is the disk of node 1' weft disk replace 0 --path "$T/b0-1.img" --dir "$T/b2"
+    refused 'take a larger one' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
+    weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
+    wait_until box_mode 1 fault-free
+    # The one that gave the process its number leaves.
+    weft disk fail 3 --dir "$T/b1"
+    wait_until box_mode 1 fault-free
+    wait_until weft node remove 3 --dir "$T/b1"
+    nbdcopy "$(uri b1)" - | cmp - "$T/image"
+    weft disk drain 5 --dir "$T/b0"
+    weft disk drain 5 --cancel --dir "$T/b0"
+    # All stop, and all come back, with one disk gone from its place.
+    for n in 0 1 2; do kill "$(cat "$T/pidb$n")"; done
+    for n in 0 1 2; do wait_until dead "$(cat "$T/pidb$n")"; done
+    mv "$T/b2-1.img" "$T/away.img"
+    for n in 0 1 2; do run_box $n; done
+    wait_until box_has 1 up 7
+    nbdcopy "$(uri b2)" - | cmp - "$T/image"
+    mv "$T/away.img" "$T/b2-1.img"
+    weft node start 7 --dir "$T/b0"
+    wait_until box_mode 1 fault-free
+    box_has 1 up 8
+    whole 1
+    nbdcopy "nbd+unix:///w?socket=$T/nbdb2.sock" - | cmp - "$T/image.10"
+    grep -c 'b0-0.img is in the configuration and not in use' "$T/logb0"
+}
+
 t() {
     local begun=$SECONDS status
     ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
@@ -308,6 +410,6 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding stopping; do t $check; done
+for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -108,7 +108,7 @@ impl Attach {
         let config = Configuration {
             name: name.parse()?,
             dir: dir.to_path_buf(),
-            disk: None,
+            disks: Vec::new(),
             disk_size: None,
             address,
             admit: None,

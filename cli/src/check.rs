@@ -71,9 +71,12 @@ pub struct Check {
     /// How requests to the volume are ordered, in every seed; drawn if it is not said
     #[arg(long, conflicts_with = "real")]
     ordering: Option<weft_core::order::Ordering>,
-    /// In every seed each node is in a process of its own, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
+    /// In every seed the nodes are in processes, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
     #[arg(long, conflicts_with_all = ["real", "explore"])]
     members: bool,
+    /// With --members: how many nodes each process has; drawn if it is not said, one in most seeds
+    #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(1..=8))]
+    nodes_each: Option<u16>,
     /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
     #[arg(long, value_name = "FORM", conflicts_with = "real")]
     sequencer: Option<weft_core::order::sequencer::SequencerForm>,
@@ -175,7 +178,9 @@ impl Check {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
         let (operations, ordering, sequencer) = (self.operations, self.ordering, self.sequencer);
         let members = self.members.then_some(true);
-        let options = Options { operations, ordering, sequencer, members, ..Options::default() };
+        let hosted = self.nodes_each;
+        let options =
+            Options { operations, ordering, sequencer, members, hosted, ..Options::default() };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -205,7 +210,11 @@ impl Check {
         let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
         let form = self.sequencer.map_or(String::new(), |f| format!(" --sequencer {f}"));
         let members = if self.members { " --members" } else { "" };
-        format!("weft check --seeds {seed}..{}{operations}{ordering}{form}{members}", seed + 1)
+        let each = self.nodes_each.map_or(String::new(), |n| format!(" --nodes-each {n}"));
+        format!(
+            "weft check --seeds {seed}..{}{operations}{ordering}{form}{members}{each}",
+            seed + 1
+        )
     }
 
     fn tail<'a>(&self, failed: &'a Failed) -> impl Iterator<Item = String> + 'a {

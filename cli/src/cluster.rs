@@ -21,16 +21,16 @@ use crate::rebalance::Rebalance;
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Found a cluster with this node as its first; it can let others in
+    /// Found a cluster with this process as its first, and a node for each of its disks; it can let others in
     Init(Init),
-    /// Issue a token that lets one node in, and say how to use it
+    /// Issue a token that lets one process in, with all its disks, and say how to use it
     Token(Token),
     /// Ask for a certificate, in a file for whoever has the authority's key: for a node that shall
     /// join without a token
     Request(Ask),
     /// Admit the node of a request, and write its certificate to a file for it to join with
     Certify(Certify),
-    /// Join a cluster with a token, or with a certificate
+    /// Join a cluster, with a node for each disk, with a token or with a certificate
     Join(Join),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
@@ -46,10 +46,10 @@ pub struct Init {
 /// A node that is new.
 #[derive(Debug, Args)]
 struct New {
-    /// The node's configuration
+    /// The process's configuration
     #[arg(long)]
     config: PathBuf,
-    /// Use the disk even if there is something on it, which is lost then
+    /// Use the disks even if there is something on them, which is lost then
     #[arg(long)]
     force: bool,
     /// Print the answer as JSON
@@ -129,13 +129,15 @@ impl Init {
         let config = Configuration::load(&self.new.config)?;
         let cluster = found(std::slice::from_ref(&config), None, self.new.force)?;
         if self.new.json {
-            return say_json(json!({ "cluster": cluster.to_string(), "node": 0 }));
+            let nodes: Vec<usize> = (0..config.disks.len()).collect();
+            return say_json(json!({ "cluster": cluster.to_string(), "node": 0, "nodes": nodes }));
         }
         say(format!(
-            "cluster {cluster} is founded, and {} is its node 0. Start it with\n\n  \
+            "cluster {cluster} is founded, and {} is its {}. Start it with\n\n  \
              weft node --config {}\n\n\
              Keep a copy of {}, which holds the key that lets nodes in.",
             config.name,
+            numbered(&(0..config.disks.len() as u16).collect::<Vec<_>>()),
             self.new.config.display(),
             config.dir.join("ca-key.pem").display(),
         ))
@@ -161,18 +163,19 @@ impl Token {
 impl Join {
     fn run(&self) -> Result<()> {
         let config = Configuration::load(&self.new.config)?;
-        let node = self.admitted(&config)?;
+        let nodes = self.admitted(&config)?;
         if self.new.json {
-            return say_json(json!({ "node": node }));
+            return say_json(json!({ "node": nodes.first(), "nodes": nodes }));
         }
         say(format!(
-            "{} is node {node}. Start it with\n\n  weft node --config {}",
+            "{} is {}. Start it with\n\n  weft node --config {}",
             config.name,
+            numbered(&nodes),
             self.new.config.display()
         ))
     }
 
-    fn admitted(&self, config: &Configuration) -> Result<u16> {
+    fn admitted(&self, config: &Configuration) -> Result<Vec<u16>> {
         let force = self.new.force;
         Ok(match (&self.certificate, &self.token, self.at) {
             (Some(path), _, _) => join_certified(config, &read(path)?, force)?,
@@ -204,16 +207,27 @@ impl Certify {
         let invitation = certify(&self.common.target.dir, read(&self.request)?)?;
         write(&self.out, &invitation)?;
         if self.common.json {
-            return say_json(json!({ "node": invitation.node(), "certificate": self.out }));
+            let nodes = invitation.nodes();
+            return say_json(
+                json!({ "node": nodes.first(), "nodes": nodes, "certificate": self.out }),
+            );
         }
+        let nodes = invitation.nodes();
         say(format!(
-            "node {} is expected. Take {} to it, and there\n\n  \
+            "{} {} expected. Take {} there, and\n\n  \
              weft cluster join --certificate {} --config node.toml",
-            invitation.node(),
+            numbered(&nodes),
+            if nodes.len() == 1 { "is" } else { "are" },
             self.out.display(),
             self.out.display()
         ))
     }
+}
+
+/// Nodes by their numbers.
+fn numbered(nodes: &[u16]) -> String {
+    let numbers: Vec<String> = nodes.iter().map(u16::to_string).collect();
+    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {

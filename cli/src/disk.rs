@@ -1,6 +1,7 @@
 //! `weft disk`: lists disks, adds one, declares one lost, replaces one by an empty one, and drains
 //! one.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use weft_host::{Control, DiskAction, Request};
+use weft_host::{Control, DiskAction, Request, parse_size};
 
 use crate::args::Common;
 use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
@@ -21,12 +22,12 @@ const EVERY: Duration = Duration::from_millis(200);
 pub enum Disk {
     /// All disks
     List(Common),
-    /// Add a node with an empty disk, as large as the others, to an array in one process (`weft up`)
-    Add(Common),
+    /// Add a disk: to the process in --dir of a cluster the one at --path; to an array in one process (`weft up`) a new one, as large as the others
+    Add(Add),
     /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
     Fail(Which),
-    /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; the old one is deleted
-    Replace(Which),
+    /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the disk holds is deleted
+    Replace(Replace),
     /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
     Drain(Drain),
 }
@@ -44,6 +45,38 @@ pub struct Drain {
     cancel: bool,
 }
 
+/// The disk to add.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// In a cluster: a block device, or a file, of the machine on which the process runs
+    #[arg(long)]
+    path: Option<PathBuf>,
+    /// How large to make it, if it is a file
+    #[arg(long, requires = "path", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Use it even if there is something on it, which is lost then
+    #[arg(long, requires = "path")]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The disk to replace.
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    which: Which,
+    /// In a cluster: the new disk, if it is not where the old one was
+    #[arg(long)]
+    path: Option<PathBuf>,
+    /// How large to make it, if it is a file
+    #[arg(long, requires = "path", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Use the disk at --path even if there is something on it, which is lost then
+    #[arg(long, requires = "path")]
+    force: bool,
+}
+
 /// Which disk.
 #[derive(Debug, Args)]
 pub struct Which {
@@ -56,22 +89,23 @@ pub struct Which {
 impl Disk {
     /// Does it, and returns when it has begun.
     pub fn run(&self) -> Result<ExitCode> {
-        let (action, which) = match self {
+        let (request, which, done) = match self {
             Disk::List(common) => return list(common),
-            Disk::Add(common) => return add(common),
-            Disk::Fail(which) => (DiskAction::Fail, which),
-            Disk::Replace(which) => (DiskAction::Replace, which),
+            Disk::Add(add) => return add.run(),
+            Disk::Fail(which) => {
+                let request = Request::Disk { action: DiskAction::Fail, node: which.node };
+                (request, which, "counts as lost; what was on it is rebuilt where there is room")
+            }
+            Disk::Replace(replace) => {
+                let done = "is an empty one now, and is being filled";
+                (replace.request()?, &replace.which, done)
+            }
             Disk::Drain(drain) => return drain.run(),
         };
-        let request = Request::Disk { action, node: which.node };
         let answer = which.common.target.connect()?.request(&request)?;
         if which.common.json {
             say_json(answer)?;
         } else {
-            let done = match action {
-                DiskAction::Fail => "counts as lost; what was on it is rebuilt where there is room",
-                _ => "is an empty one now, and is being filled",
-            };
             say(format!(
                 "the disk of node {} {done} (map {}); 'weft status --watch' shows how far it is",
                 which.node, answer["epoch"]
@@ -131,19 +165,38 @@ fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {
     }
 }
 
-/// Adds a node with an empty disk.
-fn add(common: &Common) -> Result<ExitCode> {
-    let answer = common.target.connect()?.request(&Request::DiskAdd)?;
-    if common.json {
-        say_json(answer)?;
-    } else {
-        say(format!(
-            "node {} has been added, with an empty disk (map {}); new volumes use it, and what is \
-             rebuilt or moved can go there",
-            answer["node"], answer["epoch"]
-        ))?;
+/// A path for the process that runs, which has another working directory.
+fn whole(path: &Option<PathBuf>) -> Result<Option<PathBuf>> {
+    Ok(path.as_ref().map(std::path::absolute).transpose()?)
+}
+
+impl Add {
+    /// Adds a node with an empty disk.
+    fn run(&self) -> Result<ExitCode> {
+        let request =
+            Request::DiskAdd { path: whole(&self.path)?, size: self.size, force: self.force };
+        let answer = self.common.target.connect()?.request(&request)?;
+        if self.common.json {
+            say_json(answer)?;
+        } else {
+            say(format!(
+                "node {} has been added, with an empty disk (map {}); new volumes use it, and what \
+                 is rebuilt or moved can go there",
+                answer["node"], answer["epoch"]
+            ))?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+impl Replace {
+    fn request(&self) -> Result<Request> {
+        let (node, size, force) = (self.which.node, self.size, self.force);
+        Ok(match whole(&self.path)? {
+            Some(path) => Request::DiskExchange { node, path, size, force },
+            None => Request::Disk { action: DiskAction::Replace, node },
+        })
+    }
 }
 
 /// Shows all disks.
@@ -155,7 +208,7 @@ fn list(common: &Common) -> Result<ExitCode> {
         say_json(json!({ "disks": disks }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(["node", "disk", "size", "queue", "state", "behind"]);
+    let mut table = table(["node", "name", "disk", "size", "queue", "state", "behind"]);
     for disk in &disks {
         let text = |key: &str| disk[key].as_str().unwrap_or("-").to_string();
         let amount = |key: &str| disk[key].as_u64().map_or("-".to_string(), bytes);
@@ -164,10 +217,11 @@ fn list(common: &Common) -> Result<ExitCode> {
             (Some(order), Some(depth)) => format!("{order}, {depth} deep"),
             _ => "-".to_string(),
         };
-        let [path, state] = [text("disk"), text("state")];
-        table.add_row([node, path, amount("bytes"), queue, state, amount("behind_bytes")]);
+        let [name, path, state] = [text("name"), text("disk"), text("state")];
+        let (size, behind) = (amount("bytes"), amount("behind_bytes"));
+        table.add_row([node, name, path, size, queue, state, behind]);
     }
-    align_right(&mut table, [0, 2, 5]);
+    align_right(&mut table, [0, 3, 6]);
     say(table)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -176,6 +230,8 @@ fn list(common: &Common) -> Result<ExitCode> {
 fn described(node: &Value) -> Value {
     json!({
         "node": node["node"],
+        "process": node["process"],
+        "name": node["name"],
         "disk": node["disk"],
         "bytes": node["disk_bytes"],
         "queue": node["queue"],

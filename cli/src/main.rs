@@ -50,7 +50,7 @@ enum Command {
     /// Found a cluster of nodes in processes of their own, let nodes in, and give added disks their share
     #[command(subcommand)]
     Cluster(cluster::Cluster),
-    /// Run a node of a cluster; list, stop, kill, start or remove one
+    /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
     Node(node::Node),
     /// Serve a volume of a cluster on this machine, as its own controller
     Attach(attach::Attach),

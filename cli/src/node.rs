@@ -1,4 +1,4 @@
-//! `weft node`: runs a node of a cluster, and lists, stops, kills, starts and removes nodes.
+//! `weft node`: runs the nodes of a process of a cluster, and lists, stops, kills, starts and removes nodes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,11 +14,11 @@ use crate::disk::Drain;
 use crate::output::{align_right, say, say_json, table};
 use crate::up::farewell;
 
-/// Run a node of a cluster, or say what to do to one.
+/// Run a process of a cluster, with a node for each of its disks, or say what to do to a node.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct Node {
-    /// Run the node of this configuration until stopped
+    /// Run the process of this configuration, with a node for each disk, until stopped
     #[arg(long)]
     config: Option<PathBuf>,
     /// Stop when the process that started this one ends
@@ -33,7 +33,7 @@ pub struct Node {
 pub enum Action {
     /// All nodes, and where they are
     List(Common),
-    /// Stop a node in good order: it finishes what it has begun, for 5 s at most, while others take new requests
+    /// Stop a node in good order: it finishes what it has begun, for 5 s at most, while others take new requests; its process and the other nodes of that go on
     Stop(Which),
     /// Kill a node at once, as if its process had died
     Kill(Which),

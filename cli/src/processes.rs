@@ -114,7 +114,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
         let [address, admit] = [free_port(&mut held)?, free_port(&mut held)?];
         configs.push(Configuration {
             name: format!("node-{n}").parse()?,
-            disk: Some(own.join("disk.img")),
+            disks: vec![own.join("disk.img")],
             disk_size: Some(spec.disk_size()),
             address,
             admit: (n == 0).then_some(admit),

@@ -219,9 +219,36 @@ pub fn volumes(list: &[Value]) -> String {
 
 /// What a volume bears to lose, in words.
 pub fn survives(volume: &Value) -> String {
-    match volume["survives"].as_u64() {
+    let nodes = match volume["survives"].as_u64() {
         Some(1) => "1 more node lost".to_string(),
         Some(n) if n > 0 => format!("{n} more nodes lost"),
-        _ => "no more losses".to_string(),
+        _ => return "no more losses".to_string(),
+    };
+    match volume["bears"]["box"].as_u64() {
+        None => nodes,
+        Some(0) => format!("{nodes}, no whole box"),
+        Some(1) => format!("{nodes}, or 1 box"),
+        Some(n) => format!("{nodes}, or {n} boxes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_survived_is_said_of_nodes_and_of_boxes() {
+        for (survives_now, boxes, text) in [
+            (0, json!(0), "no more losses"),
+            (1, json!(null), "1 more node lost"),
+            (1, json!(0), "1 more node lost, no whole box"),
+            (2, json!(1), "2 more nodes lost, or 1 box"),
+            (2, json!(2), "2 more nodes lost, or 2 boxes"),
+        ] {
+            let volume = json!({ "survives": survives_now, "bears": { "box": boxes } });
+            assert_eq!(survives(&volume), text);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Hosts that come from another process of a cluster: before one is let in, every other process
-//! whose node takes part has ended its connection to it, has nothing of it in work any more, and
+//! of which a node takes part has ended its connection to it, has nothing of it in work any more, and
 //! has said what was done. So nothing that the host asked there can happen after what it asks here,
 //! and nothing is done twice.
 //!
-//! A process that does not answer is waited for until the map says that its node is down: then it
+//! A process that does not answer is waited for until the map says that its nodes are down: then it
 //! has no lease, and what was in work there has been settled before anything later.
 
 use std::collections::BTreeMap;

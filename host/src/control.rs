@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,8 +30,38 @@ pub enum Request {
         /// Of which node.
         node: usize,
     },
-    /// Add a node with an empty disk to an array in one process; answered when it takes part.
-    DiskAdd,
+    /// Add a node with an empty disk, to an array in one process or to the process that is asked;
+    /// answered when it takes part.
+    DiskAdd {
+        /// In a cluster: the disk.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<PathBuf>,
+        /// How large to make it, if it is a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        /// Also if there is something on it, which is lost then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
+    /// Admit one more node of a process; answered when the map holds it.
+    DiskAdmit {
+        /// The process's number.
+        process: u16,
+    },
+    /// Put another disk, made empty, in the place of one whose node is down; answered when it takes
+    /// part.
+    DiskExchange {
+        /// Of which node.
+        node: usize,
+        /// The new disk.
+        path: PathBuf,
+        /// How large to make it, if it is a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        /// Also if there is something on it, which is lost then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
     /// Move columns until all disks are equally full.
     Rebalance {
         /// What to do.
@@ -201,6 +232,17 @@ pub struct NewHome {
     /// Whether it has no disk, and is a host that is its own controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_host: bool,
+    /// How many disks it has, each of which is a node.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub disks: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(n: &usize) -> bool {
+    *n == 1
 }
 
 impl NewHome {
@@ -209,7 +251,8 @@ impl NewHome {
         NewHome {
             address: config.address,
             labels: config.labels.clone(),
-            is_host: config.disk.is_none(),
+            is_host: config.disks.is_empty(),
+            disks: config.disks.len().max(1),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::Sender;
 
 use mio::net::UnixStream;
+use serde_json::Value;
 use weft_core::units::NodeId;
 
 use crate::cluster::Together;
@@ -86,6 +87,23 @@ impl ControlConnection {
             Outcome::Wait(wait) => self.wait = Some(wait),
             Outcome::Answer(value) => self.answer(value.to_string().as_bytes()),
             Outcome::HandOn(_) => self.answer(error("it was handed on").to_string().as_bytes()),
+        }
+    }
+
+    /// A process that was asked has answered.
+    pub(crate) fn answered(&mut self, process: NodeId, answer: &[u8]) {
+        let ends = match &self.wait {
+            Some(Wait::Elsewhere(asked)) => *asked == process,
+            // That it was done, the map says.
+            Some(Wait::DiskAdmitted(..)) => {
+                let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+                answer["ok"] != true
+            }
+            _ => false,
+        };
+        if ends {
+            self.wait = None;
+            self.answer(answer);
         }
     }
 

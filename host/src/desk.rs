@@ -2,11 +2,13 @@
 //! for something to come about and is looked at again after every round of the reactor.
 //!
 //! In a cluster every process answers every question. It hands on what another must do: a
-//! node's own process what concerns the node, the leader's what changes the map.
+//! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
-//! Nodes and disks are in [`nodes`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
 //! what all have in common.
 
+#[path = "desk_disks.rs"]
+mod disks;
 #[path = "desk_nodes.rs"]
 mod nodes;
 #[path = "desk_shrinking.rs"]
@@ -14,6 +16,7 @@ mod shrinking;
 #[path = "desk_volumes.rs"]
 mod volumes;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -56,10 +59,12 @@ pub(crate) enum Wait {
     Draining(usize, bool, Ticket),
     /// The map says that columns are moved until disks are equally full, or not any more.
     Rebalancing(bool, Ticket),
-    /// The map holds the node, under this name.
-    NodeAdded(usize, String, Ticket),
+    /// The map holds the node, in the process of this number and name.
+    NodeAdded(usize, NodeId, String, Ticket),
     /// The map holds the node, so that it can be started on its new disk.
     DiskAdded(usize, Ticket),
+    /// The map holds a node of this process that has no disk yet, for this one.
+    DiskAdmitted(NewDisk, Option<Ticket>, Instant),
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
@@ -110,6 +115,13 @@ impl Wait {
             _ => None,
         }
     }
+}
+
+/// A disk that is to be used.
+pub(crate) struct NewDisk {
+    pub(crate) path: PathBuf,
+    /// How large to make it, if it is a file.
+    pub(crate) size: Option<u64>,
 }
 
 /// What becomes of a question.
@@ -168,28 +180,29 @@ impl Desk<'_> {
             .unwrap_or_else(|e| Outcome::Answer(error(e)))
     }
 
-    /// The node whose process must answer, if that is not this one.
+    /// The process that must answer, if that is not this one.
     fn route(&self, request: &Request) -> Result<Option<NodeId>> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
         let us = together.us();
         let process_of = |n: usize| {
-            let node = NodeId(n as u16);
-            if node == us || together.map().nodes.get(n).is_none() {
+            let process = together.process_of(NodeId(n as u16));
+            if process == us || together.map().nodes.get(n).is_none() {
                 Ok(None)
-            } else if together.is_connected(node) {
-                Ok(Some(node))
+            } else if together.is_connected(process) {
+                Ok(Some(process))
             } else {
                 fail(format!("there is no connection to node {n}; see that its process runs"))
             }
         };
         let runs = |n: usize| {
-            let node = NodeId(n as u16);
-            (together.map().is_up(node) && together.is_connected(node)) || node == us
+            let process = together.process_of(NodeId(n as u16));
+            let up = together.map().is_up(NodeId(n as u16));
+            (up && together.is_connected(process)) || process == us
         };
         match request {
-            Request::Node { node, .. } | Request::Disk { action: DiskAction::Replace, node } => {
-                process_of(*node)
-            }
+            Request::Node { node, .. }
+            | Request::DiskExchange { node, .. }
+            | Request::Disk { action: DiskAction::Replace, node } => process_of(*node),
             // One that runs must go down first, at home.
             Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
             Request::Disk { .. }
@@ -200,11 +213,12 @@ impl Desk<'_> {
             // Also to plan: what others know of the map may be older.
             | Request::Rebalance { .. }
             | Request::NodeAdd { .. }
+            | Request::DiskAdmit { .. }
             | Request::NodeRemove { .. } => self.leader(),
             Request::Status
             | Request::NodeList
             | Request::Token { .. }
-            | Request::DiskAdd
+            | Request::DiskAdd { .. }
             | Request::VolumeList
             | Request::VolumeShow { .. }
             | Request::Scrub { .. }
@@ -214,7 +228,7 @@ impl Desk<'_> {
         }
     }
 
-    /// The node whose process leads, if that is not this one.
+    /// The process that leads, if that is not this one.
     fn leader(&self) -> Result<Option<NodeId>> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
         match together.leader() {
@@ -252,7 +266,14 @@ impl Desk<'_> {
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
-            Request::DiskAdd => Outcome::Wait(self.add_disk()?),
+            Request::DiskAdd { path: None, .. } => Outcome::Wait(self.add_disk()?),
+            Request::DiskAdd { path: Some(path), size, force } => {
+                self.add_disk_at(conn, NewDisk { path, size }, force)?
+            }
+            Request::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
+            Request::DiskExchange { node, path, size, force } => {
+                Outcome::Wait(self.exchange_disk(node, NewDisk { path, size }, force)?)
+            }
             Request::VolumeCreate {
                 name,
                 size,
@@ -336,8 +357,10 @@ impl Desk<'_> {
     /// place.
     fn is_quiet_since(&self, since: Instant) -> bool {
         let quiet_elsewhere = |node: NodeId| {
-            let us = self.engine.rule.together().is_none_or(|t| t.us() == node);
-            us || self.news.is_quiet_since(node, since, self.engine.map().epoch)
+            let Some(together) = self.engine.rule.together() else { return true };
+            let process = together.process_of(node);
+            let epoch = together.map().epoch;
+            process == together.us() || self.news.is_quiet_since(process, since, epoch)
         };
         self.engine.is_quiet() && self.engine.map().up().all(quiet_elsewhere)
     }
@@ -357,6 +380,7 @@ impl Desk<'_> {
             | Wait::Rebalancing(..)
             | Wait::NodeAdded(..)
             | Wait::DiskAdded(..)
+            | Wait::DiskAdmitted(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)

@@ -1,13 +1,14 @@
-//! Nodes and disks: stopping and starting them, admitting and removing them.
+//! Nodes: stopping and starting them, admitting and removing them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NodeInfo, can_drain};
+use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Desk, Outcome, Wait, overtaken};
-use crate::control::{DiskAction, NewHome, NodeAction, RebalanceAction, ok};
+use crate::control::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::error::{Error, Result, fail};
 use crate::slot::Phase;
 use crate::status;
@@ -17,6 +18,7 @@ const LONGEST_TOKEN: u64 = 31 * 86_400;
 
 impl Desk<'_> {
     pub(super) fn node(&mut self, action: NodeAction, node: usize) -> Result<Wait> {
+        self.engine.known(node)?;
         match action {
             NodeAction::Stop => self.engine.drain_node(node).map(|()| Wait::NodeDown(node)),
             NodeAction::Kill => {
@@ -24,63 +26,6 @@ impl Desk<'_> {
             }
             NodeAction::Start => self.engine.start_node(node).map(|()| Wait::NodeUp(node)),
         }
-    }
-
-    pub(super) fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
-        match action {
-            DiskAction::Drain => self.drain(node),
-            DiskAction::Undrain => {
-                self.engine.known(node)?;
-                let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
-                Ok(Wait::Draining(node, false, ticket))
-            }
-            DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
-            DiskAction::Fail => {
-                let here =
-                    self.engine.rule.together().is_some_and(|t| usize::from(t.us().0) == node);
-                if here && self.leader()?.is_some() {
-                    self.engine.lose_disk(node)?;
-                    return Ok(Wait::DownHere(node));
-                }
-                self.engine.fail_disk(node).map(|ticket| Wait::GivenUp(node, ticket))
-            }
-        }
-    }
-
-    /// Adds a node with an empty disk to an array in one process.
-    pub(super) fn add_disk(&mut self) -> Result<Wait> {
-        if self.engine.rule.together().is_some() {
-            return fail(
-                "each node of a cluster has one disk; run a node for the new one, on this machine \
-                 or another: `weft cluster token` says how it joins",
-            );
-        }
-        let node = self.engine.slots.len();
-        if node >= MAX_NODES {
-            return fail(format!("an array has {MAX_NODES} nodes at most"));
-        }
-        self.engine.add_slot()?;
-        let change = AuthorityInput::AddNode(NodeId(node as u16), None, false);
-        Ok(Wait::DiskAdded(node, self.engine.change(change)))
-    }
-
-    fn drain(&mut self, node: usize) -> Result<Wait> {
-        self.engine.known(node)?;
-        let (map, id) = (self.engine.map(), NodeId(node as u16));
-        if !map.is_up(id) {
-            return fail(format!(
-                "node {node} does not take part, so nothing can be copied from it; start it, or \
-                 have what is on it rebuilt (`weft disk fail {node}`)"
-            ));
-        }
-        if !can_drain(map, id) {
-            return fail(format!(
-                "what is on node {node} does not fit on the others, with each column of an extent \
-                 in another failure domain; add a node, or delete something"
-            ));
-        }
-        let ticket = self.engine.change(AuthorityInput::Drain(id, true));
-        Ok(Wait::Draining(node, true, ticket))
     }
 
     /// How full disks are and what would be moved to make them equal, or the beginning or end of that.
@@ -120,10 +65,16 @@ impl Desk<'_> {
         };
         let named = map.nodes.iter().position(|i| same(i, |h| &h.name, &name));
         let reached = map.nodes.iter().position(|i| same(i, |h| &h.address, &address));
+        let process = |n: usize| map.process_of(NodeId(n as u16));
+        let is_unseen = |process: NodeId| {
+            let fresh = |n: NodeId| map.nodes[usize::from(n.0)].disk == 0;
+            let nodes = map.served_by(process);
+            nodes.clone().all(fresh) && nodes.count() == home.disks
+        };
         match (named, reached) {
             // Its first attempt was done and it has not heard of it.
-            (Some(n), Some(m)) if n == m && map.nodes[n].disk == 0 => {
-                return Ok(Outcome::Answer(self.admitted(n)));
+            (Some(n), Some(m)) if n == m && is_unseen(process(n)) => {
+                return Ok(Outcome::Answer(self.admitted(process(n))));
             }
             (Some(n), _) => return fail(format!("node {n} is called {name}; choose another name")),
             (None, Some(n)) => {
@@ -131,27 +82,38 @@ impl Desk<'_> {
             }
             (None, None) => {}
         }
-        let number = map.nodes.len();
+        let (number, count) = (map.nodes.len(), home.disks);
+        if count == 0 || number + count > MAX_NODES {
+            return fail(format!(
+                "{count} disks cannot be added to {number}: a cluster has {MAX_NODES} at most, and \
+                 numbers are not used twice"
+            ));
+        }
         let is_host = home.is_host;
         if !is_host {
             check_labels(map, home)?;
         }
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
-        let change = AuthorityInput::AddNode(NodeId(number as u16), Some(home), is_host);
-        let ticket = self.engine.change(change);
-        Ok(Outcome::Wait(Wait::NodeAdded(number, name, ticket)))
+        let first = NodeId(number as u16);
+        let new = NewNodes { first, count, home: Some(home), is_host, process: None };
+        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        Ok(Outcome::Wait(Wait::NodeAdded(number, first, name, ticket)))
     }
 
-    /// What a node that is in the map must know.
-    fn admitted(&self, number: usize) -> Value {
-        let nodes = self.engine.map().nodes.iter().enumerate();
-        let others = nodes.filter(|(n, info)| *n != number && !info.removed);
-        let peer = |(n, info): (usize, &NodeInfo)| {
-            let home = info.home.as_ref()?;
-            Some(json!({ "node": n, "name": home.name, "address": home.address }))
+    /// What a process that is in the map must know.
+    fn admitted(&self, process: NodeId) -> Value {
+        let map = self.engine.map();
+        let nodes = (0..map.nodes.len() as u16).map(NodeId);
+        let others: BTreeSet<NodeId> =
+            nodes.map(|n| map.process_of(n)).filter(|p| *p != process).collect();
+        let peer = |process: NodeId| {
+            let node = map.served_by(process).next()?;
+            let home = map.nodes[usize::from(node.0)].home.as_ref()?;
+            Some(json!({ "node": process.0, "name": home.name, "address": home.address }))
         };
-        let peers: Vec<Value> = others.filter_map(peer).collect();
-        ok(json!({ "node": number, "peers": peers }))
+        let peers: Vec<Value> = others.into_iter().filter_map(peer).collect();
+        let disks: Vec<u16> = map.served_by(process).map(|n| n.0).collect();
+        ok(json!({ "node": process.0, "disks": disks, "peers": peers }))
     }
 
     pub(super) fn remove_node(&mut self, node: usize) -> Result<Wait> {
@@ -241,17 +203,24 @@ impl Desk<'_> {
                     false => Ok(Outcome::Answer(ok(status::balance(map)))),
                 }
             }
-            Wait::NodeAdded(n, name, ticket) => {
+            Wait::NodeAdded(n, process, name, ticket) => {
                 if let Some(made) = self.engine.outcome(*ticket) {
                     made?;
-                    let info = self.engine.map().nodes.get(*n);
-                    let home = info.and_then(|i| i.home.as_ref());
-                    return match home.is_some_and(|h| h.name == *name) {
-                        true => Ok(Outcome::Answer(self.admitted(*n))),
+                    let (map, node) = (self.engine.map(), NodeId(*n as u16));
+                    let home = map.nodes.get(*n).and_then(|i| i.home.as_ref());
+                    let named = home.is_some_and(|h| h.name == *name);
+                    return match named && map.served_by(*process).any(|n| n == node) {
+                        true => Ok(Outcome::Answer(self.admitted(*process))),
                         false => Err(overtaken()),
                     };
                 }
                 Ok(Outcome::Wait(wait))
+            }
+            Wait::DiskAdmitted(new, ticket, since) => {
+                match self.check_admitted(new, *ticket, *since)? {
+                    Some(next) => Ok(Outcome::Wait(next)),
+                    None => Ok(Outcome::Wait(wait)),
+                }
             }
             Wait::DiskAdded(n, ticket) => {
                 if !self.is_made(ticket)? {
@@ -337,7 +306,7 @@ mod tests {
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
-            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false })
+            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false, disks: 1 })
         };
         let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
         let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();

@@ -105,10 +105,10 @@ impl Engine {
         self.rule.may_serve()
     }
 
-    /// Whether the node of this process is about to stop, and others are in other processes.
+    /// Whether the last nodes of this process are about to stop, and others are in other processes.
     pub(crate) fn is_leaving(&self) -> bool {
-        let us = self.rule.together().map(|t| usize::from(t.us().0));
-        us.is_some_and(|us| self.slots[us].phase == Phase::Draining)
+        let any = |phase: Phase| self.slots.iter().any(|s| s.phase == phase);
+        self.rule.together().is_some() && any(Phase::Draining) && !any(Phase::Running)
     }
 
     /// Hands a node a host's request; the answer comes with its number.

@@ -1,5 +1,6 @@
 //! The lives of nodes: how they start, stop and are killed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::SECTOR;
@@ -8,8 +9,10 @@ use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
-use crate::disk::{Backend, Disk};
+use crate::disk::{self, Backend, Disk};
 use crate::error::{Error, Result, fail};
+use crate::format::data_sectors;
+use crate::size::Size;
 use crate::slot::{Phase, Slot};
 
 /// How long a node that is being stopped may take to finish what it has begun. While others
@@ -65,9 +68,14 @@ impl Engine {
         }
         let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
+        let together = self.rule.together().is_some();
         let slot = &mut self.slots[n];
         slot.wanted = false;
         if !slot.path.as_os_str().is_empty() {
+            if together {
+                // It may not have been there before, or another may have come.
+                slot.size = disk::size(&slot.path)?;
+            }
             let disk = Disk::open(&slot.path, slot.size, backend)?;
             slot.disk = Some(Arc::new(disk.queued(slot.queue)));
         }
@@ -141,6 +149,44 @@ impl Engine {
         } else {
             self.slot(n).map(drop)
         }
+    }
+
+    /// Starts a node of this process on a disk that it has not been on before, which is made empty.
+    pub(crate) fn start_on(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
+        let Some(together) = self.rule.together_mut() else {
+            return fail("an array in one process has its disks in its directory");
+        };
+        together.take_disk(NodeId(n as u16), path, size)?;
+        let life = self.slots[n].life + 1;
+        self.slots[n] = self.rule.new_slot(n);
+        self.slots[n].life = life;
+        (self.log)(&format!("node {n} has got the disk {}", path.display()));
+        self.start_node(n)
+    }
+
+    /// Puts another disk in the place of one whose node is down, and starts the node.
+    pub(crate) fn exchange_disk(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
+        self.may_replace(n, disk::size(path).ok().filter(|s| *s > 0).or(size))?;
+        self.start_on(n, path, size)
+    }
+
+    /// Refuses if a node's disk cannot be replaced, by one of this size if that is known.
+    fn may_replace(&self, n: usize, size: Option<u64>) -> Result<()> {
+        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
+            return fail(format!("node {n} runs; stop it before its disk is replaced"));
+        }
+        let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
+        let room =
+            size.map(data_sectors).transpose()?.map_or(u64::MAX, |s| s.saturating_mul(SECTOR));
+        if room < needed {
+            return fail(format!(
+                "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
+                 one, or have what was on it rebuilt elsewhere (`weft disk fail {n}`)",
+                Size(room),
+                Size(needed)
+            ));
+        }
+        self.can_do_without(n)
     }
 
     fn slot(&self, n: usize) -> Result<&Slot> {
@@ -243,10 +289,10 @@ impl Engine {
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
     pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
-        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
-            return fail(format!("node {n} runs; stop it before its disk is replaced"));
-        }
-        self.can_do_without(n)?;
+        let path = &self.slot(n)?.path;
+        let there = || disk::size(path).ok().filter(|size| *size > 0);
+        let size = self.rule.together().is_some().then(there).flatten();
+        self.may_replace(n, size)?;
         self.rule.make_empty_disk(n)?;
         (self.log)(&format!("node {n} has got an empty disk"));
         self.start_node(n)

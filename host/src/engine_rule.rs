@@ -82,10 +82,14 @@ impl Rule {
         match self {
             Rule::Alone(alone) => (0..alone.state.nodes()).map(|n| self.new_slot(n)).collect(),
             Rule::Together(together) => {
-                let us = usize::from(together.us().0);
-                let known = together.map().nodes.len().max(us + 1);
+                let ours: Vec<usize> =
+                    together.ours().iter().map(|node| usize::from(node.0)).collect();
+                let last = ours.iter().max().map_or(0, |n| n + 1);
+                let known = together.map().nodes.len().max(last);
                 let mut slots: Vec<Slot> = (0..known).map(|_| Slot::elsewhere()).collect();
-                slots[us] = self.new_slot(us);
+                for n in ours {
+                    slots[n] = self.new_slot(n);
+                }
                 slots
             }
         }
@@ -98,7 +102,7 @@ impl Rule {
                 let content = &alone.state.content;
                 Slot::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
             }
-            Rule::Together(together) => together.home().slot(),
+            Rule::Together(together) => together.home().slot(NodeId(n as u16)),
         }
     }
 
@@ -106,7 +110,7 @@ impl Rule {
     pub(super) fn make_empty_disk(&self, n: usize) -> Result<()> {
         match self {
             Rule::Alone(alone) => alone.state.replace_disk(n),
-            Rule::Together(together) => together.home().make_empty_disk(),
+            Rule::Together(together) => together.home().make_empty_disk(NodeId(n as u16)),
         }
     }
 
@@ -177,9 +181,9 @@ impl Engine {
         match &self.rule {
             Rule::Alone(alone) => alone.authority.is_settled(),
             Rule::Together(together) => {
-                let us = &self.slots[usize::from(together.us().0)];
                 let epoch = together.map().epoch;
-                us.node.as_ref().is_some_and(|node| node.serves_in(epoch))
+                let mut ours = self.slots.iter().filter_map(|s| s.node.as_ref()).peekable();
+                ours.peek().is_some() && ours.all(|node| node.serves_in(epoch))
             }
         }
     }
@@ -379,6 +383,11 @@ impl Engine {
                 Effect::Agreed(map) => {
                     while self.slots.len() < map.nodes.len() {
                         self.slots.push(Slot::elsewhere());
+                    }
+                    for (slot, info) in self.slots.iter_mut().zip(&map.nodes) {
+                        if info.removed && slot.phase == Phase::Down {
+                            (slot.phase, slot.wanted) = (Phase::Elsewhere, false);
+                        }
                     }
                 }
                 Effect::Log(line) => (self.log)(&line),

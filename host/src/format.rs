@@ -67,6 +67,14 @@ pub(crate) fn refuse_used(path: &Path) -> Result<()> {
     ))
 }
 
+/// The node whose disk of this cluster is at a path, if one is.
+pub(crate) fn holder(path: &Path, cluster: u128) -> Option<u16> {
+    let mut head = vec![0; SECTOR as usize];
+    let len = File::open(path).and_then(|mut file| read_most(&mut file, &mut head)).ok()?;
+    let superblock = (len == head.len()).then(|| Superblock::decode(&head))?.ok()?;
+    (superblock.cluster == cluster).then_some(superblock.disk)
+}
+
 fn read_most(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {

@@ -1,4 +1,4 @@
-//! How the nodes of other processes are, as they have said last.
+//! How the nodes of other processes are, as these have said last.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,26 +9,31 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 /// News that is older says nothing any more.
 const STALE: Duration = Duration::from_secs(3);
 
-/// What other processes have said, and when.
+/// What other processes have said, and when, by their numbers.
 #[derive(Default)]
 pub(crate) struct News(BTreeMap<NodeId, (Instant, Value)>);
 
 impl News {
-    /// Takes what a process says of its node.
-    pub(crate) fn take(&mut self, node: NodeId, bytes: &[u8]) {
+    /// Takes what a process says of its nodes.
+    pub(crate) fn take(&mut self, process: NodeId, bytes: &[u8]) {
         if let Ok(value) = serde_json::from_slice(bytes) {
-            self.0.insert(node, (Instant::now(), value));
+            self.0.insert(process, (Instant::now(), value));
         }
     }
 
-    /// What is known of a node.
-    pub(crate) fn of(&self, node: NodeId) -> Option<&Value> {
-        self.0.get(&node).filter(|n| n.0.elapsed() < STALE).map(|n| &n.1)
+    fn of(&self, process: NodeId) -> Option<&Value> {
+        self.0.get(&process).filter(|n| n.0.elapsed() < STALE).map(|n| &n.1)
     }
 
-    /// Whether a node was quiet in this epoch at some time after `since`.
-    pub(crate) fn is_quiet_since(&self, node: NodeId, since: Instant, epoch: Epoch) -> bool {
-        self.0.get(&node).is_some_and(|(at, value)| {
+    /// What a process has said of a node.
+    pub(crate) fn of_node(&self, process: NodeId, node: NodeId) -> Option<&Value> {
+        let nodes = self.of(process)?["nodes"].as_array()?;
+        nodes.iter().find(|n| n["node"] == node.0)
+    }
+
+    /// Whether a process was quiet in this epoch at some time after `since`.
+    pub(crate) fn is_quiet_since(&self, process: NodeId, since: Instant, epoch: Epoch) -> bool {
+        self.0.get(&process).is_some_and(|(at, value)| {
             // It may have been on its way for a while.
             *at > since + Duration::from_millis(200)
                 && value["quiet"] == true
@@ -38,7 +43,7 @@ impl News {
 
     /// Connections of hosts to a volume in other processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
-        let of = |node: &NodeId| self.of(*node)?["clients"][volume.0.to_string()].as_u64();
+        let of = |process: &NodeId| self.of(*process)?["clients"][volume.0.to_string()].as_u64();
         self.0.keys().filter_map(of).sum()
     }
 }

@@ -233,7 +233,7 @@ impl Reactor {
     /// look for another process: their connections end, so that nothing is refused that
     /// another node would do.
     fn node_stopped(&mut self, node: usize) {
-        if self.engine.rule.together().is_none() {
+        if self.engine.rule.together().is_none() || self.engine.originator(0).is_some() {
             return self.requests.move_from(&mut self.engine, node);
         }
         for id in self.hosts.keys().copied().collect::<Vec<usize>>() {

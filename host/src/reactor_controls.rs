@@ -45,11 +45,8 @@ impl Reactor {
                 Mail::Ask(number, question) => self.ask(Line::Process(peer, number), question),
                 Mail::Answer(number, answer) => {
                     self.arrivals.answered(peer, number, &answer);
-                    if let Some(control) = self.controls.get_mut(&(number as usize))
-                        && matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer)
-                    {
-                        control.wait = None;
-                        control.answer(&answer);
+                    if let Some(control) = self.controls.get_mut(&(number as usize)) {
+                        control.answered(peer, &answer);
                     }
                 }
                 Mail::News(news) => self.news.take(peer, &news),
@@ -74,8 +71,8 @@ impl Reactor {
         for (id, control) in &mut self.controls {
             if matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer) {
                 let why = format!(
-                    "the connection to node {}, which was asked, broke: it may or may not have been \
-                     done; look, and ask again",
+                    "the connection to the process of node {}, which was asked, broke: it may or may \
+                     not have been done; look, and ask again",
                     peer.0
                 );
                 control.wait = None;
@@ -90,7 +87,7 @@ impl Reactor {
         }
     }
 
-    /// Tells other processes how the node of this one is, if it is time.
+    /// Tells other processes how the nodes of this one are, if it is time.
     pub(super) fn tell_news(&mut self) {
         let hosts = &self.hosts;
         let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();

@@ -39,7 +39,7 @@ impl Reactor {
         }
     }
 
-    /// The node of this process is about to stop and another process can serve its hosts: no
+    /// The nodes of this process are about to stop and another process can serve its hosts: no
     /// more is taken from them, and those that have their answers are let go.
     fn see_hosts_off(&mut self) {
         let idle = |(id, c): (&usize, &Host)| c.is_idle().then_some(*id);
@@ -114,10 +114,10 @@ impl Reactor {
 
     /// Lets a host in, or says why not. One that has been at another process must have left it.
     fn greet(&mut self, id: usize, hello: &Hello) {
-        if let Some(us) = self.engine.rule.together().map(|t| t.us())
+        if let Some(together) = self.engine.rule.together()
             && hello.resumes
         {
-            let others = self.engine.map().up().filter(|n| *n != us).collect();
+            let others = together.others().into_iter().collect();
             return self.arrivals.expect(id, hello.clone(), others, Instant::now());
         }
         self.let_in(id, hello, &[]);
@@ -128,14 +128,14 @@ impl Reactor {
         if self.arrivals.is_empty() {
             return false;
         }
-        let map = self.engine.map().clone();
         let together = self.engine.rule.together();
+        let others = together.map(|t| t.others()).unwrap_or_default();
         let ask = |node, number, question: &[u8]| {
             together.is_some_and(|t| t.is_connected(node) && t.ask(node, number, question).is_ok())
         };
         let here = |conn| self.hosts.contains_key(&conn);
         let next = &mut self.next_connection;
-        let arrived = self.arrivals.step(Instant::now(), |n| map.is_up(n), here, next, ask);
+        let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
         let any = !arrived.is_empty();
         for (conn, hello, done) in arrived {
             match done {

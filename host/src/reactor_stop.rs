@@ -69,17 +69,20 @@ impl Reactor {
         if self.requests.of_hosts() > 0 && waited < PATIENCE {
             return false;
         }
-        let Some(us) = self.engine.rule.together().map(|t| usize::from(t.us().0)) else {
+        let Some(ours) = self.engine.rule.together().map(|t| t.ours()) else {
             return self.engine.is_quiet() || waited >= 2 * PATIENCE;
         };
-        // The others are to go on without this node at once, not only when they miss it. If they
+        // The others are to go on without these nodes at once, not only when they miss them. If they
         // cannot be told they are stopping too.
-        if self.engine.slots[us].phase == Phase::Running {
-            // That it runs has been seen.
-            let _ = self.engine.drain_node(us);
+        for node in &ours {
+            if self.engine.slots[usize::from(node.0)].phase == Phase::Running {
+                // That it runs has been seen.
+                let _ = self.engine.drain_node(usize::from(node.0));
+            }
         }
-        let known = !self.engine.map().is_up(NodeId(us as u16)) || !self.engine.may_serve();
-        (self.engine.slots[us].phase == Phase::Down && known) || waited >= 2 * PATIENCE
+        let down = |n: &NodeId| self.engine.slots[usize::from(n.0)].phase == Phase::Down;
+        let known = !ours.iter().any(|n| self.engine.map().is_up(*n)) || !self.engine.may_serve();
+        (ours.iter().all(down) && known) || waited >= 2 * PATIENCE
     }
 
     /// Says the last words.

@@ -85,6 +85,8 @@ struct Pending {
     node: usize,
     job: Job,
     claim: Option<Claim>,
+    /// Its host may ask again in another process: no other node begins it.
+    left: bool,
 }
 
 impl Job {
@@ -136,7 +138,7 @@ impl Requests {
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
-        let pending = Pending { owner: Some(owner), node, job, claim };
+        let pending = Pending { owner: Some(owner), node, job, claim, left: false };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -226,7 +228,7 @@ impl Requests {
         for number in numbers {
             let Some(mut pending) = self.pending.remove(&number) else { continue };
             match pending.owner {
-                Some(Owner::Native { .. }) if pending.job.place.is_some() => {
+                Some(Owner::Native { .. }) if pending.left || pending.job.place.is_some() => {
                     // It needs another name: the sequencer takes each once.
                     engine.gate.answer((number, Err(HostError::Gone)));
                     self.pending.insert(number, pending);
@@ -263,7 +265,8 @@ impl Requests {
         let dropped = dropped.collect();
         self.waiting.retain(|p| !p.is_of_host(host));
         if engine.rule.together().is_some() {
-            for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of_host(host)) {
+            for (number, pending) in self.pending.iter_mut().filter(|(_, p)| p.is_of_host(host)) {
+                pending.left = true;
                 engine.abandon(pending.node, *number);
             }
         }

@@ -174,3 +174,28 @@ fn without_nodes_those_that_wait_are_answered_too() {
     }
     assert_eq!(errors, 3);
 }
+
+/// What a host asked that may ask again in another process is not begun again here: it could
+/// happen after what it asks there. What one asked that is still connected is.
+#[test]
+fn what_a_host_has_left_behind_is_given_to_no_other_node() {
+    for left in [false, true] {
+        let mut w = world();
+        let owner = Owner::Native { host: HostId(7), number: 1 };
+        let op = HostOp::Write(0, Buffer::from(vec![1; 4096]));
+        w.requests.submit(&mut w.engine, owner, 1, Job::new(VOLUME, op, false));
+        w.requests.pending.values_mut().for_each(|p| p.left = left);
+        w.engine.kill_node(1, "a test").unwrap();
+        for node in std::mem::take(&mut w.engine.stopped) {
+            w.requests.move_from(&mut w.engine, node);
+        }
+        let answers = w.engine.take_answers();
+        assert_eq!(answers.len(), usize::from(left));
+        for answer in answers {
+            let finished = w.requests.finish(&mut w.engine, answer).unwrap();
+            assert!(matches!(finished.result, Err(HostError::Gone)));
+        }
+        let nodes: Vec<usize> = w.requests.pending.values().map(|p| p.node).collect();
+        assert_eq!(nodes, if left { vec![] } else { vec![2] });
+    }
+}

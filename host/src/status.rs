@@ -1,7 +1,9 @@
 //! The array's state as JSON.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
-use weft_core::cluster::{ClusterMap, Extent, Fullness, Volume, plan_balance};
+use weft_core::cluster::{APART, ClusterMap, Extent, Fullness, Volume, plan_balance};
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::order::Ordering;
 use weft_core::units::{NodeId, SECTOR, VolumeId};
@@ -51,6 +53,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         let status = together.status();
         value["cluster"] = json!({
             "node": together.us().0,
+            "nodes": together.ours().iter().map(|n| n.0).collect::<Vec<u16>>(),
             "leader": together.leader().map(|n| n.0),
             "term": status.term,
             "serving": together.may_serve(),
@@ -124,23 +127,26 @@ pub(crate) fn nodes(desk: &Desk<'_>) -> Vec<Value> {
     engine.slots.iter().enumerate().filter(there).map(shown).collect()
 }
 
-/// What the others are told of the node of this process.
+/// What the others are told of this process and its nodes.
 pub(crate) fn news(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
-    let us = usize::from(engine.rule.together()?.us().0);
-    engine.map().nodes.get(us)?;
-    let mut value = node(engine, us, &engine.slots[us]);
+    let ours = engine.rule.together()?.ours().into_iter().map(|n| usize::from(n.0));
+    let known = ours.filter(|n| engine.map().nodes.get(*n).is_some());
+    let nodes: Vec<Value> = known.map(|n| node(engine, n, &engine.slots[n])).collect();
     let ids = engine.map().volumes.keys();
     let clients = ids.map(|v| (v.0.to_string(), json!(clients(*v)))).collect();
-    value["clients"] = Value::Object(clients);
-    value["quiet"] = json!(engine.is_quiet());
-    value["epoch"] = json!(engine.map().epoch);
-    Some(value)
+    Some(json!({
+        "nodes": nodes,
+        "clients": Value::Object(clients),
+        "quiet": engine.is_quiet(),
+        "epoch": engine.map().epoch,
+    }))
 }
 
 /// A node of another process: what the map says, and what it has said itself.
 fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
     let (engine, id) = (&*desk.engine, NodeId(n as u16));
-    let mut value = desk.news.of(id).cloned().unwrap_or_else(|| json!({ "node": n }));
+    let said = desk.news.of_node(engine.map().process_of(id), id).cloned();
+    let mut value = said.unwrap_or_else(|| json!({ "node": n }));
     // Its word about itself may be old, and it may be the only one to believe it.
     let info = &engine.map().nodes[n];
     value["state"] = json!(match (info.up, info.given_up, info.disk) {
@@ -161,6 +167,7 @@ fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
     value["name"] = json!(home.name);
     value["address"] = json!(home.address);
     value["labels"] = json!(home.labels);
+    value["process"] = json!(engine.map().process_of(NodeId(n as u16)).0);
 }
 
 fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
@@ -257,6 +264,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "extents_migrating": migrating,
         "survives": parity.saturating_sub(stale),
         "apart": volume.apart,
+        "bears": bears(engine, volume),
         "clients": desk.clients_of(volume.id),
         "unordered_sharing": volume.unordered_sharing,
     });
@@ -269,26 +277,43 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     value
 }
 
+/// How many failure domains by each label may be lost together now.
+fn bears(engine: &Engine, volume: &Volume) -> Value {
+    let map = engine.map();
+    let homes =
+        map.nodes.iter().filter(|i| !i.removed && !i.is_host).filter_map(|i| i.home.as_ref());
+    let labels: BTreeSet<&str> = homes.flat_map(|h| h.labels.keys().map(String::as_str)).collect();
+    let processes = map.nodes.iter().any(|i| i.process.is_some());
+    let labels = labels.into_iter().chain(processes.then_some(APART));
+    let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
+    labels.map(|label| (label.to_string(), json!(map.bears(volume, label, lacks)))).collect()
+}
+
 /// What is said of a volume whose requests nothing orders.
 const UNORDERED: &str = "ordering=none: requests that overlap, and writes to one stripe at the same \
                          time, may leave parity that does not fit; it is there for comparison";
 
+fn runs(engine: &Engine, node: NodeId) -> bool {
+    // When the last node goes nobody is left to agree on a map that says so.
+    engine.map().is_up(node) && engine.runs(node)
+}
+
+/// Whether the column of extent `n` that is on a node is lost or not caught up.
+fn lacks(engine: &Engine, volume: &Volume, n: usize, node: NodeId) -> bool {
+    // What is being copied is not lost while the disk that it leaves has it.
+    let extent = &volume.extents[n];
+    let copied = || extent.column_of(node).is_some_and(|c| extent.leaving.contains_key(&c));
+    let stale = engine.map().behind_since(volume, n, node).is_some();
+    !runs(engine, node) || (stale && !copied())
+}
+
 /// Of the extent that is worst off: columns that are lost, and columns that are lost or
 /// not caught up.
 fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
-    let map = engine.map();
-    // When the last node goes nobody is left to agree on a map that says so.
-    let runs = |n: NodeId| map.is_up(n) && engine.runs(n);
     let of = |n: usize| {
         let columns = &volume.extents[n].columns;
-        // What is being copied is not lost while the disk that it leaves has it.
-        let copied = |node: NodeId| {
-            let extent = &volume.extents[n];
-            extent.column_of(node).is_some_and(|c| extent.leaving.contains_key(&c))
-        };
-        let is_stale = |node: NodeId| !copied(node) && map.behind_since(volume, n, node).is_some();
-        let down = columns.iter().filter(|c| !runs(c.0)).count();
-        let behind = columns.iter().filter(|c| !runs(c.0) || is_stale(c.0)).count();
+        let down = columns.iter().filter(|c| !runs(engine, c.0)).count();
+        let behind = columns.iter().filter(|c| lacks(engine, volume, n, c.0)).count();
         (down, behind)
     };
     let worst = |a: (usize, usize), b: (usize, usize)| (a.0.max(b.0), a.1.max(b.1));

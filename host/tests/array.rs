@@ -288,8 +288,14 @@ fn a_disk_is_added_and_takes_what_another_had() {
     let mut client = open(dir.path(), "a");
     let data = pattern(2 << 20);
     client.write_at(4096, &data, true).unwrap();
-    assert_eq!(control.request(&Request::DiskAdd).unwrap()["node"], 5);
-    assert_eq!(control.request(&Request::DiskAdd).unwrap()["node"], 6);
+    assert_eq!(
+        control.request(&Request::DiskAdd { path: None, size: None, force: false }).unwrap()["node"],
+        5
+    );
+    assert_eq!(
+        control.request(&Request::DiskAdd { path: None, size: None, force: false }).unwrap()["node"],
+        6
+    );
     control.request(&Request::Disk { action: DiskAction::Fail, node: 1 }).unwrap();
     let columns = |control: &mut Control, n: usize| {
         let status = control.request(&Request::Status).unwrap();

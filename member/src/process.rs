@@ -1,13 +1,14 @@
 //! A process of the cluster: its member, what is asked of it, and who belongs to the group.
 //!
-//! A process has one node, and its member bears the node's number. This is what such a process
-//! decides beside what its member and its node do; it is the same on real disks and networks and
+//! A process has a number, which is that of the first node that it had, and its member bears it too.
+//! It serves one node or several. This is what such a process
+//! decides beside what its member and its nodes do; it is the same on real disks and networks and
 //! in the simulated world. What it wants done comes out as [`Effect`]s, which take effect in order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use weft_core::cluster::{AuthorityInput, ClusterMap, NodeInfo};
+use weft_core::cluster::{AuthorityInput, ClusterMap};
 use weft_core::node::MapMessage;
 use weft_core::units::{Nanos, NodeId};
 
@@ -15,12 +16,12 @@ use crate::{
     Config, Input, MapCodec, Member, MemberId, Output, Persist, Refusal, StartError, Status, Stored,
 };
 
-/// The member of the process of a node. Members count from 1.
-pub fn member_of(node: NodeId) -> MemberId {
-    MemberId(u64::from(node.0) + 1)
+/// The member of the process of this number. Members count from 1.
+pub fn member_of(process: NodeId) -> MemberId {
+    MemberId(u64::from(process.0) + 1)
 }
 
-/// The node of a member's process.
+/// The number of a member's process.
 pub fn node_of(member: MemberId) -> NodeId {
     NodeId((member.0 - 1) as u16)
 }
@@ -32,11 +33,11 @@ pub enum Effect {
     Send(MemberId, Vec<u8>),
     /// Make this durable, then say [`Input::Persisted`] with the number. There is one at a time.
     Persist(u64, Persist),
-    /// Hand the node this word of the authority.
+    /// Hand a node this word of the authority.
     Tell(NodeId, MapMessage),
-    /// Start the node anew, as if it had died.
+    /// Start a node anew, as if it had died.
     Restart(NodeId),
-    /// This map is agreed on. The node enters it when it is told, not now.
+    /// This map is agreed on. The nodes enter it when they are told, not now.
     Agreed(Arc<ClusterMap>),
     /// Tell the operator.
     Log(String),
@@ -53,15 +54,16 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process of a node, taking up what its member's log says. The first `handle` (a
-    /// [`Input::Tick`] will do) sets it going.
+    /// The process of this number that serves these nodes, taking up what its member's log says. More
+    /// nodes may come later. The first `handle` (a [`Input::Tick`] will do) sets it going.
     pub fn new(
-        node: NodeId,
+        process: NodeId,
+        nodes: &[NodeId],
         stored: Stored,
         config: Config,
         codec: Arc<dyn MapCodec>,
     ) -> Result<Process, StartError> {
-        let member = Member::new(member_of(node), &[node], stored, config, codec)?;
+        let member = Member::new(member_of(process), nodes, stored, config, codec)?;
         Ok(Process {
             member,
             wake: 0,
@@ -81,7 +83,7 @@ impl Process {
         self.member.status()
     }
 
-    /// Whether the node may serve at this moment; `now` is to be read afresh.
+    /// Whether the nodes may serve at this moment; `now` is to be read afresh.
     pub fn may_serve(&self, now: Nanos) -> bool {
         self.member.may_serve(now)
     }
@@ -172,15 +174,17 @@ impl Process {
         }
         let group: BTreeSet<MemberId> =
             status.voters.iter().chain(&status.learners).copied().collect();
-        let change = |(n, info): (usize, &NodeInfo)| {
-            let member = member_of(NodeId(n as u16));
-            match (info.removed, group.contains(&member)) {
-                (false, false) => Some(Input::AddMember(0, member)),
-                (true, true) => Some(Input::RemoveMember(0, member)),
+        let nodes = (0..map.nodes.len() as u16).map(NodeId);
+        let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
+        let change = |process: NodeId| {
+            let member = member_of(process);
+            match (map.served_by(process).next().is_some(), group.contains(&member)) {
+                (true, false) => Some(Input::AddMember(0, member)),
+                (false, true) => Some(Input::RemoveMember(0, member)),
                 _ => None,
             }
         };
-        map.nodes.iter().enumerate().filter_map(change).collect()
+        processes.into_iter().filter_map(change).collect()
     }
 }
 

@@ -147,17 +147,17 @@ impl World {
         world
     }
 
-    /// The same, where each node has a process of its own, and they rule together.
+    /// The same, where so many nodes at a time are in a process, and the processes rule together.
     pub fn of_processes(
         seed: u64,
-        nodes: usize,
+        (nodes, hosted): (usize, u16),
         (sectors, journal): (u64, u64),
         config: NodeConfig,
         members: weft_member::Config,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
-        world.gather(members);
+        world.gather(members, hosted);
         world.start_everything();
         world
     }
@@ -271,12 +271,12 @@ impl World {
     pub fn start_everything(&mut self) {
         if self.together.is_some() {
             let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
-            return all
-                .into_iter()
-                .filter(|n| !self.runs(*n))
-                .collect::<Vec<_>>()
-                .into_iter()
-                .for_each(|n| self.start_node(n));
+            for node in all {
+                if !self.runs(node) {
+                    self.start_node(node);
+                }
+            }
+            return;
         }
         self.authority = Authority::new((*self.stored).clone());
         self.authority_life += 1;
@@ -285,11 +285,20 @@ impl World {
         all.into_iter().for_each(|n| self.start_node(n));
     }
 
-    /// Starts a node on its disk, and its process if it has one that does not run.
+    /// Starts a node on its disk; if it has a process that does not run, that and all nodes of it.
     pub fn start_node(&mut self, id: NodeId) {
         if self.together.is_some() {
+            let starts = !self.has_process(id);
             self.start_process(id);
+            if starts {
+                let others = self.hosted_with(id).into_iter().filter(|n| *n != id);
+                others.for_each(|n| self.open_node(n));
+            }
         }
+        self.open_node(id);
+    }
+
+    fn open_node(&mut self, id: NodeId) {
         let config = self.config;
         let place = &mut self.places[id.0 as usize];
         assert!(place.node.is_none());
@@ -305,8 +314,8 @@ impl World {
         }
     }
 
-    /// A node dies. `power` says whether its disk loses power too. The others find out
-    /// after a while.
+    /// A node dies, with its process and all nodes of that if it has one. `power` says whether the
+    /// disks lose power too. The others find out after a while.
     pub fn kill(&mut self, id: NodeId, power: bool) {
         self.fell(id, power);
         if self.together.is_some() {
@@ -374,13 +383,14 @@ impl World {
 
     fn fell(&mut self, id: NodeId, power: bool) {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
-        let place = &mut self.places[id.0 as usize];
-        place.node = None;
-        place.life += 1;
-        if power {
-            place.disk.power_cut(&mut self.rng);
-        } else {
-            place.disk.process_dies(&mut self.rng);
+        for node in self.hosted_with(id) {
+            let place = &mut self.places[usize::from(node.0)];
+            place.node = None;
+            place.life += 1;
+            match power {
+                true => place.disk.power_cut(&mut self.rng),
+                false => place.disk.process_dies(&mut self.rng),
+            }
         }
         if self.together.is_some() {
             return self.end_process(id, power);
@@ -408,9 +418,7 @@ impl World {
     pub fn power_cut(&mut self) {
         self.tell(|| "all power is cut".to_string());
         self.awaited = None;
-        for n in 0..self.places.len() as u16 {
-            self.fell(NodeId(n), true);
-        }
+        self.processes().into_iter().for_each(|n| self.fell(n, true));
         self.authority_life += 1;
     }
 

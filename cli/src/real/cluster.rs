@@ -91,7 +91,7 @@ impl Cluster {
                 name: format!("node-{n}").parse()?,
                 dir: own.join("state"),
                 disk_size: device.is_none().then_some(DISK),
-                disk: Some(device.unwrap_or_else(|| own.join(FILE))),
+                disks: vec![device.unwrap_or_else(|| own.join(FILE))],
                 address: address.parse()?,
                 admit: None,
                 nbd: vec![Listen::Unix(own.join("nbd.sock"))],

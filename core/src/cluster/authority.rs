@@ -22,7 +22,7 @@ use crate::node::{MapMessage, MemberReport};
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
 use crate::plan::{Commit, Dispatch};
-use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
+use crate::units::{Epoch, MAX_NODES, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +76,42 @@ impl PolicyChange {
     }
 }
 
+/// Nodes that are to be admitted, all in one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NewNodes {
+    /// The number of the first, which is the next that is free; if it is not, nothing is done.
+    pub first: NodeId,
+    /// How many, under the numbers from there on.
+    pub count: usize,
+    /// Where they live, if there are several processes.
+    pub home: Option<Arc<Home>>,
+    /// Whether it is a host that is its own controller.
+    pub is_host: bool,
+    /// The process that serves them, if it has nodes already. If none: it gets the number of the
+    /// first, or each has one of its own in an array in one process.
+    pub process: Option<NodeId>,
+}
+
+impl NewNodes {
+    /// One node of an array in one process.
+    pub fn one(node: NodeId) -> NewNodes {
+        NewNodes { first: node, count: 1, home: None, is_host: false, process: None }
+    }
+
+    fn apply(&self, map: &mut ClusterMap) {
+        let first = usize::from(self.first.0);
+        let known = self.process.is_none_or(|p| map.served_by(p).next().is_some());
+        if map.nodes.len() != first || first + self.count > MAX_NODES || !known {
+            return;
+        }
+        for n in 0..self.count {
+            let process = self.process.or((n > 0).then_some(self.first));
+            let info = NodeInfo::expected(self.home.clone());
+            map.nodes.push(NodeInfo { is_host: self.is_host, process, ..info });
+        }
+    }
+}
+
 /// What the authority is told.
 #[derive(Clone, Debug, Hash)]
 pub enum AuthorityInput {
@@ -103,9 +139,8 @@ pub enum AuthorityInput {
     /// An operator has columns moved until all disks are equally full, or that stopped: what is
     /// under way then comes to its end.
     Rebalance(bool),
-    /// An operator admits a node under the next number: where it lives, if not in this process,
-    /// and `true` if it is a host that is its own controller.
-    AddNode(NodeId, Option<Arc<Home>>, bool),
+    /// An operator admits nodes.
+    AddNodes(NewNodes),
     /// An operator takes a node out for good. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
@@ -164,7 +199,7 @@ enum Change {
     RemoveVolume(VolumeId),
     Drain(NodeId, bool),
     Rebalance(bool),
-    AddNode(NodeId, Option<Arc<Home>>, bool),
+    AddNodes(NewNodes),
     RemoveNode(NodeId),
 }
 
@@ -225,12 +260,7 @@ impl Change {
                 }
             }
             Change::Rebalance(on) => map.rebalancing = *on,
-            Change::AddNode(node, home, is_host) => {
-                if map.nodes.len() == usize::from(node.0) {
-                    let info = NodeInfo::expected(home.clone());
-                    map.nodes.push(NodeInfo { is_host: *is_host, ..info });
-                }
-            }
+            Change::AddNodes(new) => new.apply(map),
             Change::RemoveNode(node) => {
                 let holds = map.volumes.values().any(|v| v.nodes().contains(node));
                 let info = map.nodes.get_mut(usize::from(node.0));
@@ -274,7 +304,8 @@ impl Authority {
     pub fn handle(&mut self, input: AuthorityInput, out: &mut Vec<AuthorityOutput>) {
         match input {
             AuthorityInput::Start(nodes) => {
-                self.running = nodes.into_iter().map(|n| (n.node, n)).collect();
+                let stays = |a: &Arrival| !self.has_left(a.node);
+                self.running = nodes.into_iter().filter(stays).map(|n| (n.node, n)).collect();
                 self.propose(out);
             }
             AuthorityInput::NodeDown(node) => {
@@ -283,6 +314,8 @@ impl Authority {
                 self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
+            // Its process has others, and does not know yet.
+            AuthorityInput::NodeUp(arrival) if self.has_left(arrival.node) => {}
             AuthorityInput::NodeUp(arrival) => {
                 let node = arrival.node;
                 self.running.insert(node, arrival);
@@ -303,9 +336,7 @@ impl Authority {
             AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
             AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
             AuthorityInput::Rebalance(on) => self.change(Change::Rebalance(on), out),
-            AuthorityInput::AddNode(node, home, is_host) => {
-                self.change(Change::AddNode(node, home, is_host), out);
-            }
+            AuthorityInput::AddNodes(new) => self.change(Change::AddNodes(new), out),
             AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),
             AuthorityInput::Stored(epoch) => self.stored(epoch, out),
@@ -315,6 +346,10 @@ impl Authority {
     fn change(&mut self, change: Change, out: &mut Vec<AuthorityOutput>) {
         self.changes.push(change);
         self.propose(out);
+    }
+
+    fn has_left(&self, node: NodeId) -> bool {
+        self.map.nodes.get(usize::from(node.0)).is_some_and(|i| i.removed)
     }
 
     fn runs(&self, node: NodeId) -> bool {

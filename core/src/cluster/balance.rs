@@ -7,10 +7,10 @@
 //! *used squared, by size* smaller, which cannot go on for ever, and no column moves back. Between two
 //! disks that could exchange a column there is less than a column's difference in the end.
 //!
-//! No move brings two columns of an extent into one failure domain. Of the columns that a disk could
-//! give, it gives one of the volume of which it has most compared with the other, so that volumes
-//! stay spread; which extent of it, follows from a hash of the extent's number, so that not only
-//! neighbours move.
+//! No move brings two columns of an extent into one failure domain, or more of them into one box.
+//! Of the columns that a disk could give, it gives one of the volume of which it has most compared
+//! with the other, so that volumes stay spread; which extent of it, follows from a hash of the
+//! extent's number, so that not only neighbours move.
 //!
 //! While the map says [`ClusterMap::rebalancing`], the authority makes a few of the planned moves at a
 //! time, by copying, and plans anew when they are done. What has been done is in the map, and
@@ -20,7 +20,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Volume};
+use super::map::{APART, ClusterMap, Volume};
 use super::moves::{self, FILLED_AT_ONCE};
 use crate::units::{NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -142,6 +142,7 @@ struct Ledger<'a> {
     /// Of extents with columns that can move: the nodes of their columns.
     columns: BTreeMap<(VolumeId, usize), Vec<NodeId>>,
     domains: BTreeMap<&'a str, Vec<usize>>,
+    boxes: Vec<usize>,
     /// What is taken on each disk: first sector and length.
     taken: BTreeMap<NodeId, BTreeMap<u64, u64>>,
 }
@@ -161,7 +162,8 @@ impl<'a> Ledger<'a> {
         let labels = map.volumes.values().map(|v| v.apart.as_str());
         let domains = labels.map(|l| (l, map.domains(l))).collect();
         let (columns, taken) = (BTreeMap::new(), BTreeMap::new());
-        let mut ledger = Ledger { map, disks, columns, domains, taken };
+        let boxes = map.domains(APART);
+        let mut ledger = Ledger { map, disks, columns, domains, boxes, taken };
         map.volumes.values().for_each(|v| ledger.enter(v));
         ledger
     }
@@ -246,9 +248,12 @@ impl<'a> Ledger<'a> {
         let domain = |node: NodeId| domains[usize::from(node.0)];
         let others = (0..columns.len()).filter(|c| *c != step.column).map(|c| columns[c]);
         let apart = others.clone().all(|n| n != step.to && domain(n) != domain(step.to));
+        let box_of = |node: NodeId| self.boxes[usize::from(node.0)];
+        let crowd = |node: NodeId| others.clone().filter(|n| box_of(*n) == box_of(node)).count();
+        let spread = crowd(step.to) <= crowd(step.from);
         let left = u128::from(from.used - step.sectors.min(from.used)) * u128::from(to.sectors);
         let has = u128::from(to.used + step.sectors) * u128::from(from.sectors);
-        apart && columns[step.column] == step.from && left >= has
+        apart && spread && columns[step.column] == step.from && left >= has
     }
 
     /// Where on a disk there is room for so many sectors.

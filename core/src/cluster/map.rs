@@ -14,6 +14,9 @@ use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 /// The label of failure domains that volumes go by unless another is chosen.
 pub const APART: &str = "box";
 
+/// The label of failure domains by which each disk is one by itself.
+pub const APART_BY_NODE: &str = "node";
+
 /// Where a node lives, as its operator configured it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Home {
@@ -46,6 +49,9 @@ pub struct NodeInfo {
     pub removed: bool,
     /// Where it lives, if the nodes are in several processes.
     pub home: Option<Arc<Home>>,
+    /// The number of the process that serves it, if that is not its own: that of the first node
+    /// which the process had. A process keeps its number when that node has left.
+    pub process: Option<NodeId>,
 }
 
 impl NodeInfo {
@@ -60,6 +66,7 @@ impl NodeInfo {
             is_host: false,
             removed: false,
             home: None,
+            process: None,
         }
     }
 
@@ -483,28 +490,91 @@ impl ClusterMap {
         }
     }
 
+    /// The number of the process that serves a node.
+    pub fn process_of(&self, node: NodeId) -> NodeId {
+        self.nodes.get(usize::from(node.0)).and_then(|i| i.process).unwrap_or(node)
+    }
+
+    /// The nodes that a process serves, and that have not left.
+    pub fn served_by(&self, process: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let serves = move |n: &NodeId| {
+            self.process_of(*n) == process && !self.nodes[usize::from(n.0)].removed
+        };
+        (0..self.nodes.len() as u16).map(NodeId).filter(serves)
+    }
+
     /// How many columns are on a node's disk.
     pub fn columns_on(&self, node: NodeId) -> usize {
         let extents = self.volumes.values().flat_map(|v| &v.extents);
         extents.filter(|e| e.place_on(node).is_some()).count()
     }
 
+    /// How many data sectors a node's disk must have for what the map has put on it.
+    pub fn needed_on(&self, node: NodeId) -> u64 {
+        let ends = |v: &Arc<Volume>| {
+            let end = |n: usize| Some(v.extents[n].place_on(node)?.1 + v.extent_sectors(n));
+            (0..v.extents.len()).filter_map(end).max()
+        };
+        self.volumes.values().filter_map(ends).max().unwrap_or(0)
+    }
+
     /// The failure domains of the nodes by a label: nodes with the same number are in the same
-    /// one. A node without the label is one by itself.
+    /// one. Without the label the nodes of a process are one; but by [`APART_BY_NODE`] each node is
+    /// one by itself.
     pub fn domains(&self, label: &str) -> Vec<usize> {
         let value = |n: usize| self.nodes[n].home.as_ref()?.labels.get(label);
-        let first = |n: usize| (0..n).find(|m| value(n).is_some() && value(*m) == value(n));
-        (0..self.nodes.len()).map(|n| first(n).unwrap_or(n)).collect()
+        let process = |n: usize| usize::from(self.process_of(NodeId(n as u16)).0);
+        let domain = |n: usize| match value(n) {
+            Some(value_of_n) => (0..n).find(|m| value(*m) == Some(value_of_n)).unwrap_or(n),
+            None if label == APART_BY_NODE => n,
+            None => process(n),
+        };
+        (0..self.nodes.len()).map(domain).collect()
     }
 
     /// Where new extents can go: of each node the room on its disk, and its failure domain by a
     /// label. There is no room on nodes that have left or are not expected back.
     pub fn places(&self, label: &str) -> Vec<Place> {
-        let place = |(info, domain): (&NodeInfo, usize)| Place {
-            sectors: if info.given_up || info.draining || info.removed { 0 } else { info.sectors },
-            domain,
+        let room = |info: &NodeInfo| match info.given_up || info.draining || info.removed {
+            true => 0,
+            false => info.sectors,
         };
-        self.nodes.iter().zip(self.domains(label)).map(place).collect()
+        let domains = self.domains(label).into_iter().zip(self.domains(APART));
+        let place = |(info, (domain, in_box)): (&NodeInfo, (usize, usize))| Place {
+            sectors: room(info),
+            domain,
+            in_box,
+        };
+        self.nodes.iter().zip(domains).map(place).collect()
+    }
+
+    /// How many failure domains by a label may be lost together, whichever they are, without a
+    /// loss of what is in a volume. Of an extent by its number, the columns on nodes that `lacks`
+    /// are lost or behind already.
+    pub fn bears(
+        &self,
+        volume: &Volume,
+        label: &str,
+        lacks: impl Fn(usize, NodeId) -> bool,
+    ) -> usize {
+        let domains = self.domains(label);
+        let of = |(n, extent): (usize, &Extent)| {
+            let (mut lost, mut columns) = (0, BTreeMap::<usize, usize>::new());
+            for (node, _) in &extent.columns {
+                match lacks(n, *node) {
+                    true => lost += 1,
+                    false => *columns.entry(domains[usize::from(node.0)]).or_default() += 1,
+                }
+            }
+            let mut counts: Vec<usize> = columns.into_values().collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            let borne = |n: &usize| {
+                lost += n;
+                lost <= volume.geometry.layout.parity
+            };
+            counts.into_iter().take_while(borne).count()
+        };
+        volume.extents.iter().enumerate().map(of).min().unwrap_or(0)
     }
 
     /// A volume by name; the empty name means the first.

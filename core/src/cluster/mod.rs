@@ -7,10 +7,10 @@ mod moves;
 mod placement;
 
 pub use authority::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, PolicyChange, VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, NewNodes, PolicyChange, VolumeSize,
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
-pub use map::{APART, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+pub use map::{APART, APART_BY_NODE, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 pub use moves::can_drain;
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,

@@ -8,10 +8,11 @@
 //! a disk at a time, so that the lists of what is missing stay short; the report of the one
 //! makes room for the next.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{ClusterMap, Extent, NodeInfo, Volume};
+use super::map::{APART, ClusterMap, Extent, NodeInfo, Volume};
 use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
@@ -141,8 +142,8 @@ fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
 }
 
 /// The disk, and the place on it, for `column` of extent `n`: of the disks in failure domains
-/// that hold no other column of it, and that are not being filled with much else, the one with
-/// the most room.
+/// that hold no other column of it, and that are not being filled with much else, the one in the
+/// box with the fewest others of its columns, and then with the most room.
 fn choose(
     map: &ClusterMap,
     volume: &Volume,
@@ -154,10 +155,14 @@ fn choose(
     let domains = map.domains(&volume.apart);
     let domain = |node: NodeId| domains[usize::from(node.0)];
     let others = (0..volume.extents[n].columns.len()).filter(|c| *c != column);
-    let taken: Vec<usize> = others.map(|c| domain(volume.extents[n].columns[c].0)).collect();
-    let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
+    let others: Vec<NodeId> = others.map(|c| volume.extents[n].columns[c].0).collect();
+    let taken: Vec<usize> = others.iter().map(|node| domain(*node)).collect();
+    let boxes = map.domains(APART);
+    let box_of = |node: NodeId| boxes[usize::from(node.0)];
+    let crowd = |node: NodeId| others.iter().filter(|o| box_of(**o) == box_of(node)).count();
+    let volumes: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let free = |node: NodeId| {
-        let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &others);
+        let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &volumes);
         let place = runs.iter().find(|r| r.1 >= need)?.0;
         Some((runs.iter().map(|r| r.1).sum::<u64>(), node, place))
     };
@@ -168,6 +173,6 @@ fn choose(
         .filter(|node| volume.extents[n].place_on(*node).is_none())
         .filter(|node| !taken.contains(&domain(*node)))
         .filter_map(free)
-        .max_by_key(|(room, node, _)| (*room, std::cmp::Reverse(*node)))
+        .max_by_key(|(room, node, _)| (Reverse(crowd(*node)), *room, Reverse(*node)))
         .map(|(_, node, place)| (node, place))
 }

@@ -1,6 +1,6 @@
 //! Choosing disks, and places on them, for a volume's extents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::layout::Geometry;
@@ -15,12 +15,15 @@ pub struct Place {
     pub sectors: u64,
     /// Its failure domain: no two columns of an extent go to the same one.
     pub domain: usize,
+    /// The box that it is in: columns of an extent go to as many as there are.
+    pub in_box: usize,
 }
 
 impl Place {
     /// Disks with so many data sectors, each a failure domain by itself.
     pub fn apart(sectors: &[u64]) -> Vec<Place> {
-        sectors.iter().enumerate().map(|(domain, &sectors)| Place { sectors, domain }).collect()
+        let place = |(n, &sectors): (usize, &u64)| Place { sectors, domain: n, in_box: n };
+        sectors.iter().enumerate().map(place).collect()
     }
 }
 
@@ -68,7 +71,8 @@ pub fn column_bytes(geometry: &Geometry, size: u64) -> u64 {
 /// Chooses disks and places for a new volume's extents, given each disk's data sectors and
 /// the volumes already there. Extents go to the disks with the most room, so that a layout
 /// with fewer columns than disks spreads over all of them; each has `column_bytes` on a disk
-/// (see [`EXTENT_COLUMN_BYTES`]). No two columns of an extent go to one failure domain.
+/// (see [`EXTENT_COLUMN_BYTES`]). No two columns of an extent go to one failure domain, and no more
+/// than need be to one box.
 pub fn place_volume(
     geometry: &Geometry,
     size: u64,
@@ -144,7 +148,8 @@ fn place(
 }
 
 /// Of the disks that have a run of `want` sectors the `width` with the most room, each in a
-/// failure domain of its own. If all are needed they come in their order.
+/// failure domain of its own, and spread evenly over the boxes. If all are needed they come in
+/// their order.
 fn choose(
     gaps: &[Vec<(u64, u64)>],
     disks: &[Place],
@@ -157,9 +162,21 @@ fn choose(
     if width < gaps.len() {
         order.sort_by_key(|&d| (std::cmp::Reverse(room(d)), d));
     }
-    let mut taken = BTreeSet::new();
-    order.retain(|d| taken.len() < width && taken.insert(disks[*d].domain));
-    (order.len() == width).then_some(order)
+    let mut domains = BTreeSet::new();
+    order.retain(|d| domains.insert(disks[*d].domain));
+    // Of each box first the best disk, then the second best, and so on.
+    let mut ranks: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, usize)> = Vec::new();
+    for d in order {
+        let rank = ranks.entry(disks[d].in_box).or_default();
+        ranked.push((*rank, d));
+        *rank += 1;
+    }
+    if ranked.len() > width {
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.truncate(width);
+    }
+    (ranked.len() == width).then(|| ranked.into_iter().map(|(_, d)| d).collect())
 }
 
 fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
@@ -248,7 +265,11 @@ mod tests {
     fn columns_go_to_different_failure_domains() {
         let geometry =
             Geometry::new("rs:2+1".parse::<LayoutSpec>().unwrap().over(9).unwrap(), 4096);
-        let place = |n: usize| Place { sectors: 1000 + 3000 * (n as u64 / 8), domain: n / 2 };
+        let place = |n: usize| Place {
+            sectors: 1000 + 3000 * (n as u64 / 8),
+            domain: n / 2,
+            in_box: n / 2,
+        };
         let disks: Vec<Place> = (0..9).map(place).collect();
         let extents = place_volume(&geometry, 16 << 20, &disks, &[], 64 << 10).unwrap();
         assert!(extents.len() > 100);
@@ -262,5 +283,24 @@ mod tests {
         let four = &disks[..4];
         let err = place_volume(&geometry, 4096, four, &[], 64 << 10).unwrap_err();
         assert_eq!(err, PlacementError::Domains { columns: 3, domains: 2 });
+    }
+
+    /// Three boxes of three disks each, and six columns that may be on any disks: two in each box.
+    #[test]
+    fn columns_that_may_be_on_any_disk_are_spread_over_the_boxes() {
+        let geometry =
+            Geometry::new("rs:4+2".parse::<LayoutSpec>().unwrap().over(9).unwrap(), 4096);
+        let place = |n: usize| Place { sectors: 1000 + 40 * n as u64, domain: n, in_box: n / 3 };
+        let disks: Vec<Place> = (0..9).map(place).collect();
+        let extents = place_volume(&geometry, 8 << 20, &disks, &[], 64 << 10).unwrap();
+        assert!(extents.len() > 30);
+        let mut used = [0; 9];
+        for extent in &extents {
+            let mut boxes = [0; 3];
+            extent.columns.iter().for_each(|c| boxes[usize::from(c.0.0) / 3] += 1);
+            assert_eq!(boxes, [2; 3], "{extent:?}");
+            extent.columns.iter().for_each(|c| used[usize::from(c.0.0)] += 1);
+        }
+        assert!(used.iter().all(|n| *n > 0), "{used:?}");
     }
 }

@@ -203,7 +203,9 @@ impl Door {
         };
         match serve() {
             Ok(invitation) => {
-                (self.log)(&format!("node {} has joined, from {peer}", invitation.node));
+                let nodes = invitation.nodes().iter().map(u16::to_string).collect::<Vec<_>>();
+                let nodes = nodes.join(", ");
+                (self.log)(&format!("node {nodes} has joined, from {peer}"));
             }
             Err(e) => (self.log)(&format!("{peer} wanted to join and was refused: {e}")),
         }
@@ -236,10 +238,12 @@ impl Door {
         }
         let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
         let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
+        let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
         Ok(Invitation {
             ca: self.keeper.authority.pem().to_string(),
             certificate: self.keeper.authority.admit(&name, &key).map_err(said)?,
             node,
+            disks,
             peers,
         })
     }
@@ -272,14 +276,14 @@ fn write_line(stream: &mut impl Write, value: &impl Serialize) -> Result<()> {
     stream.write_all(&line).and_then(|()| stream.flush()).map_err(said)
 }
 
-/// Joins a cluster: asks at `address`, and makes the node's directory and disk. Returns the
-/// node's number.
+/// Joins a cluster: asks at `address`, and makes the process's directory and disks. Returns the
+/// numbers of its nodes.
 pub fn join(
     config: &Configuration,
     token: &JoinToken,
     address: SocketAddr,
     force: bool,
-) -> Result<u16> {
+) -> Result<Vec<u16>> {
     check_new(config, force)?;
     let key = NodeKey::generate().map_err(said)?;
     let plea = Plea {
@@ -291,7 +295,7 @@ pub fn join(
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
     settle_in(config, &invitation, Stored::empty(), &key, cluster.0)?;
-    Ok(invitation.node)
+    Ok(invitation.nodes())
 }
 
 fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> Result<Invitation> {

@@ -70,12 +70,18 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
     let answer = Control::connect(dir)?.request(&add)?;
     let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
     let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
+    let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
     let certificate = authority.admit(&name, &key).map_err(said)?;
-    Ok(Invitation { ca: authority.pem().to_string(), certificate, node, peers })
+    Ok(Invitation { ca: authority.pem().to_string(), certificate, node, disks, peers })
 }
 
-/// Makes the directory and the disk of a node that has got its certificate. Returns its number.
-pub fn join_certified(config: &Configuration, invitation: &Invitation, force: bool) -> Result<u16> {
+/// Makes the directory and the disks of a process that has got its certificate. Returns the numbers
+/// of its nodes.
+pub fn join_certified(
+    config: &Configuration,
+    invitation: &Invitation,
+    force: bool,
+) -> Result<Vec<u16>> {
     check_new(config, force)?;
     let path = key_path(config);
     if !path.exists() {
@@ -98,5 +104,5 @@ pub fn join_certified(config: &Configuration, invitation: &Invitation, force: bo
     }
     settle_in(config, invitation, Stored::empty(), &key, cluster.0)?;
     durable::remove(&path)?;
-    Ok(invitation.node)
+    Ok(invitation.nodes())
 }

@@ -10,6 +10,7 @@ use weft_core::cluster;
 use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
 
+use super::disks::check_distinct;
 use crate::disk_queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::listen::Listen;
@@ -25,10 +26,10 @@ pub struct Configuration {
     pub name: NodeName,
     /// Its directory.
     pub dir: PathBuf,
-    /// Its disk: a block device, or a file. Without one it is a host that is its own controller: it
-    /// reaches volumes by itself, and serves nothing to others.
-    pub disk: Option<PathBuf>,
-    /// How large to make the disk if it is a file that is not there yet.
+    /// Its disks: block devices, or files. Each is a node of the cluster. Without one it is a host
+    /// that is its own controller: it reaches volumes by itself, and serves nothing to others.
+    pub disks: Vec<PathBuf>,
+    /// How large to make disks that are files and not there yet.
     pub disk_size: Option<u64>,
     /// Where other nodes reach it.
     pub address: SocketAddr,
@@ -40,7 +41,7 @@ pub struct Configuration {
     pub native: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
-    /// How fast its disk is filled with what it missed, what is rebuilt on it, and what moves to it.
+    /// How fast a disk is filled with what it missed, what is rebuilt on it, and what moves to it.
     pub fill: FillRates,
     /// How its disk's queue is served.
     pub queue: DiskQueue,
@@ -53,6 +54,8 @@ struct File {
     dir: PathBuf,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disks: Option<Vec<PathBuf>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_size: Option<String>,
     address: String,
@@ -93,7 +96,16 @@ impl Configuration {
             let path = listen.path().map(|p| base.join(p));
             Ok(path.into_iter().fold(listen, Listen::at_path))
         };
-        if file.disk.is_none() && file.disk_size.is_some() {
+        let disks: Vec<PathBuf> = match (file.disk, file.disks) {
+            (Some(_), Some(_)) => return fail("give `disk` or `disks`, not both"),
+            (_, Some(disks)) if disks.is_empty() => {
+                return fail("disks: there is none; name at least one, or leave it out for a host");
+            }
+            (disk, disks) => disk.into_iter().chain(disks.unwrap_or_default()).collect(),
+        };
+        let disks: Vec<PathBuf> = disks.into_iter().map(|disk| base.join(disk)).collect();
+        check_distinct(&disks).map_err(|e| Error(format!("disks: {e}")))?;
+        if disks.is_empty() && file.disk_size.is_some() {
             return fail("disk_size: of which disk? Give `disk`, or leave both out for a host");
         }
         let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
@@ -101,7 +113,7 @@ impl Configuration {
         Ok(Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
             dir: base.join(file.dir),
-            disk: file.disk.map(|disk| base.join(disk)),
+            disks,
             disk_size: file.disk_size.map(size).transpose()?,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
@@ -128,7 +140,8 @@ impl Configuration {
         let file = File {
             name: self.name.to_string(),
             dir: self.dir.clone(),
-            disk: self.disk.clone(),
+            disk: self.disks.first().filter(|_| self.disks.len() == 1).cloned(),
+            disks: (self.disks.len() > 1).then(|| self.disks.clone()),
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
@@ -229,6 +242,16 @@ mod tests {
     }
 
     #[test]
+    fn several_disks_are_read_and_written() {
+        assert_eq!(Configuration::parse(GOOD, Path::new("/")).unwrap().disks.len(), 1);
+        let many = GOOD.replace("disk = '/dev/vdb'", "disks = ['/dev/vdb', 'c.img']");
+        let read = Configuration::parse(&many, Path::new("/etc/weft")).unwrap();
+        assert_eq!(read.disks, ["/dev/vdb", "/etc/weft/c.img"].map(PathBuf::from));
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, read);
+    }
+
+    #[test]
     fn rates_have_a_floor_and_a_ceiling() {
         let read = |more: &str| {
             let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
@@ -270,6 +293,9 @@ mod tests {
             ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
             ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
+            ("disk = '/dev/vdb'", "disks = []", "disks: there is none"),
+            ("disk = '/dev/vdb'", "disks = ['/dev/vdb', '/dev/vdb']", "/dev/vdb is given twice"),
+            ("dir = 'state'", "dir = 'state'\ndisks = ['/dev/vdc']", "not both"),
             ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10240 bytes"),
             (
                 "dir = 'state'",

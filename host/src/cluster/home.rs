@@ -1,16 +1,16 @@
-//! A node's directory: who it is, where the others are, what its member has promised. And its
-//! disk, which may be elsewhere.
+//! A process's directory: who it is, where the others are, what its member has promised. And its
+//! disks, which may be elsewhere.
 //!
 //! | file | what |
 //! |---|---|
 //! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
 //! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens |
-//! | `cluster.toml` | its number, and the nodes that it knew when it was admitted |
+//! | `cluster.toml` | its number, its disks, and the processes that it knew when it was admitted |
 //! | `member.log` | the member's log (docs/membership.md) |
 //! | `weft.lock`, `control.sock` | while it runs |
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,11 @@ use weft_net::identity::Identity;
 use weft_net::transport::Peer;
 
 use super::config::Configuration;
+use super::disks::{Kept, take_up};
 use crate::disk::{self, Disk};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::format::format_disk;
+use crate::format::{format_disk, holder};
 use crate::slot::Slot;
 
 const FILE: &str = "cluster.toml";
@@ -32,16 +33,20 @@ const FORMAT: u32 = 1;
 /// The file that is there when a node has been admitted.
 const IDENTITY: &str = "node-key.pem";
 
-/// A node's directory, open and locked.
+/// A process's directory, open and locked.
 pub struct Home {
     pub(crate) config: Configuration,
     pub(super) identity: Arc<Identity>,
-    pub(super) node: NodeId,
+    /// The number of the process: that of the first node that it had.
+    pub(super) process: NodeId,
     pub(super) peers: Vec<Peer>,
+    /// Disks that the configuration names and that no node is on.
+    pub(super) unused: Vec<PathBuf>,
+    content: Content,
     _lock: File,
 }
 
-/// A node that another knows.
+/// A process that another knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Known {
@@ -51,17 +56,26 @@ pub(super) struct Known {
 }
 
 /// `cluster.toml`.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     format: u32,
     node: u16,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    disk: Vec<Kept>,
     #[serde(default)]
     peer: Vec<Known>,
 }
 
+impl Content {
+    fn write(&self, dir: &Path) -> Result<()> {
+        let text = toml::to_string(self).map_err(|e| Error(format!("cannot write {FILE}: {e}")))?;
+        durable::replace(&dir.join(FILE), &dir.join(SPARE), text.as_bytes())
+    }
+}
+
 impl Home {
-    /// Opens the directory of a node that has been admitted to a cluster.
+    /// Opens the directory of a process that has been admitted to a cluster.
     pub fn open(config: Configuration) -> Result<Home> {
         let dir = config.dir.clone();
         if !is_taken(&dir) {
@@ -83,7 +97,7 @@ impl Home {
         }
         let path = dir.join(FILE);
         let text = fs::read_to_string(&path).map_err(at("read", &path))?;
-        let content: Content =
+        let mut content: Content =
             toml::from_str(&text).map_err(|e| Error(format!("{}: {e}", path.display())))?;
         if content.format != FORMAT {
             return fail(format!(
@@ -92,13 +106,66 @@ impl Home {
                 content.format
             ));
         }
+        if content.disk.is_empty() {
+            content.disk = Kept::of(&[content.node], &config.disks);
+        }
+        let cluster = identity.cluster().0;
+        let before = content.disk.clone();
+        let unused = take_up(&mut content.disk, &config.disks, |path| holder(path, cluster));
+        if content.disk != before {
+            content.write(&dir)?;
+        }
         Ok(Home {
             config,
             identity: Arc::new(identity),
-            node: NodeId(content.node),
+            process: NodeId(content.node),
             peers: content.peer.iter().map(Known::peer).collect::<Result<_>>()?,
+            unused,
+            content,
             _lock: lock,
         })
+    }
+
+    /// The nodes of this process.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        match self.content.disk.is_empty() {
+            true if self.config.disks.is_empty() => vec![self.process],
+            _ => self.content.disk.iter().map(Kept::node).collect(),
+        }
+    }
+
+    /// Whether a node is of this process.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        match &self.content.disk[..] {
+            [] => self.config.disks.is_empty() && node == self.process,
+            disks => disks.iter().any(|d| d.node() == node),
+        }
+    }
+
+    /// The node of this process that is on the disk at a path, if any.
+    pub(crate) fn on(&self, path: &Path) -> Option<NodeId> {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let path = whole(path);
+        self.content.disk.iter().find(|d| whole(&d.path) == path).map(Kept::node)
+    }
+
+    /// Takes the disk at a path, which becomes an empty one, for a node; in the place of the one
+    /// that the node had, if it had one.
+    pub(crate) fn take_disk(&mut self, node: NodeId, path: &Path, size: Option<u64>) -> Result<()> {
+        make_disk(path, size, self.cluster(), node)?;
+        let mut content = self.content.clone();
+        content.disk.retain(|d| d.node() != node);
+        content.disk.push(Kept { node: node.0, path: path.to_path_buf(), by_command: true });
+        content.disk.sort_by_key(|d| d.node);
+        content.write(self.dir())?;
+        self.content = content;
+        Ok(())
+    }
+
+    /// Forgets a node that has left the cluster.
+    pub(crate) fn forget(&mut self, node: NodeId) -> Result<()> {
+        self.content.disk.retain(|d| d.node() != node);
+        self.content.write(self.dir())
     }
 
     /// The number of the cluster.
@@ -116,21 +183,25 @@ impl Home {
         &self.config
     }
 
-    /// A place for the node.
-    pub(crate) fn slot(&self) -> Slot {
-        let Some(path) = &self.config.disk else { return Slot::diskless() };
+    /// A place for a node.
+    pub(crate) fn slot(&self, node: NodeId) -> Slot {
+        let Some(path) = self.path(node) else { return Slot::diskless() };
         // A disk that is gone is told of when the node is to open it.
         let size = disk::size(path).unwrap_or(0);
-        Slot::new(path.clone(), size).queued(self.config.queue)
+        Slot::new(path.to_path_buf(), size).queued(self.config.queue)
     }
 
-    /// Makes the disk an empty one. Whatever was on it is lost.
-    pub(crate) fn make_empty_disk(&self) -> Result<()> {
-        let Some(path) = &self.config.disk else {
+    fn path(&self, node: NodeId) -> Option<&Path> {
+        self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
+    }
+
+    /// Makes a node's disk an empty one. Whatever was on it is lost.
+    pub(crate) fn make_empty_disk(&self, node: NodeId) -> Result<()> {
+        let Some(path) = self.path(node) else {
             return fail(format!("{} has no disk", self.config.name));
         };
         let size = disk::size(path).ok().filter(|size| *size > 0);
-        make_disk(path, size.or(self.config.disk_size), self.cluster(), self.node)
+        make_disk(path, size.or(self.config.disk_size), self.cluster(), node)
     }
 }
 
@@ -150,11 +221,14 @@ pub(super) fn is_taken(dir: &Path) -> bool {
     dir.join(IDENTITY).exists()
 }
 
-/// Writes what a node must know to find the others.
-pub(super) fn write_known(dir: &Path, node: NodeId, peers: Vec<Known>) -> Result<()> {
-    let content = Content { format: FORMAT, node: node.0, peer: peers };
-    let text = toml::to_string(&content).map_err(|e| Error(format!("cannot write {FILE}: {e}")))?;
-    durable::replace(&dir.join(FILE), &dir.join(SPARE), text.as_bytes())
+/// Writes what a process must know: its number and disks, and where the others are.
+pub(super) fn write_known(
+    dir: &Path,
+    process: NodeId,
+    disk: Vec<Kept>,
+    peer: Vec<Known>,
+) -> Result<()> {
+    Content { format: FORMAT, node: process.0, disk, peer }.write(dir)
 }
 
 /// Makes a node's disk, and its file if it is one.
@@ -179,3 +253,7 @@ pub(super) fn make_disk(path: &Path, size: Option<u64>, cluster: u128, node: Nod
             let _ = fs::remove_file(&new);
         })
 }
+
+#[cfg(test)]
+#[path = "home_tests.rs"]
+mod tests;

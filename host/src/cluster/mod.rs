@@ -1,11 +1,12 @@
-//! A node in a process of its own, and the cluster that it is part of.
+//! The nodes of a process, and the cluster that it is part of.
 //!
 //! | file | what |
 //! |---|---|
-//! | `config` | the node's configuration, as its operator writes it |
-//! | `home` | the node's directory: identity, number, the member's log; its disk |
-//! | `found` | founding a cluster, and making the directory of a new node |
-//! | `admission` | how a new node comes in with a token |
+//! | `config` | the process's configuration, as its operator writes it |
+//! | `home` | the process's directory: identity, number, the member's log; its disks |
+//! | `disks` | which node of it is on which disk |
+//! | `found` | founding a cluster, and making the directory of a new process |
+//! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
 //! | `memory` | the member's log as a file |
 //! | `post` | frames between processes: nodes' messages, members' messages, questions |
@@ -14,6 +15,7 @@
 mod admission;
 mod certificate;
 mod config;
+mod disks;
 mod found;
 mod home;
 mod memory;
@@ -27,5 +29,6 @@ pub use found::{Invitation, found};
 pub use home::Home;
 
 pub(crate) use admission::Admission;
+pub(crate) use found::check_disk;
 pub(crate) use post::Mail;
 pub(crate) use together::{Effect, Together};

@@ -41,7 +41,7 @@ pub(crate) enum Mail {
     Ask(u64, Vec<u8>),
     /// The answer to one.
     Answer(u64, Vec<u8>),
-    /// How its node is.
+    /// How its nodes are.
     News(Vec<u8>),
 }
 
@@ -49,6 +49,7 @@ pub(crate) enum Mail {
 pub(super) struct Post {
     transport: Transport,
     driver: Driver,
+    /// By the numbers of processes, as all that follows.
     up: BTreeSet<NodeId>,
     /// Those that are back, and are about to be connected.
     expected: BTreeSet<NodeId>,
@@ -106,7 +107,9 @@ impl Post {
                     self.up.remove(&peer);
                     self.expected.remove(&peer);
                     self.waiting.remove(&peer);
-                    (self.log)(&format!("no connection to node {} any more: {why}", peer.0));
+                    let gone =
+                        format!("no connection to the process of node {} any more: {why}", peer.0);
+                    (self.log)(&gone);
                     (peer, Mail::Down)
                 }
                 Event::Room { peer } => {
@@ -116,10 +119,10 @@ impl Post {
                 Event::Stopped { why } => {
                     return fail(format!("cannot talk to other nodes: {why}"));
                 }
-                Event::Received { peer, frame } => match read(peer, frame.kind, &frame.payload) {
+                Event::Received { peer, frame } => match read(frame.kind, &frame.payload) {
                     Ok(mail) => (peer, mail),
                     Err(why) => {
-                        (self.log)(&format!("node {}: {why}; dropped", peer.0));
+                        (self.log)(&format!("the process of node {}: {why}; dropped", peer.0));
                         continue;
                     }
                 },
@@ -129,10 +132,9 @@ impl Post {
         Ok(None)
     }
 
-    /// Sends a node's message, now or when there is room. If there is no connection, nor one about
-    /// to be, it is lost, as messages may be.
-    pub(super) fn send(&mut self, letter: Envelope) {
-        let to = letter.to;
+    /// Sends a node's message to the process of the node that it is for, now or when there is room.
+    /// If there is no connection, nor one about to be, it is lost, as messages may be.
+    pub(super) fn send(&mut self, to: NodeId, letter: Envelope) {
         let up = self.up.contains(&to);
         let waiting = self.waiting.entry(to).or_default();
         if up || (self.expected.contains(&to) && waiting.len() < MOST_EXPECTED) {
@@ -143,14 +145,14 @@ impl Post {
         }
     }
 
-    /// A node is back, and to be dialled now. What is sent to it waits until it is connected:
+    /// A process is back, and to be dialled now. What is sent to it waits until it is connected:
     /// it would be missed only after the patience of whoever sent it.
     pub(super) fn expect(&mut self, peer: Peer) {
         self.expected.insert(peer.node);
         self.transport.add_peer(peer);
     }
 
-    /// A node is not expected any more.
+    /// A process is not expected any more.
     pub(super) fn give_up(&mut self, node: NodeId) {
         if self.expected.remove(&node) {
             self.waiting.remove(&node);
@@ -167,7 +169,10 @@ impl Post {
                     return;
                 }
                 Err(SendError::Down { .. }) => waiting.clear(),
-                Err(e) => (self.log)(&format!("a message to node {} is dropped: {e}", to.0)),
+                Err(e) => {
+                    let text = format!("a message to the process of node {} is dropped: {e}", to.0);
+                    (self.log)(&text);
+                }
             }
         }
     }
@@ -212,16 +217,15 @@ impl Post {
     }
 }
 
-fn read(peer: NodeId, kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
+fn read(kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
     let numbered = || {
         let (number, text) = payload.split_first_chunk::<8>().ok_or("a frame is too short")?;
         Ok::<_, String>((u64::from_le_bytes(*number), text.to_vec()))
     };
     match kind {
         LETTER => match Message::decode(payload).map_err(|e| e.to_string())? {
-            // Nobody speaks for another.
-            Message::Envelope(letter) if letter.from == peer => Ok(Mail::Letter(letter)),
-            _ => Err("a message that is not its own".to_string()),
+            Message::Envelope(letter) => Ok(Mail::Letter(letter)),
+            _ => Err("a message that is for nobody".to_string()),
         },
         MEMBER => Ok(Mail::Member(payload.to_vec())),
         ASK => numbered().map(|(number, text)| Mail::Ask(number, text)),

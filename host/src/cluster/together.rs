@@ -2,7 +2,8 @@
 //!
 //! What comes out of it are [`Effect`]s; they take effect in order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -48,11 +49,11 @@ impl MapCodec for Codec {
 /// Something for the engine to do.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Hand our node a word of the authority.
+    /// Hand a node of ours a word of the authority.
     Tell(NodeId, MapMessage),
-    /// Start our node anew.
+    /// Start a node of ours anew.
     Restart(NodeId),
-    /// Hand our node a message.
+    /// Hand a node of ours a message.
     Letter(Envelope),
     /// A map is agreed on.
     Agreed(Arc<ClusterMap>),
@@ -69,7 +70,7 @@ pub(crate) struct Together {
     memory: Memory,
     post: Post,
     next_news: Nanos,
-    /// Nodes that there are connections to, or should be.
+    /// Processes that there are connections to, or should be.
     peers: BTreeMap<NodeId, Known>,
     effects: Vec<Effect>,
     /// What is for the control sockets.
@@ -77,7 +78,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Starts the member of a node, and listens for others. Its sockets are in `registry`, under
+    /// Starts the member of a process, and listens for others. Its sockets are in `registry`, under
     /// the tokens from `first` on.
     pub(crate) fn start(
         home: Home,
@@ -87,12 +88,21 @@ impl Together {
     ) -> Result<Together> {
         let (memory, stored) = Memory::open(home.dir())?;
         let config = Config { seed: home.cluster() as u64, ..Config::default() };
-        let us = home.node;
-        let process = Process::new(us, stored, config, Arc::new(Codec))
+        let (us, nodes) = (home.process, home.nodes());
+        let process = Process::new(us, &nodes, stored, config, Arc::new(Codec))
             .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
         transport.peers = home.peers.clone();
+        for path in &home.unused {
+            log(&format!(
+                "the disk {} is in the configuration and not in use; `weft disk add --path {} --dir \
+                 {}` adds it",
+                path.display(),
+                path.display(),
+                home.dir().display()
+            ));
+        }
         let post = Post::start(transport, registry, first, log)?;
         let mut together = Together {
             home,
@@ -106,18 +116,55 @@ impl Together {
         };
         let map = together.process.map().clone();
         together.follow_homes(&map);
+        together.forget_removed(&map);
         together.input(Input::Tick);
         Ok(together)
     }
 
-    /// The node of this process.
+    /// The number of this process.
     pub(crate) fn us(&self) -> NodeId {
-        self.home.node
+        self.home.process
+    }
+
+    /// The nodes of this process.
+    pub(crate) fn ours(&self) -> Vec<NodeId> {
+        self.home.nodes()
+    }
+
+    /// Whether a node is of this process.
+    pub(crate) fn is_ours(&self, node: NodeId) -> bool {
+        self.home.has(node)
+    }
+
+    /// The number of the process that serves a node.
+    pub(crate) fn process_of(&self, node: NodeId) -> NodeId {
+        if self.is_ours(node) { self.us() } else { self.map().process_of(node) }
+    }
+
+    /// The other processes of which nodes take part.
+    pub(crate) fn others(&self) -> BTreeSet<NodeId> {
+        let processes = self.map().up().map(|n| self.process_of(n));
+        processes.filter(|p| *p != self.us()).collect()
     }
 
     /// Its directory.
     pub(crate) fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Takes a disk for a node, which becomes an empty one: see [`Home::take_disk`].
+    pub(crate) fn take_disk(&mut self, node: NodeId, path: &Path, size: Option<u64>) -> Result<()> {
+        self.home.take_disk(node, path, size)
+    }
+
+    /// A node that the map holds for this process and that has no disk yet.
+    pub(crate) fn without_disk(&self) -> Option<NodeId> {
+        let map = self.map();
+        let new = |n: &NodeId| {
+            let info = &map.nodes[usize::from(n.0)];
+            info.disk == 0 && !info.given_up && !self.is_ours(*n)
+        };
+        map.served_by(self.us()).find(new)
     }
 
     /// The map last agreed on, as far as is known here.
@@ -130,22 +177,22 @@ impl Together {
         self.process.status()
     }
 
-    /// The node whose process leads, if that is known.
+    /// The process that leads, if that is known.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         self.process.status().leader.map(node_of)
     }
 
-    /// Whether there is a connection to a node's process.
-    pub(crate) fn is_connected(&self, node: NodeId) -> bool {
-        self.post.up().contains(&node)
+    /// Whether there is a connection to a process.
+    pub(crate) fn is_connected(&self, process: NodeId) -> bool {
+        self.post.up().contains(&process)
     }
 
-    /// The nodes whose processes there are connections to.
+    /// The processes that there are connections to.
     pub(crate) fn connected(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.post.up().iter().copied()
     }
 
-    /// Whether the node may serve at this moment.
+    /// Whether the nodes may serve at this moment.
     pub(crate) fn may_serve(&self) -> bool {
         self.process.may_serve(boot_time())
     }
@@ -173,17 +220,17 @@ impl Together {
         self.mail.pop_front()
     }
 
-    /// Our node can take part.
+    /// A node of ours can take part.
     pub(crate) fn arrived(&mut self, arrival: Arrival) {
         self.input(Input::NodeReady(arrival));
     }
 
-    /// Our node has died.
+    /// A node of ours has died.
     pub(crate) fn died(&mut self, node: NodeId) {
         self.input(Input::NodeDied(node));
     }
 
-    /// Our node reports.
+    /// A node of ours reports.
     pub(crate) fn report(&mut self, node: NodeId, report: MemberReport) {
         self.input(Input::Report(node, report));
     }
@@ -203,9 +250,9 @@ impl Together {
         }
     }
 
-    /// Sends a message of our node.
+    /// Sends a message of a node of ours.
     pub(crate) fn send(&mut self, letter: Envelope) {
-        self.post.send(letter);
+        self.post.send(self.process_of(letter.to), letter);
     }
 
     /// Hands another process a request to its control socket.
@@ -247,7 +294,13 @@ impl Together {
         self.post.turn();
         while let Some((peer, mail)) = self.post.next()? {
             match mail {
-                Mail::Letter(letter) if letter.to == self.home.node => {
+                Mail::Letter(letter) if self.process_of(letter.from) != peer => {
+                    // Nobody speaks for another.
+                    let from = letter.from;
+                    let text = format!("the process of {peer} sent a message of {from}; dropped");
+                    self.effects.push(Effect::Log(text));
+                }
+                Mail::Letter(letter) if self.is_ours(letter.to) => {
                     self.effects.push(Effect::Letter(letter));
                 }
                 Mail::Letter(_) => {}
@@ -295,6 +348,7 @@ impl Together {
                 weft_member::Effect::Restart(node) => self.effects.push(Effect::Restart(node)),
                 weft_member::Effect::Agreed(map) => {
                     self.follow_homes(&map);
+                    self.forget_removed(&map);
                     self.effects.push(Effect::Agreed(map));
                 }
                 weft_member::Effect::Log(line) => self.effects.push(Effect::Log(line)),
@@ -302,39 +356,46 @@ impl Together {
         }
     }
 
-    /// Whether a node takes part that there is no connection to. It is back, and to be dialled now:
-    /// what is asked of it is lost until then, and hosts wait.
-    fn is_missed(&self, map: &ClusterMap, node: NodeId) -> bool {
-        map.is_up(node) && !self.is_connected(node)
+    /// Forgets those of our nodes that have left.
+    fn forget_removed(&mut self, map: &ClusterMap) {
+        let left = |n: &NodeId| map.nodes.get(usize::from(n.0)).is_some_and(|i| i.removed);
+        for node in self.ours().into_iter().filter(left) {
+            if let Err(e) = self.home.forget(node) {
+                self.effects.push(Effect::Fatal(e));
+            }
+            self.input(Input::NodeDied(node));
+        }
     }
 
-    /// Connects to the nodes of a map, and to those no more that have left.
+    /// Connects to the processes of a map, and to those no more that have left.
     fn follow_homes(&mut self, map: &ClusterMap) {
-        for (n, info) in map.nodes.iter().enumerate() {
-            let node = NodeId(n as u16);
-            let Some(home) = info.home.as_ref().filter(|_| node != self.home.node) else {
-                continue;
-            };
-            let known =
-                Known { node: node.0, name: home.name.clone(), address: home.address.clone() };
-            if info.removed {
-                if self.peers.remove(&node).is_some() {
-                    self.post.remove_peer(node);
+        let nodes = (0..map.nodes.len() as u16).map(NodeId);
+        let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
+        for process in processes.into_iter().filter(|p| *p != self.home.process) {
+            let Some(node) = map.served_by(process).next() else {
+                if self.peers.remove(&process).is_some() {
+                    self.post.remove_peer(process);
                 }
                 continue;
+            };
+            let Some(home) = map.nodes[usize::from(node.0)].home.as_ref() else { continue };
+            let known =
+                Known { node: process.0, name: home.name.clone(), address: home.address.clone() };
+            let is_up = map.served_by(process).any(|n| map.is_up(n));
+            if !is_up {
+                self.post.give_up(process);
             }
-            if !map.is_up(node) {
-                self.post.give_up(node);
-            }
-            let missed = self.is_missed(map, node);
-            if (missed || self.peers.get(&node) != Some(&known))
+            // It is back, and to be dialled now: what is asked of it is lost until then, and hosts
+            // wait.
+            let missed = is_up && !self.is_connected(process);
+            if (missed || self.peers.get(&process) != Some(&known))
                 && let Ok(peer) = known.peer()
             {
                 match missed {
                     true => self.post.expect(peer),
                     false => self.post.add_peer(peer),
                 }
-                self.peers.insert(node, known);
+                self.peers.insert(process, known);
             }
         }
     }

@@ -21,7 +21,7 @@ wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, rebalan
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
-wire_struct!(NodeInfo { up, given_up, disk, sectors, draining, is_host, removed, home });
+wire_struct!(NodeInfo { up, given_up, disk, sectors, draining, is_host, removed, home, process });
 
 wire_struct!(Home { name, address, labels });
 

@@ -309,9 +309,10 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
     let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
     let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
+    let home = (option::of(home), option::of((0..100u16).prop_map(NodeId)));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
-    (flags, any::<u64>(), any::<u64>(), option::of(home)).prop_map(
-        |((up, given_up, draining, (is_host, removed)), disk, sectors, home)| NodeInfo {
+    (flags, any::<u64>(), any::<u64>(), home).prop_map(
+        |((up, given_up, draining, (is_host, removed)), disk, sectors, (home, process))| NodeInfo {
             up,
             given_up,
             disk,
@@ -320,6 +321,7 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
             is_host,
             removed,
             home,
+            process,
         },
     )
 }
@@ -485,7 +487,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0400",
+        "0500",
         "3b000000", // version, head of 59 bytes
         "01",
         "0100",
@@ -518,7 +520,7 @@ fn a_later_version_is_named() {
     let error = Message::decode(&bytes.into()).unwrap_err();
     assert_eq!(error, WireError::Version { theirs: 9 });
     let text = error.to_string();
-    assert!(text.contains("version 9") && text.contains("version 4"), "{text}");
+    assert!(text.contains("version 9") && text.contains("version 5"), "{text}");
 }
 
 #[test]

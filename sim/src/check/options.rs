@@ -113,6 +113,8 @@ pub struct Options {
     pub places: bool,
     /// Whether the nodes are in processes that rule together; drawn if open.
     pub members: Option<bool>,
+    /// If they are: how many nodes each process has; drawn if open, one in most seeds.
+    pub hosted: Option<u16>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// A deliberate bug of the members.
@@ -130,6 +132,7 @@ impl Options {
         sequencer: None,
         places: true,
         members: None,
+        hosted: None,
         bug: None,
         member_bug: None,
     };

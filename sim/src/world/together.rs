@@ -1,7 +1,8 @@
-//! A world of processes: each has a member of the group that keeps the map, and a node. What a
-//! process decides (its member, its lease, what its node may be handed and may say) is the code
-//! that runs in the real world, [`Process`] and [`Gate`]; here are the log, the clock and the
-//! network, and what goes wrong with them.
+//! A world of processes: each has a member of the group that keeps the map, and a node or several.
+//! What a process decides (its member, its lease, what its nodes may be handed and may say) is the
+//! code that runs in the real world, [`Process`] and [`Gate`]; here are the log, the clock and the
+//! network, and what goes wrong with them. A process goes by the number of its first node; where
+//! one is asked for, any node of it will do.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,7 @@ pub enum Happens {
     Host(Input),
     /// It looks after the group, as it does now and then.
     Follow,
-    /// It opens the disk of its node again.
+    /// It opens the disk of the node again.
     Open,
 }
 
@@ -119,6 +120,9 @@ struct Wish {
 pub(super) struct Together {
     config: Config,
     codec: Arc<Maps>,
+    /// How many nodes a process has; the last may have fewer.
+    hosted: u16,
+    /// By process; those with the numbers of other nodes are empty.
     seats: Vec<Seat>,
     /// Links that carry nothing, by sender and receiver, and how often each has been cut.
     cut: BTreeMap<(NodeId, NodeId), u32>,
@@ -144,16 +148,26 @@ pub(super) struct Together {
 impl Together {
     /// A message has arrived at the process of the node that it is for.
     pub(super) fn letter(&mut self, envelope: Envelope) {
-        self.seats[usize::from(envelope.to.0)].gate.letter(envelope);
+        let process = self.process_of(envelope.to);
+        self.seats[usize::from(process.0)].gate.letter(envelope);
+    }
+
+    fn process_of(&self, node: NodeId) -> NodeId {
+        NodeId(node.0 / self.hosted * self.hosted)
     }
 }
 
 impl World {
-    /// Gives each node of a world that has not started a process of its own; the first founds the
-    /// cluster and the others join it.
-    pub(super) fn gather(&mut self, config: Config) {
+    /// Puts so many nodes at a time of a world that has not started into a process; the first founds
+    /// the cluster and the others join it.
+    pub(super) fn gather(&mut self, config: Config, hosted: u16) {
         let codec = Arc::new(Maps::default());
-        let map = (*self.stored).clone();
+        let mut map = (*self.stored).clone();
+        for (n, info) in map.nodes.iter_mut().enumerate() {
+            let first = n as u16 / hosted * hosted;
+            info.process = (first != n as u16).then_some(NodeId(first));
+        }
+        self.stored = Arc::new(map.clone());
         let seats = (0..self.places.len()).map(|n| {
             let (node, founds) = (NodeId(n as u16), n == 0);
             let stored = match founds {
@@ -180,6 +194,7 @@ impl World {
         self.together = Some(Box::new(Together {
             config,
             codec,
+            hosted,
             seats,
             cut: BTreeMap::new(),
             lossy: BTreeMap::new(),
@@ -203,15 +218,33 @@ impl World {
     }
 
     fn seat(&self, id: NodeId) -> &Seat {
-        &self.together().seats[usize::from(id.0)]
+        let process = self.process_of(id);
+        &self.together().seats[usize::from(process.0)]
     }
 
     fn seat_mut(&mut self, id: NodeId) -> &mut Seat {
-        &mut self.together_mut().seats[usize::from(id.0)]
+        let process = self.process_of(id);
+        &mut self.together_mut().seats[usize::from(process.0)]
     }
 
     fn all_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.places.len() as u16).map(NodeId)
+    }
+
+    /// The process of a node; in a world without processes, its own number.
+    pub fn process_of(&self, node: NodeId) -> NodeId {
+        self.together.as_ref().map_or(node, |t| t.process_of(node))
+    }
+
+    /// The processes; in a world without, the nodes.
+    pub fn processes(&self) -> Vec<NodeId> {
+        self.all_nodes().filter(|n| self.process_of(*n) == *n).collect()
+    }
+
+    /// The nodes of the process of a node.
+    pub fn hosted_with(&self, node: NodeId) -> Vec<NodeId> {
+        let process = self.process_of(node);
+        self.all_nodes().filter(|n| self.process_of(*n) == process).collect()
     }
 
     pub(super) fn happens(&mut self, id: NodeId, after: Nanos, what: Happens) {
@@ -313,7 +346,8 @@ impl World {
     /// mended as often as it was cut.
     pub fn cut(&mut self, from: NodeId, to: NodeId, on: bool) {
         self.tell(|| format!("from {from} to {to} {} comes", if on { "nothing" } else { "all" }));
-        let times = self.together_mut().cut.entry((from, to)).or_default();
+        let link = (self.process_of(from), self.process_of(to));
+        let times = self.together_mut().cut.entry(link).or_default();
         *times = if on { *times + 1 } else { times.saturating_sub(1) };
     }
 
@@ -326,7 +360,8 @@ impl World {
     /// The others that hear from a process notice that their connections to it have broken, or
     /// that there are some.
     pub fn connections(&mut self, id: NodeId, there: bool) {
-        for other in self.all_nodes().filter(|o| *o != id) {
+        let id = self.process_of(id);
+        for other in self.processes().into_iter().filter(|o| *o != id) {
             if !self.is_cut(id, other) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(other, delay, Happens::Connection(member_of(id), there));
@@ -387,15 +422,22 @@ impl World {
         self.turn(leader);
     }
 
-    /// Starts the process of a node, if it does not run; its node opens its disk.
+    /// Whether the process of a node runs.
+    pub(super) fn has_process(&self, id: NodeId) -> bool {
+        self.seat(id).process.is_some()
+    }
+
+    /// Starts the process of a node, if it does not run; its nodes are to open their disks.
     pub(super) fn start_process(&mut self, id: NodeId) {
         if self.seat(id).process.is_some() {
             return;
         }
+        let (id, nodes) = (self.process_of(id), self.hosted_with(id));
         let (config, codec) = (self.together().config, self.together().codec.clone());
         let seat = self.seat_mut(id);
         let stored = Stored::replay(&seat.log).expect("a log that can at most be torn");
-        let process = Process::new(id, stored, config, codec).expect("settings that are safe");
+        let process =
+            Process::new(id, &nodes, stored, config, codec).expect("settings that are safe");
         seat.process = Some(process);
         (seat.gate, seat.armed) = (Gate::default(), 0);
         seat.life += 1;
@@ -403,7 +445,7 @@ impl World {
         let delay = self.rng.u64(MICROS..config.probe_every);
         self.happens(id, delay, Happens::Follow);
         self.connections(id, true);
-        for other in self.all_nodes().filter(|o| *o != id) {
+        for other in self.processes().into_iter().filter(|o| *o != id) {
             if self.seat(other).process.is_some() && !self.is_cut(other, id) {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(id, delay, Happens::Connection(member_of(other), true));
@@ -516,7 +558,12 @@ impl World {
     pub(super) fn through_gate(&mut self, id: NodeId, output: Output) -> Option<Output> {
         match output {
             Output::Send(envelope) if envelope.to != id => {
-                self.seat_mut(id).gate.letter_out(envelope);
+                let near = self.process_of(envelope.to) == self.process_of(id);
+                let gate = &mut self.seat_mut(id).gate;
+                match near {
+                    true => gate.letter(envelope),
+                    false => gate.letter_out(envelope),
+                }
             }
             Output::Reply(request, result) => self.seat_mut(id).gate.answer((request, result)),
             Output::Report(report) => self.hear(id, Heard::Report(id, report)),
@@ -531,6 +578,7 @@ impl World {
 
     /// Does what there is to do in a process until nothing is left.
     pub(super) fn turn(&mut self, id: NodeId) {
+        let id = self.process_of(id);
         loop {
             while let Some(effect) =
                 self.seat_mut(id).process.as_mut().and_then(Process::next_effect)
@@ -575,8 +623,10 @@ impl World {
         }
         let Some(process) = &self.seat(id).process else { return };
         let map = process.map().clone();
-        let node = self.places[usize::from(id.0)].node.as_ref();
-        let serves = node.is_some_and(|n| n.serves_in(map.epoch));
+        let nodes = self.hosted_with(id);
+        let nodes = nodes.iter().filter_map(|n| self.places[usize::from(n.0)].node.as_ref());
+        let mut nodes = nodes.peekable();
+        let serves = nodes.peek().is_some() && nodes.all(|n| n.serves_in(map.epoch));
         let awake = map.volumes.values().all(|v| !map.is_asleep(v));
         self.seat_mut(id).open = serves && awake;
     }
@@ -645,19 +695,22 @@ impl World {
 
     /// Whether nothing comes through from one to another.
     pub(super) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
-        self.together.as_ref().is_some_and(|t| t.cut.get(&(from, to)).is_some_and(|n| *n > 0))
+        let link = (self.process_of(from), self.process_of(to));
+        self.together.as_ref().is_some_and(|t| t.cut.get(&link).is_some_and(|n| *n > 0))
     }
 
     /// From now on the links of a process lose so many packets of a million, or none. What goes over
     /// them are streams: what is lost comes again later.
     pub fn lose_packets(&mut self, id: NodeId, ppm: u32) {
         self.tell(|| format!("the links of {id} lose {ppm} packets of a million"));
-        self.together_mut().lossy.insert(id, ppm);
+        let process = self.process_of(id);
+        self.together_mut().lossy.insert(process, ppm);
     }
 
     /// What a link that loses packets makes of a delay: each is sent again after a time that doubles, and
     /// all that follow wait for it.
     pub(super) fn over_lossy_link(&mut self, from: NodeId, to: NodeId, delay: Nanos) -> Nanos {
+        let (from, to) = (self.process_of(from), self.process_of(to));
         let Some(together) = &self.together else { return delay };
         let of = |id| together.lossy.get(&id).copied().unwrap_or(0);
         let ppm = of(from).max(of(to));
@@ -697,7 +750,8 @@ impl World {
 fn first_log(node: NodeId, stored: Stored, config: Config, codec: Arc<Maps>) -> Vec<u8> {
     // A deliberate bug has nothing to forget yet.
     let config = Config { bug: None::<Bug>, ..config };
-    let mut process = Process::new(node, stored, config, codec).expect("settings that are safe");
+    let mut process =
+        Process::new(node, &[node], stored, config, codec).expect("settings that are safe");
     process.handle(0, Heard::Tick);
     while let Some(effect) = process.next_effect() {
         if let Effect::Persist(_, Persist::Replace(bytes)) = effect {

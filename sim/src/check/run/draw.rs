@@ -44,9 +44,12 @@ impl Run {
         let members = Members::draw(seed, &mut options);
         let works = options.faults.operator && members.is_none();
         let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
-        // With an operator some disks come later.
+        // With an operator some disks come later; with several nodes in a process the columns of an
+        // extent are in different ones.
         let first = nodes;
-        let nodes = first + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
+        let hosted = members.as_ref().map_or(1, |m| m.hosted);
+        let nodes = first * usize::from(hosted);
+        let nodes = nodes + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
@@ -100,13 +103,18 @@ impl Run {
         };
         // Volumes as wide as the array had one extent when older seeds were drawn.
         let column_bytes = match &operator {
+            _ if hosted > 1 => unit * 3,
             Some(op) => op.column_bytes,
             None if geometry.layout.width() == nodes => ONE_EXTENT,
             None => column_bytes,
         };
         let mut volume = None;
         let volumes = |data| {
-            let disks = Place::apart(&vec![data; first]);
+            let mut disks = Place::apart(&vec![data; first * usize::from(hosted)]);
+            for (n, disk) in disks.iter_mut().enumerate() {
+                let process = n / usize::from(hosted);
+                (disk.domain, disk.in_box) = (process, process);
+            }
             let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
                 .expect("a volume that fits");
             let made =
@@ -115,7 +123,14 @@ impl Run {
             vec![made]
         };
         let mut world = match &members {
-            Some(m) => World::of_processes(seed, nodes, (1200, journal), config, m.config, volumes),
+            Some(m) => World::of_processes(
+                seed,
+                (nodes, hosted),
+                (1200, journal),
+                config,
+                m.config,
+                volumes,
+            ),
             None => World::new(seed, nodes, 1200, journal, config, volumes),
         };
         world.story_length = story;

@@ -169,7 +169,8 @@ impl Run {
             Fault::Kill(node, power) if self.world.runs(node) => {
                 self.crashes += 1;
                 self.world.kill(node, power);
-                self.abandon(|c| c.node == node);
+                let gone = self.world.hosted_with(node);
+                self.abandon(|c| gone.contains(&c.node));
             }
             Fault::Return(node) if !self.world.runs(node) => self.world.start_node(node),
             Fault::Power => {

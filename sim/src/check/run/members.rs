@@ -1,7 +1,7 @@
 //! Runs in which the nodes are in processes that rule together: what is drawn of them, what goes
 //! wrong with them, and what is judged otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use fastrand::Rng;
@@ -58,6 +58,8 @@ struct Trap {
 /// What is drawn of processes.
 pub(super) struct Members {
     pub config: Config,
+    /// How many nodes each process has.
+    pub hosted: u16,
     rng: Rng,
     /// Clocks keep to no bound: what leases promise does not hold.
     wild: bool,
@@ -105,7 +107,10 @@ impl Members {
         let (hot, log_times) = (rng.bool(), [2, 8][rng.usize(0..2)]);
         let span = config.dead_after * rng.u64(4..12);
         let (traps, at_rest) = (Vec::new(), Vec::new());
-        Some(Members { config, rng, wild, hot, log_times, span, thinks: 0, traps, at_rest })
+        let mut several = Rng::with_seed(seed ^ 0x0005_e4e2_a110);
+        let hosted =
+            options.hosted.unwrap_or(if several.u8(0..4) == 0 { several.u16(2..=3) } else { 1 });
+        Some(Members { config, hosted, rng, wild, hot, log_times, span, thinks: 0, traps, at_rest })
     }
 
     /// How long a host thinks before it asks again: so that its requests last as long as the
@@ -169,6 +174,9 @@ impl Run {
                 self.draw_member_fault(victim);
             }
         } else {
+            // Those of one process may go together.
+            let mut processes = BTreeSet::new();
+            victims.retain(|v| processes.insert(self.world.process_of(*v)));
             victims.truncate(bears);
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
@@ -221,7 +229,7 @@ impl Run {
             conditions.slow = Some((slow, 10));
         }
         self.world.conditions = conditions;
-        for node in self.nodes() {
+        for node in self.world.processes() {
             let m = self.cluster();
             let (at, now, later, broken) =
                 (m.rng.u64(0..m.span), m.rate(), m.rate(), m.rng.u8(0..4) == 0);
@@ -268,7 +276,8 @@ impl Run {
     /// Something happens to a process; in a phase in which more may happen than the layout bears,
     /// perhaps to the leader instead.
     fn draw_member_fault(&mut self, victim: NodeId) {
-        let (f, beyond, size) = (self.options.faults, self.beyond, self.world.size() as u16);
+        let (f, beyond) = (self.options.faults, self.beyond);
+        let processes = self.world.processes().len();
         let m = self.cluster();
         let (lease, dead_after) = (m.config.lease, m.config.dead_after);
         let at = m.rng.u64(0..m.span);
@@ -293,7 +302,7 @@ impl Run {
                 );
             }
             // Of two processes one votes, and takes the other for dead if it does not hear it.
-            5..=8 if f.cuts && (beyond || size > 2) => self.draw_cut(victim, at, stays, size),
+            5..=8 if f.cuts && (beyond || processes > 2) => self.draw_cut(victim, at, stays),
             9 if f.crashes => {
                 let again = m.rng.u64(0..dead_after);
                 self.plan_member(at, MemberFault::DieAlone(victim, again));
@@ -305,7 +314,7 @@ impl Run {
                 let snap = Snap::Kill(whom, stays);
                 self.plan_member(at, MemberFault::Trap(changed, snap, soon));
             }
-            12 | 13 if f.cuts && size > 2 => {
+            12 | 13 if f.cuts && processes > 2 => {
                 let ppm = m.rng.u32(20_000..200_000);
                 self.plan_member(at, MemberFault::Lossy(victim, ppm));
                 self.plan_member(at + stays, MemberFault::Lossy(victim, 0));
@@ -316,17 +325,21 @@ impl Run {
 
     /// A process, or in a phase beyond what the layout bears a few of them, is cut off from all
     /// others or from some, in one direction or in both.
-    fn draw_cut(&mut self, victim: NodeId, at: Nanos, stays: Nanos, size: u16) {
-        let beyond = self.beyond;
+    fn draw_cut(&mut self, victim: NodeId, at: Nanos, stays: Nanos) {
+        let (beyond, home) = (self.beyond, self.world.process_of(victim));
         let m = self.cluster();
-        let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << victim.0 };
+        let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << home.0 };
         let direction = m.rng.u8(0..4);
         let only_some = m.rng.u8(0..3) == 0;
         // Of two that do not hear each other either may be lost; of one and several others, that one.
         let mut whole: u8 = if beyond { 0 } else { 2 };
         let mut links = Vec::new();
-        for a in (0..size).filter(|n| side >> n & 1 == 1) {
-            for b in (0..size).filter(|n| side >> n & 1 == 0) {
+        let processes = self.world.processes();
+        let m = self.cluster();
+        let side_of =
+            |one: u64| processes.iter().map(|p| p.0).filter(move |n| side >> n & 1 == one);
+        for a in side_of(1) {
+            for b in side_of(0) {
                 if only_some && whole == 0 && m.rng.bool() {
                     continue;
                 }
@@ -448,7 +461,7 @@ impl Run {
         self.cluster().traps.clear();
         self.world.mend_links();
         let bound = i64::from(self.cluster().config.drift_ppm);
-        for node in self.nodes() {
+        for node in self.world.processes() {
             let rate = self.cluster().rate().clamp(-bound, bound);
             self.world.set_rate(node, rate);
             self.world.go_on(node);

@@ -1,0 +1,181 @@
+//! Disks: adding, replacing, draining them, and declaring them lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_core::cluster::{AuthorityInput, Home, NewNodes, can_drain};
+use weft_core::units::{MAX_NODES, NodeId};
+
+use super::{Desk, NewDisk, Outcome, Wait, overtaken};
+use crate::cluster::{Together, check_disk};
+use crate::control::{DiskAction, Request};
+use crate::engine::Ticket;
+use crate::error::{Error, Result, fail};
+
+/// How long the cluster may take to find a number for a new disk.
+const DECIDING: Duration = Duration::from_secs(30);
+
+impl Desk<'_> {
+    pub(super) fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
+        match action {
+            DiskAction::Drain => self.drain(node),
+            DiskAction::Undrain => {
+                self.engine.known(node)?;
+                let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
+                Ok(Wait::Draining(node, false, ticket))
+            }
+            DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
+            DiskAction::Fail => {
+                self.engine.known(node)?;
+                let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();
+                if self.engine.rule.together().is_some_and(here) && self.leader()?.is_some() {
+                    self.engine.lose_disk(node)?;
+                    return Ok(Wait::DownHere(node));
+                }
+                self.engine.fail_disk(node).map(|ticket| Wait::GivenUp(node, ticket))
+            }
+        }
+    }
+
+    /// Adds a node with an empty disk to an array in one process.
+    pub(super) fn add_disk(&mut self) -> Result<Wait> {
+        if self.engine.rule.together().is_some() {
+            return fail(
+                "in a cluster say which disk: --path, of the machine that this process runs on; for \
+                 one of another machine ask the process there, or let a new one join (`weft cluster \
+                 token` says how)",
+            );
+        }
+        let node = self.engine.slots.len();
+        if node >= MAX_NODES {
+            return fail(format!("an array has {MAX_NODES} nodes at most"));
+        }
+        self.engine.add_slot()?;
+        let change = AuthorityInput::AddNodes(NewNodes::one(NodeId(node as u16)));
+        Ok(Wait::DiskAdded(node, self.engine.change(change)))
+    }
+
+    /// Adds a disk to this process of a cluster: a node more, whose number the leader gives.
+    pub(super) fn add_disk_at(
+        &mut self,
+        conn: usize,
+        new: NewDisk,
+        force: bool,
+    ) -> Result<Outcome> {
+        self.check_disk(&new, None, force)?;
+        let Some(together) = self.engine.rule.together() else {
+            return fail("an array in one process makes its disks itself; leave --path out");
+        };
+        let (us, waits) = (together.us(), together.without_disk().is_some());
+        let ticket = match self.leader()? {
+            // One was admitted before, and got no disk.
+            _ if waits => None,
+            None => {
+                let (_, new) = self.one_more(us)?;
+                Some(self.engine.change(AuthorityInput::AddNodes(new)))
+            }
+            Some(leader) => {
+                let request = Request::DiskAdmit { process: us.0 };
+                let request = serde_json::to_vec(&request).map_err(|e| Error(e.to_string()))?;
+                together.ask(leader, conn as u64, &request)?;
+                None
+            }
+        };
+        Ok(Outcome::Wait(Wait::DiskAdmitted(new, ticket, Instant::now())))
+    }
+
+    /// Refuses a disk that cannot be taken, for `node` or for a new one.
+    fn check_disk(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<()> {
+        let Some(together) = self.engine.rule.together() else {
+            return fail("an array in one process makes its disks itself; leave --path out");
+        };
+        let (home, path) = (together.home(), new.path.display());
+        if !new.path.is_absolute() {
+            return fail(format!("{path} is no whole path; begin it with /"));
+        }
+        if home.config.disks.is_empty() {
+            return fail("this process is of a host that is its own controller, and has no disks");
+        }
+        if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
+            return fail(format!("{path} is the disk of {other}; choose another"));
+        }
+        check_disk(&new.path, new.size, force).map(drop)
+    }
+
+    /// One more node of a process, as it is to be admitted, and where it lives.
+    fn one_more(&self, process: NodeId) -> Result<(Arc<Home>, NewNodes)> {
+        let map = self.engine.map();
+        let first = map.served_by(process).next();
+        let home = first.and_then(|n| map.nodes[usize::from(n.0)].home.clone());
+        let Some(home) = home else {
+            return fail(format!("there is no process {}", process.0));
+        };
+        let number = map.nodes.len();
+        if number >= MAX_NODES {
+            return fail(format!(
+                "a cluster has {MAX_NODES} disks at most, and numbers are not used twice"
+            ));
+        }
+        let one = NewNodes::one(NodeId(number as u16));
+        Ok((home.clone(), NewNodes { home: Some(home), process: Some(process), ..one }))
+    }
+
+    /// Admits one more node of a process that asks for it.
+    pub(super) fn admit_disk(&mut self, process: u16) -> Result<Wait> {
+        let (home, new) = self.one_more(NodeId(process))?;
+        let (number, name) = (usize::from(new.first.0), home.name.clone());
+        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        Ok(Wait::NodeAdded(number, NodeId(process), name, ticket))
+    }
+
+    /// Puts another disk in the place of one whose node is down.
+    pub(super) fn exchange_disk(&mut self, node: usize, new: NewDisk, force: bool) -> Result<Wait> {
+        self.engine.known(node)?;
+        self.check_disk(&new, Some(node), force)?;
+        self.engine.exchange_disk(node, &new.path, new.size)?;
+        Ok(Wait::NodeUp(node))
+    }
+
+    fn drain(&mut self, node: usize) -> Result<Wait> {
+        self.engine.known(node)?;
+        let (map, id) = (self.engine.map(), NodeId(node as u16));
+        if !map.is_up(id) {
+            return fail(format!(
+                "node {node} does not take part, so nothing can be copied from it; start it, or \
+                 have what is on it rebuilt (`weft disk fail {node}`)"
+            ));
+        }
+        if !can_drain(map, id) {
+            return fail(format!(
+                "what is on node {node} does not fit on the others, with each column of an extent \
+                 in another failure domain; add a node, or delete something"
+            ));
+        }
+        let ticket = self.engine.change(AuthorityInput::Drain(id, true));
+        Ok(Wait::Draining(node, true, ticket))
+    }
+
+    /// Looks whether there is a number for a new disk; the disk is taken then. `None` if there is
+    /// none yet.
+    pub(super) fn check_admitted(
+        &mut self,
+        new: &NewDisk,
+        ticket: Option<Ticket>,
+        since: Instant,
+    ) -> Result<Option<Wait>> {
+        let free = self.engine.rule.together().and_then(Together::without_disk);
+        let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.slots.len());
+        if let Some(n) = free {
+            self.engine.start_on(n, &new.path, new.size)?;
+            return Ok(Some(Wait::NodeUp(n)));
+        }
+        if let Some(made) = ticket.and_then(|ticket| self.engine.outcome(ticket)) {
+            made?;
+            return Err(overtaken());
+        }
+        match since.elapsed() < DECIDING {
+            true => Ok(None),
+            false => fail("the cluster has not decided in time; ask again"),
+        }
+    }
+}
