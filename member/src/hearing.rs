@@ -62,9 +62,10 @@ impl Hearing {
         true
     }
 
-    /// What there is to say of the others.
-    pub fn report(&self, now: Nanos) -> Vec<Unheard> {
-        let unheard = self.ears.iter().filter(|(_, e)| e.missed != 0);
+    /// What there is to say of the others. Who is not named was heard less than a round ago.
+    pub fn report(&self, now: Nanos, config: &Config) -> Vec<Unheard> {
+        let long = |e: &Ear| now.saturating_sub(e.last) >= config.ping_every();
+        let unheard = self.ears.iter().filter(|(_, e)| e.missed != 0 || long(e));
         let say = |(m, e): (&MemberId, &Ear)| {
             let (age, late) = (now.saturating_sub(e.last), e.missed.count_ones() as u8);
             Unheard { member: *m, age, late }
@@ -95,11 +96,11 @@ mod tests {
         }
         let now = 19 * every + 9;
         let (age, late) = (now - 9 * every - 7, 9);
-        assert_eq!(h.report(now), [Unheard { member: B, age, late }]);
+        assert_eq!(h.report(now, &config), [Unheard { member: B, age, late }]);
         h.heard(now, B);
-        assert_eq!(h.report(now), [Unheard { member: B, age: 0, late }]);
+        assert_eq!(h.report(now, &config), [Unheard { member: B, age: 0, late }]);
         assert!(h.tick(20 * every, &config, &[A]));
-        assert_eq!(h.report(now), [], "who does not belong any more is forgotten");
+        assert_eq!(h.report(now, &config), [], "who does not belong any more is forgotten");
     }
 
     #[test]
@@ -111,7 +112,9 @@ mod tests {
         h.heard(1, A);
         h.tick(every, &config, &[A]);
         h.tick(100 * every, &config, &[A]);
-        let [unheard] = h.report(100 * every)[..] else { panic!("one round went by unheard") };
+        let [unheard] = h.report(100 * every, &config)[..] else {
+            panic!("one round went by unheard")
+        };
         assert_eq!((unheard.late, unheard.age), (1, 2 * every));
     }
 }

@@ -193,7 +193,7 @@ impl Member {
         let others = voters.into_iter().chain(learners).filter(|m| *m != self.id);
         let others: Vec<MemberId> = others.collect();
         if self.hearing.tick(now, &self.config, &others) {
-            let unheard = self.hearing.report(now);
+            let unheard = self.hearing.report(now, &self.config);
             others.into_iter().for_each(|m| self.send(m, Message::Ping(unheard.clone()), out));
         }
     }
@@ -221,7 +221,8 @@ impl Member {
                 // A deposed leader gets no answer: it must not be confirmed.
                 if theirs >= term {
                     self.holder.probed(theirs, round);
-                    let alive = self.holder.alive(now, theirs, self.hearing.report(now));
+                    let alive =
+                        self.holder.alive(now, theirs, self.hearing.report(now, &self.config));
                     self.send(from, Message::Alive(alive), out);
                 }
             }
@@ -255,7 +256,7 @@ impl Member {
 
     /// Tells the leader how things stand here, unasked.
     fn show(&mut self, now: Nanos) {
-        let unheard = self.hearing.report(now);
+        let unheard = self.hearing.report(now, &self.config);
         let alive = self.holder.alive(now, self.consensus.term(), unheard);
         self.own.push_back(Message::Alive(alive));
     }
