@@ -483,7 +483,10 @@ impl Authority {
         let runs = |n: NodeId| members.contains(&n);
         let unsound = |n: NodeId| !runs(n) || a.away.contains(&n) || behind.contains_key(&n);
         if volume.too_many(unsound) {
-            // It sleeps: nobody goes on without anybody.
+            // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
+            // same: the others may need what it has to catch up.
+            a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
+            a.away.retain(|n| !runs(*n));
             return;
         }
         // One that was not missed when it went and came may have lost what it was told; but if

@@ -98,6 +98,23 @@ fn a_volume_that_lost_too_many_sleeps_and_wakes_where_it_stopped() {
 }
 
 #[test]
+fn who_comes_back_takes_part_though_too_many_are_behind() {
+    let mut a = started("raid6", 5, 2);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 20);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 30);
+    change(&mut a, AuthorityInput::NodeUp(arrival(1, 1)), 40);
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 50).unwrap();
+    assert!(map.is_asleep(volume(&map)), "one is behind, one away and one missing");
+    change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 60);
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 2)), 70).unwrap();
+    let v = volume(&map);
+    assert_eq!(map.behind_since(v, 0, NodeId(3)), Some(Timestamp::ZERO), "its disk is empty");
+    assert_eq!(map.behind_since(v, 0, NodeId(2)), Some(at(29)));
+    assert!(map.lost(v, 0).is_empty(), "all run, and each may be asked for what it has");
+    assert!(!map.has_say(v, 0, NodeId(2), at(45)), "it was not there then");
+}
+
+#[test]
 fn an_empty_disk_is_filled_from_the_start() {
     let mut a = started("raid5", 4, 2);
     change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 20);
