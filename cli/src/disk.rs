@@ -48,17 +48,25 @@ pub struct Drain {
 /// The disk to add.
 #[derive(Debug, Args)]
 pub struct Add {
-    /// In a cluster: a block device, or a file, of the machine on which the process runs
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Where a disk is.
+#[derive(Debug, Args)]
+pub struct At {
+    /// In a cluster: the disk, a block device or a file of the machine on which the process runs; for
+    /// one to replace, if it is not where the old one was
     #[arg(long)]
     path: Option<PathBuf>,
     /// How large to make it, if it is a file
     #[arg(long, requires = "path", value_parser = parse_size)]
     size: Option<u64>,
-    /// Use it even if there is something on it, which is lost then
+    /// Use what is at --path even if there is something on it, which is lost then
     #[arg(long, requires = "path")]
     force: bool,
-    #[command(flatten)]
-    common: Common,
 }
 
 /// The disk to replace.
@@ -66,15 +74,8 @@ pub struct Add {
 pub struct Replace {
     #[command(flatten)]
     which: Which,
-    /// In a cluster: the new disk, if it is not where the old one was
-    #[arg(long)]
-    path: Option<PathBuf>,
-    /// How large to make it, if it is a file
-    #[arg(long, requires = "path", value_parser = parse_size)]
-    size: Option<u64>,
-    /// Use the disk at --path even if there is something on it, which is lost then
-    #[arg(long, requires = "path")]
-    force: bool,
+    #[command(flatten)]
+    at: At,
 }
 
 /// Which disk.
@@ -173,8 +174,11 @@ fn whole(path: &Option<PathBuf>) -> Result<Option<PathBuf>> {
 impl Add {
     /// Adds a node with an empty disk.
     fn run(&self) -> Result<ExitCode> {
-        let request =
-            Request::DiskAdd { path: whole(&self.path)?, size: self.size, force: self.force };
+        let request = Request::DiskAdd {
+            path: whole(&self.at.path)?,
+            size: self.at.size,
+            force: self.at.force,
+        };
         let answer = self.common.target.connect()?.request(&request)?;
         if self.common.json {
             say_json(answer)?;
@@ -191,8 +195,8 @@ impl Add {
 
 impl Replace {
     fn request(&self) -> Result<Request> {
-        let (node, size, force) = (self.which.node, self.size, self.force);
-        Ok(match whole(&self.path)? {
+        let (node, size, force) = (self.which.node, self.at.size, self.at.force);
+        Ok(match whole(&self.at.path)? {
             Some(path) => Request::DiskExchange { node, path, size, force },
             None => Request::Disk { action: DiskAction::Replace, node },
         })
