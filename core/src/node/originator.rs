@@ -159,6 +159,8 @@ const MOST_ATTEMPTS: u32 = 1000;
 const AT_ONCE: u32 = 4;
 const FIRST_PAUSE: Nanos = 50_000;
 const MOST_DOUBLINGS: u32 = 8;
+/// The same where a disk's locks were not to be had in time: from a quarter of `lock_timeout` to 16 of them.
+const MOST_DOUBLINGS_BUSY: u32 = 6;
 
 /// A node's originator.
 #[derive(Clone, Hash)]

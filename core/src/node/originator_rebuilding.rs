@@ -1,7 +1,7 @@
 //! What becomes of a job that a worker refuses; having put back what its disk has not: copied from
 //! the disk that the column leaves, if there is one, or computed from the other columns.
 
-use super::{Job, Key, Originator, Purpose, What};
+use super::{Job, Key, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostData, HostError, Refusal};
@@ -16,7 +16,12 @@ impl Originator {
                 self.clock.see(latest);
                 return self.retry_later(job, outbox);
             }
-            Refusal::Busy => return self.retry_after(job, self.config.lock_timeout / 4, outbox),
+            Refusal::Busy => {
+                // Those that wait for one another are refused at about the same time, and would
+                // meet again if none of them stayed away for longer the longer it goes on.
+                let most = (self.config.lock_timeout / 4) << job.attempts.min(MOST_DOUBLINGS_BUSY);
+                return self.retry_after(job, most, outbox);
+            }
             // What was to be copied is there by now.
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
