@@ -235,6 +235,12 @@ impl Run {
                 (m.rng.u64(0..m.span), m.rate(), m.rate(), m.rng.u8(0..4) == 0);
             self.world.set_rate(node, now);
             self.plan_member(at, MemberFault::Rate(node, later));
+            if self.cluster().wild {
+                // Hosts get no answer while leases mostly end before they are renewed.
+                let bound = i64::from(self.cluster().config.drift_ppm);
+                let span = self.cluster().span;
+                self.plan_member(span, MemberFault::Rate(node, later.clamp(-bound, bound)));
+            }
             if f.messages && broken {
                 let at = self.cluster().rng.u64(0..2 * at + 1);
                 self.plan_member(at, MemberFault::Disconnect(node));
