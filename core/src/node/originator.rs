@@ -171,6 +171,8 @@ pub(crate) struct Originator {
     pub max_chunk: u64,
     map: Arc<ClusterMap>,
     requests: BTreeMap<u64, Request>,
+    /// Those of them that are scrubs.
+    scrubs: BTreeSet<u64>,
     /// Jobs that wait for room, and those that can start.
     queue: VecDeque<Job>,
     ready: VecDeque<Job>,
@@ -212,6 +214,7 @@ impl Originator {
             max_chunk: config.max_chunk,
             map: Arc::new(ClusterMap::default()),
             requests: BTreeMap::new(),
+            scrubs: BTreeSet::new(),
             queue: VecDeque::new(),
             ready: VecDeque::new(),
             paused: BTreeMap::new(),
@@ -308,6 +311,7 @@ impl Originator {
                 let answer = Answer::Scrub { next: from, progress, pace, rate };
                 let request = Request::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
+                self.scrubs.insert(id);
             }
         }
     }
@@ -517,6 +521,7 @@ impl Originator {
     /// Nothing is left to be done of a request.
     fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(request) = self.requests.remove(&id) {
+            self.scrubs.remove(&id);
             outbox.counters.totals.round_trips += request.round_trips;
             outbox.reply(id, request.result());
         }
@@ -552,9 +557,10 @@ impl Originator {
     /// those that are done.
     fn feed_scrubs(&mut self, outbox: &mut Outbox) {
         let mut done = Vec::new();
-        for (id, request) in &mut self.requests {
+        for id in &self.scrubs {
+            let request = self.requests.get_mut(id).expect("a request in work");
             let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else {
-                continue;
+                unreachable!("what is no scrub is not among them");
             };
             let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
             while *next < progress.stripes
@@ -590,7 +596,7 @@ impl Originator {
             Answer::Scrub { progress, .. } => Some((r.volume, *progress)),
             _ => None,
         };
-        self.requests.values().filter_map(scrub).collect()
+        self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
     }
 
     fn scrub(&mut self, job: &Job) -> Option<&mut ScrubProgress> {
@@ -719,7 +725,8 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
-        for request in self.requests.values_mut() {
+        for id in &self.scrubs {
+            let request = self.requests.get_mut(id).expect("a request in work");
             if let Answer::Scrub { progress, .. } = &mut request.answer {
                 let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
                 progress.stripes = progress.stripes.min(stripes);
