@@ -6,7 +6,7 @@
 //! What changes are added to (old parity) is read once and kept while there are undecided changes
 //! of it: in whatever order they are decided, each is added to what the ones before it made.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::api::{HeldBack, Store};
@@ -14,7 +14,8 @@ use super::{
     Change, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters, Timestamp,
 };
 use crate::Buffer;
-use crate::units::{SECTOR, SECTOR_BYTES};
+use crate::order::{Lock, LockTable};
+use crate::units::{NodeId, SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
 #[derive(Clone, Debug, Hash)]
@@ -73,8 +74,12 @@ pub struct PlainStore {
     gap: u64,
     latest: Timestamp,
     txns: BTreeMap<Timestamp, Txn>,
+    /// Those of them that wait for their bases.
+    unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
-    waiting: VecDeque<(u64, Job)>,
+    /// Whose turn it is at which sectors, of the transfers that wait and of those that run.
+    turns: LockTable<u64>,
+    waiting: BTreeMap<u64, Job>,
     running: BTreeMap<u64, Job>,
     /// Reads asked for since the operations were last taken, to be put together.
     asked: Vec<(u64, Range<u64>)>,
@@ -96,8 +101,10 @@ impl PlainStore {
             gap,
             latest: Timestamp::ZERO,
             txns: BTreeMap::new(),
+            unready: BTreeSet::new(),
             bases: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            turns: LockTable::default(),
+            waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             asked: Vec::new(),
             merged: BTreeMap::new(),
@@ -117,11 +124,12 @@ impl PlainStore {
     /// Asks for a transfer: it starts when none before it is in its way.
     fn ask(&mut self, job: Job) {
         let id = self.number();
-        let waits = self.waiting.iter().map(|(_, j)| j);
-        if waits.chain(self.running.values()).any(|j| in_the_way(j, &job)) {
-            self.waiting.push_back((id, job));
-        } else {
-            self.start(id, job);
+        let exclusive = job.data.is_some();
+        // All are of one disk; which, does not matter here.
+        let lock = Lock { disk: NodeId(0), sectors: job.sectors.clone(), exclusive };
+        match self.turns.ask(id, vec![lock]) {
+            true => self.start(id, job),
+            false => drop(self.waiting.insert(id, job)),
         }
     }
 
@@ -141,20 +149,6 @@ impl PlainStore {
         };
         self.running.insert(id, job);
         self.out.push(DiskRequest { id, op });
-    }
-
-    /// Starts what waited for a transfer that has ended.
-    fn start_waiting(&mut self) {
-        let mut still: VecDeque<(u64, Job)> = VecDeque::new();
-        for (id, job) in std::mem::take(&mut self.waiting) {
-            let before = still.iter().map(|(_, j)| j);
-            if before.chain(self.running.values()).any(|j| in_the_way(j, &job)) {
-                still.push_back((id, job));
-            } else {
-                self.start(id, job);
-            }
-        }
-        self.waiting = still;
     }
 
     /// Becomes a user of what these sectors hold, and reads what of it is not here.
@@ -189,9 +183,7 @@ impl PlainStore {
 
     /// Those that waited for bases go on, in their order.
     fn step_all(&mut self) {
-        let waits = |t: &Txn| matches!(t.stage, Stage::Preparing | Stage::Committed);
-        let list: Vec<Timestamp> =
-            self.txns.iter().filter(|(_, t)| waits(t)).map(|(ts, _)| *ts).collect();
+        let list: Vec<Timestamp> = self.unready.iter().copied().collect();
         list.into_iter().for_each(|ts| self.step(ts));
     }
 
@@ -200,11 +192,16 @@ impl PlainStore {
         let deltas = txn.changes.iter().filter(|c| c.delta);
         match txn.stage {
             Stage::Preparing if self.has(txn.vital.iter().cloned().flatten()) => {
+                self.unready.remove(&ts);
                 self.txns.get_mut(&ts).expect("just seen").stage = Stage::Prepared;
                 self.events.push_back(Event::Prepared(ts));
             }
-            Stage::Committed if self.has(deltas.flat_map(Change::sectors)) => self.place(ts),
-            _ => {}
+            Stage::Committed if self.has(deltas.flat_map(Change::sectors)) => {
+                self.unready.remove(&ts);
+                self.place(ts);
+            }
+            Stage::Preparing | Stage::Committed => drop(self.unready.insert(ts)),
+            Stage::Expected | Stage::Prepared | Stage::Placing => {}
         }
     }
 
@@ -316,12 +313,6 @@ impl PlainStore {
     }
 }
 
-/// Whether a transfer that was asked for earlier must end first.
-fn in_the_way(earlier: &Job, later: &Job) -> bool {
-    let writes = earlier.data.is_some() || later.data.is_some();
-    writes && earlier.sectors.start < later.sectors.end && later.sectors.start < earlier.sectors.end
-}
-
 /// Numbers in ascending order as ranges.
 fn runs(numbers: &[u64]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
@@ -413,6 +404,7 @@ impl Store for PlainStore {
 
     fn forget(&mut self, ts: Timestamp) {
         if let Some(txn) = self.txns.remove(&ts) {
+            self.unready.remove(&ts);
             self.drop_bases(txn.bases);
         }
     }
@@ -466,6 +458,7 @@ impl Store for PlainStore {
             });
         }
         let Some(job) = self.running.remove(&id) else { return };
+        let next = self.turns.release(id);
         let data = match result {
             Ok(data) => data,
             Err(error) => return self.events.push_back(Event::Failed(error)),
@@ -475,7 +468,10 @@ impl Store for PlainStore {
             Purpose::Base => self.base_done(job.sectors, &data),
             Purpose::Place(ts) => self.placed(ts),
         }
-        self.start_waiting();
+        for id in next {
+            let job = self.waiting.remove(&id).expect("it waited for its turn");
+            self.start(id, job);
+        }
     }
 
     fn poll(&mut self) -> Option<Event> {
