@@ -95,8 +95,6 @@ struct Txn {
     ordering: Ordering,
     /// It has had to wait for another.
     delayed: bool,
-    /// It is ready to be prepared once earlier writes are decided.
-    waits: bool,
     /// Whether it copies from, or to, another disk.
     copies: bool,
     phase: Phase,
@@ -186,6 +184,10 @@ pub(crate) struct Worker {
     freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.
     wake: bool,
+    /// Writes, and reads, that look again then: they waited for earlier writes to be decided when they were last
+    /// looked at. Some are over by now.
+    stalled: BTreeSet<Timestamp>,
+    stalled_reads: BTreeSet<Timestamp>,
     commits: u64,
     commits_at_tick: u64,
     ticks_busy: u32,
@@ -230,6 +232,8 @@ impl Worker {
             looked: Aside(None),
             freshening: BTreeSet::new(),
             wake: false,
+            stalled: BTreeSet::new(),
+            stalled_reads: BTreeSet::new(),
             commits: 0,
             commits_at_tick: 0,
             ticks_busy: 0,
@@ -440,7 +444,6 @@ impl Worker {
             },
             ordering: volume.policy.ordering,
             delayed: false,
-            waits: false,
             copies: matches!(header.task, Task::Copy { .. }),
             phase: Phase::Working,
             hops: 0,
@@ -498,6 +501,9 @@ impl Worker {
                 txn.unfinished -= 1;
             }
             outbox.counters.xor_bytes += cell.take_xored();
+            if cell.must_read() {
+                self.stalled.insert(ts);
+            }
         }
         if let Some(header) = txn.cells.first().map(|c| c.header) {
             for (to, items) in shares.0 {
@@ -509,8 +515,8 @@ impl Worker {
         }
         let waits = self.is_on_top_of_undecided(ts) || self.copies_too_early(ts);
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        txn.waits = waits;
         if waits {
+            self.stalled.insert(ts);
             return;
         }
         let copies = txn.copies;
@@ -563,8 +569,10 @@ impl Worker {
             let range = first..first + count;
             self.admission.has_earlier_content(ts, range.clone())
                 || delta
-                    && self.admission.must_wait(ts, range)
-                    && self.txns.range(..ts).any(|(_, t)| overlaps(t, first, count))
+                    && self
+                        .admission
+                        .earlier_unresolved(ts, range)
+                        .any(|e| self.txns.get(&e).is_some_and(|t| overlaps(t, first, count)))
         };
         txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top))
     }

@@ -134,12 +134,12 @@ impl Worker {
 
     /// Those that waited for a write to be decided try again.
     pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
-        let waits =
-            |t: &Txn| t.phase == Phase::Working && (t.waits || t.cells.iter().any(Cell::must_read));
-        let txns: Vec<_> = self.txns.iter().filter(|(_, t)| waits(t)).map(|(ts, _)| *ts).collect();
-        txns.into_iter().for_each(|ts| self.step(ts, outbox));
-        let reads: Vec<_> = self.reads.keys().copied().collect();
-        reads.into_iter().for_each(|ts| self.step_read(ts, outbox));
+        for ts in std::mem::take(&mut self.stalled) {
+            self.step(ts, outbox);
+        }
+        for ts in std::mem::take(&mut self.stalled_reads) {
+            self.step_read(ts, outbox);
+        }
     }
 
     pub(super) fn store_event(&mut self, event: Event, outbox: &mut Outbox) {

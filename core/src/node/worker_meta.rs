@@ -40,7 +40,6 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         writes: EVERYTHING,
         ordering: Ordering::Timestamps,
         delayed: false,
-        waits: false,
         copies: false,
         phase: Phase::Prepared,
         hops: 0,

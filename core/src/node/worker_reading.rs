@@ -133,6 +133,7 @@ impl Worker {
         }
         let before = self.before_read(ts, job.ordering, job.ranges());
         if before == Before::Undecided {
+            self.stalled_reads.insert(ts);
             let job = self.reads.get_mut(&ts).expect("just seen");
             if !std::mem::replace(&mut job.delayed, true) {
                 outbox.push(Output::Delayed(ts.originator()));

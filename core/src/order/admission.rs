@@ -182,26 +182,33 @@ impl Admission {
 
     /// Whether a read at `ts` must wait: an earlier prewrite in `range` is unresolved.
     pub fn must_wait(&self, ts: Timestamp, range: Range<u64>) -> bool {
-        self.unresolved(range, |p| p.ts < ts)
+        self.earlier_unresolved(ts, range).next().is_some()
+    }
+
+    /// The earlier prewrites in `range` that are unresolved; one may come several times.
+    pub fn earlier_unresolved(
+        &self,
+        ts: Timestamp,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Timestamp> {
+        self.unresolved(range).filter(move |p| p.ts < ts).map(|p| p.ts)
     }
 
     /// Whether content that comes before `ts` is not resolved.
     pub fn has_earlier_content(&self, ts: Timestamp, range: Range<u64>) -> bool {
-        self.unresolved(range, |p| p.ts < ts && !p.delta)
+        self.unresolved(range).any(|p| p.ts < ts && !p.delta)
     }
 
     /// Whether committed content or changes of `sector`, the newest of them at `ts`, may not
     /// go to their place yet, because a prewrite that comes before them is unresolved.
     pub fn holds_back(&self, sector: u64, ts: Timestamp, has_content: bool) -> bool {
-        self.unresolved(sector..sector + 1, |p| p.ts < ts && (has_content || !p.delta))
+        self.unresolved(sector..sector + 1).any(|p| p.ts < ts && (has_content || !p.delta))
     }
 
-    fn unresolved(&self, range: Range<u64>, which: impl Fn(&Prewrite) -> bool) -> bool {
-        granules(range.clone()).any(|(number, _)| {
-            self.granules.get(&number).is_some_and(|g| {
-                g.prewrites.iter().any(|p| p.lo < range.end && range.start < p.hi && which(p))
-            })
-        })
+    /// The prewrites in `range` that are unresolved; one may come several times.
+    fn unresolved(&self, range: Range<u64>) -> impl Iterator<Item = &Prewrite> {
+        let near = granules(range.clone()).filter_map(|(number, _)| self.granules.get(&number));
+        near.flat_map(|g| &g.prewrites).filter(move |p| p.lo < range.end && range.start < p.hi)
     }
 
     /// The latest write of `range` that has committed. A read that had to wait may find that
