@@ -320,7 +320,8 @@ impl Run {
                 let snap = Snap::Kill(whom, stays);
                 self.plan_member(at, MemberFault::Trap(changed, snap, soon));
             }
-            12 | 13 if f.cuts && processes > 2 => {
+            // With clocks that keep no bound too, who only hears badly may be taken for dead.
+            12 | 13 if f.cuts && processes > 2 && (beyond || !m.wild) => {
                 let ppm = m.rng.u32(20_000..200_000);
                 self.plan_member(at, MemberFault::Lossy(victim, ppm));
                 self.plan_member(at + stays, MemberFault::Lossy(victim, 0));
