@@ -25,7 +25,33 @@ pub fn list() -> Result<String> {
         table.add_row([entry.name, &scenario.title, &points.to_string()]);
     }
     crate::output::align_right(&mut table, [2]);
-    Ok(format!("{table}\nRun one by its name: weft sim {}", ENTRIES[0].name))
+    let name = ENTRIES[0].name;
+    let keys = key_list()?;
+    Ok(format!(
+        "{table}\nRun one by its name: weft sim {name}\n\n{keys}\nWhat a key means: weft sim \
+         --describe KEY; --describe '' explains all."
+    ))
+}
+
+/// All keys of a scenario and of a disk's parameter file, each in a line, without what they mean.
+fn key_list() -> Result<String> {
+    let mut text = String::new();
+    for row in own_rows().into_iter().chain(system_rows()?).chain(disk_rows()) {
+        let _ = writeln!(text, "{:<44} {} ({})", row.key, facts(&row), row.source);
+    }
+    Ok(text)
+}
+
+/// A key's range, unit and default.
+fn facts(row: &Row) -> String {
+    let mut facts = vec![row.range.clone()];
+    if !row.unit.is_empty() {
+        facts.push(format!("in {}", row.unit));
+    }
+    if !row.default.is_empty() {
+        facts.push(format!("default {}", row.default));
+    }
+    facts.join("; ")
 }
 
 /// Explains the keys whose names are `key` or begin with it; all, if it is empty.
@@ -33,17 +59,11 @@ pub fn list() -> Result<String> {
 /// # Errors
 /// If there are none, with the nearest.
 pub fn describe(key: &str) -> Result<String> {
-    let key = key.trim_end_matches('.');
+    // Of one class of a list the same is said as of all.
+    let key = &keys::without_indices(key.trim_end_matches('.'));
     let below = format!("{key}.");
-    let meant = |name: &str| key.is_empty() || name == key || name.starts_with(&below);
-    let mut of_system = keys::rows().to_vec();
-    let defaults = defaults()?;
-    for row in &mut of_system {
-        if let Some(value) = defaults.get(&row.key) {
-            row.default = keys::plain(value);
-        }
-    }
-    let all = own_rows().into_iter().chain(of_system);
+    let meant = |name: &str| key.is_empty() || name == *key || name.starts_with(&below);
+    let all = own_rows().into_iter().chain(system_rows()?);
     let found: Vec<Row> = all.filter(|r| meant(&r.key)).collect();
     let disk: Vec<Row> = disk_rows().into_iter().filter(|r| meant(&r.key)).collect();
     if found.is_empty() && disk.is_empty() {
@@ -62,6 +82,20 @@ pub fn describe(key: &str) -> Result<String> {
         }
     }
     Ok(text.trim_end().to_string())
+}
+
+/// The keys of a system, with what they are if left out.
+fn system_rows() -> Result<Vec<Row>> {
+    let mut rows = keys::rows().to_vec();
+    let defaults = defaults()?;
+    for row in &mut rows {
+        if let Some(value) = defaults.get(&row.key) {
+            row.default = keys::plain(value);
+        } else if !row.key.starts_with("workload.") {
+            row.default = "left out".into();
+        }
+    }
+    Ok(rows)
 }
 
 /// What a system's keys are if left out, from the values themselves.
@@ -120,14 +154,7 @@ fn disk_rows() -> Vec<Row> {
 }
 
 fn show(text: &mut String, row: &Row) {
-    let mut facts = vec![row.range.clone()];
-    if !row.unit.is_empty() {
-        facts.push(format!("in {}", row.unit));
-    }
-    if !row.default.is_empty() {
-        facts.push(format!("default {}", row.default));
-    }
-    let _ = writeln!(text, "{}\n    {}\n    {}", row.key, facts.join("; "), row.meaning);
+    let _ = writeln!(text, "{}\n    {}\n    {}", row.key, facts(row), row.meaning);
     if !row.source.is_empty() {
         let _ = writeln!(text, "    source: {}", row.source);
     }

@@ -167,8 +167,22 @@ fn check_value(key: &str, value: &Value) -> Result<(), String> {
     })
 }
 
+/// A key without the numbers of elements of lists: `a.b` of `a[3].b`.
+pub fn without_indices(key: &str) -> String {
+    let name = |part: &str| part.split('[').next().unwrap_or_default().to_string();
+    key.split('.').map(name).collect::<Vec<String>>().join(".")
+}
+
+/// The keys right below this one.
+pub fn below(key: &str) -> Vec<&'static str> {
+    let prefix = join(key, "");
+    let keys = rows().iter().map(|r| r.key.as_str());
+    keys.filter(|k| k.starts_with(&prefix)).collect()
+}
+
 /// What a value should be, where the workload's own reading refused it.
 pub fn expected(key: &str) -> Option<String> {
+    let key = without_indices(key);
     let row = rows().iter().find(|r| r.key == key)?;
     match row.unit {
         "" => Some(format!("give {}", row.range)),

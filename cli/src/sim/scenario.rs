@@ -397,6 +397,12 @@ fn misread(document: &Document, path: &str, message: &str) -> anyhow::Error {
         );
     }
     let place = document.place(path);
+    let below = keys::below(path);
+    let is_table = document.get(path).is_some_and(|v| v.is_table() || v.is_array());
+    if message.starts_with("invalid type") && !below.is_empty() && !is_table {
+        // There is a value where there are only keys below, or a word that has keys of its own.
+        return anyhow!("{place}: {path} has keys of its own: give {}", below.join(", "));
+    }
     match (document.get(path), keys::expected(path)) {
         (Some(value), Some(expected)) if !value.is_table() && !value.is_array() => {
             anyhow!("{place}: {path} = {}: {expected}", plain(value))

@@ -4,7 +4,10 @@
 //! `FILE add|open|close`, and on their content, `FILE read|write|trim|sync|datasync OFFSET LENGTH`.
 //! In version 3 each line begins with a time in microseconds; in version 2 there is `FILE wait
 //! MICROSECONDS`, each relative to the one before, and requests are made when the last one ended.
-//! Syncs of either kind are flushes; files are devices. The writer writes version 3.
+//! Syncs of either kind are flushes; files are devices. The writer writes version 3, which fio replays: it
+//! adds and opens each file before its first request, and counts time from the first request of all.
+
+use std::collections::BTreeSet;
 
 use super::{Devices, Found, Record, field};
 use crate::{Kind, Nanos};
@@ -52,9 +55,7 @@ impl Iolog {
             None => Err(format!("expected {name} after '{action}', found nothing")),
         };
         let kind = match action {
-            "add" | "open" | "close" => {
-                return Ok(Found::LeftOut("actions that add, open and close files"));
-            }
+            "add" | "open" | "close" => return Ok(Found::Nothing),
             "wait" if !self.timed => {
                 let wait = field::bytes("the time to wait", number(0, "microseconds")?, 1000)?;
                 let now = self.now.checked_add(wait);
@@ -77,8 +78,30 @@ impl Iolog {
     }
 }
 
-/// Writes a record as a line.
-pub(super) fn show(record: &Record, device: &str) -> Result<String, String> {
+/// What there is to write down of a trace that has begun.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    /// When its first request was made.
+    begin: Option<Nanos>,
+    /// The files that are open.
+    open: BTreeSet<u32>,
+}
+
+impl Written {
+    /// Writes a record as a line, behind those that its file needs.
+    pub(super) fn show(&mut self, record: &Record, device: &str) -> Result<String, String> {
+        let begin = *self.begin.get_or_insert(record.at);
+        let record = Record { at: record.at.saturating_sub(begin), ..*record };
+        let line = show(&record, device)?;
+        if !self.open.insert(record.device) {
+            return Ok(line);
+        }
+        let at = record.at / 1000;
+        Ok(format!("{at} {device} add\n{at} {device} open\n{line}"))
+    }
+}
+
+fn show(record: &Record, device: &str) -> Result<String, String> {
     if device.is_empty() || device.contains(|c: char| c.is_ascii_whitespace()) {
         return Err(format!("a device named '{device}' cannot stand in an iolog"));
     }

@@ -35,6 +35,7 @@ pub struct Writer<W> {
     numbers: BTreeMap<u32, u32>,
     /// One record is held back where the next one's time must be known.
     held: Option<Record>,
+    iolog: iolog::Written,
 }
 
 impl<W: Write> Writer<W> {
@@ -48,9 +49,9 @@ impl<W: Write> Writer<W> {
             Format::Iolog => writeln!(output, "{}", iolog::HEADING)?,
             _ => {}
         }
-        let (left_out, numbers) = Default::default();
+        let (left_out, numbers, iolog) = Default::default();
         let (sector, number, held) = (format.sector_bytes(), 0, None);
-        Ok(Writer { output, format, sector, number, left_out, numbers, held })
+        Ok(Writer { output, format, sector, number, left_out, numbers, held, iolog })
     }
 
     /// Writes a record, whose device is one of these. Flushes are left out, and counted, where the
@@ -95,7 +96,7 @@ impl<W: Write> Writer<W> {
         let name = &devices.names()[record.device as usize];
         let line = match self.format {
             Format::Csv => csv::show(record, name)?,
-            Format::Iolog => iolog::show(record, name)?,
+            Format::Iolog => self.iolog.show(record, name)?,
             Format::Msr => msr::show(record, name)?,
             Format::Blkparse => {
                 blkparse::show(record, name, record.device, self.sector, self.number)?

@@ -14,12 +14,12 @@ pub struct Parameter {
     pub default: &'static str,
     /// What it means.
     pub meaning: &'static str,
-    /// Where the default, or the idea, comes from; empty if it is the user's choice.
+    /// Where the default, or the idea, comes from.
     pub source: &'static str,
 }
 
 const fn parameter(key: &'static str, unit: &'static str, range: &'static str) -> Parameter {
-    Parameter { key, unit, range, default: "", meaning: "", source: "" }
+    Parameter { key, unit, range, default: "", meaning: "", source: "Weft" }
 }
 
 /// All keys of a [`Workload`](super::Workload).
@@ -80,6 +80,18 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         meaning: "classes of requests that are drawn by weight: kind (read, write, flush), bytes, weight",
         ..parameter("requests.mix", "", "a list of classes")
+    },
+    Parameter {
+        meaning: "what the requests of a class do",
+        ..parameter("requests.mix.kind", "", "read, write or flush")
+    },
+    Parameter {
+        meaning: "their size; left out of a flush",
+        ..parameter("requests.mix.bytes", "bytes", "1 to 1073741824")
+    },
+    Parameter {
+        meaning: "how often they are drawn, as a share of the weights of all classes",
+        ..parameter("requests.mix.weight", "", "above 0")
     },
     Parameter {
         meaning: "the imitation of a measured workload",
@@ -192,7 +204,7 @@ mod tests {
             "requests.fixed.read_share" => {
                 ("0.25", "arrivals.open.rate_per_s = 1\nrequests.fixed.bytes = 512\n")
             }
-            "requests.mix" => ("[{ kind = \"flush\", weight = 1 }]", OPEN),
+            "requests.mix" => ("[{ kind = \"write\", bytes = 512, weight = 1 }]", OPEN),
             "requests.imitation" => ("\"timeshare\"", OPEN),
             "arrivals.traced.speed" => ("2.5", "requests.trace.file = \"t.csv\"\n"),
             "requests.trace.file" => ("\"t.csv\"", OPEN),
@@ -217,6 +229,10 @@ mod tests {
     #[test]
     fn every_key_is_one_that_a_scenario_may_set() {
         for parameter in PARAMETERS {
+            if parameter.key.starts_with("requests.mix.") {
+                // Of an element of the list, as the example of the list shows it.
+                continue;
+            }
             let (value, rest) = example(parameter.key);
             let text = format!("{} = {value}\n{rest}", parameter.key);
             let workload: Workload = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}{e}"));
@@ -234,6 +250,7 @@ mod tests {
         for parameter in PARAMETERS {
             assert!(page.contains(&format!("| `{}` |", parameter.key)), "{}", parameter.key);
             assert!(!parameter.range.is_empty() && !parameter.meaning.is_empty());
+            assert!(!parameter.source.is_empty());
         }
     }
 }

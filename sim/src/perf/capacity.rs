@@ -102,7 +102,11 @@ fn links_bytes_s(system: &System) -> f64 {
     let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
         (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
         (Roles::Array, 0) => (1.0, workers),
-        (Roles::Array, n) => (f64::from(n), workers - 1.0),
+        (Roles::Array, n) => {
+            // Hosts take originators in turn; the one with the most hosts is the first that is full.
+            let hosts = system.workload.hosts;
+            (f64::from(hosts) / f64::from(hosts.div_ceil(n.into())), workers - 1.0)
+        }
     };
     match system.links.fabric {
         Fabric::Bus => link,
@@ -152,6 +156,14 @@ mod tests {
         let central = "nodes.originators = 0\nlinks = { fabric = \"switch\", mb_s = 10 }";
         assert_eq!(at(19.0, 0.5, central), None);
         assert!(at(21.0, 0.5, central).unwrap().contains("the links"));
+        // One host asks one originator, whatever others there are; of five two share one.
+        let few = |hosts: u32| {
+            format!("links = {{ fabric = \"switch\", mb_s = 1 }}\nworkload.hosts = {hosts}")
+        };
+        let one = at(1.2, 1.0, &few(1)).unwrap();
+        assert!(one.contains("for the links, and they carry at most 1.0000"), "{one}");
+        assert!(at(2.7, 1.0, &few(5)).unwrap().contains("at most 2.5000"));
+        assert_eq!(at(4.0, 1.0, &few(4)), None);
         // One bus for both ways.
         let bus = "nodes.originators = 0\nlinks = { fabric = \"bus\", mb_s = 10 }";
         assert!(at(11.0, 0.5, bus).unwrap().contains("the links"));

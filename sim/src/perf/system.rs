@@ -718,13 +718,15 @@ impl System {
 
     /// Refuses what a store cannot do.
     fn check_store(&self) -> Result<(), Problem> {
+        let sector = Model::new(&self.disks.spec()?).sector_bytes();
+        if !SECTOR.is_multiple_of(sector) {
+            let expected = format!(
+                "its sectors have {sector} bytes, and no whole number of them makes {SECTOR}, which a \
+                 node's sectors have; give a disk with {SECTOR} or a divisor of it"
+            );
+            return Err(Problem::new("disks.model", &self.disks.model, expected));
+        }
         if self.nodes.store == Store::Journalled {
-            let sector = Model::new(&self.disks.spec()?).sector_bytes();
-            if !SECTOR.is_multiple_of(sector) {
-                let expected =
-                    format!("a journal's sectors have {SECTOR} bytes and the disk's {sector}");
-                return Err(Problem::new("nodes.store", "journalled", expected));
-            }
             return Ok(());
         }
         if self.volume.journal {

@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{Disks, Dispatch, Hosts, Links, Nodes, Problem, Roles, Store, System, WarmUp};
+use weft_sim::perf::{
+    Disks, Dispatch, Hosts, Links, Nodes, Ordering, Problem, Roles, Store, System, WarmUp,
+};
 
 use super::disk_bytes;
 use super::hosts::longest;
@@ -76,6 +78,11 @@ pub fn check(system: &System) -> Result<(), Problem> {
         return no("nodes.originators", &0, expected.into());
     }
     let volume = &system.volume;
+    if volume.ordering == Ordering::None && system.workload.hosts > 1 {
+        let expected = "nothing orders the requests of several real hosts, so a volume without \
+                        ordering takes one; give 1, or another volume.ordering";
+        return no("workload.hosts", &system.workload.hosts, expected.into());
+    }
     let fixed =
         matches!(volume.layout.0.parse(), Ok(LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. }));
     if let Some(width) = volume.width
