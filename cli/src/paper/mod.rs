@@ -29,7 +29,7 @@ pub enum Paper {
 #[derive(Debug, Args)]
 pub struct Options {
     /// Which tables and figures, separated by commas (figure-9, figure-11, ...) [default: all]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = |name: &str| Ok::<_, String>(name.trim().to_string()))]
     only: Vec<String>,
     /// Fewer points, fewer requests: the shape of it in a minute
     #[arg(long)]

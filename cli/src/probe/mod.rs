@@ -70,6 +70,12 @@ impl Probe {
             "{MEMORY} is not there, and without a file system in memory the processor's work cannot be \
              told from the disk's"
         );
+        if let Some(out) = &self.out {
+            let beside = out.parent().filter(|d| !d.as_os_str().is_empty());
+            let beside = beside.unwrap_or(Path::new("."));
+            ensure!(beside.is_dir(), "--out: {} is not a directory", beside.display());
+            ensure!(!out.is_dir(), "--out: {} is a directory; give a file", out.display());
+        }
         let found = self.measure(&dir)?;
         if let Some(out) = &self.out {
             self.write(&found, out)?;

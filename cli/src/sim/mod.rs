@@ -31,10 +31,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 
-use crate::output::say;
+use crate::output::{align_right, say, say_json, table};
 use outputs::Outputs;
 use scenario::{Point, Scenario, Setting};
-use weft_sim::perf::WarmUp;
+use weft_report::short;
+use weft_sim::perf::{Used, WarmUp};
 
 use store::{Done, Place, Store, Study};
 use world::{World, WorldName};
@@ -89,6 +90,9 @@ pub struct Sim {
     /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
     #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "json", "world", "dir"])]
     trace_request: Option<u64>,
+    /// Say of every disk, bus, processor and link of the first point how much it was used in one run
+    #[arg(long, conflicts_with_all = ["out", "shard", "trace_request", "world", "dir"])]
+    resources: bool,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -163,6 +167,17 @@ impl Sim {
             let simulation = traces::simulation(&point.system, 0)?;
             let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
             return say(timeline.draw());
+        }
+        if self.resources {
+            let points = scenario.points()?;
+            let point = points.first().context("the scenario has no point")?;
+            let simulation = traces::simulation(&point.system, 0)?;
+            let used = simulation.resources().map_err(anyhow::Error::msg)?;
+            return if self.json {
+                say_json(serde_json::to_value(used)?)
+            } else {
+                say(resources(&used))
+            };
         }
         let simulated = World::Simulated { jobs: self.jobs() };
         let Some(dir) = &self.dir else {
@@ -302,6 +317,16 @@ impl Sim {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(cores, usize::from)
     }
+}
+
+/// How much each resource was used, for people.
+fn resources(used: &[Used]) -> String {
+    let mut table = table(["", "", "in use", "queue"]);
+    for Used { kind, name, utilisation, queue } in used {
+        table.add_row([kind, name.as_str(), &short(*utilisation), &short(*queue)]);
+    }
+    align_right(&mut table, [2, 3]);
+    table.to_string()
 }
 
 /// What a point is called in errors.

@@ -44,7 +44,7 @@ impl<'a> Outputs<'a> {
     /// A table for people.
     pub fn text(&self) -> String {
         let headings = self.varying.iter().map(|n| self.study.axes[*n].as_str());
-        let metrics = self.known();
+        let metrics: Vec<_> = self.known().into_iter().filter(|m| !m.short.is_empty()).collect();
         let mut table = table(headings.chain(metrics.iter().map(|m| m.short)));
         for (place, measured) in &self.rows {
             let at = self.varying.iter().map(|n| plain(&place.at[*n]));

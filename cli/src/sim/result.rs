@@ -88,7 +88,7 @@ pub struct Measured {
 pub struct Metric {
     /// Its name in CSV and JSON, and of its plot's file.
     pub name: &'static str,
-    /// Its heading in tables for people.
+    /// Its heading in tables for people; empty if it is not in them.
     pub short: &'static str,
     /// What it is, with its unit.
     pub label: &'static str,
@@ -177,8 +177,12 @@ pub const METRICS: &[Metric] = &[
         |m| Figure::of(m.processors.map(|u| u.mean))),
     share("processor_highest", "busiest", "share of time that the busiest processor is in use",
         |m| Figure::of(m.processors.map(|u| u.highest))),
+    metric("processor_queue", "", "pieces of work waiting for a processor or in work at it",
+        |m| Figure::of(m.processors.map(|u| u.queue))),
     share("link_utilisation", "links", "share of time that links are in use, of those used at all",
         |m| Figure::of(m.links.map(|u| u.mean))),
+    metric("link_queue", "", "messages waiting for a link or crossing it, of those used at all",
+        |m| Figure::of(m.links.map(|u| u.queue))),
     mean("messages", "messages", "messages from one node to another for each request",
         |m| m.messages.map_or_else(Figure::default, Mean::figure)),
     Metric { is_mean: true, ..share("delayed", "delayed", "share of requests that others delayed",

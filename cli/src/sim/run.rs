@@ -1,12 +1,13 @@
 //! Runs points on all cores.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use weft_sim::perf::{Outcome, PILOT, System};
 
 use super::traces;
@@ -93,9 +94,16 @@ fn bar(length: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length);
-    let template = "{wide_bar} {human_pos} of {human_len} runs  {elapsed} gone, {eta} left";
+    let template = "{wide_bar} {human_pos} of {human_len} runs  {elapsed} gone{left}";
+    // Before the first run is done nobody knows.
+    let left = |state: &ProgressState, out: &mut dyn Write| {
+        let _ = match state.pos() {
+            0 => Ok(()),
+            _ => write!(out, ", {:#} left", HumanDuration(state.eta())),
+        };
+    };
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("left", left));
     }
     bar.enable_steady_tick(std::time::Duration::from_millis(500));
     bar

@@ -79,7 +79,9 @@ impl std::str::FromStr for Setting {
             Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
                 Ok(Setting { key: key.trim().into(), value: value.trim().into() })
             }
-            _ => Err(format!("'{text}' is not KEY=VALUE; write it like links.mb_s=10")),
+            _ => Err(format!(
+                "'{text}' is not KEY=VALUE; write it like links.mb_s=10, and the scenario before it"
+            )),
         }
     }
 }
@@ -229,6 +231,16 @@ impl Scenario {
         let Some(count) = count.filter(|n| *n <= MOST_POINTS) else {
             bail!("the sweep has more than {MOST_POINTS} points; give fewer values");
         };
+        for axis in &self.axes {
+            let twice = axis.choices.iter().enumerate().find(|(n, choice)| {
+                axis.choices[..*n].iter().any(|earlier| earlier.label == choice.label)
+            });
+            if let Some((_, choice)) = twice {
+                let (key, label) = (&axis.key, plain(&choice.label));
+                let place = self.document.place(&join("sweep", key));
+                bail!("{place}: sweep.{key}: {label} is there twice; give each once");
+            }
+        }
         (0..count).map(|n| self.point(n)).collect()
     }
 

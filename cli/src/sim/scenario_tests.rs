@@ -75,7 +75,7 @@ fn errors_name_file_line_and_range() {
         ("arrivals.open.rate_per_s = 1", "x.toml:4: workload.arrivals: give one of closed, open"),
         (
             "[nodes]\nworkers = 7\noriginators = 8",
-            "x.toml:8: nodes.originators = 8: there are 7 workers; give 0 to 7",
+            "x.toml:8: nodes.originators = 8: there are 7 workers; give 0 to 7 (4 if left out)",
         ),
         (
             "[nodes]\nworkers = 2\noriginators = 1\n[volume]\nlayout = \"raid6\"",
@@ -90,6 +90,14 @@ fn errors_name_file_line_and_range() {
             "x.toml:7: volume.width = 4: give a number that divides the 11 workers",
         ),
         ("addresses.zipf.regions = 7", "x.toml:6: workload.addresses.zipf.exponent is missing"),
+        (
+            "[sweep]\na = [{ name = \"b\", nodes.workers = 5 }, { name = \"b\", nodes.workers = 6 }]",
+            "x.toml:7: sweep.a: b is there twice; give each once",
+        ),
+        (
+            "addresses = \"zipf\"",
+            "x.toml:6: workload.addresses.zipf has keys of its own: give workload.addresses.zipf.regions,",
+        ),
         ("\n[volume]\nunit = 4097", "x.toml:8: volume.unit = 4097: give a multiple of 4096"),
     ] {
         let said = problem(more);

@@ -210,6 +210,13 @@ fn every_key_is_explained() {
     let one = describe::describe("links.mb_s").unwrap();
     assert!(one.starts_with("links.mb_s\n    0.001 to 1e9; in 10^6 bytes/s; default 10"), "{one}");
     assert!(!one.contains("latency"));
+    let class = describe::describe("workload.requests.mix[0].weight").unwrap();
+    assert!(class.starts_with("workload.requests.mix.weight\n    above 0\n"), "{class}");
+    let list = describe::list().unwrap();
+    for row in keys::rows() {
+        assert!(list.contains(&format!("\n{} ", row.key)), "{} is not listed", row.key);
+        assert!(!row.source.is_empty(), "{} has no source", row.key);
+    }
     let wrong = describe::describe("links.mbs").unwrap_err().to_string();
     assert!(wrong.ends_with("did you mean links.mb_s?"), "{wrong}");
 }

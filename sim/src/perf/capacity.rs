@@ -156,16 +156,26 @@ mod tests {
         let central = "nodes.originators = 0\nlinks = { fabric = \"switch\", mb_s = 10 }";
         assert_eq!(at(19.0, 0.5, central), None);
         assert!(at(21.0, 0.5, central).unwrap().contains("the links"));
-        // One host asks one originator, whatever others there are; of five two share one.
-        let few = |hosts: u32| {
-            format!("links = {{ fabric = \"switch\", mb_s = 1 }}\nworkload.hosts = {hosts}")
-        };
-        let one = at(1.2, 1.0, &few(1)).unwrap();
-        assert!(one.contains("for the links, and they carry at most 1.0000"), "{one}");
-        assert!(at(2.7, 1.0, &few(5)).unwrap().contains("at most 2.5000"));
-        assert_eq!(at(4.0, 1.0, &few(4)), None);
         // One bus for both ways.
         let bus = "nodes.originators = 0\nlinks = { fabric = \"bus\", mb_s = 10 }";
         assert!(at(11.0, 0.5, bus).unwrap().contains("the links"));
+    }
+
+    #[test]
+    fn hosts_that_share_an_originator_share_its_links() {
+        let at = |hosts: u32, rate: f64| {
+            problem(&format!(
+                "links = {{ fabric = \"switch\", mb_s = 1 }}\n[workload]\nhosts = {hosts}\n\
+                 arrivals.open.rate_per_s = {rate:?}\n\
+                 requests.fixed = {{ bytes = 1000000, read_share = 1.0 }}"
+            ))
+        };
+        // Ten elevenths come over the links; of five hosts two ask the same one of four originators.
+        for (hosts, carried) in [(1, "1.0000"), (4, "4.0000"), (5, "2.5000")] {
+            let most = carried.parse::<f64>().unwrap() * 1.1;
+            assert_eq!(at(hosts, most * 0.99), None, "{hosts}");
+            let said = at(hosts, most * 1.01).unwrap();
+            assert!(said.contains(&format!("links, and they carry at most {carried}")), "{said}");
+        }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Network {
     free: Vec<Nanos>,
     /// For how long each link has been in use.
     busy: Vec<Nanos>,
+    /// For how long messages waited for each link or crossed it, all together.
+    held: Vec<Nanos>,
 }
 
 impl Network {
@@ -45,6 +47,7 @@ impl Network {
             set_up: nanos(links.set_up_us),
             free: vec![0; count],
             busy: vec![0; count],
+            held: vec![0; count],
         }
     }
 
@@ -69,21 +72,32 @@ impl Network {
         let begins = now.max(self.free[link]);
         self.free[link] = begins + time;
         self.busy[link] += time;
+        self.held[link] += begins + time - now;
         begins + time
     }
 
-    /// The share of time that the links were in use, over those that were used at all, and the
-    /// highest.
-    pub fn utilisation(&self, time: Nanos) -> (f64, f64) {
-        let used: Vec<f64> =
-            self.busy.iter().filter(|b| **b > 0).map(|b| *b as f64 / time.max(1) as f64).collect();
-        let sum: f64 = used.iter().sum();
-        (sum / used.len().max(1) as f64, used.iter().copied().fold(0.0, f64::max))
+    /// The links that were used, by number: for how long each was in use, and how many messages waited
+    /// for it or crossed it on average, of so much time.
+    pub fn used(&self, time: Nanos) -> impl Iterator<Item = (usize, Nanos, f64)> {
+        let all = self.busy.iter().zip(&self.held).enumerate();
+        let used = all.filter(|(_, (busy, _))| **busy > 0);
+        used.map(move |(n, (busy, held))| (n, *busy, *held as f64 / time.max(1) as f64))
+    }
+
+    /// What a link is called.
+    pub fn name(&self, link: usize) -> String {
+        match self.fabric {
+            Fabric::PointToPoint => format!("{} to {}", link / self.nodes, link % self.nodes),
+            Fabric::Bus => "bus".to_string(),
+            Fabric::Switch if link < self.nodes => format!("{link} to switch"),
+            Fabric::Switch => format!("switch to {}", link - self.nodes),
+        }
     }
 
     /// Begins to measure.
     pub fn restart(&mut self) {
         self.busy.fill(0);
+        self.held.fill(0);
     }
 }
 
@@ -118,7 +132,9 @@ mod tests {
             last = w.send(0, n % 3, (n + 1) % 3, DATA);
         }
         assert_eq!(last, 100 * 505_000 + 10_000);
-        assert_eq!(w.utilisation(last - 10_000), (1.0, 1.0));
+        let all: Vec<_> = w.used(last - 10_000).collect();
+        // The n-th of a hundred waits for those before it, so half of them are there on average.
+        assert_eq!(all, [(0, last - 10_000, 50.5)]);
     }
 
     #[test]

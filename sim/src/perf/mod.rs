@@ -34,7 +34,7 @@ mod timeline;
 mod warm_up;
 
 pub use costs::{PathLengths, Work};
-pub use outcome::{Estimate, Outcome, Resource, Summary};
+pub use outcome::{Estimate, Outcome, Resource, Summary, Used};
 pub use simulation::Simulation;
 pub use system::{
     Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,

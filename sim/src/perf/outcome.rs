@@ -18,6 +18,31 @@ pub struct Resource {
     pub queue: f64,
 }
 
+/// How much one resource was used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Used {
+    /// What kind it is of: disk, bus, processor or link.
+    pub kind: &'static str,
+    /// Which one it is: its number, or what it joins.
+    pub name: String,
+    /// The share of time in use.
+    pub utilisation: f64,
+    /// How many pieces of work waited or were in work, on average.
+    pub queue: f64,
+}
+
+impl Resource {
+    /// Of all of a kind.
+    pub(super) fn of(all: &[Used]) -> Resource {
+        let mean = |f: fn(&Used) -> f64| all.iter().map(f).sum::<f64>() / all.len().max(1) as f64;
+        Resource {
+            mean: mean(|u| u.utilisation),
+            highest: all.iter().map(|u| u.utilisation).fold(0.0, f64::max),
+            queue: mean(|u| u.queue),
+        }
+    }
+}
+
 /// One run, after its warm-up.
 #[derive(Clone, Debug)]
 pub struct Outcome {

@@ -17,7 +17,7 @@ use super::delays::Delays;
 use super::diskless::{self, Diskless};
 use super::host_thread::{Job, Thread};
 use super::links::Network;
-use super::outcome::{Outcome, Resource};
+use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
 use super::setup::VOLUME;
 use super::system::{Roles, Store, System};
@@ -137,6 +137,23 @@ impl Simulation {
     /// # Errors
     /// If a request fails, or nothing happens any more.
     pub fn run(mut self) -> Result<Outcome, String> {
+        self.run_to_end()?;
+        self.outcome()
+    }
+
+    /// Runs, and says how much each resource was used: all disks, buses and processors, and the links that
+    /// were used at all.
+    ///
+    /// # Errors
+    /// If a request fails, or nothing happens any more.
+    pub fn resources(mut self) -> Result<Vec<Used>, String> {
+        self.run_to_end()?;
+        let kinds =
+            [self.disks_used(), self.buses_used(), self.processors_used(), self.links_used()];
+        Ok(kinds.concat())
+    }
+
+    fn run_to_end(&mut self) -> Result<(), String> {
         let mut warm = self.run.is_warm();
         while !self.has_enough() {
             let Some(event) = self.queue.pop() else {
@@ -149,21 +166,20 @@ impl Simulation {
                 self.restart();
             }
         }
+        Ok(())
+    }
+
+    fn outcome(&self) -> Result<Outcome, String> {
         let now = self.queue.now();
         let inside: Vec<Nanos> =
             self.requests.iter().flatten().filter(|r| r.asked > 0).map(|r| r.asked).collect();
         let measured = self.run.measured().expect("the warm-up is over");
         measured.check(now, inside)?;
         Ok(Outcome {
-            disks: self.resource(now, &self.devices, |d| {
-                ((d.disk.busy(now) - d.busy_before) as f64, d.queue.mean(now))
-            }),
-            buses: (!self.buses.is_empty()).then(|| self.bus_use(now)),
-            processors: self.resource(now, &self.processors, |p| (p.busy as f64, p.load.mean(now))),
-            links: {
-                let (mean, highest) = self.network.utilisation(now - measured.began);
-                Resource { mean, highest, queue: 0.0 }
-            },
+            disks: Resource::of(&self.disks_used()),
+            buses: (!self.buses.is_empty()).then(|| Resource::of(&self.buses_used())),
+            processors: Resource::of(&self.processors_used()),
+            links: Resource::of(&self.links_used()),
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
@@ -205,25 +221,48 @@ impl Simulation {
         }
     }
 
-    /// How much these were used: busy time and queue of each.
-    fn resource<T>(&self, now: Nanos, all: &[T], of: impl Fn(&T) -> (f64, f64)) -> Resource {
-        let began = self.run.measured().map_or(0, |m| m.began);
-        let time = (now - began).max(1) as f64;
-        let all: Vec<(f64, f64)> = all.iter().map(of).collect();
-        let share = |busy: f64| busy / time;
-        Resource {
-            mean: all.iter().map(|a| share(a.0)).sum::<f64>() / all.len().max(1) as f64,
-            highest: all.iter().map(|a| share(a.0)).fold(0.0, f64::max),
-            queue: all.iter().map(|a| a.1).sum::<f64>() / all.len().max(1) as f64,
-        }
+    /// For how long has been measured.
+    fn measured_time(&self) -> Nanos {
+        (self.queue.now() - self.run.measured().map_or(0, |m| m.began)).max(1)
     }
 
-    fn bus_use(&self, now: Nanos) -> Resource {
-        let time = (now - self.run.measured().map_or(0, |m| m.began)).max(1) as f64;
-        self.resource(now, &self.buses, |b| {
-            let busy = b.bus.busy_until(now) - b.busy_before;
-            (busy as f64, (b.bus.queue_until(now) - b.queue_before) as f64 / time)
+    /// How much these were used: busy time and queue of each.
+    fn used<T>(&self, kind: &'static str, all: &[T], of: impl Fn(&T) -> (Nanos, f64)) -> Vec<Used> {
+        let time = self.measured_time() as f64;
+        let one = |(n, it)| {
+            let (busy, queue) = of(it);
+            Used { kind, name: usize::to_string(&n), utilisation: busy as f64 / time, queue }
+        };
+        all.iter().enumerate().map(one).collect()
+    }
+
+    fn disks_used(&self) -> Vec<Used> {
+        let now = self.queue.now();
+        self.used("disk", &self.devices, |d| (d.disk.busy(now) - d.busy_before, d.queue.mean(now)))
+    }
+
+    fn processors_used(&self) -> Vec<Used> {
+        let now = self.queue.now();
+        self.used("processor", &self.processors, |p| (p.busy, p.load.mean(now)))
+    }
+
+    fn buses_used(&self) -> Vec<Used> {
+        let (now, time) = (self.queue.now(), self.measured_time() as f64);
+        self.used("bus", &self.buses, |b| {
+            let queue = (b.bus.queue_until(now) - b.queue_before) as f64 / time;
+            (b.bus.busy_until(now) - b.busy_before, queue)
         })
+    }
+
+    fn links_used(&self) -> Vec<Used> {
+        let time = self.measured_time();
+        let one = |(link, busy, queue)| Used {
+            kind: "link",
+            name: self.network.name(link),
+            utilisation: busy as f64 / time as f64,
+            queue,
+        };
+        self.network.used(time).map(one).collect()
     }
 
     /// The warm-up is over.

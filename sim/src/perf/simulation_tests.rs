@@ -271,6 +271,19 @@ const ON_A_BUS: &str = "name = \"b\"\nabout = \"a test's\"\n\n[fixed]\ncapacity_
      sector_bytes = 512\npositioning_ms = 10.0\nbytes_per_s = 1000000000000\n\n[bus]\n\
      read_bytes_per_s = 4096000\nwrite_bytes_per_s = 4096000\nsetup_ms = 1.0\n";
 
+#[test]
+fn a_disk_whose_sectors_do_not_make_a_nodes_is_refused() {
+    for (sector, bad) in [(512, false), (4096, false), (520, true), (8192, true)] {
+        let mut system = system(4096, 1.0, 1);
+        let text = format!("sector_bytes = {sector}");
+        system.disks.parameters = Some(ON_A_BUS.replace("sector_bytes = 512", &text));
+        let problem = system.check().err().map(|p| p.to_string());
+        assert_eq!(problem.is_some(), bad, "{problem:?}");
+        let names = |p: String| p.starts_with("disks.model = ") && p.contains("a divisor of it");
+        assert!(problem.is_none_or(names));
+    }
+}
+
 /// Whole stripes read from four such disks, so many of them on a bus.
 fn on_buses(per_bus: Option<u16>, outstanding: u32) -> System {
     let mut system = without_overhead(system(16_384, 1.0, outstanding));

@@ -506,7 +506,10 @@ impl System {
         within("nodes.workers", f64::from(workers))?;
         within("nodes.originators", f64::from(self.nodes.originators))?;
         if self.nodes.originators > workers {
-            let expected = format!("there are {workers} workers; give 0 to {workers}");
+            let expected = format!(
+                "there are {workers} workers; give 0 to {workers} ({} if left out)",
+                Nodes::default().originators
+            );
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
         }
         self.check_roles()?;
