@@ -322,7 +322,8 @@ impl Run {
             }
             // With clocks that keep no bound too, who only hears badly may be taken for dead.
             12 | 13 if f.cuts && processes > 2 && (beyond || !m.wild) => {
-                let ppm = m.rng.u32(20_000..200_000);
+                // Of one packet in six that is lost a stream may well stand still for `dead_after`.
+                let ppm = m.rng.u32(20_000..if beyond { 200_000 } else { 100_000 });
                 self.plan_member(at, MemberFault::Lossy(victim, ppm));
                 self.plan_member(at + stays, MemberFault::Lossy(victim, 0));
             }
