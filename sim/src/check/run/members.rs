@@ -308,7 +308,11 @@ impl Run {
                 );
             }
             // Of two processes one votes, and takes the other for dead if it does not hear it.
-            5..=8 if f.cuts && (beyond || processes > 2) => self.draw_cut(victim, at, stays),
+            5..=8 if f.cuts && (beyond || processes > 2) => {
+                // What one answers that is out matters where hosts go on asking it.
+                let longer = if m.hot { dead_after } else { 0 };
+                self.draw_cut(victim, at, stays + longer);
+            }
             9 if f.crashes => {
                 let again = m.rng.u64(0..dead_after);
                 self.plan_member(at, MemberFault::DieAlone(victim, again));
