@@ -110,7 +110,7 @@ configurations() {
     sed 's/disk4.img/used.img/' "$T/n4.toml" >"$T/bad.toml"
     refused 'ext file system --force' weft cluster init --config "$T/bad.toml"
     sed "s/disk4.img/disk0.img/" "$T/n4.toml" >"$T/bad.toml"
-    refused 'disk of Weft' weft cluster init --config "$T/bad.toml"
+    refused 'disk0.img in use' weft cluster init --config "$T/bad.toml"
     [ ! -e "$T/state4" ]
     sed "s/:${PORTS[4]}/:${PORTS[0]}/" "$T/n4.toml" >"$T/bad.toml"
     weft cluster init --config "$T/bad.toml"
@@ -318,13 +318,21 @@ boxes() {
     ln -s "$T/used.img" "$T/b0-2.img"
     refused 'ext file system --force' weft cluster init --config "$T/b0.toml"
     rm "$T/b0-2.img"
-    [ ! -e "$T/b0" ] && [ ! -e "$T/b0-0.img" ]
+    # What is refused has changed nothing: what is right the next time is done.
+    sed 's/b0-2.img/nowhere\/b0-2.img/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'nowhere No such file' weft cluster init --config "$T/bad.toml"
+    sed 's/96M/900P/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'b0-0.img' weft cluster init --config "$T/bad.toml"
+    [ ! -e "$T/b0" ] && [ -z "$(find "$T" -maxdepth 1 -name '*b0-?.img*')" ]
     weft cluster init --config "$T/b0.toml" | grep -c 'nodes 0, 1, 2'
     run_box 0
     wait_until box_has 0 up 3
     for n in 1 2; do
         boxed $n
         token=$(weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+        sed "s/b$n-1.img/b0-1.img/" "$T/b$n.toml" >"$T/bad.toml"
+        refused 'b0-1.img in use' weft cluster join "$token" --at "$admit" --config "$T/bad.toml" --force
+        [ ! -e "$T/b$n" ] && box_says 0 "sys.exit(len(s['nodes']) != 3 * $n)"
         weft cluster join "$token" --at "$admit" --config "$T/b$n.toml"
         run_box $n
     done
@@ -363,6 +371,8 @@ boxes() {
     refused 'is the disk of node 5' weft disk add --path "$T/b1-2.img" --dir "$T/b1"
     refused 'ext file system --force' weft disk add --path "$T/used.img" --dir "$T/b1"
     refused 'give disk_size' weft disk add --path "$T/more.img" --dir "$T/b1"
+    refused 'b0-1.img in use' weft disk add --path "$T/b0-1.img" --size 96M --force --dir "$T/b1"
+    box_says 1 "sys.exit(len(s['nodes']) != 8)"
     weft disk add --path "$T/more.img" --size 96M --dir "$T/b1" | grep -c 'node 9 has been added'
     wait_until box_has 0 up 9
     weft cluster rebalance --dir "$T/b2"
@@ -371,6 +381,15 @@ boxes() {
     weft node stop 0 --dir "$T/b2"
     refused 'is the disk of node 1' weft disk replace 0 --path "$T/b0-1.img" --dir "$T/b2"
     refused 'take a larger one' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
+    # Nothing foreign is wiped where the disk was either.
+    mv "$T/b0-0.img" "$T/away.img"
+    ln "$T/b1-2.img" "$T/b0-0.img"
+    refused 'b0-0.img in use' weft disk replace 0 --force --dir "$T/b2"
+    rm "$T/b0-0.img"
+    cp --sparse=always "$T/used.img" "$T/b0-0.img"
+    refused 'ext file system --force' weft disk replace 0 --dir "$T/b2"
+    cmp "$T/used.img" "$T/b0-0.img"
+    mv "$T/away.img" "$T/b0-0.img"
     weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     wait_until box_mode 1 fault-free
     # The one that gave the process its number leaves.

@@ -216,12 +216,6 @@ impl Desk<'_> {
                 }
                 Ok(Outcome::Wait(wait))
             }
-            Wait::DiskAdmitted(new, ticket, since) => {
-                match self.check_admitted(new, *ticket, *since)? {
-                    Some(next) => Ok(Outcome::Wait(next)),
-                    None => Ok(Outcome::Wait(wait)),
-                }
-            }
             Wait::DiskAdded(n, ticket) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));

@@ -16,6 +16,7 @@ use weft_core::node::MemberReport;
 use weft_core::units::{Nanos, NodeId, VolumeId};
 
 use super::Engine;
+use crate::claim::Claim;
 use crate::cluster::{Effect, Together};
 use crate::error::{Error, Result};
 use crate::slot::{Phase, Slot};
@@ -106,11 +107,11 @@ impl Rule {
         }
     }
 
-    /// Makes the disk of a node of this process an empty one.
-    pub(super) fn make_empty_disk(&self, n: usize) -> Result<()> {
+    /// Claims the disk of a node of this process, to make it an empty one.
+    pub(super) fn claim(&self, n: usize, force: bool) -> Result<Claim> {
         match self {
-            Rule::Alone(alone) => alone.state.replace_disk(n),
-            Rule::Together(together) => together.home().make_empty_disk(NodeId(n as u16)),
+            Rule::Alone(alone) => alone.state.claim(n, force),
+            Rule::Together(together) => together.home().claim(NodeId(n as u16), force),
         }
     }
 

@@ -10,6 +10,7 @@
 mod aligned;
 mod array;
 mod arrivals;
+mod claim;
 mod client;
 mod clock;
 mod cluster;

@@ -26,8 +26,9 @@ use weft_net::identity::{
 };
 
 use super::config::Configuration;
-use super::found::{Invitation, check_new, settle_in};
+use super::found::Invitation;
 use super::home::{Home, Known};
+use super::site::Site;
 use crate::control::{NewHome, Request};
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
@@ -284,7 +285,7 @@ pub fn join(
     address: SocketAddr,
     force: bool,
 ) -> Result<Vec<u16>> {
-    check_new(config, force)?;
+    let mut site = Site::prepare(config, force)?;
     let key = NodeKey::generate().map_err(said)?;
     let plea = Plea {
         token: token.to_string(),
@@ -294,7 +295,14 @@ pub fn join(
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
-    settle_in(config, &invitation, Stored::empty(), &key, cluster.0)?;
+    site.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
+        Error(format!(
+            "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
+             the same command with the same token again",
+            config.name
+        ))
+    })?;
+    site.keep();
     Ok(invitation.nodes())
 }
 

@@ -3,7 +3,6 @@
 //! What comes out of it are [`Effect`]s; they take effect in order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,6 +18,7 @@ use weft_net::wire::Message;
 use super::home::{Home, Known};
 use super::memory::Memory;
 use super::post::{Mail, Post};
+use crate::claim::Claim;
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
 
@@ -153,8 +153,8 @@ impl Together {
     }
 
     /// Takes a disk for a node, which becomes an empty one: see [`Home::take_disk`].
-    pub(crate) fn take_disk(&mut self, node: NodeId, path: &Path, size: Option<u64>) -> Result<()> {
-        self.home.take_disk(node, path, size)
+    pub(crate) fn take_disk(&mut self, node: NodeId, claim: Claim) -> Result<()> {
+        self.home.take_disk(node, claim)
     }
 
     /// A node that the map holds for this process and that has no disk yet.
