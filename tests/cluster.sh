@@ -429,6 +429,26 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding stopping boxes; do t $check; done
+# All processes at once: what cannot be is refused before anything is made, and a cluster that does not
+# come up is not left behind.
+at_once() {
+    local free=127.0.0.1:${PORTS[6]} up
+    up() { "$WEFT" up --processes --dir "$T/c" --nodes 3 --disk-size 64M --layout rs:2+1 "$@"; }
+    refused "127.0.0.1:${PORTS[0]} choose another address" up --listen "127.0.0.1:${PORTS[0]}"
+    [ ! -e "$T/c" ]
+    mkdir -p "$T/c/node-1"
+    refused 'node-1 is there already' up --listen "$free"
+    rmdir "$T/c/node-1"
+    refused 'node 0 has ended for a socket another path' up --listen "$T/n0.toml/x.sock"
+    [ -z "$(find "$T/c" -name 'node*')" ]
+    "$WEFT" up --processes --dir "$T/c" --nodes 3 --disk-size 64M --listen "$free" >"$T/logc" 2>&1 & up=$!
+    echo $up >"$T/pidc"
+    wait_until grep -q "weft serves" "$T/logc"
+    refused "in use by process $up" "$WEFT" up --processes --dir "$T/c"
+    alive $up
+    kill $up
+    wait $up
+}
+for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding at_once stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
