@@ -53,8 +53,9 @@ impl Claim {
             (None, Some(size)) => size,
             (None, None) => {
                 return fail(format!(
-                    "{} is no block device; give disk_size (or --size) to make a file of that size",
-                    path.display()
+                    "{} {}; give disk_size (or --size) to make a file of that size",
+                    path.display(),
+                    if there.is_some() { "is no block device" } else { "is not there" }
                 ));
             }
         };

@@ -22,6 +22,9 @@ impl Desk<'_> {
             DiskAction::Drain => self.drain(node),
             DiskAction::Undrain => {
                 self.engine.known(node)?;
+                if !self.engine.map().nodes[node].draining {
+                    return fail(format!("the disk of node {node} is not being drained"));
+                }
                 let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
                 Ok(Wait::Draining(node, false, ticket))
             }

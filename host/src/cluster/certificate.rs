@@ -82,6 +82,7 @@ pub fn join_certified(
     invitation: &Invitation,
     force: bool,
 ) -> Result<Vec<u16>> {
+    config.check_here()?;
     let mut site = Site::prepare(config, force)?;
     let path = key_path(config);
     if !path.exists() {

@@ -62,6 +62,9 @@ pub(super) struct Known {
 struct Content {
     format: u32,
     node: u16,
+    /// Its last node has left the cluster.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    left: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disk: Vec<Kept>,
     #[serde(default)]
@@ -105,6 +108,14 @@ impl Home {
                 "{} has format {} and this program knows {FORMAT}; use the program that made it",
                 path.display(),
                 content.format
+            ));
+        }
+        if content.left {
+            return fail(format!(
+                "the last node of {} has left the cluster, and its process has nothing to do; to have \
+                 this machine back, remove {} and let it join anew (`weft cluster join`)",
+                config.name,
+                dir.display()
             ));
         }
         if content.disk.is_empty() {
@@ -171,6 +182,18 @@ impl Home {
         self.content.write(self.dir())
     }
 
+    /// Its last node has left the cluster.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        self.content.disk.clear();
+        self.content.left = true;
+        self.content.write(self.dir())
+    }
+
+    /// Whether its last node has left the cluster.
+    pub(crate) fn has_left(&self) -> bool {
+        self.content.left
+    }
+
     /// The number of the cluster.
     pub(crate) fn cluster(&self) -> u128 {
         self.identity.cluster().0
@@ -227,9 +250,20 @@ impl Known {
     }
 }
 
-/// Whether a directory is a node's already.
-pub(super) fn is_taken(dir: &Path) -> bool {
+/// Whether a directory is a process's already.
+fn is_taken(dir: &Path) -> bool {
     dir.join(IDENTITY).exists()
+}
+
+/// Refuses the directory of a process.
+pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
+    match is_taken(dir) {
+        true => fail(format!(
+            "{} is the directory of a node already; choose another one",
+            dir.display()
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Writes what a process must know: its number and disks, and where the others are.
@@ -239,7 +273,7 @@ pub(super) fn write_known(
     disk: Vec<Kept>,
     peer: Vec<Known>,
 ) -> Result<()> {
-    Content { format: FORMAT, node: process.0, disk, peer }.write(dir)
+    Content { format: FORMAT, node: process.0, left: false, disk, peer }.write(dir)
 }
 
 #[cfg(test)]

@@ -33,12 +33,7 @@ pub(super) struct Site<'a> {
 impl<'a> Site<'a> {
     /// Makes the directory, and claims the disks. With `force` also such as hold something.
     pub(super) fn prepare(config: &'a Configuration, force: bool) -> Result<Site<'a>> {
-        if home::is_taken(&config.dir) {
-            return fail(format!(
-                "{} is the directory of a node already; choose another one",
-                config.dir.display()
-            ));
-        }
+        home::refuse_taken(&config.dir)?;
         let dir = NewDirectory::make(&config.dir)?;
         let claim = |path: &PathBuf| Claim::new(path, config.disk_size, None, force);
         let disks = config.disks.iter().map(claim).collect::<Result<_>>()?;
@@ -139,8 +134,8 @@ impl NewDirectory {
             fs::remove_dir_all(&self.path)?;
             return self.above.iter().rev().try_for_each(fs::remove_dir);
         };
-        let new = names(&self.path)?.into_iter().filter(|name| !before.contains(name));
-        new.map(|name| fs::remove_file(self.path.join(name))).collect()
+        let mut new = names(&self.path)?.into_iter().filter(|name| !before.contains(name));
+        new.try_for_each(|name| fs::remove_file(self.path.join(name)))
     }
 }
 
