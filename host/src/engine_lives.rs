@@ -234,7 +234,9 @@ impl Engine {
 
     fn follow_drain(&mut self, n: usize) {
         let slot = &self.slots[n];
-        let finished = slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
+        // Of one that was not let in, or that the others have gone on without, nothing is to be finished.
+        let finished = !self.map().is_up(NodeId(n as u16))
+            || slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
         let impatient = slot.patience.is_some_and(|p| p <= self.clock.now());
         let why = match (finished, impatient) {
             (true, _) => "it was stopped",
