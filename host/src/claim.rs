@@ -42,29 +42,11 @@ impl Claim {
         if let Some(disk) = there.as_ref().filter(|_| !force) {
             refuse_used(disk, own)?;
         }
-        let size = match (there.as_ref().filter(|disk| disk.block), size) {
-            (Some(disk), None) => disk.len()?,
-            (Some(_), Some(_)) => {
-                return fail(format!(
-                    "{} is a block device and is used whole; leave disk_size out",
-                    path.display()
-                ));
-            }
-            (None, Some(size)) => size,
-            (None, None) => {
-                return fail(format!(
-                    "{} {}; give disk_size (or --size) to make a file of that size",
-                    path.display(),
-                    if there.is_some() { "is no block device" } else { "is not there" }
-                ));
-            }
-        };
+        let size = size_to_be(path, there.as_ref(), size)?;
         data_sectors(size)?;
-        let mut claim = Claim { path: path.to_path_buf(), size, there, new: None, made: false };
-        if claim.there.as_ref().is_none_or(|disk| !disk.block) {
-            claim.new = Some(new_file(path, size)?);
-        }
-        Ok(claim)
+        let block = there.as_ref().is_some_and(|disk| disk.block);
+        let new = if block { None } else { Some(new_file(path, size)?) };
+        Ok(Claim { path: path.to_path_buf(), size, there, new, made: false })
     }
 
     /// Where the disk is.
@@ -117,6 +99,26 @@ impl Drop for Claim {
         // What went wrong first is what is told.
         let _ = self.take_back();
     }
+}
+
+/// How large the disk at a path is to be, of which this is said and where this is.
+fn size_to_be(path: &Path, there: Option<&Disk>, said: Option<u64>) -> Result<u64> {
+    let what = match (there, said) {
+        (Some(disk), None) if disk.block => return disk.len(),
+        (Some(disk), Some(_)) if disk.block => {
+            return fail(format!(
+                "{} is a block device and is used whole; leave disk_size out",
+                path.display()
+            ));
+        }
+        (_, Some(size)) => return Ok(size),
+        (Some(_), None) => "is no block device",
+        (None, None) => "is not there",
+    };
+    fail(format!(
+        "{} {what}; give disk_size (or --size) to make a file of that size",
+        path.display()
+    ))
 }
 
 /// A file beside the path, to be put in its place when it is whole.
