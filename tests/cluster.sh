@@ -58,6 +58,9 @@ founding() {
     run_node 0
     wait_until has 0 up 1
     refused 'in use by process' weft node --config "$T/n0.toml"
+    # Nobody is left to agree that the last node is down.
+    weft node kill 0 --dir "$T/state0"
+    weft node start 0 --dir "$T/state0"
 }
 certified() {
     config 1
@@ -88,6 +91,7 @@ joining() {
     config 4
     refused 'used already n3' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
     refused 'typing error' weft cluster join "${token}0" --at "$ADMIT" --config "$T/n4.toml"
+    refused 'weft cluster token has said of the cluster of this token' weft cluster join "$token" --at "127.0.0.1:${PORTS[0]}" --config "$T/n4.toml"
     token=$(weft cluster token --valid 1s --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sleep 2
     refused 'expired' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
@@ -97,8 +101,8 @@ joining() {
     # The token is still good.
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     sed "s/:${PORTS[4]}/:${PORTS[1]}/" "$T/n4.toml" >"$T/twice.toml"
-    refused 'is reached at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
-    refused 'does not let nodes in' weft cluster token --dir "$T/state1"
+    refused 'address: cannot listen at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
+    refused 'does not let nodes in; ask n0' weft cluster token --dir "$T/state1"
 }
 configurations() {
     sed 's/^disk =/dsik =/' "$T/n4.toml" >"$T/bad.toml"
@@ -110,12 +114,12 @@ configurations() {
     sed 's/disk4.img/used.img/' "$T/n4.toml" >"$T/bad.toml"
     refused 'ext file system --force' weft cluster init --config "$T/bad.toml"
     sed "s/disk4.img/disk0.img/" "$T/n4.toml" >"$T/bad.toml"
-    refused 'disk of Weft' weft cluster init --config "$T/bad.toml"
-    [ ! -e "$T/state4" ]
+    refused 'disk0.img in use' weft cluster init --config "$T/bad.toml"
     sed "s/:${PORTS[4]}/:${PORTS[0]}/" "$T/n4.toml" >"$T/bad.toml"
-    weft cluster init --config "$T/bad.toml"
-    refused 'cannot listen another address' weft node --config "$T/bad.toml"
-    rm -rf "$T/state4" "$T/disk4.img"
+    refused 'address: cannot listen another address' weft cluster init --config "$T/bad.toml"
+    sed "s/127.0.0.1:${PORTS[4]}/192.0.2.1:${PORTS[4]}/" "$T/n4.toml" >"$T/bad.toml"
+    refused 'address: cannot listen at 192.0.2.1' weft cluster init --config "$T/bad.toml"
+    [ ! -e "$T/state4" ] && [ ! -e "$T/disk4.img" ]
 }
 # Any node makes, shows and serves a volume.
 anywhere() {
@@ -130,15 +134,29 @@ anywhere() {
 }
 # A process is killed; the next node has the same bytes; it returns and catches up.
 killed() {
+    local token
     kill -9 "$(cat "$T/pid1")"
     nbdcopy "$(uri 2)" - | cmp - "$T/image"
     wait_until has 0 down 1
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$(uri 2)"
+    # Where it was nobody else may come, and it cannot be where nobody looks for it.
+    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    sed "s/:${PORTS[4]}/:${PORTS[1]}/" "$T/n4.toml" >"$T/twice.toml"
+    refused 'is reached at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
+    [ ! -e "$T/state4" ] && [ ! -e "$T/disk4.img" ]
+    sed "s/:${PORTS[1]}/:${PORTS[6]}/" "$T/n1.toml" >"$T/bad.toml"
+    refused "address 127.0.0.1:${PORTS[6]} look for 127.0.0.1:${PORTS[1]} put that back" weft node --config "$T/bad.toml"
+    sed -i 's/"b1"/"b7"/' "$T/n1.toml"
     run_node 1
     wait_until has 3 up 4
     wait_until mode_is 2 fault-free
     weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
+    # Labels are as the process joined with them; that the configuration has others is said.
+    weft status --dir "$T/state1" | grep -c 'warning: the labels in the configuration (box=b7)'
+    grep -c 'labels in the configuration' "$T/log1"
+    weft status --dir "$T/state2" | grep warning: && return 1
+    weft node list --dir "$T/state1" | grep -c 'box=b1'
 }
 # A host without a disk is its own controller; it is paused past its lease, killed, and comes back.
 attached() {
@@ -252,10 +270,15 @@ leaving() {
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
     refused 'does not fit' weft disk drain 2 --dir "$T/state0"
     weft node stop 1 --dir "$T/state3"
-    weft node remove 1 --dir "$T/state3"
+    # It is answered also where it was asked for, and the process knows that it has nothing to do.
+    weft node remove 1 --dir "$T/state1"
+    weft status --dir "$T/state1" | grep -c 'warning: the last node of this process has left'
+    grep -c 'has left the cluster' "$T/log1"
     wait_until has 0 up 3
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
-    kill -9 "$(cat "$T/pid1")"
+    kill "$(cat "$T/pid1")"
+    wait_until dead "$(cat "$T/pid1")"
+    refused 'has left join anew' weft node --config "$T/n1.toml"
 }
 # A node is added and gets its share while a host reads and writes; then it is drained again.
 adding() {
@@ -280,9 +303,14 @@ adding() {
     number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'n4'])")
     weft disk drain "$number" --dir "$T/state2"
     weft node stop "$number" --dir "$T/state3"
+    kill -9 "$(cat "$T/pid4")"
     weft node remove "$number" --dir "$T/state3"
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
-    kill -9 "$(cat "$T/pid4")"
+    # One that was away when it was removed hears of it from the others.
+    run_node 4
+    wait_until eval "weft status --dir '$T/state4' | grep -c 'warning: .*no node of this cluster.*join anew'"
+    kill "$(cat "$T/pid4")"
+    wait_until dead "$(cat "$T/pid4")"
 }
 # All stop, and all come back.
 stopping() {
@@ -318,13 +346,21 @@ boxes() {
     ln -s "$T/used.img" "$T/b0-2.img"
     refused 'ext file system --force' weft cluster init --config "$T/b0.toml"
     rm "$T/b0-2.img"
-    [ ! -e "$T/b0" ] && [ ! -e "$T/b0-0.img" ]
+    # What is refused has changed nothing: what is right the next time is done.
+    sed 's/b0-2.img/nowhere\/b0-2.img/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'nowhere No such file' weft cluster init --config "$T/bad.toml"
+    sed 's/96M/900P/' "$T/b0.toml" >"$T/bad.toml"
+    refused 'b0-0.img' weft cluster init --config "$T/bad.toml"
+    [ ! -e "$T/b0" ] && [ -z "$(find "$T" -maxdepth 1 -name '*b0-?.img*')" ]
     weft cluster init --config "$T/b0.toml" | grep -c 'nodes 0, 1, 2'
     run_box 0
     wait_until box_has 0 up 3
     for n in 1 2; do
         boxed $n
         token=$(weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+        sed "s/b$n-1.img/b0-1.img/" "$T/b$n.toml" >"$T/bad.toml"
+        refused 'b0-1.img in use' weft cluster join "$token" --at "$admit" --config "$T/bad.toml" --force
+        [ ! -e "$T/b$n" ] && box_says 0 "sys.exit(len(s['nodes']) != 3 * $n)"
         weft cluster join "$token" --at "$admit" --config "$T/b$n.toml"
         run_box $n
     done
@@ -363,6 +399,8 @@ boxes() {
     refused 'is the disk of node 5' weft disk add --path "$T/b1-2.img" --dir "$T/b1"
     refused 'ext file system --force' weft disk add --path "$T/used.img" --dir "$T/b1"
     refused 'give disk_size' weft disk add --path "$T/more.img" --dir "$T/b1"
+    refused 'b0-1.img in use' weft disk add --path "$T/b0-1.img" --size 96M --force --dir "$T/b1"
+    box_says 1 "sys.exit(len(s['nodes']) != 8)"
     weft disk add --path "$T/more.img" --size 96M --dir "$T/b1" | grep -c 'node 9 has been added'
     wait_until box_has 0 up 9
     weft cluster rebalance --dir "$T/b2"
@@ -371,6 +409,15 @@ boxes() {
     weft node stop 0 --dir "$T/b2"
     refused 'is the disk of node 1' weft disk replace 0 --path "$T/b0-1.img" --dir "$T/b2"
     refused 'take a larger one' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
+    # Nothing foreign is wiped where the disk was either.
+    mv "$T/b0-0.img" "$T/away.img"
+    ln "$T/b1-2.img" "$T/b0-0.img"
+    refused 'b0-0.img in use' weft disk replace 0 --force --dir "$T/b2"
+    rm "$T/b0-0.img"
+    cp --sparse=always "$T/used.img" "$T/b0-0.img"
+    refused 'ext file system --force' weft disk replace 0 --dir "$T/b2"
+    cmp "$T/used.img" "$T/b0-0.img"
+    mv "$T/away.img" "$T/b0-0.img"
     weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     wait_until box_mode 1 fault-free
     # The one that gave the process its number leaves.
@@ -380,6 +427,8 @@ boxes() {
     nbdcopy "$(uri b1)" - | cmp - "$T/image"
     weft disk drain 5 --dir "$T/b0"
     weft disk drain 5 --cancel --dir "$T/b0"
+    refused 'is not being drained' weft disk drain 5 --cancel --dir "$T/b0"
+    refused 'node 3 has left' weft disk replace 3 --dir "$T/b1"
     # All stop, and all come back, with one disk gone from its place.
     for n in 0 1 2; do kill "$(cat "$T/pidb$n")"; done
     for n in 0 1 2; do wait_until dead "$(cat "$T/pidb$n")"; done
@@ -410,6 +459,26 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
-for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding stopping boxes; do t $check; done
+# All processes at once: what cannot be is refused before anything is made, and a cluster that does not
+# come up is not left behind.
+at_once() {
+    local free=127.0.0.1:${PORTS[6]} up
+    up() { "$WEFT" up --processes --dir "$T/c" --nodes 3 --disk-size 64M --layout rs:2+1 "$@"; }
+    refused "127.0.0.1:${PORTS[0]} choose another address" up --listen "127.0.0.1:${PORTS[0]}"
+    [ ! -e "$T/c" ]
+    mkdir -p "$T/c/node-1"
+    refused 'node-1 is there already' up --listen "$free"
+    rmdir "$T/c/node-1"
+    refused 'node 0 has ended for a socket another path' up --listen "$T/n0.toml/x.sock"
+    [ -z "$(find "$T/c" -name 'node*')" ]
+    "$WEFT" up --processes --dir "$T/c" --nodes 3 --disk-size 64M --listen "$free" >"$T/logc" 2>&1 & up=$!
+    echo $up >"$T/pidc"
+    wait_until grep -q "weft serves" "$T/logc"
+    refused "in use by process $up" "$WEFT" up --processes --dir "$T/c"
+    alive $up
+    kill $up
+    wait $up
+}
+for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding at_once stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

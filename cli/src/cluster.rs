@@ -127,6 +127,7 @@ impl Cluster {
 impl Init {
     fn run(&self) -> Result<()> {
         let config = Configuration::load(&self.new.config)?;
+        config.check_here()?;
         let cluster = found(std::slice::from_ref(&config), None, self.new.force)?;
         if self.new.json {
             let nodes: Vec<usize> = (0..config.disks.len()).collect();

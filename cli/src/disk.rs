@@ -26,7 +26,7 @@ pub enum Disk {
     Add(Add),
     /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
     Fail(Which),
-    /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the disk holds is deleted
+    /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the node has left on the disk is deleted, anything else only with --force
     Replace(Replace),
     /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
     Drain(Drain),
@@ -64,8 +64,8 @@ pub struct At {
     /// How large to make it, if it is a file
     #[arg(long, requires = "path", value_parser = parse_size)]
     size: Option<u64>,
-    /// Use what is at --path even if there is something on it, which is lost then
-    #[arg(long, requires = "path")]
+    /// Use it even if there is something on it, which is lost then; never if another process has it open
+    #[arg(long)]
     force: bool,
 }
 
@@ -196,10 +196,7 @@ impl Add {
 impl Replace {
     fn request(&self) -> Result<Request> {
         let (node, size, force) = (self.which.node, self.at.size, self.at.force);
-        Ok(match whole(&self.at.path)? {
-            Some(path) => Request::DiskExchange { node, path, size, force },
-            None => Request::Disk { action: DiskAction::Replace, node },
-        })
+        Ok(Request::DiskReplace { node, path: whole(&self.at.path)?, size, force })
     }
 }
 

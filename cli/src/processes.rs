@@ -12,6 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
-use weft_host::{Configuration, Listen, Size, Spec, found};
+use weft_host::{Configuration, Listen, Size, Spec, found, lock};
 
 use crate::args::node_dir;
 use crate::output::say;
@@ -35,25 +37,52 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
 pub fn run(dir: &Path, spec: &Spec, listens: &[Listen]) -> Result<ExitCode> {
-    let paths = match node_dir(dir, 0).is_dir() {
-        true => existing(dir, spec)?,
-        false => make(dir, spec)?,
-    };
+    let listens = hosts_listens(listens);
+    let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
+    listens.iter().try_for_each(Listen::check)?;
+    if held.is_none() {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        held = Some(lock(dir)?);
+    }
+    let fresh = !node_dir(dir, 0).is_dir();
+    let paths = if fresh { make(dir, spec)? } else { existing(dir, spec)? };
+    let up = Arc::new(AtomicBool::new(false));
+    let ran = serve(dir, &paths, &listens, fresh, &up);
+    if ran.is_err() && fresh && !up.load(Ordering::Relaxed) {
+        // The same command is to find what it found this time. Nothing was stored here yet.
+        for n in 0..paths.len() {
+            fs::remove_dir_all(node_dir(dir, n))?;
+        }
+    }
+    ran?;
+    say("stopped")?;
+    drop(held);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the nodes of these configurations. Of a cluster that has just been made all must come `up`;
+/// of one that has been up before, one that does not is a node that is down.
+fn serve(
+    dir: &Path,
+    paths: &[PathBuf],
+    listens: &[Listen],
+    fresh: bool,
+    up: &Arc<AtomicBool>,
+) -> Result<()> {
     serve_hosts(dir, listens)?;
     let (ours, theirs) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
     let mut nodes = Vec::new();
-    for path in &paths {
+    for path in paths {
         nodes.push(start(path)?);
     }
-    let greeted = dir.to_path_buf();
-    thread::spawn(move || greet_when_up(&greeted));
-    watch(dir, &mut nodes, &ours)?;
+    let (greeted, is_up) = (dir.to_path_buf(), up.clone());
+    thread::spawn(move || greet_when_up(&greeted, &is_up));
+    let watched = watch(dir, &mut nodes, &ours, || !fresh || up.load(Ordering::Relaxed));
     stop(&mut nodes)?;
-    say("stopped")?;
-    Ok(ExitCode::SUCCESS)
+    watched
 }
 
 fn config_path(dir: &Path, node: usize) -> PathBuf {
@@ -106,6 +135,9 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
         bail!("{} holds an array in one process; choose another directory", dir.display());
     }
     let dir = std::path::absolute(dir)?;
+    if let Some(there) = (0..spec.nodes()).map(|n| node_dir(&dir, n)).find(|own| own.exists()) {
+        bail!("{} is there already; move it away, or choose another directory", there.display());
+    }
     // All ports are held until each node has one, so that no two get the same.
     let mut held = Vec::new();
     let mut configs = Vec::new();
@@ -126,11 +158,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             dir: own,
         });
     }
-    if let Err(e) = found(&configs, Some(spec), false) {
-        // Nothing of this is anything yet.
-        configs.iter().for_each(|c| drop(fs::remove_dir_all(&c.dir)));
-        return Err(e.into());
-    }
+    found(&configs, Some(spec), false)?;
     let mut paths = Vec::new();
     for (n, config) in configs.iter().enumerate() {
         let path = config_path(&dir, n);
@@ -152,16 +180,21 @@ fn write_config(path: &Path, config: &Configuration) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Where hosts reach the first node, besides its own socket.
+/// Where hosts reach the first node, besides its own sockets.
+fn hosts_listens(listens: &[Listen]) -> Vec<Listen> {
+    match listens.is_empty() {
+        true => vec![Listen::Tcp("127.0.0.1:10809".to_string())],
+        false => listens.iter().cloned().map(absolute).collect(),
+    }
+}
+
+/// Writes that into its configuration.
 fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
     let path = config_path(dir, 0);
     let mut config = Configuration::load(&path)?;
     config.nbd.truncate(1);
     config.native.truncate(1);
-    if listens.is_empty() {
-        config.nbd.push(Listen::Tcp("127.0.0.1:10809".to_string()));
-    }
-    for listen in listens.iter().cloned().map(absolute) {
+    for listen in listens.iter().cloned() {
         match listen.is_native() {
             true => config.native.push(listen),
             false => config.nbd.push(listen),
@@ -186,7 +219,7 @@ fn start(config: &Path) -> Result<Child> {
     open().with_context(|| format!("cannot start the node of {}", config.display()))
 }
 
-fn greet_when_up(dir: &Path) {
+fn greet_when_up(dir: &Path, up: &AtomicBool) {
     let since = Instant::now();
     while let Err(e) = greet(dir) {
         if since.elapsed() > PATIENCE {
@@ -198,10 +231,17 @@ fn greet_when_up(dir: &Path) {
         }
         thread::sleep(Duration::from_millis(100));
     }
+    up.store(true, Ordering::Relaxed);
 }
 
-/// Says which nodes end, until a signal comes or none runs any more.
-fn watch(dir: &Path, nodes: &mut [Child], signals: &UnixStream) -> Result<()> {
+/// Says which nodes end, until a signal comes or none runs any more. One that fails is the end if it
+/// must not.
+fn watch(
+    dir: &Path,
+    nodes: &mut [Child],
+    signals: &UnixStream,
+    may_fail: impl Fn() -> bool,
+) -> Result<()> {
     let mut running: Vec<bool> = vec![true; nodes.len()];
     while running.contains(&true) {
         for (n, node) in
@@ -210,10 +250,15 @@ fn watch(dir: &Path, nodes: &mut [Child], signals: &UnixStream) -> Result<()> {
             if let Some(status) = node.try_wait()? {
                 running[n] = false;
                 let config = config_path(dir, n);
+                let log = config.with_file_name("node.log");
+                let why = last_line(&log);
+                if status.code().is_some_and(|code| code != 0) && !may_fail() {
+                    bail!("the process of node {n} has ended ({status}): {why}");
+                }
                 eprintln!(
-                    "weft: the process of node {n} has ended ({status}); see {}; start it again with \
-                     weft node --config {}",
-                    config.with_file_name("node.log").display(),
+                    "weft: the process of node {n} has ended ({status}): {why}; see {}; start it again \
+                     with weft node --config {}",
+                    log.display(),
                     config.display()
                 );
             }
@@ -226,6 +271,13 @@ fn watch(dir: &Path, nodes: &mut [Child], signals: &UnixStream) -> Result<()> {
         }
     }
     bail!("no node runs any more")
+}
+
+/// What a log ends with.
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().last().unwrap_or("it has said nothing");
+    line.strip_prefix("weft: ").unwrap_or(line).to_string()
 }
 
 fn stop(nodes: &mut [Child]) -> Result<()> {

@@ -103,6 +103,9 @@ fn describe(status: &Value, rates: &Rates) -> String {
     for listen in list("listens") {
         out += &format!("\nlistens at {}", listen.as_str().unwrap_or("?"));
     }
+    for warning in status["cluster"]["warnings"].as_array().into_iter().flatten() {
+        out += &format!("\nwarning: {}", warning.as_str().unwrap_or("?"));
+    }
     let totals = &status["totals"];
     out += &format!(
         "\nsince their start the nodes: {} requests, {} messages with {} of data, {} disk reads, \

@@ -23,7 +23,7 @@ pub enum Request {
         /// To which.
         node: usize,
     },
-    /// Declare a disk lost or replace it; answered when the map says so.
+    /// Declare a disk lost, or have it emptied; answered when the map says so.
     Disk {
         /// What to do.
         action: DiskAction,
@@ -48,13 +48,14 @@ pub enum Request {
         /// The process's number.
         process: u16,
     },
-    /// Put another disk, made empty, in the place of one whose node is down; answered when it takes
+    /// Put a disk that is made empty in the place of one whose node is down; answered when it takes
     /// part.
-    DiskExchange {
+    DiskReplace {
         /// Of which node.
         node: usize,
-        /// The new disk.
-        path: PathBuf,
+        /// In a cluster: the new disk, if it is not where the old one was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<PathBuf>,
         /// How large to make it, if it is a file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u64>,
@@ -173,6 +174,11 @@ pub enum Request {
 }
 
 impl Request {
+    /// Puts an empty disk in the place of a node's, where that is.
+    pub fn disk_replace(node: usize) -> Request {
+        Request::DiskReplace { node, path: None, size: None, force: false }
+    }
+
     /// A scrub of a whole volume, as fast as it goes.
     pub fn scrub(volume: &str) -> Request {
         Request::Scrub { volume: volume.to_string(), from: 0, rate: Some(UNBOUNDED) }
@@ -201,8 +207,6 @@ pub enum NodeAction {
 pub enum DiskAction {
     /// Declare it lost: what was on it is rebuilt on others.
     Fail,
-    /// Put an empty one in its place.
-    Replace,
     /// Move what is on it to others.
     Drain,
     /// Leave on it what is still there, and use it again.

@@ -25,6 +25,7 @@ use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
+use crate::claim::Claim;
 use crate::cluster::Admission;
 use crate::control::{DiskAction, Request, error, ok};
 use crate::engine::{Engine, Ticket};
@@ -64,7 +65,7 @@ pub(crate) enum Wait {
     /// The map holds the node, so that it can be started on its new disk.
     DiskAdded(usize, Ticket),
     /// The map holds a node of this process that has no disk yet, for this one.
-    DiskAdmitted(NewDisk, Option<Ticket>, Instant),
+    DiskAdmitted(Box<Claim>, Option<Ticket>, Instant),
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
@@ -201,8 +202,7 @@ impl Desk<'_> {
         };
         match request {
             Request::Node { node, .. }
-            | Request::DiskExchange { node, .. }
-            | Request::Disk { action: DiskAction::Replace, node } => process_of(*node),
+            | Request::DiskReplace { node, .. } => process_of(*node),
             // One that runs must go down first, at home.
             Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
             Request::Disk { .. }
@@ -266,13 +266,14 @@ impl Desk<'_> {
             Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
             Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
-            Request::DiskAdd { path: None, .. } => Outcome::Wait(self.add_disk()?),
+            Request::DiskAdd { path: None, force, .. } => Outcome::Wait(self.add_disk(force)?),
             Request::DiskAdd { path: Some(path), size, force } => {
-                self.add_disk_at(conn, NewDisk { path, size }, force)?
+                self.add_disk_at(conn, &NewDisk { path, size }, force)?
             }
             Request::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
-            Request::DiskExchange { node, path, size, force } => {
-                Outcome::Wait(self.exchange_disk(node, NewDisk { path, size }, force)?)
+            Request::DiskReplace { node, path, size, force } => {
+                let new = path.map(|path| NewDisk { path, size });
+                Outcome::Wait(self.replace_disk(node, new.as_ref(), force)?)
             }
             Request::VolumeCreate {
                 name,
@@ -380,8 +381,10 @@ impl Desk<'_> {
             | Wait::Rebalancing(..)
             | Wait::NodeAdded(..)
             | Wait::DiskAdded(..)
-            | Wait::DiskAdmitted(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
+            Wait::DiskAdmitted(claim, ticket, since) => {
+                self.check_admitted(claim, ticket, since).map(Outcome::Wait)
+            }
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

@@ -7,7 +7,8 @@ use weft_core::cluster::{AuthorityInput, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Desk, NewDisk, Outcome, Wait, overtaken};
-use crate::cluster::{Together, check_disk};
+use crate::claim::Claim;
+use crate::cluster::Together;
 use crate::control::{DiskAction, Request};
 use crate::engine::Ticket;
 use crate::error::{Error, Result, fail};
@@ -21,10 +22,12 @@ impl Desk<'_> {
             DiskAction::Drain => self.drain(node),
             DiskAction::Undrain => {
                 self.engine.known(node)?;
+                if !self.engine.map().nodes[node].draining {
+                    return fail(format!("the disk of node {node} is not being drained"));
+                }
                 let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
                 Ok(Wait::Draining(node, false, ticket))
             }
-            DiskAction::Replace => self.engine.replace_disk(node).map(|()| Wait::NodeUp(node)),
             DiskAction::Fail => {
                 self.engine.known(node)?;
                 let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();
@@ -38,7 +41,7 @@ impl Desk<'_> {
     }
 
     /// Adds a node with an empty disk to an array in one process.
-    pub(super) fn add_disk(&mut self) -> Result<Wait> {
+    pub(super) fn add_disk(&mut self, force: bool) -> Result<Wait> {
         if self.engine.rule.together().is_some() {
             return fail(
                 "in a cluster say which disk: --path, of the machine that this process runs on; for \
@@ -50,7 +53,7 @@ impl Desk<'_> {
         if node >= MAX_NODES {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
-        self.engine.add_slot()?;
+        self.engine.add_slot(force)?;
         let change = AuthorityInput::AddNodes(NewNodes::one(NodeId(node as u16)));
         Ok(Wait::DiskAdded(node, self.engine.change(change)))
     }
@@ -59,10 +62,10 @@ impl Desk<'_> {
     pub(super) fn add_disk_at(
         &mut self,
         conn: usize,
-        new: NewDisk,
+        new: &NewDisk,
         force: bool,
     ) -> Result<Outcome> {
-        self.check_disk(&new, None, force)?;
+        let claim = self.claim(new, None, force)?;
         let Some(together) = self.engine.rule.together() else {
             return fail("an array in one process makes its disks itself; leave --path out");
         };
@@ -81,11 +84,11 @@ impl Desk<'_> {
                 None
             }
         };
-        Ok(Outcome::Wait(Wait::DiskAdmitted(new, ticket, Instant::now())))
+        Ok(Outcome::Wait(Wait::DiskAdmitted(Box::new(claim), ticket, Instant::now())))
     }
 
-    /// Refuses a disk that cannot be taken, for `node` or for a new one.
-    fn check_disk(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<()> {
+    /// Claims a disk for `node` or for a new one.
+    fn claim(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<Claim> {
         let Some(together) = self.engine.rule.together() else {
             return fail("an array in one process makes its disks itself; leave --path out");
         };
@@ -99,7 +102,8 @@ impl Desk<'_> {
         if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
             return fail(format!("{path} is the disk of {other}; choose another"));
         }
-        check_disk(&new.path, new.size, force).map(drop)
+        let own = node.map(|n| home.own(NodeId(n as u16)));
+        Claim::new(&new.path, new.size, own, force)
     }
 
     /// One more node of a process, as it is to be admitted, and where it lives.
@@ -128,11 +132,22 @@ impl Desk<'_> {
         Ok(Wait::NodeAdded(number, NodeId(process), name, ticket))
     }
 
-    /// Puts another disk in the place of one whose node is down.
-    pub(super) fn exchange_disk(&mut self, node: usize, new: NewDisk, force: bool) -> Result<Wait> {
+    /// Puts an empty disk in the place of one whose node is down: where that is, or another.
+    pub(super) fn replace_disk(
+        &mut self,
+        node: usize,
+        new: Option<&NewDisk>,
+        force: bool,
+    ) -> Result<Wait> {
         self.engine.known(node)?;
-        self.check_disk(&new, Some(node), force)?;
-        self.engine.exchange_disk(node, &new.path, new.size)?;
+        self.engine.must_be_down(node)?;
+        match new {
+            None => self.engine.replace_disk(node, force)?,
+            Some(new) => {
+                let claim = self.claim(new, Some(node), force)?;
+                self.engine.exchange_disk(node, claim)?;
+            }
+        }
         Ok(Wait::NodeUp(node))
     }
 
@@ -155,26 +170,25 @@ impl Desk<'_> {
         Ok(Wait::Draining(node, true, ticket))
     }
 
-    /// Looks whether there is a number for a new disk; the disk is taken then. `None` if there is
-    /// none yet.
+    /// Looks whether there is a number for a new disk; the disk is taken then.
     pub(super) fn check_admitted(
         &mut self,
-        new: &NewDisk,
+        claim: Box<Claim>,
         ticket: Option<Ticket>,
         since: Instant,
-    ) -> Result<Option<Wait>> {
+    ) -> Result<Wait> {
         let free = self.engine.rule.together().and_then(Together::without_disk);
         let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.slots.len());
         if let Some(n) = free {
-            self.engine.start_on(n, &new.path, new.size)?;
-            return Ok(Some(Wait::NodeUp(n)));
+            self.engine.start_on(n, *claim)?;
+            return Ok(Wait::NodeUp(n));
         }
         if let Some(made) = ticket.and_then(|ticket| self.engine.outcome(ticket)) {
             made?;
             return Err(overtaken());
         }
         match since.elapsed() < DECIDING {
-            true => Ok(None),
+            true => Ok(Wait::DiskAdmitted(claim, ticket, since)),
             false => fail("the cluster has not decided in time; ask again"),
         }
     }

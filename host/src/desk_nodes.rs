@@ -49,9 +49,18 @@ impl Desk<'_> {
             ));
         }
         let Some(admission) = self.admission else {
-            return fail(
-                "this process does not let nodes in; ask one whose configuration has `admit`",
-            );
+            let other = self.news.admits().and_then(|p| {
+                let node = self.engine.map().served_by(p).next()?;
+                Some(self.engine.map().nodes[usize::from(node.0)].home.as_ref()?.name.clone())
+            });
+            return match other {
+                Some(name) => {
+                    fail(format!("this process does not let nodes in; ask {name}, which does"))
+                }
+                None => fail(
+                    "this process does not let nodes in; ask one whose configuration has `admit`",
+                ),
+            };
         };
         let (token, address) = admission.issue(seconds)?;
         Ok(ok(json!({ "token": token.to_string(), "admit": address.to_string() })))
@@ -216,12 +225,6 @@ impl Desk<'_> {
                 }
                 Ok(Outcome::Wait(wait))
             }
-            Wait::DiskAdmitted(new, ticket, since) => {
-                match self.check_admitted(new, *ticket, *since)? {
-                    Some(next) => Ok(Outcome::Wait(next)),
-                    None => Ok(Outcome::Wait(wait)),
-                }
-            }
             Wait::DiskAdded(n, ticket) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
@@ -263,8 +266,8 @@ impl Desk<'_> {
             }
             _ => {
                 let down = slot.phase == Phase::Down;
-                let alone = self.engine.rule.together().is_none();
-                let nobody = alone && self.engine.originator(0).is_none();
+                let nobody =
+                    self.engine.originator(0).is_none() && self.engine.is_handed_over(|_| false);
                 (down && self.engine.is_settled() && (!in_map || nobody)).then_some(Ok(()))
             }
         }

@@ -10,11 +10,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, flock};
+use rustix::io::Errno;
 
 use crate::disk_queue::DiskQueue;
-use crate::error::{Result, at, fail};
+use crate::error::{Error, Result, at, fail};
 use crate::size::Size;
 
 /// How a disk is worked.
@@ -29,12 +32,17 @@ pub enum Backend {
 /// File systems that live in memory, by the number that `statfs` gives.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// An open disk.
+/// How long a process that was killed may keep a disk in use.
+const DYING: Duration = Duration::from_millis(500);
+
+/// An open disk. Nobody else can open it as one.
 #[derive(Debug)]
 pub struct Disk {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) backend: Backend,
+    /// Whether it is a block device; otherwise it is a file.
+    pub(crate) block: bool,
     /// Whether it is in memory, so that nothing makes it any safer.
     pub(crate) volatile: bool,
     /// In which order it is given its operations, and how many at a time.
@@ -44,11 +52,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk of `size` bytes: a sparse file, or a block device that is there.
+    /// Makes a disk of `size` bytes: a sparse file.
     pub fn create(path: &Path, size: u64) -> Result<Disk> {
-        if path.exists() && is_block(path)? {
-            return Disk::open(path, size, Some(Backend::Sync));
-        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         let file = match options.open(path) {
@@ -60,34 +65,80 @@ impl Disk {
             }
             opened => opened.map_err(at("make", path))?,
         };
-        file.set_len(size).map_err(at("size", path))?;
-        let volatile = in_memory(&file, path)?;
-        let path = path.to_path_buf();
-        let queue = DiskQueue::default();
-        Ok(Disk { file, path, backend: Backend::Sync, volatile, queue, fresh: true })
+        let sized = lock(&file).and_then(|()| file.set_len(size));
+        if let Err(e) = sized {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(path);
+            return Err(at("size", path)(e));
+        }
+        Ok(Disk { fresh: true, ..Disk::of(file, path, Kind::File)? })
     }
 
     /// Opens a disk of `size` bytes. Without a `backend` the fitting one is chosen.
     pub fn open(path: &Path, size: u64, backend: Option<Backend>) -> Result<Disk> {
-        let block = is_block(path)?;
-        let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let file = open_with(path, exclusive).map_err(at("open", path))?;
-        check_size(&file, path, size, block)?;
-        let volatile = in_memory(&file, path)?;
-        let fitting = if volatile { Backend::Sync } else { Backend::Uring };
-        let backend = backend.unwrap_or(fitting);
-        let file = match backend {
-            Backend::Sync => file,
+        let disk = Disk::patiently(path, OFlags::empty())?;
+        disk.check_size(size)?;
+        let fitting = if disk.volatile { Backend::Sync } else { Backend::Uring };
+        match backend.unwrap_or(fitting) {
+            Backend::Sync => Ok(disk),
             Backend::Uring => {
                 // A device can be opened exclusively once, so the first handle must go.
-                drop(file);
-                open_with(path, exclusive | OFlags::DIRECT)
-                    .or_else(|_| open_with(path, exclusive))
-                    .map_err(at("open", path))?
+                drop(disk);
+                let direct = Disk::patiently(path, OFlags::DIRECT);
+                let disk = direct.or_else(|_| Disk::patiently(path, OFlags::empty()))?;
+                Ok(Disk { backend: Backend::Uring, ..disk })
             }
-        };
+        }
+    }
+
+    /// Opens what is at a path, of whatever size, for plain system calls. Nobody else may have it
+    /// open meanwhile.
+    pub(crate) fn alone(path: &Path) -> Result<Disk> {
+        let kind = kind(path)?;
+        let file = open_alone(path, kind, OFlags::empty()).map_err(|e| cannot_open(path, e))?;
+        Disk::of(file, path, kind)
+    }
+
+    /// As [`Disk::alone`], for a node's own disk, which a process that was killed may keep in use for
+    /// a moment: until the operations end that it had begun.
+    fn patiently(path: &Path, flags: OFlags) -> Result<Disk> {
+        let (kind, since) = (kind(path)?, Instant::now());
+        loop {
+            match open_alone(path, kind, flags) {
+                Err(e) if is_in_use(&e) && since.elapsed() < DYING => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                opened => {
+                    let file = opened.map_err(|e| cannot_open(path, e))?;
+                    return Disk::of(file, path, kind);
+                }
+            }
+        }
+    }
+
+    fn of(file: File, path: &Path, kind: Kind) -> Result<Disk> {
+        let block = kind == Kind::Block;
+        let volatile = !block && in_memory(&file, path)?;
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
-        Ok(Disk { file, path, backend, volatile, queue, fresh: false })
+        Ok(Disk { file, path, backend: Backend::Sync, block, volatile, queue, fresh: false })
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> Result<u64> {
+        length(&self.file, &self.path)
+    }
+
+    fn check_size(&self, size: u64) -> Result<()> {
+        let there = self.len()?;
+        if there == size || (self.block && there > size) {
+            return Ok(());
+        }
+        fail(format!(
+            "{} has {} bytes and this array's disks have {size} ({}); put the right disk in its place",
+            self.path.display(),
+            there,
+            Size(size)
+        ))
     }
 
     /// With its queue served like this.
@@ -115,37 +166,76 @@ impl Disk {
 pub(crate) const PUNCH: FallocateFlags =
     FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)
+/// What can be a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Block,
 }
 
-pub(crate) fn is_block(path: &Path) -> Result<bool> {
+fn kind(path: &Path) -> Result<Kind> {
     let metadata = path.metadata().map_err(at("open", path))?;
-    Ok(metadata.file_type().is_block_device())
+    match metadata.file_type() {
+        kind if kind.is_block_device() => Ok(Kind::Block),
+        kind if kind.is_file() => Ok(Kind::File),
+        _ => fail(format!(
+            "{} is neither a file nor a block device; choose another disk",
+            path.display()
+        )),
+    }
+}
+
+/// Whether there is a block device at a path.
+pub(crate) fn is_block(path: &Path) -> bool {
+    kind(path) == Ok(Kind::Block)
+}
+
+/// Opens a disk that nobody else may have open meanwhile. The system sees to that for devices, also if
+/// they are mounted; files are locked, which whoever uses them as disks does.
+fn open_alone(path: &Path, kind: Kind, flags: OFlags) -> io::Result<File> {
+    let flags = if kind == Kind::Block { flags | OFlags::EXCL } else { flags };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(flags.bits() as i32).open(path)?;
+    if kind == Kind::File {
+        lock(&file)?;
+    }
+    Ok(file)
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::BUSY.into()),
+        // A file system that has no locks does without.
+        _ => Ok(()),
+    }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
+fn cannot_open(path: &Path, error: io::Error) -> Error {
+    match is_in_use(&error) {
+        true => Error(format!(
+            "{} is in use: another process has it open, or it is mounted; stop that first, or choose \
+             another disk",
+            path.display()
+        )),
+        false => at("open", path)(error),
+    }
 }
 
 /// The bytes of a disk that is there.
 pub(crate) fn size(path: &Path) -> Result<u64> {
-    let file = File::open(path).map_err(at("open", path))?;
+    length(&File::open(path).map_err(at("open", path))?, path)
+}
+
+fn length(file: &File, path: &Path) -> Result<u64> {
     // The end's position is the size of files and of block devices alike.
     rustix::fs::seek(file, SeekFrom::End(0)).map_err(at("measure", path))
 }
 
-fn check_size(file: &File, path: &Path, size: u64, block: bool) -> Result<()> {
-    // The end's position is the size of files and of block devices alike.
-    let there = rustix::fs::seek(file, SeekFrom::End(0)).map_err(at("measure", path))?;
-    if there == size || (block && there > size) {
-        return Ok(());
-    }
-    fail(format!(
-        "{} has {} bytes and this array's disks have {size} ({}); put the right disk in its place",
-        path.display(),
-        there,
-        Size(size)
-    ))
-}
-
 fn in_memory(file: &File, path: &Path) -> Result<bool> {
     let kind = rustix::fs::fstatfs(file).map_err(at("look at", path))?.f_type as u64;
-    Ok(IN_MEMORY.contains(&(kind & 0xffff_ffff)) && !is_block(path)?)
+    Ok(IN_MEMORY.contains(&(kind & 0xffff_ffff)))
 }

@@ -61,7 +61,7 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 }
 
 /// Locks a directory against other processes, for as long as the file lives.
-pub(crate) fn lock(dir: &Path) -> Result<File> {
+pub fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("weft.lock");
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -1,6 +1,5 @@
 //! The lives of nodes: how they start, stop and are killed.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::SECTOR;
@@ -9,6 +8,7 @@ use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
+use crate::claim::Claim;
 use crate::disk::{self, Backend, Disk};
 use crate::error::{Error, Result, fail};
 use crate::format::data_sectors;
@@ -152,11 +152,12 @@ impl Engine {
     }
 
     /// Starts a node of this process on a disk that it has not been on before, which is made empty.
-    pub(crate) fn start_on(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
+    pub(crate) fn start_on(&mut self, n: usize, claim: Claim) -> Result<()> {
         let Some(together) = self.rule.together_mut() else {
             return fail("an array in one process has its disks in its directory");
         };
-        together.take_disk(NodeId(n as u16), path, size)?;
+        let path = claim.path().to_path_buf();
+        together.take_disk(NodeId(n as u16), claim)?;
         let life = self.slots[n].life + 1;
         self.slots[n] = self.rule.new_slot(n);
         self.slots[n].life = life;
@@ -165,19 +166,24 @@ impl Engine {
     }
 
     /// Puts another disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn exchange_disk(&mut self, n: usize, path: &Path, size: Option<u64>) -> Result<()> {
-        self.may_replace(n, disk::size(path).ok().filter(|s| *s > 0).or(size))?;
-        self.start_on(n, path, size)
+    pub(crate) fn exchange_disk(&mut self, n: usize, claim: Claim) -> Result<()> {
+        self.may_replace(n, claim.size())?;
+        self.start_on(n, claim)
     }
 
-    /// Refuses if a node's disk cannot be replaced, by one of this size if that is known.
-    fn may_replace(&self, n: usize, size: Option<u64>) -> Result<()> {
-        if self.slot(n)?.phase != Phase::Down || self.slots[n].disk_ops > 0 {
-            return fail(format!("node {n} runs; stop it before its disk is replaced"));
+    /// Refuses if a node is not down.
+    pub(crate) fn must_be_down(&self, n: usize) -> Result<()> {
+        match self.slot(n)?.phase == Phase::Down && self.slots[n].disk_ops == 0 {
+            true => Ok(()),
+            false => fail(format!("node {n} runs; stop it before its disk is replaced")),
         }
+    }
+
+    /// Refuses if the disk of a node that is down cannot be replaced by one of this size.
+    fn may_replace(&self, n: usize, size: u64) -> Result<()> {
+        self.must_be_down(n)?;
         let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
-        let room =
-            size.map(data_sectors).transpose()?.map_or(u64::MAX, |s| s.saturating_mul(SECTOR));
+        let room = data_sectors(size)?.saturating_mul(SECTOR);
         if room < needed {
             return fail(format!(
                 "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
@@ -228,7 +234,9 @@ impl Engine {
 
     fn follow_drain(&mut self, n: usize) {
         let slot = &self.slots[n];
-        let finished = slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
+        // Of one that was not let in, or that the others have gone on without, nothing is to be finished.
+        let finished = !self.map().is_up(NodeId(n as u16))
+            || slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
         let impatient = slot.patience.is_some_and(|p| p <= self.clock.now());
         let why = match (finished, impatient) {
             (true, _) => "it was stopped",
@@ -278,9 +286,9 @@ impl Engine {
     }
 
     /// A place, with an empty disk, for a node that is to be added.
-    pub(crate) fn add_slot(&mut self) -> Result<()> {
+    pub(crate) fn add_slot(&mut self, force: bool) -> Result<()> {
         let n = self.slots.len();
-        self.rule.make_empty_disk(n)?;
+        self.make_empty(n, self.rule.claim(n, force)?)?;
         let slot = self.rule.new_slot(n);
         self.slots.push(slot);
         (self.log)(&format!("node {n} is added"));
@@ -288,14 +296,19 @@ impl Engine {
     }
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn replace_disk(&mut self, n: usize) -> Result<()> {
-        let path = &self.slot(n)?.path;
-        let there = || disk::size(path).ok().filter(|size| *size > 0);
-        let size = self.rule.together().is_some().then(there).flatten();
-        self.may_replace(n, size)?;
-        self.rule.make_empty_disk(n)?;
+    pub(crate) fn replace_disk(&mut self, n: usize, force: bool) -> Result<()> {
+        self.must_be_down(n)?;
+        let claim = self.rule.claim(n, force)?;
+        self.may_replace(n, claim.size())?;
+        self.make_empty(n, claim)?;
         (self.log)(&format!("node {n} has got an empty disk"));
         self.start_node(n)
+    }
+
+    fn make_empty(&self, n: usize, mut claim: Claim) -> Result<()> {
+        claim.make(self.rule.cluster(), NodeId(n as u16))?;
+        claim.keep();
+        Ok(())
     }
 
     /// Refuses if some volume needs what is on a node's disk.

@@ -16,6 +16,7 @@ use weft_core::node::MemberReport;
 use weft_core::units::{Nanos, NodeId, VolumeId};
 
 use super::Engine;
+use crate::claim::Claim;
 use crate::cluster::{Effect, Together};
 use crate::error::{Error, Result};
 use crate::slot::{Phase, Slot};
@@ -106,11 +107,11 @@ impl Rule {
         }
     }
 
-    /// Makes the disk of a node of this process an empty one.
-    pub(super) fn make_empty_disk(&self, n: usize) -> Result<()> {
+    /// Claims the disk of a node of this process, to make it an empty one.
+    pub(super) fn claim(&self, n: usize, force: bool) -> Result<Claim> {
         match self {
-            Rule::Alone(alone) => alone.state.replace_disk(n),
-            Rule::Together(together) => together.home().make_empty_disk(NodeId(n as u16)),
+            Rule::Alone(alone) => alone.state.claim(n, force),
+            Rule::Together(together) => together.home().claim(NodeId(n as u16), force),
         }
     }
 
@@ -195,6 +196,15 @@ impl Engine {
             phase => phase == Phase::Elsewhere,
         };
         self.slots.iter().all(rests)
+    }
+
+    /// Whether nobody goes on without the nodes of this process who does not know yet that they are
+    /// down. When the last node goes nobody is left to agree on a map that says so. Of processes that
+    /// have `stopped` too the map may say the same.
+    pub(crate) fn is_handed_over(&self, stopped: impl Fn(NodeId) -> bool) -> bool {
+        let slot = |n: NodeId| self.slots.get(usize::from(n.0));
+        let ours = |n: NodeId| slot(n).is_some_and(|s| s.phase != Phase::Elsewhere);
+        is_handed_over(self.map(), ours, |n| stopped(self.map().process_of(n)))
     }
 
     /// Asks for a change of the map.
@@ -394,5 +404,35 @@ impl Engine {
                 Effect::Fatal(error) => self.fatal = Some(error),
             }
         }
+    }
+}
+
+/// As [`Engine::is_handed_over`], of these nodes.
+fn is_handed_over(
+    map: &ClusterMap,
+    ours: impl Fn(NodeId) -> bool,
+    stopped: impl Fn(NodeId) -> bool,
+) -> bool {
+    let goes_on = |n: NodeId| !ours(n) && !stopped(n);
+    !map.up().any(&ours) || !map.up().any(goes_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::cluster::NodeInfo;
+
+    use super::*;
+
+    #[test]
+    fn one_that_has_nobody_to_hand_over_to_does_not_wait_for_that() {
+        let handed_over = |up: [bool; 3], stopped: bool| {
+            let nodes = up.map(|up| NodeInfo { up, ..NodeInfo::new(1, 1000) }).to_vec();
+            let map = ClusterMap { nodes, ..ClusterMap::default() };
+            is_handed_over(&map, |n| n.0 < 2, |_| stopped)
+        };
+        assert!(!handed_over([true, false, true], false), "the other is to know");
+        assert!(handed_over([false, false, true], false), "it does");
+        assert!(handed_over([true, true, false], false), "there is none");
+        assert!(handed_over([true, true, true], true), "it has stopped as well");
     }
 }

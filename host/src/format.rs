@@ -1,11 +1,13 @@
 //! Making a disk one of a cluster's, and looking at what is on one before that.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use weft_core::SECTOR;
-use weft_core::store::{JournalStore, Superblock};
+use weft_core::store::{DiskOp, JournalStore, Superblock};
+use weft_core::units::NodeId;
+use weft_core::{Buffer, SECTOR};
 
 use crate::disk::Disk;
 use crate::durable::random;
@@ -47,15 +49,24 @@ const SIGNATURES: [(&str, usize, &[u8]); 9] = [
     ("a Btrfs file system", 0x10040, b"_BHRfS_M"),
 ];
 
-/// Refuses a disk that holds something.
-pub(crate) fn refuse_used(path: &Path) -> Result<()> {
-    let mut head = vec![0; HEAD];
-    let len = File::open(path)
-        .and_then(|mut file| read_most(&mut file, &mut head))
-        .map_err(at("read", path))?;
-    let head = &head[..len];
+/// Whose earlier content may be on a disk that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) cluster: u128,
+    pub(crate) node: NodeId,
+}
+
+/// Refuses a disk that holds something other than what is its node's own.
+pub(crate) fn refuse_used(disk: &Disk, own: Option<Own>) -> Result<()> {
+    let head = read_head(&disk.file, HEAD).map_err(at("read", &disk.path))?;
+    let is_own = |own: Own| {
+        superblock_in(&head).is_some_and(|s| (s.cluster, s.disk) == (own.cluster, own.node.0))
+    };
+    if own.is_some_and(is_own) {
+        return Ok(());
+    }
     let is = |(_, offset, bytes): &&(&str, usize, &[u8])| head[*offset..].starts_with(bytes);
-    let found = SIGNATURES.iter().filter(|s| s.1 < len).find(is);
+    let found = SIGNATURES.iter().filter(|s| s.1 < head.len()).find(is);
     let what = match found {
         Some((name, ..)) => name,
         None if head.iter().any(|b| *b != 0) => "something",
@@ -63,25 +74,44 @@ pub(crate) fn refuse_used(path: &Path) -> Result<()> {
     };
     fail(format!(
         "{} holds {what}; choose another disk, or add --force to overwrite it",
-        path.display()
+        disk.path.display()
     ))
+}
+
+/// Makes a disk that has just been formatted one that holds nothing.
+pub(crate) fn blank_disk(disk: &Disk) -> Result<()> {
+    let zeros = Buffer::Zero((SUPERBLOCKS * SECTOR) as usize);
+    let write = DiskOp::Write { offset: 0, data: vec![zeros], durable: true };
+    disk.run(write).map(drop).map_err(Error)
 }
 
 /// The node whose disk of this cluster is at a path, if one is.
 pub(crate) fn holder(path: &Path, cluster: u128) -> Option<u16> {
-    let mut head = vec![0; SECTOR as usize];
-    let len = File::open(path).and_then(|mut file| read_most(&mut file, &mut head)).ok()?;
-    let superblock = (len == head.len()).then(|| Superblock::decode(&head))?.ok()?;
+    let head = File::open(path).and_then(|file| read_head(&file, (SUPERBLOCKS * SECTOR) as usize));
+    let superblock = superblock_in(&head.ok()?)?;
     (superblock.cluster == cluster).then_some(superblock.disk)
 }
 
-fn read_most(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut len = 0;
-    while len < buffer.len() {
-        match file.read(&mut buffer[len..])? {
-            0 => break,
-            n => len += n,
+/// How many copies of the superblock a disk begins with.
+const SUPERBLOCKS: u64 = 2;
+
+/// A superblock of those at the beginning of a disk.
+fn superblock_in(head: &[u8]) -> Option<Superblock> {
+    let sectors = head.chunks_exact(SECTOR as usize).take(SUPERBLOCKS as usize);
+    sectors.filter_map(|sector| Superblock::decode(sector).ok()).next()
+}
+
+/// So many bytes of the beginning of a disk, or all that there are.
+fn read_head(file: &File, len: usize) -> io::Result<Vec<u8>> {
+    let (mut head, mut done) = (vec![0; len], 0);
+    while done < len {
+        match file.read_at(&mut head[done..], done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
     }
-    Ok(len)
+    head.truncate(done);
+    Ok(head)
 }

@@ -10,6 +10,7 @@
 mod aligned;
 mod array;
 mod arrivals;
+mod claim;
 mod client;
 mod clock;
 mod cluster;
@@ -56,6 +57,7 @@ pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;
 pub use disk::{Backend, Disk};
 pub use disk_queue::DiskQueue;
+pub use durable::lock;
 pub use error::{Error, Result};
 pub use listen::Listen;
 pub use log::{Log, to_stderr};

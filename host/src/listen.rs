@@ -1,10 +1,10 @@
 //! Where connections come in: Unix sockets and TCP.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -51,6 +51,36 @@ impl Listen {
             Listen::Unix(_) => Listen::Unix(path),
             Listen::NativeUnix(_) => Listen::NativeUnix(path),
             tcp => tcp,
+        }
+    }
+}
+
+impl Listen {
+    /// Whether one cannot listen at this and at the other.
+    pub(crate) fn collides(&self, other: &Listen) -> bool {
+        match (self.path(), other.path()) {
+            (Some(a), Some(b)) => a.components().eq(b.components()),
+            (None, None) => match (self.place().parse(), other.place().parse()) {
+                (Ok(a), Ok(b)) => overlap(a, b),
+                _ => self.place() == other.place(),
+            },
+            _ => false,
+        }
+    }
+
+    /// The path or address, as it was given.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
+            Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
+        }
+    }
+
+    /// Refuses what cannot be listened at now.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Listen::Unix(path) | Listen::NativeUnix(path) => is_dead(path).map(drop),
+            Listen::Tcp(address) | Listen::NativeTcp(address) => bind_tcp(address).map(drop),
         }
     }
 }
@@ -157,6 +187,12 @@ impl Drop for Listener {
     }
 }
 
+/// Whether two addresses are one, or one stands for all of the machine. Port 0 is any that is free.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let same = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    same && a.port() == b.port() && a.port() != 0
+}
+
 fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     let why = |e: io::Error| {
         Error(format!("cannot listen at {address}: {e}; choose another address (host:port)"))
@@ -166,28 +202,41 @@ fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     Ok(listener)
 }
 
-/// Binds a Unix socket; a file that a dead process left is removed, a living one's is not.
+/// Binds a Unix socket; a file that a dead process left is removed, a living one's is not. The
+/// directory is made if need be: who may connect is for the socket's own mode to say.
 fn bind_unix(path: &Path) -> Result<StdUnixListener> {
-    let is_socket = path.symlink_metadata().map(|m| m.file_type().is_socket());
-    match is_socket {
-        Ok(true) if StdUnixStream::connect(path).is_ok() => {
-            return fail(format!(
-                "another process listens at {}; stop it, or choose another path",
-                path.display()
-            ));
-        }
-        Ok(true) => fs::remove_file(path).map_err(at("remove the dead socket", path))?,
-        Ok(false) => {
-            return fail(format!(
-                "{} is there and is not a socket; choose another path",
-                path.display()
-            ));
-        }
-        Err(_) => {}
+    if is_dead(path)? {
+        fs::remove_file(path).map_err(at("remove the dead socket", path))?;
+    }
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(|e| {
+            Error(format!(
+                "cannot make the directory {} for a socket: {e}; make it for the user that this runs \
+                 as, or choose another path",
+                dir.display()
+            ))
+        })?;
     }
     let listener = StdUnixListener::bind(path).map_err(at("listen at", path))?;
     listener.set_nonblocking(true).map_err(at("listen at", path))?;
     Ok(listener)
+}
+
+/// Whether a dead process left a socket at a path. That of a living one is refused, as is anything
+/// else that is there.
+fn is_dead(path: &Path) -> Result<bool> {
+    let is_socket = path.symlink_metadata().map(|m| m.file_type().is_socket());
+    match is_socket {
+        Ok(true) if StdUnixStream::connect(path).is_ok() => fail(format!(
+            "another process listens at {}; stop it, or choose another path",
+            path.display()
+        )),
+        Ok(true) => Ok(true),
+        Ok(false) => {
+            fail(format!("{} is there and is not a socket; choose another path", path.display()))
+        }
+        Err(_) => Ok(false),
+    }
 }
 
 #[cfg(test)]
@@ -206,8 +255,22 @@ mod tests {
         drop(listener);
         assert!(!path.exists());
         fs::write(&path, "x").unwrap();
-        let err = Listener::bind(&Listen::Unix(path)).unwrap_err();
+        let err = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
         assert!(err.0.contains("not a socket"), "{err}");
+        let err = Listener::bind(&Listen::Unix(path.join("below.sock"))).unwrap_err();
+        assert!(err.0.contains("for a socket") && err.0.contains("another path"), "{err}");
+    }
+
+    #[test]
+    fn the_directory_of_a_socket_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/weft/s");
+        let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
+        assert!(Listen::Unix(path.clone()).check().is_err(), "it is in use");
+        drop(listener);
+        assert!(!path.exists() && path.parent().unwrap().is_dir());
+        assert_eq!(Listen::NativeUnix(dir.path().join("none/s")).check(), Ok(()));
+        assert!(!dir.path().join("none").exists(), "a look changes nothing");
     }
 
     #[test]

@@ -41,6 +41,17 @@ impl News {
         })
     }
 
+    /// Whether a process that stops has stopped its nodes.
+    pub(crate) fn has_stopped(&self, process: NodeId) -> bool {
+        self.of(process).is_some_and(|n| n["stopped"] == true)
+    }
+
+    /// A process that lets others in.
+    pub(crate) fn admits(&self) -> Option<NodeId> {
+        let admits = |process: &NodeId| self.of(*process).is_some_and(|n| n["admits"] == true);
+        self.0.keys().copied().find(admits)
+    }
+
     /// Connections of hosts to a volume in other processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
         let of = |process: &NodeId| self.of(*process)?["clients"][volume.0.to_string()].as_u64();

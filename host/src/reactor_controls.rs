@@ -1,5 +1,6 @@
 //! Control connections: handing the desk what they ask, and them what it answers.
 
+use serde_json::json;
 use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
@@ -54,7 +55,7 @@ impl Reactor {
                     self.arrivals.lose(peer);
                     self.lose_process(peer);
                 }
-                Mail::Up | Mail::Letter(_) | Mail::Member(_) => {}
+                Mail::Up | Mail::Left | Mail::Letter(_) | Mail::Member(_) => {}
             }
         }
     }
@@ -94,8 +95,10 @@ impl Reactor {
         if !self.engine.rule.together().is_some_and(|t| t.wants_news()) {
             return;
         }
+        let stopped = self.is_stopped();
         let news = status::news(&self.engine, &clients);
-        if let (Some(news), Some(together)) = (news, self.engine.rule.together_mut()) {
+        if let (Some(mut news), Some(together)) = (news, self.engine.rule.together_mut()) {
+            news["stopped"] = json!(stopped);
             together.tell_news(news.to_string().into_bytes());
         }
     }

@@ -80,9 +80,19 @@ impl Reactor {
                 let _ = self.engine.drain_node(usize::from(node.0));
             }
         }
-        let down = |n: &NodeId| self.engine.slots[usize::from(n.0)].phase == Phase::Down;
-        let known = !ours.iter().any(|n| self.engine.map().is_up(*n)) || !self.engine.may_serve();
-        (ours.iter().all(down) && known) || waited >= 2 * PATIENCE
+        let known =
+            self.engine.is_handed_over(|p| self.news.has_stopped(p)) || !self.engine.may_serve();
+        (self.is_down(&ours) && known) || waited >= 2 * PATIENCE
+    }
+
+    fn is_down(&self, nodes: &[NodeId]) -> bool {
+        nodes.iter().all(|n| self.engine.slots[usize::from(n.0)].phase == Phase::Down)
+    }
+
+    /// Whether this process of a cluster stops, and its nodes have.
+    pub(super) fn is_stopped(&self) -> bool {
+        let ours = self.engine.rule.together().map(|t| t.ours());
+        self.stopping.is_some() && ours.is_some_and(|ours| self.is_down(&ours))
     }
 
     /// Says the last words.

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::units::NodeId;
 
+use crate::claim::Claim;
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::format::{data_sectors, format_disk};
+use crate::format::{Own, data_sectors, format_disk};
 use crate::size::Size;
 use crate::spec::Spec;
 use crate::state_file::{self, Content};
@@ -153,23 +155,14 @@ impl State {
     }
 
     fn make_disk(&self, node: usize) -> Result<()> {
-        self.make_disk_at(&self.disk_path(node), node)
-    }
-
-    /// Puts an empty disk in the place of a node's, which is deleted.
-    pub(crate) fn replace_disk(&self, node: usize) -> Result<()> {
-        let (path, new) = (self.disk_path(node), self.dir.join(format!("disk-{node}.img.new")));
-        durable::remove(&new)?;
-        self.make_disk_at(&new, node).inspect_err(|_| {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&new);
-        })?;
-        durable::rename(&new, &path)
-    }
-
-    fn make_disk_at(&self, path: &Path, node: usize) -> Result<()> {
-        let disk = Disk::create(path, self.content.disk_size)?;
+        let disk = Disk::create(&self.disk_path(node), self.content.disk_size)?;
         format_disk(&disk, self.content.disk_size, self.content.cluster, node as u16)
+    }
+
+    /// Claims a node's disk, to put an empty one in its place.
+    pub(crate) fn claim(&self, node: usize, force: bool) -> Result<Claim> {
+        let own = Own { cluster: self.content.cluster, node: NodeId(node as u16) };
+        Claim::new(&self.disk_path(node), Some(self.content.disk_size), Some(own), force)
     }
 
     fn save(&self, content: &Content) -> Result<()> {

@@ -59,6 +59,8 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
             "serving": together.may_serve(),
             "voters": status.voters.iter().map(|m| m.0 - 1).collect::<Vec<u64>>(),
             "connected": together.connected().map(|n| n.0).collect::<Vec<u16>>(),
+            "left": together.home().has_left(),
+            "warnings": together.warnings(),
         });
     }
     value
@@ -138,6 +140,7 @@ pub(crate) fn news(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
         "nodes": nodes,
         "clients": Value::Object(clients),
         "quiet": engine.is_quiet(),
+        "admits": engine.rule.together()?.home().config.admit.is_some(),
         "epoch": engine.map().epoch,
     }))
 }

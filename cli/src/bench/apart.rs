@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use weft_host::{Array, Control, DiskAction, Listen, NodeAction, Request};
+use weft_host::{Array, Control, Listen, NodeAction, Request};
 
 use super::workload::{self, Case, Measured};
 use super::{Bench, Medium, NODES, VICTIM, VOLUME};
@@ -207,7 +207,7 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
     wait_for(&mut control, "nobody else noticed", |s| s["nodes"][VICTIM]["state"] != "up")?;
     let begun = Instant::now();
-    control.request(&Request::Disk { action: DiskAction::Replace, node: VICTIM })?;
+    control.request(&Request::disk_replace(VICTIM))?;
     wait_for(&mut control, "the disk was not rebuilt", |s| {
         s["nodes"][VICTIM]["state"] == "up" && s["volumes"][0]["mode"] == "fault-free"
     })?;

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use weft_host::{DiskAction, NodeAction, Request};
+use weft_host::{NodeAction, Request};
 
 use super::cluster::{Cluster, DISK};
 use super::hosts::PATIENCE;
@@ -162,7 +162,7 @@ impl Fault {
                 wait(rng, 0, 1000);
                 // What a dead node has asked of its disk has to end first.
                 let since = Instant::now();
-                let replace = Request::Disk { action: DiskAction::Replace, node };
+                let replace = Request::disk_replace(node);
                 while let Err(e) = cluster.ask(node, &replace) {
                     ensure!(since.elapsed() < Duration::from_secs(10), e);
                     thread::sleep(Duration::from_millis(20));

@@ -7,7 +7,7 @@
 //! number like by any other request to the control socket ([`Request::NodeAdd`]), and the new
 //! node gets one line back: its certificate, its number, and where the others are.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,12 +22,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_member::Stored;
 use weft_net::identity::{
-    CertificateAuthority, JoinToken, NodeKey, NodeName, PublicKey, TokenBook, joining_config,
+    CertificateAuthority, JoinToken, NodeKey, NodeName, PublicKey, TokenBook, describe,
+    joining_config,
 };
 
 use super::config::Configuration;
-use super::found::{Invitation, check_new, settle_in};
+use super::found::Invitation;
 use super::home::{Home, Known};
+use super::site::Site;
 use crate::control::{NewHome, Request};
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
@@ -257,6 +259,14 @@ fn tls_failed(error: rustls::Error) -> Error {
     Error(format!("TLS: {error}"))
 }
 
+/// An error of a stream with TLS, which may be about that.
+fn in_words(error: io::Error) -> Error {
+    match error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(tls) => Error(describe(tls)),
+        None => said(error),
+    }
+}
+
 fn set_patience(socket: &TcpStream) -> Result<()> {
     socket
         .set_read_timeout(Some(PATIENCE))
@@ -266,14 +276,14 @@ fn set_patience(socket: &TcpStream) -> Result<()> {
 
 fn read_line(stream: &mut impl BufRead) -> Result<Vec<u8>> {
     let mut line = Vec::new();
-    stream.take(LONGEST).read_until(b'\n', &mut line).map_err(said)?;
+    stream.take(LONGEST).read_until(b'\n', &mut line).map_err(in_words)?;
     if line.pop() == Some(b'\n') { Ok(line) } else { fail("it broke off before the end") }
 }
 
 fn write_line(stream: &mut impl Write, value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(value).map_err(said)?;
     line.push(b'\n');
-    stream.write_all(&line).and_then(|()| stream.flush()).map_err(said)
+    stream.write_all(&line).and_then(|()| stream.flush()).map_err(in_words)
 }
 
 /// Joins a cluster: asks at `address`, and makes the process's directory and disks. Returns the
@@ -284,7 +294,8 @@ pub fn join(
     address: SocketAddr,
     force: bool,
 ) -> Result<Vec<u16>> {
-    check_new(config, force)?;
+    config.check_here()?;
+    let mut site = Site::prepare(config, force)?;
     let key = NodeKey::generate().map_err(said)?;
     let plea = Plea {
         token: token.to_string(),
@@ -294,7 +305,14 @@ pub fn join(
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
-    settle_in(config, &invitation, Stored::empty(), &key, cluster.0)?;
+    site.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
+        Error(format!(
+            "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
+             the same command with the same token again",
+            config.name
+        ))
+    })?;
+    site.keep();
     Ok(invitation.nodes())
 }
 
@@ -307,8 +325,13 @@ fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> Result<Invitation
     let config = joining_config(token.fingerprint).map_err(said)?;
     let tls = ClientConnection::new(config, name).map_err(tls_failed)?;
     let mut stream = BufReader::new(StreamOwned::new(tls, socket));
-    write_line(stream.get_mut(), plea).map_err(cannot)?;
-    let answer: Value = serde_json::from_slice(&read_line(&mut stream).map_err(cannot)?)
+    let cannot_talk = |e: Error| {
+        cannot(Error(format!(
+            "{e}; give the address that `weft cluster token` has said, of the cluster of this token"
+        )))
+    };
+    write_line(stream.get_mut(), plea).map_err(cannot_talk)?;
+    let answer: Value = serde_json::from_slice(&read_line(&mut stream).map_err(cannot_talk)?)
         .map_err(|e| cannot(said(e)))?;
     if answer["ok"] != true {
         return fail(format!(

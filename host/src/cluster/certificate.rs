@@ -6,7 +6,6 @@
 //! node with a token gets over the network. With it [`join_certified`] makes the node's directory
 //! and disk. The private half of the key stays in the new node's directory all the time.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,12 +13,13 @@ use weft_member::Stored;
 use weft_net::identity::{CertificateAuthority, NodeKey, NodeName, PublicKey, cluster_of};
 
 use super::config::Configuration;
-use super::found::{Invitation, check_new, settle_in};
+use super::found::Invitation;
 use super::home::Known;
+use super::site::Site;
 use crate::client::Control;
 use crate::control::{NewHome, Request};
 use crate::durable;
-use crate::error::{Error, Result, at, fail};
+use crate::error::{Error, Result, fail};
 
 /// The key of a node that has asked for a certificate and has none yet.
 const KEY: &str = "joining-key.pem";
@@ -44,8 +44,7 @@ fn key_path(config: &Configuration) -> PathBuf {
 
 /// What the node of this configuration asks for. Its key is made, unless it has asked before.
 pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> {
-    check_new(config, force)?;
-    fs::create_dir_all(&config.dir).map_err(at("make the directory", &config.dir))?;
+    let site = Site::prepare(config, force)?;
     let path = key_path(config);
     let key = match path.exists() {
         true => NodeKey::load(&path).map_err(said)?,
@@ -55,6 +54,7 @@ pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> 
             key
         }
     };
+    site.keep();
     let (name, key) = (config.name.to_string(), key.public().as_bytes().to_vec());
     Ok(JoinRequest { name, key, home: NewHome::of(config) })
 }
@@ -82,7 +82,8 @@ pub fn join_certified(
     invitation: &Invitation,
     force: bool,
 ) -> Result<Vec<u16>> {
-    check_new(config, force)?;
+    config.check_here()?;
+    let mut site = Site::prepare(config, force)?;
     let path = key_path(config);
     if !path.exists() {
         return fail(format!(
@@ -102,7 +103,8 @@ pub fn join_certified(
             path.display()
         ));
     }
-    settle_in(config, invitation, Stored::empty(), &key, cluster.0)?;
+    site.settle(invitation, Stored::empty(), &key, cluster.0)?;
+    site.keep();
     durable::remove(&path)?;
     Ok(invitation.nodes())
 }

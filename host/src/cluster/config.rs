@@ -11,6 +11,7 @@ use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
 
 use super::disks::check_distinct;
+use super::home::refuse_taken;
 use crate::disk_queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::listen::Listen;
@@ -110,7 +111,7 @@ impl Configuration {
         }
         let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
-        Ok(Configuration {
+        let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
             dir: base.join(file.dir),
             disks,
@@ -126,15 +127,48 @@ impl Configuration {
             labels: file.labels,
             fill,
             queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
-        })
+        };
+        config.check_listens()?;
+        Ok(config)
+    }
+
+    /// Where it listens, and by which keys.
+    fn listens(&self) -> impl Iterator<Item = (&'static str, Listen)> + '_ {
+        let tcp = |address: SocketAddr| Listen::Tcp(address.to_string());
+        [("address", tcp(self.address))]
+            .into_iter()
+            .chain(self.admit.map(|a| ("admit", tcp(a))))
+            .chain(self.nbd.iter().map(|l| ("nbd", l.clone())))
+            .chain(self.native.iter().map(|l| ("native", l.clone())))
+    }
+
+    /// Refuses to listen at one address twice.
+    fn check_listens(&self) -> Result<()> {
+        let mut taken: Vec<(&str, Listen)> = Vec::new();
+        for (key, listen) in self.listens() {
+            if let Some((other, _)) = taken.iter().find(|(_, l)| l.collides(&listen)) {
+                return fail(format!(
+                    "{key}: {} is in use: {other} has it too; give each an address of its own",
+                    listen.place()
+                ));
+            }
+            taken.push((key, listen));
+        }
+        Ok(())
+    }
+
+    /// Refuses the directory of another process, and addresses that are not this machine's or are in
+    /// use: before a process is founded or joins that could not start.
+    pub fn check_here(&self) -> Result<()> {
+        refuse_taken(&self.dir)?;
+        let check = |(key, listen): (&str, Listen)| {
+            listen.check().map_err(|e| Error(format!("{key}: {e}")))
+        };
+        self.listens().try_for_each(check)
     }
 
     /// The configuration as a file, with paths as they are.
     pub fn to_toml(&self) -> Result<String> {
-        let listen = |listen: &Listen| match listen {
-            Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
-            Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
-        };
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
         let file = File {
@@ -145,8 +179,8 @@ impl Configuration {
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
-            nbd: self.nbd.iter().map(listen).collect(),
-            native: self.native.iter().map(listen).collect(),
+            nbd: self.nbd.iter().map(Listen::place).collect(),
+            native: self.native.iter().map(Listen::place).collect(),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
@@ -293,6 +327,17 @@ mod tests {
             ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
             ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
             ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
+            (
+                "disk = '/dev/vdb'",
+                "disk = '/dev/vdb'\nadmit = '10.0.0.1:10810'",
+                "admit: 10.0.0.1:10810 is in use: address has it",
+            ),
+            (
+                "'127.0.0.1:10809'",
+                "'0.0.0.0:10810'",
+                "nbd: 0.0.0.0:10810 is in use: address has it",
+            ),
+            ("'weft.sock'", "'./nbd.sock'", "nbd.sock is in use: nbd has it"),
             ("disk = '/dev/vdb'", "disks = []", "disks: there is none"),
             ("disk = '/dev/vdb'", "disks = ['/dev/vdb', '/dev/vdb']", "/dev/vdb is given twice"),
             ("dir = 'state'", "dir = 'state'\ndisks = ['/dev/vdc']", "not both"),

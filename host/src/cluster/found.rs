@@ -1,24 +1,20 @@
-//! Founding a cluster, and making a process's directory and disks.
+//! Founding a cluster.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
-use weft_member::{Config, Input, Member, Output, Stored, member_of};
-use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
+use weft_member::{Stored, member_of};
+use weft_net::identity::{CertificateAuthority, ClusterId, NodeKey};
 
 use super::config::Configuration;
-use super::disks::Kept;
-use super::home::{self, Known};
-use super::memory::Memory;
+use super::home::Known;
+use super::site::Site;
 use super::together::Codec;
-use crate::disk;
-use crate::error::{Error, Result, at, fail};
-use crate::format::{data_sectors, refuse_used};
+use crate::error::{Error, Result, fail};
+use crate::format::data_sectors;
 use crate::spec::Spec;
 use crate::volumes;
 
@@ -58,16 +54,34 @@ pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Res
             host.name
         ));
     }
-    let sizes = configs.iter().map(|c| check_new(c, force)).collect::<Result<Vec<_>>>()?;
+    let mut sites = Vec::new();
+    let founded = try_found(configs, spec, force, &mut sites);
+    match &founded {
+        Ok(_) => sites.into_iter().for_each(Site::keep),
+        // The last goes first: directories of it may be in those of one before.
+        Err(_) => while sites.pop().is_some() {},
+    }
+    founded
+}
+
+fn try_found<'a>(
+    configs: &'a [Configuration],
+    spec: Option<&Spec>,
+    force: bool,
+    sites: &mut Vec<Site<'a>>,
+) -> Result<ClusterId> {
+    for config in configs {
+        sites.push(Site::prepare(config, force)?);
+    }
     let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
     let cluster = ClusterId::generate().map_err(wrong)?;
     let authority = CertificateAuthority::create(cluster).map_err(wrong)?;
     let (mut nodes, mut numbers) = (Vec::new(), Vec::new());
-    for (config, sizes) in configs.iter().zip(&sizes) {
+    for (config, site) in configs.iter().zip(&*sites) {
         let (first, home) = (nodes.len() as u16, Arc::new(config.home()));
-        for (n, size) in sizes.iter().enumerate() {
+        for (n, size) in site.sizes().enumerate() {
             let process = (n > 0).then_some(NodeId(first));
-            let info = NodeInfo::new(0, data_sectors(*size)?);
+            let info = NodeInfo::new(0, data_sectors(size)?);
             nodes.push(NodeInfo { home: Some(home.clone()), process, ..info });
         }
         numbers.push((first..nodes.len() as u16).collect::<Vec<u16>>());
@@ -81,7 +95,10 @@ pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Res
     }
     let known: Vec<Known> =
         numbers.iter().zip(configs).map(|(numbers, c)| known(numbers[0], c)).collect();
-    for (config, disks) in configs.iter().zip(numbers) {
+    if let Some(first) = configs.first() {
+        authority.save(&first.dir).map_err(wrong)?;
+    }
+    for ((config, site), disks) in configs.iter().zip(sites).zip(numbers) {
         let key = NodeKey::generate().map_err(wrong)?;
         let node = disks[0];
         let peers = known.iter().filter(|k| k.node != node).cloned().collect();
@@ -96,10 +113,7 @@ pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Res
             0 => Stored::founded(member_of(NodeId(0)), &map, &Codec),
             _ => Stored::empty(),
         };
-        settle_in(config, &invitation, stored, &key, cluster.0)?;
-    }
-    if let Some(first) = configs.first() {
-        authority.save(&first.dir).map_err(wrong)?;
+        site.settle(&invitation, stored, &key, cluster.0)?;
     }
     Ok(cluster)
 }
@@ -107,83 +121,6 @@ pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Res
 fn known(node: u16, config: &Configuration) -> Known {
     let (name, address) = (config.name.to_string(), config.address.to_string());
     Known { node, name, address }
-}
-
-/// Makes the directory and the disks of a process that has been admitted.
-pub(super) fn settle_in(
-    config: &Configuration,
-    invitation: &Invitation,
-    stored: Stored,
-    key: &NodeKey,
-    cluster: u128,
-) -> Result<()> {
-    let dir = &config.dir;
-    fs::create_dir_all(dir).map_err(at("make the directory", dir))?;
-    let (process, nodes) = (NodeId(invitation.node), invitation.nodes());
-    if !config.disks.is_empty() && config.disks.len() != nodes.len() {
-        return fail(format!(
-            "the configuration names {} disks, and the cluster expects {}; ask again with as many",
-            config.disks.len(),
-            nodes.len()
-        ));
-    }
-    let kept = Kept::of(&nodes, &config.disks);
-    for disk in &kept {
-        home::make_disk(&disk.path, config.disk_size, cluster, disk.node())?;
-    }
-    write_first_log(dir, process, stored)?;
-    home::write_known(dir, process, kept, invitation.peers.clone())?;
-    // The identity comes last: it says that the rest is there.
-    Identity::save(dir, &invitation.ca, &invitation.certificate, key)
-        .map_err(|e| Error(e.to_string()))
-}
-
-/// The log of a member that has not run yet. From now on its absence means that it is lost.
-fn write_first_log(dir: &Path, process: NodeId, stored: Stored) -> Result<()> {
-    let codec = Arc::new(Codec);
-    let mut member = Member::new(member_of(process), &[], stored, Config::default(), codec)
-        .map_err(|e| Error(e.to_string()))?;
-    let mut out = Vec::new();
-    member.handle(0, Input::Tick, &mut out);
-    let first = out.iter().find_map(|o| match o {
-        Output::Persist(_, persist) => Some(persist),
-        _ => None,
-    });
-    match first {
-        Some(persist) => Memory::new(dir).write(persist),
-        None => fail("a new member has nothing to remember"),
-    }
-}
-
-/// Refuses a configuration whose directory or one of whose disks is in use. Returns the disks' sizes.
-pub(super) fn check_new(config: &Configuration, force: bool) -> Result<Vec<u64>> {
-    if home::is_taken(&config.dir) {
-        return fail(format!(
-            "{} is the directory of a node already; choose another one",
-            config.dir.display()
-        ));
-    }
-    config.disks.iter().map(|path| check_disk(path, config.disk_size, force)).collect()
-}
-
-/// Refuses a disk that is in use, or a file of no size. Returns its size.
-pub(crate) fn check_disk(path: &Path, size: Option<u64>, force: bool) -> Result<u64> {
-    let there = path.exists();
-    if there && !force {
-        refuse_used(path)?;
-    }
-    match (there && disk::is_block(path)?, size) {
-        (true, None) => disk::size(path),
-        (true, Some(_)) => fail(format!(
-            "{} is a block device and is used whole; leave disk_size out",
-            path.display()
-        )),
-        (false, Some(size)) => Ok(size),
-        (false, None) => fail(format!(
-            "{} is no block device; give disk_size (or --size) to make a file of that size",
-            path.display()
-        )),
-    }
 }
 
 /// Refuses what two nodes cannot both have.

@@ -20,10 +20,11 @@ use weft_net::transport::Peer;
 
 use super::config::Configuration;
 use super::disks::{Kept, take_up};
-use crate::disk::{self, Disk};
+use crate::claim::Claim;
+use crate::disk;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::format::{format_disk, holder};
+use crate::format::{Own, holder};
 use crate::slot::Slot;
 
 const FILE: &str = "cluster.toml";
@@ -61,6 +62,9 @@ pub(super) struct Known {
 struct Content {
     format: u32,
     node: u16,
+    /// Its last node has left the cluster.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    left: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disk: Vec<Kept>,
     #[serde(default)]
@@ -106,6 +110,14 @@ impl Home {
                 content.format
             ));
         }
+        if content.left {
+            return fail(format!(
+                "the last node of {} has left the cluster, and its process has nothing to do; to have \
+                 this machine back, remove {} and let it join anew (`weft cluster join`)",
+                config.name,
+                dir.display()
+            ));
+        }
         if content.disk.is_empty() {
             content.disk = Kept::of(&[content.node], &config.disks);
         }
@@ -149,16 +161,18 @@ impl Home {
         self.content.disk.iter().find(|d| whole(&d.path) == path).map(Kept::node)
     }
 
-    /// Takes the disk at a path, which becomes an empty one, for a node; in the place of the one
-    /// that the node had, if it had one.
-    pub(crate) fn take_disk(&mut self, node: NodeId, path: &Path, size: Option<u64>) -> Result<()> {
-        make_disk(path, size, self.cluster(), node)?;
+    /// Takes a disk, which becomes an empty one, for a node; in the place of the one that the node
+    /// had, if it had one.
+    pub(crate) fn take_disk(&mut self, node: NodeId, mut claim: Claim) -> Result<()> {
+        claim.make(self.cluster(), node)?;
         let mut content = self.content.clone();
         content.disk.retain(|d| d.node() != node);
-        content.disk.push(Kept { node: node.0, path: path.to_path_buf(), by_command: true });
+        let path = claim.path().to_path_buf();
+        content.disk.push(Kept { node: node.0, path, by_command: true });
         content.disk.sort_by_key(|d| d.node);
         content.write(self.dir())?;
         self.content = content;
+        claim.keep();
         Ok(())
     }
 
@@ -166,6 +180,18 @@ impl Home {
     pub(crate) fn forget(&mut self, node: NodeId) -> Result<()> {
         self.content.disk.retain(|d| d.node() != node);
         self.content.write(self.dir())
+    }
+
+    /// Its last node has left the cluster.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        self.content.disk.clear();
+        self.content.left = true;
+        self.content.write(self.dir())
+    }
+
+    /// Whether its last node has left the cluster.
+    pub(crate) fn has_left(&self) -> bool {
+        self.content.left
     }
 
     /// The number of the cluster.
@@ -195,13 +221,21 @@ impl Home {
         self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
     }
 
-    /// Makes a node's disk an empty one. Whatever was on it is lost.
-    pub(crate) fn make_empty_disk(&self, node: NodeId) -> Result<()> {
+    /// Claims a node's disk, to make it an empty one.
+    pub(crate) fn claim(&self, node: NodeId, force: bool) -> Result<Claim> {
         let Some(path) = self.path(node) else {
             return fail(format!("{} has no disk", self.config.name));
         };
-        let size = disk::size(path).ok().filter(|size| *size > 0);
-        make_disk(path, size.or(self.config.disk_size), self.cluster(), node)
+        let size = match disk::is_block(path) {
+            true => None,
+            false => disk::size(path).ok().filter(|size| *size > 0).or(self.config.disk_size),
+        };
+        Claim::new(path, size, Some(self.own(node)), force)
+    }
+
+    /// Whose a disk is that a node of this process has had.
+    pub(crate) fn own(&self, node: NodeId) -> Own {
+        Own { cluster: self.cluster(), node }
     }
 }
 
@@ -216,9 +250,20 @@ impl Known {
     }
 }
 
-/// Whether a directory is a node's already.
-pub(super) fn is_taken(dir: &Path) -> bool {
+/// Whether a directory is a process's already.
+fn is_taken(dir: &Path) -> bool {
     dir.join(IDENTITY).exists()
+}
+
+/// Refuses the directory of a process.
+pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
+    match is_taken(dir) {
+        true => fail(format!(
+            "{} is the directory of a node already; choose another one",
+            dir.display()
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Writes what a process must know: its number and disks, and where the others are.
@@ -228,30 +273,7 @@ pub(super) fn write_known(
     disk: Vec<Kept>,
     peer: Vec<Known>,
 ) -> Result<()> {
-    Content { format: FORMAT, node: process.0, disk, peer }.write(dir)
-}
-
-/// Makes a node's disk, and its file if it is one.
-pub(super) fn make_disk(path: &Path, size: Option<u64>, cluster: u128, node: NodeId) -> Result<()> {
-    if path.exists() && disk::is_block(path)? {
-        let size = disk::size(path)?;
-        return format_disk(&Disk::create(path, size)?, size, cluster, node.0);
-    }
-    let Some(size) = size else {
-        return fail(format!(
-            "{} is not there; attach the disk, or give disk_size to make a file",
-            path.display()
-        ));
-    };
-    let new = path.with_extension("new");
-    durable::remove(&new)?;
-    Disk::create(&new, size)
-        .and_then(|disk| format_disk(&disk, size, cluster, node.0))
-        .and_then(|()| durable::rename(&new, path))
-        .inspect_err(|_| {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&new);
-        })
+    Content { format: FORMAT, node: process.0, left: false, disk, peer }.write(dir)
 }
 
 #[cfg(test)]

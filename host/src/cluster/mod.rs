@@ -5,7 +5,8 @@
 //! | `config` | the process's configuration, as its operator writes it |
 //! | `home` | the process's directory: identity, number, the member's log; its disks |
 //! | `disks` | which node of it is on which disk |
-//! | `found` | founding a cluster, and making the directory of a new process |
+//! | `found` | founding a cluster |
+//! | `site` | the directory and the disks of a new process |
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
 //! | `memory` | the member's log as a file |
@@ -20,6 +21,7 @@ mod found;
 mod home;
 mod memory;
 mod post;
+mod site;
 mod together;
 
 pub use admission::join;
@@ -29,6 +31,5 @@ pub use found::{Invitation, found};
 pub use home::Home;
 
 pub(crate) use admission::Admission;
-pub(crate) use found::check_disk;
 pub(crate) use post::Mail;
 pub(crate) use together::{Effect, Together};

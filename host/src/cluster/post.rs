@@ -5,13 +5,14 @@
 //! said again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mio::{Registry, Token};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
-use weft_net::transport::{Config, Driver, Event, Peer, SendError, Transport};
+use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, SendError, Transport};
 use weft_net::wire::Message;
 
 use crate::error::{Error, Result, fail};
@@ -22,6 +23,7 @@ const MEMBER: u8 = LETTER + 1;
 const ASK: u8 = LETTER + 2;
 const ANSWER: u8 = LETTER + 3;
 const NEWS: u8 = LETTER + 4;
+const LEFT: u8 = LETTER + 5;
 
 /// Letters that wait for a node that is about to be connected; more are lost.
 const MOST_EXPECTED: usize = 1024;
@@ -43,6 +45,8 @@ pub(crate) enum Mail {
     Answer(u64, Vec<u8>),
     /// How its nodes are.
     News(Vec<u8>),
+    /// That our last node has left the cluster.
+    Left,
 }
 
 /// The connections to the other processes.
@@ -54,6 +58,10 @@ pub(super) struct Post {
     /// Those that are back, and are about to be connected.
     expected: BTreeSet<NodeId>,
     waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
+    /// Those that we dialled and that would not have us, and why, as it happens.
+    refused: Receiver<(NodeId, String)>,
+    /// Those that would not have us the last time.
+    refusals: BTreeMap<NodeId, String>,
     log: Log,
 }
 
@@ -65,12 +73,19 @@ impl Post {
         first: Token,
         log: Log,
     ) -> Result<Post> {
-        let notes = log.clone();
-        let (transport, driver) =
-            Transport::with_driver(config, registry, first, move |n| notes(&n.to_string()))
-                .map_err(|e| Error(e.to_string()))?;
+        let (notes, (refuse, refused)) = (log.clone(), channel());
+        let note = move |note: &Note| {
+            if let (Some(peer), Lost::Refused(why)) = (note.dialled, &note.why) {
+                // While the process ends nobody listens.
+                let _ = refuse.send((peer, why.clone()));
+            }
+            notes(&note.to_string());
+        };
+        let (transport, driver) = Transport::with_driver(config, registry, first, note)
+            .map_err(|e| Error(e.to_string()))?;
         let (up, expected, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        Ok(Post { transport, driver, up, expected, waiting, log })
+        let refusals = BTreeMap::new();
+        Ok(Post { transport, driver, up, expected, waiting, refused, refusals, log })
     }
 
     /// A socket is ready.
@@ -91,6 +106,12 @@ impl Post {
     /// Moves bytes as far as that goes without waiting.
     pub(super) fn turn(&mut self) {
         self.driver.turn();
+        self.refusals.extend(self.refused.try_iter());
+    }
+
+    /// The processes that would not have us when we dialled them, and why.
+    pub(super) fn refusals(&self) -> &BTreeMap<NodeId, String> {
+        &self.refusals
     }
 
     /// The next thing that has come, and from whom.
@@ -100,6 +121,7 @@ impl Post {
                 Event::Up { peer, .. } => {
                     self.up.insert(peer);
                     self.expected.remove(&peer);
+                    self.refusals.remove(&peer);
                     self.send_waiting(peer);
                     (peer, Mail::Up)
                 }
@@ -206,6 +228,12 @@ impl Post {
         }
     }
 
+    /// Tells a process that its last node has left; it hears no more maps.
+    pub(super) fn tell_left(&self, to: NodeId) {
+        // One that does not run is refused when it comes back.
+        let _ = self.transport.send(to, LEFT, Vec::new());
+    }
+
     /// Adds a peer, or changes what is known of it.
     pub(super) fn add_peer(&self, peer: Peer) {
         self.transport.add_peer(peer);
@@ -231,6 +259,7 @@ fn read(kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
         ASK => numbered().map(|(number, text)| Mail::Ask(number, text)),
         ANSWER => numbered().map(|(number, text)| Mail::Answer(number, text)),
         NEWS => Ok(Mail::News(payload.to_vec())),
+        LEFT => Ok(Mail::Left),
         kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),
     }
 }

@@ -3,13 +3,12 @@
 //! What comes out of it are [`Effect`]s; they take effect in order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mio::{Registry, Token};
 use rustix::time::{ClockId, clock_gettime};
-use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
+use weft_core::cluster::{self, Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
@@ -19,11 +18,20 @@ use weft_net::wire::Message;
 use super::home::{Home, Known};
 use super::memory::Memory;
 use super::post::{Mail, Post};
+use crate::claim::Claim;
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
 
+/// What is said of a process that has left.
+const HAS_LEFT: &str = "the last node of this process has left the cluster: it has nothing to do any \
+                        more, and can be stopped";
+
 /// How often the processes tell one another how things are.
 const NEWS_EVERY: Nanos = 500 * MILLIS;
+
+/// How long the connection to a process that has left stays, for what is on its way: the answer to who
+/// asked there that it leave.
+const FAREWELL: Nanos = 1_000 * MILLIS;
 
 /// Cluster maps as the processes write them to one another.
 pub(super) struct Codec;
@@ -72,6 +80,10 @@ pub(crate) struct Together {
     next_news: Nanos,
     /// Processes that there are connections to, or should be.
     peers: BTreeMap<NodeId, Known>,
+    /// Processes that there need be no connection to any more, and from when on there is none.
+    parting: BTreeMap<NodeId, Nanos>,
+    /// What the operator has been told of the labels in the configuration.
+    warned: Option<String>,
     effects: Vec<Effect>,
     /// What is for the control sockets.
     mail: VecDeque<(NodeId, Mail)>,
@@ -111,12 +123,14 @@ impl Together {
             post,
             next_news: 0,
             peers: BTreeMap::new(),
+            parting: BTreeMap::new(),
+            warned: None,
             effects: Vec::new(),
             mail: VecDeque::new(),
         };
         let map = together.process.map().clone();
-        together.follow_homes(&map);
-        together.forget_removed(&map);
+        together.check_address(&map)?;
+        together.follow_map(&map);
         together.input(Input::Tick);
         Ok(together)
     }
@@ -153,8 +167,8 @@ impl Together {
     }
 
     /// Takes a disk for a node, which becomes an empty one: see [`Home::take_disk`].
-    pub(crate) fn take_disk(&mut self, node: NodeId, path: &Path, size: Option<u64>) -> Result<()> {
-        self.home.take_disk(node, path, size)
+    pub(crate) fn take_disk(&mut self, node: NodeId, claim: Claim) -> Result<()> {
+        self.home.take_disk(node, claim)
     }
 
     /// A node that the map holds for this process and that has no disk yet.
@@ -206,7 +220,8 @@ impl Together {
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         let now = boot_time();
         let transport = self.post.patience().map(|p| p.as_nanos() as Nanos);
-        let ours = self.process.wake().min(self.next_news).saturating_sub(now);
+        let parting = self.parting.values().copied().min().unwrap_or(Nanos::MAX);
+        let ours = self.process.wake().min(self.next_news).min(parting).saturating_sub(now);
         transport.into_iter().chain([ours]).min()
     }
 
@@ -305,6 +320,7 @@ impl Together {
                 }
                 Mail::Letter(_) => {}
                 Mail::Member(bytes) => self.input(Input::Message(member_of(peer), bytes)),
+                Mail::Left => self.leave(),
                 Mail::Up => {
                     self.input(Input::Connected(member_of(peer)));
                     self.next_news = 0;
@@ -321,8 +337,12 @@ impl Together {
 
     /// Does what is due.
     pub(crate) fn follow(&mut self) {
-        if boot_time() >= self.process.wake() {
+        let now = boot_time();
+        if now >= self.process.wake() {
             self.input(Input::Tick);
+        }
+        for gone in self.parting.extract_if(.., |_, at| *at <= now) {
+            self.post.remove_peer(gone.0);
         }
     }
 
@@ -347,13 +367,89 @@ impl Together {
                 }
                 weft_member::Effect::Restart(node) => self.effects.push(Effect::Restart(node)),
                 weft_member::Effect::Agreed(map) => {
-                    self.follow_homes(&map);
-                    self.forget_removed(&map);
+                    if let Err(e) = self.check_address(&map) {
+                        self.effects.push(Effect::Fatal(e));
+                    }
+                    self.follow_map(&map);
                     self.effects.push(Effect::Agreed(map));
                 }
                 weft_member::Effect::Log(line) => self.effects.push(Effect::Log(line)),
             }
         }
+    }
+
+    /// Does what a map that is agreed on asks for.
+    fn follow_map(&mut self, map: &ClusterMap) {
+        self.follow_homes(map);
+        self.forget_removed(map);
+        let warning = self.label_warning();
+        if warning != self.warned {
+            self.effects.extend(warning.iter().cloned().map(Effect::Log));
+            self.warned = warning;
+        }
+    }
+
+    /// Where this process lives, as a map has it.
+    fn home_in<'a>(&self, map: &'a ClusterMap) -> Option<&'a Arc<cluster::Home>> {
+        let node = map.served_by(self.us()).next()?;
+        map.nodes[usize::from(node.0)].home.as_ref()
+    }
+
+    /// Refuses to be where nobody looks for us.
+    fn check_address(&self, map: &ClusterMap) -> Result<()> {
+        let Some(known) = self.home_in(map) else { return Ok(()) };
+        let address = self.home.config.address.to_string();
+        if known.address == address {
+            return Ok(());
+        }
+        fail(format!(
+            "the configuration has the address {address}, and the other processes look for this one \
+             at {}; put that back. One that is to be elsewhere must leave the cluster and join anew",
+            known.address
+        ))
+    }
+
+    fn label_warning(&self) -> Option<String> {
+        let (known, config) = (self.home_in(self.map())?, &self.home.config);
+        let listed = |labels: &BTreeMap<String, String>| match labels.is_empty() {
+            true => "none".to_string(),
+            false => labels.iter().map(|(l, v)| format!("{l}={v}")).collect::<Vec<_>>().join(" "),
+        };
+        (known.labels != config.labels).then(|| {
+            format!(
+                "the labels in the configuration ({}) are not those that the cluster has for this \
+                 process ({}) and goes by; put those back, or have it leave the cluster and join anew",
+                listed(&config.labels),
+                listed(&known.labels)
+            )
+        })
+    }
+
+    /// What is wrong with this process that its operator should know.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let left = self.home.has_left().then(|| HAS_LEFT.to_string());
+        let refused = |(peer, why): (&NodeId, &String)| {
+            format!(
+                "the process of node {} refuses this one: {why}. One that has left the cluster needs a \
+                 new directory, and must join anew",
+                peer.0
+            )
+        };
+        let refused = self.post.refusals().iter().map(refused);
+        left.into_iter().chain(self.label_warning()).chain(refused).collect()
+    }
+
+    /// Our last node has left: there is nothing to do any more.
+    fn leave(&mut self) {
+        if self.home.has_left() {
+            return;
+        }
+        if let Err(e) = self.home.leave() {
+            self.effects.push(Effect::Fatal(e));
+        }
+        self.effects.push(Effect::Log(HAS_LEFT.to_string()));
+        let until = boot_time() + FAREWELL;
+        self.parting.extend(std::mem::take(&mut self.peers).into_keys().map(|p| (p, until)));
     }
 
     /// Forgets those of our nodes that have left.
@@ -365,6 +461,10 @@ impl Together {
             }
             self.input(Input::NodeDied(node));
         }
+        let known = usize::from(self.us().0) < map.nodes.len();
+        if known && map.served_by(self.us()).next().is_none() {
+            self.leave();
+        }
     }
 
     /// Connects to the processes of a map, and to those no more that have left.
@@ -374,7 +474,8 @@ impl Together {
         for process in processes.into_iter().filter(|p| *p != self.home.process) {
             let Some(node) = map.served_by(process).next() else {
                 if self.peers.remove(&process).is_some() {
-                    self.post.remove_peer(process);
+                    self.post.tell_left(process);
+                    self.parting.insert(process, boot_time() + FAREWELL);
                 }
                 continue;
             };

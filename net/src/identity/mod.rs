@@ -34,8 +34,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
 pub use authority::{CertificateAuthority, NodeKey, PublicKey};
-pub use tls::{PeerError, joining_config, peer_of};
-pub(crate) use tls::{describe, server_name};
+pub(crate) use tls::server_name;
+pub use tls::{PeerError, describe, joining_config, peer_of};
 pub use token::{JoinToken, TokenBook, TokenError};
 
 const CA_FILE: &str = "ca.pem";

@@ -48,7 +48,7 @@ pub enum PeerError {
     },
     /// The authority is not the one of the token.
     #[error(
-        "the authority of who answers is not the one of the token; is it the address of the right cluster?"
+        "the authority of who answers is not the one of the token; it is of another cluster, or not where that cluster lets nodes in"
     )]
     Fingerprint,
 }
@@ -60,7 +60,7 @@ impl From<PeerError> for Error {
 }
 
 /// A TLS error in words.
-pub(crate) fn describe(error: &Error) -> String {
+pub fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => other.0.to_string(),
         Error::InvalidCertificate(other) => format!("its certificate is not good: {other}"),

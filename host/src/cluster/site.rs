@@ -1,0 +1,181 @@
+//! The place of a new process: its directory and its disks. All that can be said against it is said
+//! before a disk is touched or another process asked; what has been made is taken back unless it is
+//! kept.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_core::units::NodeId;
+use weft_member::{Config, Input, Member, Output, Stored, member_of};
+use weft_net::identity::{Identity, NodeKey};
+
+use super::config::Configuration;
+use super::disks::Kept;
+use super::found::Invitation;
+use super::home;
+use super::memory::Memory;
+use super::together::Codec;
+use crate::claim::Claim;
+use crate::error::{Error, Result, at, fail};
+
+/// The place of a process that is to be.
+pub(super) struct Site<'a> {
+    config: &'a Configuration,
+    // Goes before the directory that a disk may be in.
+    disks: Vec<Claim>,
+    dir: NewDirectory,
+}
+
+impl<'a> Site<'a> {
+    /// Makes the directory, and claims the disks. With `force` also such as hold something.
+    pub(super) fn prepare(config: &'a Configuration, force: bool) -> Result<Site<'a>> {
+        home::refuse_taken(&config.dir)?;
+        let dir = NewDirectory::make(&config.dir)?;
+        let claim = |path: &PathBuf| Claim::new(path, config.disk_size, None, force);
+        let disks = config.disks.iter().map(claim).collect::<Result<_>>()?;
+        Ok(Site { config, disks, dir })
+    }
+
+    /// The sizes of its disks.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.disks.iter().map(Claim::size)
+    }
+
+    /// Makes the disks of a process that has been admitted, and writes what it must know.
+    pub(super) fn settle(
+        &mut self,
+        invitation: &Invitation,
+        stored: Stored,
+        key: &NodeKey,
+        cluster: u128,
+    ) -> Result<()> {
+        let (process, nodes) = (NodeId(invitation.node), invitation.nodes());
+        if !self.disks.is_empty() && self.disks.len() != nodes.len() {
+            return fail(format!(
+                "the configuration names {} disks, and the cluster expects {}; ask again with as \
+                 many",
+                self.disks.len(),
+                nodes.len()
+            ));
+        }
+        let dir = &self.config.dir;
+        write_first_log(dir, process, stored)?;
+        let kept = Kept::of(&nodes, &self.config.disks);
+        home::write_known(dir, process, kept, invitation.peers.clone())?;
+        for (disk, node) in self.disks.iter_mut().zip(nodes) {
+            disk.make(cluster, NodeId(node))?;
+        }
+        // The identity comes last: it says that the rest is there.
+        Identity::save(dir, &invitation.ca, &invitation.certificate, key)
+            .map_err(|e| Error(e.to_string()))
+    }
+
+    /// Leaves it as it has been made.
+    pub(super) fn keep(self) {
+        self.disks.into_iter().for_each(Claim::keep);
+        self.dir.keep();
+    }
+}
+
+/// The log of a member that has not run yet. From now on its absence means that it is lost.
+fn write_first_log(dir: &Path, process: NodeId, stored: Stored) -> Result<()> {
+    let codec = Arc::new(Codec);
+    let mut member = Member::new(member_of(process), &[], stored, Config::default(), codec)
+        .map_err(|e| Error(e.to_string()))?;
+    let mut out = Vec::new();
+    member.handle(0, Input::Tick, &mut out);
+    let first = out.iter().find_map(|o| match o {
+        Output::Persist(_, persist) => Some(persist),
+        _ => None,
+    });
+    match first {
+        Some(persist) => Memory::new(dir).write(persist),
+        None => fail("a new member has nothing to remember"),
+    }
+}
+
+/// A directory for new files. Unless it is kept, those go, and the directory if it was made too.
+pub(super) struct NewDirectory {
+    path: PathBuf,
+    /// Directories above it that were made, the uppermost first.
+    above: Vec<PathBuf>,
+    /// What was in it; nothing is known of one that was made.
+    before: Option<BTreeSet<OsString>>,
+    kept: bool,
+}
+
+impl NewDirectory {
+    /// The directory at a path, which is made if it is not there.
+    pub(super) fn make(path: &Path) -> Result<NewDirectory> {
+        let before = match names(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            names => Some(names.map_err(at("read", path))?),
+        };
+        let ancestors = path.ancestors().skip(1);
+        let missing = ancestors.take_while(|a| !a.as_os_str().is_empty() && !a.exists());
+        let mut above: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
+        above.reverse();
+        let new = NewDirectory { path: path.to_path_buf(), above, before, kept: false };
+        fs::create_dir_all(path).map_err(at("make the directory", path))?;
+        Ok(new)
+    }
+
+    /// Leaves it, and what is in it.
+    pub(super) fn keep(mut self) {
+        self.kept = true;
+    }
+
+    fn take_back(&self) -> io::Result<()> {
+        let Some(before) = &self.before else {
+            fs::remove_dir_all(&self.path)?;
+            return self.above.iter().rev().try_for_each(fs::remove_dir);
+        };
+        let mut new = names(&self.path)?.into_iter().filter(|name| !before.contains(name));
+        new.try_for_each(|name| fs::remove_file(self.path.join(name)))
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What went wrong first is what is told.
+            let _ = self.take_back();
+        }
+    }
+}
+
+fn names(dir: &Path) -> io::Result<BTreeSet<OsString>> {
+    fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_of_a_directory_goes_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("a/b/one"), dir.path().join("a/b/two"));
+        let first = NewDirectory::make(&one).unwrap();
+        let second = NewDirectory::make(&two).unwrap();
+        fs::write(two.join("new"), "x").unwrap();
+        drop(second);
+        assert!(one.is_dir() && !two.exists());
+        drop(first);
+        assert!(!dir.path().join("a").exists());
+
+        fs::write(dir.path().join("old"), "x").unwrap();
+        let again = NewDirectory::make(dir.path()).unwrap();
+        fs::write(dir.path().join("new"), "x").unwrap();
+        drop(again);
+        assert_eq!(names(dir.path()).unwrap().into_iter().collect::<Vec<_>>(), ["old"]);
+        NewDirectory::make(&one).unwrap().keep();
+        assert!(one.is_dir());
+        fs::write(dir.path().join("file"), "x").unwrap();
+        assert!(NewDirectory::make(&dir.path().join("file/below")).is_err());
+    }
+}
