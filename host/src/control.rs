@@ -142,7 +142,7 @@ pub enum Request {
     VolumeResize {
         /// Its name; the empty name means the first.
         name: String,
-        /// Its new size in bytes.
+        /// Its new size in bytes; 0 takes all the room that is left.
         size: u64,
         /// Also if that cuts off bytes that are in use.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

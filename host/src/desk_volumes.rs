@@ -67,7 +67,8 @@ impl Desk<'_> {
         if self.sizing.contains(&volume.id) {
             return fail(format!("volume '{}' is being resized already", volume.name));
         }
-        if size < volume.visible || (size == volume.visible && volume.visible < volume.size) {
+        let smaller = size != 0 && size < volume.visible;
+        if smaller || (size == volume.visible && volume.visible < volume.size) {
             return self.shrink(volume, size, force);
         }
         if volume.visible < volume.size {

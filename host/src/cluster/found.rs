@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
-use weft_core::units::{MAX_NODES, NodeId};
+use weft_core::units::{MAX_NODES, NodeId, SECTOR};
 use weft_member::{Config, Input, Member, Output, Stored, member_of};
 use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey};
 
@@ -19,6 +19,7 @@ use super::together::Codec;
 use crate::disk;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{data_sectors, refuse_used};
+use crate::size::require_multiple;
 use crate::spec::Spec;
 use crate::volumes;
 
@@ -178,7 +179,7 @@ pub(crate) fn check_disk(path: &Path, size: Option<u64>, force: bool) -> Result<
             "{} is a block device and is used whole; leave disk_size out",
             path.display()
         )),
-        (false, Some(size)) => Ok(size),
+        (false, Some(size)) => require_multiple("a disk size", size, SECTOR).map(|()| size),
         (false, None) => fail(format!(
             "{} is no block device; give disk_size (or --size) to make a file of that size",
             path.display()
