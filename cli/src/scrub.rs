@@ -97,7 +97,7 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 /// How far a scrub has come.
-fn done(scrub: &Value) -> u64 {
+pub fn done(scrub: &Value) -> u64 {
     ["from", "verified", "skipped"].iter().map(|key| number(scrub, key)).sum()
 }
 

@@ -243,17 +243,18 @@ impl Desk<'_> {
         Ok(match request {
             Request::Status => Outcome::Answer(ok(status::status(self))),
             Request::VolumeList => {
-                let list = status::volumes(self);
-                Outcome::Answer(ok(json!({ "volumes": list })))
+                Outcome::Answer(ok(self.looked_at("volumes", status::volumes(self).into())))
             }
             Request::VolumeShow { name } => {
                 let volume = match self.hidden(&name) {
                     Some(volume) => volume,
                     None => self.volume(&name)?,
                 };
-                Outcome::Answer(ok(json!({ "volume": status::volume(self, &volume) })))
+                Outcome::Answer(ok(self.looked_at("volume", status::volume(self, &volume))))
             }
-            Request::NodeList => Outcome::Answer(ok(json!({ "nodes": status::nodes(self) }))),
+            Request::NodeList => {
+                Outcome::Answer(ok(self.looked_at("nodes", status::nodes(self).into())))
+            }
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
             Request::NodeAdd { name, home } => match self.add_node(name, &home) {
                 Ok(outcome) => outcome,
@@ -352,6 +353,11 @@ impl Desk<'_> {
             None if names.is_empty() => fail("there are no volumes; create one first"),
             None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
         }
+    }
+
+    /// An answer about how something is.
+    fn looked_at(&self, what: &str, value: Value) -> Value {
+        status::with_cut_off(self.engine, json!({ what: value }))
     }
 
     /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.

@@ -36,6 +36,7 @@ impl Desk<'_> {
     /// Connections to a volume that a request must not have.
     pub(super) fn hosts_in_the_way(&self, request: &Request) -> u64 {
         let exports = self.engine.exports();
+        // All the room that is left is more than it has.
         let volume = match request {
             Request::VolumeDelete { name } if !name.is_empty() => exports.named(name),
             Request::VolumeResize { name, size, .. } => {
@@ -53,7 +54,8 @@ impl Desk<'_> {
                                  processes must run and reach one another"
                 .to_string(),
             Wait::Parting(request, ..) => {
-                format!("{} connections to the volume to end", self.hosts_in_the_way(request))
+                let n = self.hosts_in_the_way(request);
+                format!("the hosts that use the volume to disconnect (connections: {n})")
             }
             Wait::Cuttable(_, epoch) | Wait::Removable(_, epoch) => {
                 let unheard = self.unheard_since(*epoch);
