@@ -79,7 +79,11 @@ impl Scrub {
     }
 
     fn show(&self, stage: &Stage, status: &Value) {
-        let ours = |s: &&Value| s["volume"] == self.volume.as_str();
+        // Others may be asked of other processes.
+        let here = status["cluster"]["nodes"].as_array();
+        let ours = |s: &&Value| {
+            s["volume"] == self.volume.as_str() && here.is_none_or(|n| n.contains(&s["node"]))
+        };
         let Some(scrub) = status["scrubs"].as_array().into_iter().flatten().find(ours) else {
             return;
         };

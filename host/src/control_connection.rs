@@ -199,3 +199,70 @@ impl ControlConnection {
         !self.closed || self.wait.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_core::units::VolumeId;
+
+    use super::*;
+    use crate::control::Request;
+    use crate::engine::Ticket;
+
+    fn waits_for_a_leader() -> Option<Wait> {
+        Some(Wait::Leader(Box::new(Request::Status), false, Instant::now()))
+    }
+
+    #[test]
+    fn what_has_not_begun_ends_with_its_asker() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = waits_for_a_leader();
+        control.receive();
+        assert!(control.send(None));
+        drop(theirs);
+        control.receive();
+        assert!(!control.send(None));
+        control.wait = Some(Wait::VolumeGone(VolumeId(1), Ticket::MADE));
+        assert!(control.send(None), "what has begun goes on");
+    }
+
+    #[test]
+    fn what_was_handed_on_ends_when_the_process_hangs_up() {
+        let mut control = ControlConnection::asking(Line::Process(NodeId(1), 7), b"{}".to_vec());
+        assert!(control.next_question());
+        control.wait = waits_for_a_leader();
+        assert!(control.send(None));
+        control.hang_up();
+        assert!(!control.send(None));
+    }
+
+    #[test]
+    fn what_another_process_waits_for_is_passed_on_and_is_no_answer() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = Some(Wait::Elsewhere(NodeId(2)));
+        let lines = [r#"{"waits_for":"a leader"}"#, r#"{"ok":true}"#];
+        control.answered(NodeId(2), lines[0].as_bytes());
+        assert!(control.wait.is_some());
+        control.answered(NodeId(2), lines[1].as_bytes());
+        assert!(control.wait.is_none() && control.send(None));
+        let mut buffer = [0; 100];
+        let got = (&theirs).read(&mut buffer).unwrap();
+        assert_eq!(buffer[..got], *format!("{}\n{}\n", lines[0], lines[1]).as_bytes());
+    }
+
+    #[test]
+    fn who_waits_is_told_for_what_once() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = waits_for_a_leader();
+        control.tell(|_| Some("a leader".into()));
+        assert!(control.output.is_empty() && control.tells_at().is_some(), "it is too early");
+        control.since = Instant::now().checked_sub(TELL_AFTER).unwrap();
+        for _ in 0..2 {
+            control.tell(|_| Some("a leader".into()));
+        }
+        assert_eq!(control.output, b"{\"waits_for\":\"a leader\"}\n");
+        assert_eq!(control.tells_at(), None);
+    }
+}
