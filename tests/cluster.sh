@@ -138,6 +138,8 @@ killed() {
     kill -9 "$(cat "$T/pid1")"
     nbdcopy "$(uri 2)" - | cmp - "$T/image"
     wait_until has 0 down 1
+    weft status --dir "$T/state0" | grep -c 'down: there is no connection to its process'
+    weft status --dir "$T/state3" | grep -c 'stripes .* are degraded, .* bear no more losses'
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$(uri 2)"
     # Where it was nobody else may come, and it cannot be where nobody looks for it.
@@ -218,7 +220,7 @@ resizing() {
         weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
         weft volume create other 30M --layout raid1 --dir "$T/state1"
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
-        wait_until weft volume delete other --dir "$T/state0"
+        weft volume delete other --dir "$T/state0"
     done
     refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
     cp "$T/back" "$T/image"
@@ -263,6 +265,47 @@ shrinking() {
     weft scrub v --rate max --from 600 --dir "$T/state1" | grep -c '640 stripes from 600 on, .* 40 verified'
     refused 'has 640 stripes' weft scrub v --from 640 --dir "$T/state1"
     refused 'never ends' weft scrub v --rate 0 --dir "$T/state1"
+}
+# While another volume is in use and scrubbed, and right after a host has left. Who ends a scrub ends it.
+deleting() {
+    local kept
+    refused 'bxo there are: box, node' weft volume create w 10M --apart bxo --dir "$T/state1"
+    "$WEFT" scrub v --rate 64K --dir "$T/state1" >/dev/null 2>&1 & kept=$!
+    wait_until eval "weft status --dir '$T/state2' | grep -q 'a scrub of volume v by node 1'"
+    weft volume create w 10M --layout rs:2+1 --dir "$T/state3" | grep -c 'apart: box'
+    weft volume resize w all --dir "$T/state3"
+    head -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd2.sock"
+    weft volume resize w 5M --force --dir "$T/state0"
+    weft volume delete w --dir "$T/state3"
+    kill $kept
+    wait_until status 1 "sys.exit(len(s['scrubs']) != 0)"
+    # A scrub of the volume itself ends with it.
+    weft volume create w 10M --dir "$T/state0"
+    "$WEFT" scrub w --rate 1K --dir "$T/state1" >"$T/scrubbed" 2>&1 & kept=$!
+    wait_until status 1 "sys.exit(len(s['scrubs']) != 1)"
+    weft volume delete w --dir "$T/state2"
+    wait $kept && return 1
+    grep -c 'no such volume' "$T/scrubbed"
+}
+# Nodes that a volume cannot do without, and a majority that is gone: what is said, and that a command is
+# not carried out later which was ended while it waited.
+outvoted() {
+    local n
+    for n in 1 2; do weft node kill $n --dir "$T/state0"; done
+    weft status --dir "$T/state3" | grep -c 'have failed; they lack .*node 1 (n1, down; .*node 2 (n2, down; '
+    for n in 1 2; do weft node start $n --dir "$T/state0"; done
+    wait_until mode_is 3 fault-free
+    for n in 1 2; do kill -9 "$(cat "$T/pid$n")"; done
+    wait_until eval "weft status --dir '$T/state0' | grep -q 'NOT SERVED'"
+    weft volume list --dir "$T/state0" | grep -c 'not served'
+    weft node list --dir "$T/state0" | grep -c 'NOT SERVED'
+    status 0 "sys.exit(s['volumes'][0]['survives'] is not None)"
+    timeout 3 "$WEFT" volume create late 5M --dir "$T/state0" >"$T/said" 2>&1 && return 1
+    grep -c 'waiting for a process that leads' "$T/said"
+    for n in 1 2; do run_node $n; done
+    wait_until has 0 up 4
+    wait_until mode_is 0 fault-free
+    refused "no volume 'late'" weft volume show late --dir "$T/state0"
 }
 leaving() {
     refused 'takes part' weft node remove 1 --dir "$T/state2"
@@ -401,6 +444,7 @@ boxes() {
     refused 'give disk_size' weft disk add --path "$T/more.img" --dir "$T/b1"
     refused 'b0-1.img in use' weft disk add --path "$T/b0-1.img" --size 96M --force --dir "$T/b1"
     box_says 1 "sys.exit(len(s['nodes']) != 8)"
+    refused 'nearest' weft disk add --path "$T/more.img" --size 100000001 --dir "$T/b1"
     weft disk add --path "$T/more.img" --size 96M --dir "$T/b1" | grep -c 'node 9 has been added'
     wait_until box_has 0 up 9
     weft cluster rebalance --dir "$T/b2"
@@ -479,6 +523,6 @@ at_once() {
     kill $up
     wait $up
 }
-for check in founding certified joining configurations anywhere killed attached resizing shrinking leaving adding at_once stopping boxes; do t $check; done
+for check in founding certified joining configurations anywhere killed attached resizing shrinking deleting outvoted leaving adding at_once stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

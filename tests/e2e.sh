@@ -269,7 +269,7 @@ volumes() {
         for node in $kill; do weft node start "$node"; done
         wait_until whole
         scrub extra
-        wait_until weft volume delete extra
+        weft volume delete extra
         fails weft volume show extra
         fails nbdinfo "$uri"
     done
@@ -334,7 +334,7 @@ disk_lost() {
     nbdcopy "$uri" - | cmp - "$T/a"
     scrub extra
     scrub
-    wait_until weft volume delete extra
+    weft volume delete extra
 }
 server_killed() {
     local acked i commands=()

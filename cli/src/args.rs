@@ -25,10 +25,11 @@ impl Target {
 pub fn connect(dir: &Path) -> anyhow::Result<Control> {
     let own = Control::connect(dir);
     let below = || (0..).map(|n| node_dir(dir, n)).take_while(|d| d.is_dir());
-    match own {
-        Err(e) => below().find_map(|d| Control::connect(&d).ok()).ok_or_else(|| e.into()),
-        connected => Ok(connected?),
-    }
+    let control = match own {
+        Err(e) => below().find_map(|d| Control::connect(&d).ok()).ok_or(e)?,
+        Ok(control) => control,
+    };
+    Ok(control.telling(|what| eprintln!("weft: waiting for {what}")))
 }
 
 /// The directory of a node of `weft up --processes`.

@@ -136,7 +136,7 @@ fn greet(dir: &Path, volume: &str) -> Result<()> {
     let mut control = args::connect(dir)?;
     loop {
         let status = control.request(&Request::Status)?;
-        if status["settled"] == true {
+        if status["settled"] == true && status["cut_off"].is_null() {
             return say(greeting(&status, volume)?);
         }
         thread::sleep(PAUSE);
@@ -145,8 +145,9 @@ fn greet(dir: &Path, volume: &str) -> Result<()> {
 
 fn greeting(status: &Value, volume: &str) -> Result<String> {
     let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
-    let Some(found) = list("volumes").iter().find(|v| v["name"] == volume) else {
-        let names: Vec<_> = list("volumes").iter().filter_map(|v| v["name"].as_str()).collect();
+    let usable = || list("volumes").iter().filter(|v| v["mode"] != "unfinished");
+    let Some(found) = usable().find(|v| v["name"] == volume) else {
+        let names: Vec<_> = usable().filter_map(|v| v["name"].as_str()).collect();
         bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));
     };
     let mut out = format!(

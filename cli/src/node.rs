@@ -11,7 +11,8 @@ use weft_host::{Array, Configuration, Home, NodeAction, Request, to_stderr};
 
 use crate::args::Common;
 use crate::disk::Drain;
-use crate::output::{align_right, say, say_json, table};
+use crate::output::{align_right, say, say_cut_off, say_json, table};
+use crate::status::state;
 use crate::up::farewell;
 
 /// Run a process of a cluster, with a node for each of its disks, or say what to do to a node.
@@ -108,6 +109,7 @@ fn list(common: &Common) -> Result<()> {
     if common.json {
         return say_json(answer);
     }
+    say_cut_off(&answer)?;
     let mut table = table(["node", "name", "address", "labels", "state", "disk"]);
     for node in answer["nodes"].as_array().into_iter().flatten() {
         let text = |key: &str| node[key].as_str().unwrap_or("-").to_string();
@@ -117,7 +119,7 @@ fn list(common: &Common) -> Result<()> {
         let labels = node["labels"].as_object().into_iter().flatten().map(label);
         let labels = labels.collect::<Vec<_>>().join(",");
         let number = node["node"].to_string();
-        table.add_row([number, text("name"), text("address"), labels, text("state"), text("disk")]);
+        table.add_row([number, text("name"), text("address"), labels, state(node), text("disk")]);
     }
     align_right(&mut table, [0]);
     say(table)

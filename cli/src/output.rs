@@ -24,6 +24,14 @@ pub fn say_json(mut value: Value) -> Result<()> {
     say(format!("{value:#}"))
 }
 
+/// Says first if an answer is the last that a process knew which is cut off.
+pub fn say_cut_off(answer: &Value) -> Result<()> {
+    match answer["cut_off"].as_str() {
+        Some(text) => say(format!("NOT SERVED: {text}")),
+        None => Ok(()),
+    }
+}
+
 /// A table with these headings.
 pub fn table<T: ToString>(headings: impl IntoIterator<Item = T>) -> Table {
     let mut table = Table::new();

@@ -21,13 +21,14 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::{Configuration, Listen, Size, Spec, found, lock};
 
 use crate::args::node_dir;
 use crate::output::say;
-use crate::up::{absolute, greet};
+use crate::up::{absolute, greet_when};
 
 /// How often one looks after the processes.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -219,9 +220,22 @@ fn start(config: &Path) -> Result<Child> {
     open().with_context(|| format!("cannot start the node of {}", config.display()))
 }
 
+/// Whether the nodes are in, and what hosts may use can be used.
+fn are_in(status: &Value) -> bool {
+    let list = |key: &str| status[key].as_array().into_iter().flatten();
+    let is_in = |n: &Value| ["up", "catching-up", "draining"].iter().any(|s| n["state"] == *s);
+    let is_out = |v: &Value| v["mode"] == "failed";
+    status["settled"] == true
+        && status["cut_off"].is_null()
+        && list("nodes").all(is_in)
+        && !list("volumes").any(is_out)
+}
+
 fn greet_when_up(dir: &Path, up: &AtomicBool) {
     let since = Instant::now();
-    while let Err(e) = greet(dir) {
+    // If some do not come, what there is then is said.
+    let ready = |status: &Value| are_in(status) || since.elapsed() > PATIENCE;
+    while let Err(e) = greet_when(dir, ready) {
         if since.elapsed() > PATIENCE {
             eprintln!(
                 "weft: the nodes do not answer: {e:#}; see {}/node-*/node.log",
@@ -303,4 +317,25 @@ fn stop(nodes: &mut [Child]) -> Result<()> {
     }
     std::io::stdout().flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_is_greeted_when_the_nodes_are_in() {
+        let status = |states: [&str; 2], mode: &str| {
+            let nodes: Vec<Value> = states.iter().map(|s| json!({ "state": s })).collect();
+            json!({ "settled": true, "nodes": nodes, "volumes": [{ "mode": mode }] })
+        };
+        assert!(are_in(&status(["up", "catching-up"], "reconstructing")));
+        assert!(!are_in(&status(["up", "expected"], "failed")));
+        assert!(!are_in(&status(["up", "up"], "failed")));
+        let mut cut_off = status(["up", "up"], "not served");
+        cut_off["cut_off"] = json!("by all");
+        assert!(!are_in(&cut_off));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_host::{Control, RebalanceAction, Request};
 
 use crate::args::Common;
@@ -88,7 +88,10 @@ fn wait(control: &mut Control, plan: &Value, first: Value) -> Result<Value> {
         thread::sleep(EVERY);
         now = control.request(&Request::Rebalance { action: RebalanceAction::Plan })?;
     }
-    stage.done(format!("{} of {all} columns moved", all.saturating_sub(left(&now))));
+    let moved = all.saturating_sub(left(&now));
+    stage.done(format!("{moved} of {all} columns moved"));
+    now["columns_moved"] = json!(moved);
+    now["bytes_moved"] = json!(number(plan, "bytes").saturating_sub(number(&now, "bytes")));
     Ok(now)
 }
 

@@ -79,7 +79,11 @@ impl Scrub {
     }
 
     fn show(&self, stage: &Stage, status: &Value) {
-        let ours = |s: &&Value| s["volume"] == self.volume.as_str();
+        // Others may be asked of other processes.
+        let here = status["cluster"]["nodes"].as_array();
+        let ours = |s: &&Value| {
+            s["volume"] == self.volume.as_str() && here.is_none_or(|n| n.contains(&s["node"]))
+        };
         let Some(scrub) = status["scrubs"].as_array().into_iter().flatten().find(ours) else {
             return;
         };
@@ -97,7 +101,7 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 /// How far a scrub has come.
-fn done(scrub: &Value) -> u64 {
+pub fn done(scrub: &Value) -> u64 {
     ["from", "verified", "skipped"].iter().map(|key| number(scrub, key)).sum()
 }
 

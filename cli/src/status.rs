@@ -1,9 +1,8 @@
 //! `weft status`: how a running array is.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -12,8 +11,9 @@ use weft_core::SECTOR;
 use weft_host::Request;
 
 use crate::args::Target;
-use crate::output::{self, align_right, bytes, say, say_json, table};
-use crate::volume::volumes;
+use crate::output::{self, align_right, bytes, say, say_cut_off, say_json, table};
+use crate::scrub::done;
+use crate::volume::{troubles, volumes};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +35,6 @@ impl Status {
     /// Asks, once or again and again.
     pub fn run(&self) -> Result<ExitCode> {
         let mut control = self.target.connect()?;
-        let mut pace = Pace::default();
         loop {
             let status = control.request(&Request::Status)?;
             match (self.json, self.watch) {
@@ -46,7 +45,8 @@ impl Status {
                         // Home, and clear what is below.
                         say("\x1b[H\x1b[2J")?;
                     }
-                    say(describe(&status, &pace.look(&status)))?;
+                    say_cut_off(&status)?;
+                    say(describe(&status))?;
                 }
             }
             if !self.watch {
@@ -57,37 +57,7 @@ impl Status {
     }
 }
 
-/// How fast nodes catch up, seen from one look to the next.
-#[derive(Default)]
-struct Pace {
-    last: Option<(Instant, BTreeMap<u64, u64>)>,
-}
-
-/// Bytes that a node caught up on in a second, and the seconds that the rest takes at that rate.
-type Rates = BTreeMap<u64, (f64, f64)>;
-
-impl Pace {
-    fn look(&mut self, status: &Value) -> Rates {
-        self.look_at(status, Instant::now())
-    }
-
-    fn look_at(&mut self, status: &Value, now: Instant) -> Rates {
-        let behind = |n: &Value| Some((n["node"].as_u64()?, n["stale_sectors"].as_u64()? * SECTOR));
-        let nodes = status["nodes"].as_array().into_iter().flatten();
-        let left: BTreeMap<u64, u64> = nodes.filter_map(behind).collect();
-        let before = self.last.replace((now, left.clone()));
-        let Some((then, before)) = before else { return Rates::new() };
-        let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
-        let rate = |(node, left): (u64, u64)| {
-            let done = before.get(&node)?.checked_sub(left).filter(|done| *done > 0)?;
-            let rate = done as f64 / seconds;
-            Some((node, (rate, left as f64 / rate)))
-        };
-        left.into_iter().filter_map(rate).collect()
-    }
-}
-
-fn describe(status: &Value, rates: &Rates) -> String {
+fn describe(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
     let mut out = format!(
         "{}  map {}{}  up {:.0} s\n",
@@ -96,9 +66,12 @@ fn describe(status: &Value, rates: &Rates) -> String {
         if status["settled"] == true { "" } else { " (changing)" },
         status["uptime_seconds"].as_f64().unwrap_or(0.0),
     );
-    out += &nodes(list("nodes"), rates);
+    out += &nodes(list("nodes"));
     out += "\n";
     out += &volumes(list("volumes"));
+    for line in list("volumes").iter().flat_map(troubles).chain(list("scrubs").iter().map(scrub)) {
+        out += &format!("\n{line}");
+    }
     out += &balance(&status["balance"]);
     for listen in list("listens") {
         out += &format!("\nlistens at {}", listen.as_str().unwrap_or("?"));
@@ -136,7 +109,27 @@ fn balance(balance: &Value) -> String {
     }
 }
 
-fn nodes(list: &[Value], rates: &Rates) -> String {
+/// How far a scrub is.
+fn scrub(scrub: &Value) -> String {
+    format!(
+        "a scrub of volume {} by node {}: {} of {} stripes, {} rebuilt, {} wrong, {} skipped",
+        scrub["volume"].as_str().unwrap_or("?"),
+        scrub["node"],
+        done(scrub),
+        scrub["stripes"],
+        scrub["rebuilt"],
+        scrub["mismatched"],
+        scrub["skipped"],
+    )
+}
+
+/// The state of a node, and why it is down.
+pub fn state(node: &Value) -> String {
+    let state = node["state"].as_str().unwrap_or("-");
+    node["why"].as_str().map_or(state.to_string(), |why| format!("{state}: {why}"))
+}
+
+fn nodes(list: &[Value]) -> String {
     let mut table = table([
         "node",
         "state",
@@ -151,19 +144,15 @@ fn nodes(list: &[Value], rates: &Rates) -> String {
     for node in list {
         let number = |v: &Value| v.as_u64().map_or("-".to_string(), |n| n.to_string());
         let text = |v: &Value| v.as_str().unwrap_or("-").to_string();
-        let state = match node["why"].as_str() {
-            Some(why) => format!("{}: {why}", text(&node["state"])),
-            None => text(&node["state"]),
-        };
         let mut behind =
             node["stale_sectors"].as_u64().map_or("-".to_string(), |n| bytes(n * SECTOR));
-        if let Some((rate, left)) = node["node"].as_u64().and_then(|n| rates.get(&n)) {
-            behind += &format!(", {}/s, {left:.0} s left", bytes(*rate as u64));
+        if let Some(rate) = node["rebuilt_bytes_per_second"].as_u64() {
+            behind += &format!(", {}/s, {} s left", bytes(rate), node["rebuild_seconds_left"]);
         }
         let counters = &node["counters"];
         table.add_row([
             number(&node["node"]),
-            state,
+            state(node),
             text(&node["disk"]),
             text(&node["backend"]),
             number(&node["in_flight"]),
@@ -184,21 +173,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_look_says_how_fast_nodes_catch_up() {
-        let status = |left: [u64; 2]| {
-            json!({ "nodes": [
-                { "node": 0, "stale_sectors": left[0] },
-                { "node": 1, "stale_sectors": left[1] },
-                { "node": 2 },
-            ]})
-        };
-        let (mut pace, begun) = (Pace::default(), Instant::now());
-        assert!(pace.look_at(&status([0, 3072]), begun).is_empty());
-        let rates = pace.look_at(&status([0, 2048]), begun + Duration::from_secs(2));
-        assert_eq!(rates, [(1, (512.0 * 4096.0, 4.0))].into());
-        let text = nodes(status([0, 2048])["nodes"].as_array().unwrap(), &rates);
+    fn how_fast_a_node_catches_up_and_why_one_is_down_are_said() {
+        let list = json!([
+            {
+                "node": 1, "state": "catching-up", "stale_sectors": 2048,
+                "rebuilt_bytes_per_second": 2 << 20, "rebuild_seconds_left": 4,
+            },
+            { "node": 2, "state": "down", "why": "there is no connection to its process" },
+        ]);
+        let text = nodes(list.as_array().unwrap());
         assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
-        // What grew has no rate.
-        assert!(pace.look_at(&status([9, 4096]), begun + Duration::from_secs(3)).is_empty());
+        assert!(text.contains("down: there is no connection"), "{text}");
+    }
+
+    #[test]
+    fn scrubs_are_said() {
+        let (volumes, nodes) = (json!([]), json!([]));
+        let scrubs = json!([{
+            "volume": "v", "node": 2, "from": 10, "verified": 5, "skipped": 1, "stripes": 40,
+            "rebuilt": 0, "mismatched": 0,
+        }]);
+        let text = describe(&json!({ "volumes": volumes, "nodes": nodes, "scrubs": scrubs }));
+        assert!(text.contains("a scrub of volume v by node 2: 16 of 40 stripes"), "{text}");
     }
 }

@@ -152,10 +152,15 @@ pub fn absolute(listen: Listen) -> Listen {
 
 /// Waits until the array serves, then says how to use it.
 pub fn greet(dir: &Path) -> Result<()> {
+    greet_when(dir, |status| status["settled"] == true)
+}
+
+/// Waits until the array is like this, then says how to use it.
+pub fn greet_when(dir: &Path, ready: impl Fn(&Value) -> bool) -> Result<()> {
     let mut control = args::connect(dir)?;
     loop {
         let status = control.request(&Request::Status)?;
-        if status["settled"] == true {
+        if ready(&status) {
             return say(greeting(dir, &status));
         }
         thread::sleep(PAUSE);

@@ -12,7 +12,7 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_host::{Request, Size};
 
 use crate::args::{self, Common, Dispatch, Switch};
-use crate::output::{align_right, say, say_json, table, uri};
+use crate::output::{align_right, say, say_cut_off, say_json, table, uri};
 
 /// What to do about volumes.
 #[derive(Debug, Subcommand)]
@@ -23,7 +23,8 @@ pub enum Volume {
     List(Common),
     /// One volume, and how hosts reach it
     Show(Named),
-    /// Make a volume larger while it is in use; hosts see the new size when they connect again
+    /// Make a volume larger while it is in use (hosts see the new size when they connect again), or
+    /// smaller while no host uses it
     Resize(Resize),
     /// Change who goes first among requests, when writes are decided, or who works out what each
     /// node does, while the volume is in use
@@ -73,7 +74,7 @@ pub struct Create {
 pub struct Set {
     /// Name of the volume
     name: String,
-    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded
+    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks)
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// ordering=none also for a volume that several hosts use, or are to use
@@ -93,8 +94,8 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 pub struct Resize {
     /// Name of the volume
     name: String,
-    /// New size, such as 2G; a smaller one only while no host uses the volume
-    #[arg(value_parser = args::size)]
+    /// New size, such as 2G; 'all' takes all the room that is left; a smaller one only while no host uses the volume
+    #[arg(value_parser = args::volume_size)]
     size: u64,
     /// Also if that cuts off bytes that are in use, which are lost then
     #[arg(long)]
@@ -127,6 +128,7 @@ impl Volume {
             say_json(answer)?;
             return Ok(ExitCode::SUCCESS);
         }
+        say_cut_off(&answer)?;
         match self {
             Volume::List(_) => {
                 say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?
@@ -140,7 +142,11 @@ impl Volume {
                 let form = volume["sequencer"].as_str();
                 let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
                 let (commit, dispatch) = (word("commit"), word("dispatch"));
-                say(format!("commit: {commit}, dispatch: {dispatch}{form}"))?;
+                let apart = word("apart");
+                say(format!("commit: {commit}, dispatch: {dispatch}{form}, apart: {apart}"))?;
+                for line in troubles(volume) {
+                    say(line)?;
+                }
                 if let (Volume::Show(_), Some(warning)) = (self, volume["warning"].as_str()) {
                     say(format!("warning: {warning}"))?;
                 }
@@ -217,9 +223,48 @@ pub fn volumes(list: &[Value]) -> String {
     table.to_string()
 }
 
+/// What is to be said of a volume that is not whole.
+pub fn troubles(volume: &Value) -> Vec<String> {
+    let number = |key: &str| volume[key].as_u64().unwrap_or(0);
+    let (name, stripes) = (volume["name"].as_str().unwrap_or("?"), number("stripes"));
+    let mut out = Vec::new();
+    if volume["mode"] == "unfinished" {
+        out.push(format!(
+            "volume {name} is being made or deleted; if whoever did that is gone, `weft volume delete \
+             {name}` gives back its room"
+        ));
+    }
+    let (degraded, exposed) = (number("stripes_degraded"), number("stripes_exposed"));
+    if degraded + exposed > 0 {
+        out.push(format!(
+            "volume {name}: of {stripes} stripes {degraded} are degraded, {exposed} bear no more losses"
+        ));
+    }
+    let missing: Vec<String> =
+        volume["missing"].as_array().into_iter().flatten().map(lacking).collect();
+    if !missing.is_empty() {
+        out.push(format!(
+            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}",
+            number("extents_failed"),
+            number("extents"),
+            number("stripes_failed"),
+            missing.join(", ")
+        ));
+    }
+    out
+}
+
+/// A node that extents lack, in words.
+fn lacking(node: &Value) -> String {
+    let name = node["name"].as_str().map_or(String::new(), |n| format!("{n}, "));
+    let state = if node["up"] == true { "not caught up" } else { "down" };
+    format!("node {} ({name}{state}; {} extents)", node["node"], node["extents"])
+}
+
 /// What a volume bears to lose, in words.
 pub fn survives(volume: &Value) -> String {
     let nodes = match volume["survives"].as_u64() {
+        None => return "-".to_string(),
         Some(1) => "1 more node lost".to_string(),
         Some(n) if n > 0 => format!("{n} more nodes lost"),
         _ => return "no more losses".to_string(),
@@ -250,5 +295,27 @@ mod tests {
             let volume = json!({ "survives": survives_now, "bears": { "box": boxes } });
             assert_eq!(survives(&volume), text);
         }
+        assert_eq!(survives(&json!({ "survives": null, "bears": null })), "-");
+    }
+
+    #[test]
+    fn what_a_failed_volume_lacks_is_said() {
+        let volume = json!({
+            "name": "v", "mode": "failed", "stripes": 40, "extents": 4,
+            "stripes_degraded": 10, "stripes_exposed": 10, "stripes_failed": 30, "extents_failed": 3,
+            "missing": [
+                { "node": 1, "name": "n1", "up": false, "extents": 3 },
+                { "node": 4, "name": null, "up": true, "extents": 2 },
+            ],
+        });
+        assert_eq!(
+            troubles(&volume),
+            [
+                "volume v: of 40 stripes 10 are degraded, 10 bear no more losses",
+                "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
+                 extents), node 4 (not caught up; 2 extents)",
+            ]
+        );
+        assert!(troubles(&json!({ "name": "v", "mode": "fault-free", "stripes": 40 })).is_empty());
     }
 }

@@ -5,13 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weft_core::units::NodeId;
+use weft_core::units::{NodeId, SECTOR};
 
 use crate::disk::Disk;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{Own, blank_disk, data_sectors, format_disk, refuse_used};
-use crate::size::Size;
+use crate::size::{Size, require_multiple};
 
 /// A disk that may be made the empty one of a node. Nobody else can take it as long as this lives.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ fn size_to_be(path: &Path, there: Option<&Disk>, said: Option<u64>) -> Result<u6
                 path.display()
             ));
         }
-        (_, Some(size)) => return Ok(size),
+        (_, Some(size)) => return require_multiple("a disk size", size, SECTOR).map(|()| size),
         (Some(_), None) => "is no block device",
         (None, None) => "is not there",
     };

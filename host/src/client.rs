@@ -19,6 +19,7 @@ pub(crate) fn control_path(dir: &Path) -> PathBuf {
 pub struct Control {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    waits: fn(&str),
 }
 
 impl Control {
@@ -32,7 +33,12 @@ impl Control {
                 path.display()
             ))
         })?;
-        Ok(Control { path, stream: BufReader::new(stream) })
+        Ok(Control { path, stream: BufReader::new(stream), waits: |_| () })
+    }
+
+    /// With this told what the array waits for, if an answer takes longer than a second.
+    pub fn telling(self, waits: fn(&str)) -> Control {
+        Control { waits, ..self }
     }
 
     /// Asks, and waits for the answer. That the array refuses is an error.
@@ -41,16 +47,26 @@ impl Control {
             .map_err(|e| Error(format!("the request cannot be written: {e}")))?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes()).map_err(at("write to", &self.path))?;
-        let mut answer = String::new();
-        self.stream.read_line(&mut answer).map_err(at("read from", &self.path))?;
-        if answer.is_empty() {
-            return fail("the array stopped before it answered");
-        }
-        let answer: Value = serde_json::from_str(&answer)
-            .map_err(|e| Error(format!("the array's answer makes no sense: {e}")))?;
+        let answer = loop {
+            let said = self.read_line()?;
+            match said["waits_for"].as_str() {
+                Some(what) => (self.waits)(what),
+                None => break said,
+            }
+        };
         match answer["ok"].as_bool() {
             Some(true) => Ok(answer),
             _ => fail(answer["error"].as_str().unwrap_or("it failed, without a reason")),
         }
+    }
+
+    fn read_line(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).map_err(at("read from", &self.path))?;
+        if line.is_empty() {
+            return fail("the array stopped before it answered");
+        }
+        serde_json::from_str(&line)
+            .map_err(|e| Error(format!("the array's answer makes no sense: {e}")))
     }
 }

@@ -1,4 +1,8 @@
-//! The control socket's language: one JSON object a line, each way.
+//! The control socket's language: one JSON object a line, each way. Whoever waits for an answer for more
+//! than a second may be told first what it waits for, in lines with nothing but `waits_for`.
+//!
+//! Who ends the connection before the answer gives up what has not been begun, and a scrub. What has
+//! begun to change something goes on.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -139,7 +143,7 @@ pub enum Request {
     VolumeResize {
         /// Its name; the empty name means the first.
         name: String,
-        /// Its new size in bytes.
+        /// Its new size in bytes; 0 takes all the room that is left.
         size: u64,
         /// Also if that cuts off bytes that are in use.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

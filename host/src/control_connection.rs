@@ -3,9 +3,10 @@
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_core::units::NodeId;
 
 use crate::cluster::Together;
@@ -14,6 +15,9 @@ use crate::desk::{Outcome, Wait};
 
 /// The most that is kept of what a connection sends ahead.
 const MOST_INPUT: usize = 64 << 10;
+
+/// How long a question waits before whoever asked is told for what.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// Where questions come from and answers go.
 pub(crate) enum Line {
@@ -31,9 +35,16 @@ pub(crate) struct ControlConnection {
     pub(crate) wait: Option<Wait>,
     /// The question that is being answered.
     pub(crate) question: Vec<u8>,
+    /// When it was taken up.
+    since: Instant,
+    /// What whoever asked was told that it waits for.
+    told: String,
     input: Vec<u8>,
     output: Vec<u8>,
+    /// Nothing more will be asked.
     closed: bool,
+    /// Nobody waits for the answer.
+    gone: bool,
 }
 
 impl ControlConnection {
@@ -49,8 +60,17 @@ impl ControlConnection {
     }
 
     fn on(line: Line, input: Vec<u8>) -> ControlConnection {
-        let (question, output) = (Vec::new(), Vec::new());
-        ControlConnection { line, wait: None, question, input, output, closed: false }
+        ControlConnection {
+            line,
+            wait: None,
+            question: Vec::new(),
+            since: Instant::now(),
+            told: String::new(),
+            input,
+            output: Vec::new(),
+            closed: false,
+            gone: false,
+        }
     }
 
     /// Reads what has come.
@@ -59,11 +79,11 @@ impl ControlConnection {
         let mut buffer = [0; 4096];
         while !self.closed && self.input.len() <= MOST_INPUT {
             match stream.read(&mut buffer) {
-                Ok(0) => self.closed = true,
+                Ok(0) => (self.closed, self.gone) = (true, true),
                 Ok(n) => self.input.extend_from_slice(&buffer[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.closed = true,
+                Err(_) => (self.closed, self.gone) = (true, true),
             }
         }
         // So much at once is not a request: whoever sends it does not speak this language.
@@ -78,7 +98,37 @@ impl ControlConnection {
         let Some(end) = self.input.iter().position(|b| *b == b'\n') else { return false };
         self.question = self.input.drain(..=end).collect();
         self.question.pop();
+        self.since = Instant::now();
+        self.told.clear();
         true
+    }
+
+    /// The process that asked has nobody any more who waits for the answer.
+    pub(crate) fn hang_up(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether nobody waits for the answer, and without that nothing need be done.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.gone && self.wait.as_ref().is_some_and(Wait::ends_with_its_asker)
+    }
+
+    /// When whoever asked is to be told what is waited for, if that has not been.
+    pub(crate) fn tells_at(&self) -> Option<Instant> {
+        let waits = self.wait.is_some() && self.told.is_empty();
+        waits.then_some(self.since + TELL_AFTER)
+    }
+
+    /// Tells whoever asked what is waited for, if it has been for a while.
+    pub(crate) fn tell(&mut self, waits_for: impl FnOnce(&Wait) -> Option<String>) {
+        let Some(wait) = &self.wait else { return };
+        if self.since.elapsed() < TELL_AFTER || matches!(self.line, Line::Thread(_)) {
+            return;
+        }
+        if let Some(text) = waits_for(wait).filter(|text| *text != self.told) {
+            self.answer(json!({ "waits_for": text }).to_string().as_bytes());
+            self.told = text;
+        }
     }
 
     /// Takes note of what became of a question.
@@ -92,17 +142,18 @@ impl ControlConnection {
 
     /// A process that was asked has answered.
     pub(crate) fn answered(&mut self, process: NodeId, answer: &[u8]) {
-        let ends = match &self.wait {
+        let said: Value = serde_json::from_slice(answer).unwrap_or_default();
+        let waits = said["waits_for"].is_string();
+        let passes_on = match &self.wait {
             Some(Wait::Elsewhere(asked)) => *asked == process,
             // That it was done, the map says.
-            Some(Wait::DiskAdmitted(..)) => {
-                let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-                answer["ok"] != true
-            }
+            Some(Wait::DiskAdmitted(..)) => !waits && said["ok"] != true,
             _ => false,
         };
-        if ends {
-            self.wait = None;
+        if passes_on {
+            if !waits {
+                self.wait = None;
+            }
             self.answer(answer);
         }
     }
@@ -115,17 +166,22 @@ impl ControlConnection {
 
     /// Sends what there is to say. Says whether the connection goes on.
     pub(crate) fn send(&mut self, together: Option<&Together>) -> bool {
-        if let Some(end) = self.output.iter().position(|b| *b == b'\n') {
+        if self.is_given_up() {
+            return false;
+        }
+        if let Line::Socket(_) = self.line {
+            return self.write();
+        }
+        while let Some(end) = self.output.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.output.drain(..=end).take(end).collect();
             match (&self.line, together) {
-                (Line::Socket(_), _) => return self.write(),
                 (Line::Process(node, number), Some(together)) => {
-                    together.answer(*node, *number, &self.output[..end]);
+                    together.answer(*node, *number, &line);
                 }
-                (Line::Process(..), None) => {}
                 // If it does not wait any more, nobody does.
-                (Line::Thread(sender), _) => drop(sender.send(self.output[..end].to_vec())),
+                (Line::Thread(sender), _) => drop(sender.send(line)),
+                (Line::Socket(_), _) | (Line::Process(..), None) => {}
             }
-            self.output.clear();
         }
         !self.closed || self.wait.is_some() || !self.input.is_empty()
     }
@@ -141,5 +197,72 @@ impl ControlConnection {
             }
         }
         !self.closed || self.wait.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::units::VolumeId;
+
+    use super::*;
+    use crate::control::Request;
+    use crate::engine::Ticket;
+
+    fn waits_for_a_leader() -> Option<Wait> {
+        Some(Wait::Leader(Box::new(Request::Status), false, Instant::now()))
+    }
+
+    #[test]
+    fn what_has_not_begun_ends_with_its_asker() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = waits_for_a_leader();
+        control.receive();
+        assert!(control.send(None));
+        drop(theirs);
+        control.receive();
+        assert!(!control.send(None));
+        control.wait = Some(Wait::VolumeGone(VolumeId(1), Ticket::MADE));
+        assert!(control.send(None), "what has begun goes on");
+    }
+
+    #[test]
+    fn what_was_handed_on_ends_when_the_process_hangs_up() {
+        let mut control = ControlConnection::asking(Line::Process(NodeId(1), 7), b"{}".to_vec());
+        assert!(control.next_question());
+        control.wait = waits_for_a_leader();
+        assert!(control.send(None));
+        control.hang_up();
+        assert!(!control.send(None));
+    }
+
+    #[test]
+    fn what_another_process_waits_for_is_passed_on_and_is_no_answer() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = Some(Wait::Elsewhere(NodeId(2)));
+        let lines = [r#"{"waits_for":"a leader"}"#, r#"{"ok":true}"#];
+        control.answered(NodeId(2), lines[0].as_bytes());
+        assert!(control.wait.is_some());
+        control.answered(NodeId(2), lines[1].as_bytes());
+        assert!(control.wait.is_none() && control.send(None));
+        let mut buffer = [0; 100];
+        let got = (&theirs).read(&mut buffer).unwrap();
+        assert_eq!(buffer[..got], *format!("{}\n{}\n", lines[0], lines[1]).as_bytes());
+    }
+
+    #[test]
+    fn who_waits_is_told_for_what_once() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.wait = waits_for_a_leader();
+        control.tell(|_| Some("a leader".into()));
+        assert!(control.output.is_empty() && control.tells_at().is_some(), "it is too early");
+        control.since = Instant::now().checked_sub(TELL_AFTER).unwrap();
+        for _ in 0..2 {
+            control.tell(|_| Some("a leader".into()));
+        }
+        assert_eq!(control.output, b"{\"waits_for\":\"a leader\"}\n");
+        assert_eq!(control.tells_at(), None);
     }
 }

@@ -15,6 +15,8 @@ mod nodes;
 mod shrinking;
 #[path = "desk_volumes.rs"]
 mod volumes;
+#[path = "desk_waits.rs"]
+mod waits;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +25,7 @@ use serde_json::{Value, json};
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::claim::Claim;
 use crate::cluster::Admission;
@@ -41,6 +43,10 @@ use shrinking::Survey;
 
 /// How long a question for the leader waits for one.
 const ELECTION: Duration = Duration::from_secs(10);
+
+/// How long a command that hosts stand in the way of waits for them to be gone: one may have ended
+/// its connection just now, and word of that is on its way.
+const PARTING: Duration = Duration::from_secs(2);
 
 /// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a
 /// disk with moving parts gives when it reads in order, little for one without.
@@ -82,13 +88,12 @@ pub(crate) enum Wait {
     LookOn(Box<Survey>),
     /// Hosts do not see any more what is to be cut off.
     Cut(Box<Survey>, Ticket),
-    /// Nothing is in work since.
-    Cuttable(Box<Survey>, Instant),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Cuttable(Box<Survey>, Epoch),
     /// Hosts do not see the volume any more.
     Hidden(VolumeId, Ticket),
-    /// Nothing is in work since, so that the volume can go: writes to it that are not settled
-    /// could never be, without its map.
-    Removable(VolumeId, Instant),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Removable(VolumeId, Epoch),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
@@ -101,21 +106,10 @@ pub(crate) enum Wait {
     Shutdown,
     /// There is a leader, who must answer.
     Leader(Box<Request>, bool, Instant),
+    /// The hosts that use a volume are gone.
+    Parting(Box<Request>, bool, Instant),
     /// Another process has answered.
     Elsewhere(NodeId),
-}
-
-impl Wait {
-    /// The volume whose size is being changed.
-    pub(crate) fn sizes(&self) -> Option<VolumeId> {
-        match self {
-            Wait::RoomThere(volume, _) | Wait::Clearing(volume) => Some(volume.id),
-            Wait::Surveying(s) | Wait::LookOn(s) | Wait::Cut(s, _) | Wait::Cuttable(s, _) => {
-                Some(s.volume.id)
-            }
-            _ => None,
-        }
-    }
 }
 
 /// A disk that is to be used.
@@ -171,6 +165,10 @@ impl Desk<'_> {
         let route = self.route(&request);
         if route.is_err() && self.leader().is_err() && since.elapsed() < ELECTION {
             return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
+        }
+        let here = matches!(route, Ok(None));
+        if here && since.elapsed() < PARTING && self.hosts_in_the_way(&request) > 0 {
+            return Outcome::Wait(Wait::Parting(Box::new(request), handed_on, since));
         }
         route
             .and_then(|elsewhere| match elsewhere {
@@ -245,14 +243,18 @@ impl Desk<'_> {
         Ok(match request {
             Request::Status => Outcome::Answer(ok(status::status(self))),
             Request::VolumeList => {
-                let list = status::volumes(self);
-                Outcome::Answer(ok(json!({ "volumes": list })))
+                Outcome::Answer(ok(self.looked_at("volumes", status::volumes(self).into())))
             }
             Request::VolumeShow { name } => {
-                let volume = self.volume(&name)?;
-                Outcome::Answer(ok(json!({ "volume": status::volume(self, &volume) })))
+                let volume = match self.hidden(&name) {
+                    Some(volume) => volume,
+                    None => self.volume(&name)?,
+                };
+                Outcome::Answer(ok(self.looked_at("volume", status::volume(self, &volume))))
             }
-            Request::NodeList => Outcome::Answer(ok(json!({ "nodes": status::nodes(self) }))),
+            Request::NodeList => {
+                Outcome::Answer(ok(self.looked_at("nodes", status::nodes(self).into())))
+            }
             Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
             Request::NodeAdd { name, home } => match self.add_node(name, &home) {
                 Ok(outcome) => outcome,
@@ -354,6 +356,25 @@ impl Desk<'_> {
         }
     }
 
+    /// An answer about how something is.
+    fn looked_at(&self, what: &str, value: Value) -> Value {
+        status::with_cut_off(self.engine, json!({ what: value }))
+    }
+
+    /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.
+    fn hidden(&self, name: &str) -> Option<Volume> {
+        let mut volumes = self.engine.map().volumes.values();
+        volumes.find(|v| v.name == name && v.visible == 0).map(|v| Volume::clone(v))
+    }
+
+    /// The processes that have not yet said, in this epoch or a later one, who uses which volume. What
+    /// hosts saw no more in that epoch they have not begun to use since.
+    fn unheard_since(&self, epoch: Epoch) -> Vec<NodeId> {
+        let Some(together) = self.engine.rule.together() else { return Vec::new() };
+        let heard = |p: &NodeId| self.news.is_of_epoch(*p, epoch);
+        together.others().into_iter().filter(|p| !heard(p)).collect()
+    }
+
     /// Whether nothing has been in work anywhere at some time after `since`, and everything is in
     /// place.
     fn is_quiet_since(&self, since: Instant) -> bool {
@@ -399,7 +420,7 @@ impl Desk<'_> {
                 None => Outcome::Wait(Wait::HostLeft(host)),
             }),
             Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
-            Wait::Leader(request, handed_on, since) => {
+            Wait::Leader(request, handed_on, since) | Wait::Parting(request, handed_on, since) => {
                 Ok(self.take_up(conn, *request, handed_on, since))
             }
             wait => Ok(Outcome::Wait(wait)),

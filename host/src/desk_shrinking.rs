@@ -2,14 +2,14 @@
 //!
 //! What is cut off is looked at first, by the maps of holes of all its disks: bytes that were written
 //! and not trimmed since are in use, and are only cut off if that is forced. Then hosts are shown the
-//! smaller size, while the volume still has its room; when nothing is in work any more, and no host
-//! has come meanwhile that may have seen the larger size, it is looked at once more, and the map
-//! changes. Until then everything can be given back.
+//! smaller size, while the volume still has its room; when all processes have said that no host has come
+//! meanwhile that may have seen the larger size, it is looked at once more, and the map changes. Until
+//! then everything can be given back. What is still in work of what is cut off was asked for by hosts
+//! that are gone, and does no harm to whoever has its room then
+//! (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
 //!
 //! If whoever does this dies between, hosts see the smaller size and the room is kept; the same command
 //! again finishes it.
-
-use std::time::Instant;
 
 use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::node::HostOp;
@@ -33,7 +33,7 @@ pub(crate) struct Survey {
     /// Whether also bytes in use are cut off.
     force: bool,
     /// Whether hosts have been shown the new size.
-    hidden: bool,
+    pub(super) hidden: bool,
     /// Up to where it has been looked at.
     at: u64,
     /// How many bytes are in use there, and the end of the last of them.
@@ -83,8 +83,8 @@ impl Desk<'_> {
         }
     }
 
-    /// All that takes part must be there, so that nothing is left that was prepared for what is cut
-    /// off.
+    /// All that takes part must be there: one that is away could come back with what was prepared for
+    /// what is cut off, when the volume has been made larger again.
     fn refuse_unless_whole(&self, volume: &Volume) -> Result<()> {
         let map = self.engine.map();
         let name = &volume.name;
@@ -124,12 +124,12 @@ impl Desk<'_> {
                 if there.is_none_or(|v| v.visible != survey.size || v.size != survey.volume.size) {
                     return Err(overtaken());
                 }
-                Ok(Outcome::Wait(Wait::Cuttable(survey, Instant::now())))
+                Ok(Outcome::Wait(Wait::Cuttable(survey, self.engine.map().epoch)))
             }
-            Wait::Cuttable(survey, since) => {
+            Wait::Cuttable(survey, epoch) => {
                 let still = self.refuse_unless_whole(&survey.volume);
-                if still.is_ok() && !self.is_quiet_since(since) {
-                    return Ok(Outcome::Wait(Wait::Cuttable(survey, since)));
+                if still.is_ok() && !self.unheard_since(epoch).is_empty() {
+                    return Ok(Outcome::Wait(Wait::Cuttable(survey, epoch)));
                 }
                 if let Err(e) = still.and_then(|()| self.refuse_while_used(&survey.volume)) {
                     self.give_back(&survey);

@@ -1,7 +1,5 @@
 //! Making and deleting volumes.
 
-use std::time::Instant;
-
 use serde_json::json;
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
@@ -69,7 +67,8 @@ impl Desk<'_> {
         if self.sizing.contains(&volume.id) {
             return fail(format!("volume '{}' is being resized already", volume.name));
         }
-        if size < volume.visible || (size == volume.visible && volume.visible < volume.size) {
+        let smaller = size != 0 && size < volume.visible;
+        if smaller || (size == volume.visible && volume.visible < volume.size) {
             return self.shrink(volume, size, force);
         }
         if volume.visible < volume.size {
@@ -125,16 +124,27 @@ impl Desk<'_> {
         Wait::VolumeThere(volume, ticket)
     }
 
+    /// Deletes a volume: hosts see it no more, every process says that none uses it, and the map
+    /// changes. Nothing is waited for that is in work of it, or of anything else: what is undecided
+    /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
+    /// written before (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
+    ///
+    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room; the
+    /// same command again finishes it.
     pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
         if name.is_empty() {
             return fail("say which volume to delete, by its name");
         }
         // Also one that hosts do not see, because whoever made or deleted it is gone.
-        let hidden = self.engine.map().volumes.values().find(|v| v.name == name && v.visible == 0);
-        let volume = match hidden {
-            Some(volume) => Volume::clone(volume),
+        let volume = match self.hidden(name) {
+            Some(volume) => volume,
             None => self.volume(name)?,
         };
+        if self.sizing.contains(&volume.id) {
+            return fail(format!(
+                "volume '{name}' is just being made or resized; wait until that is done"
+            ));
+        }
         match self.clients_of(volume.id) {
             0 => {}
             n => {
@@ -202,10 +212,10 @@ impl Desk<'_> {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
-                Ok(Outcome::Wait(Wait::Removable(*id, Instant::now())))
+                Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch)))
             }
-            Wait::Removable(id, since) => {
-                if !self.is_quiet_since(*since) {
+            Wait::Removable(id, epoch) => {
+                if !self.unheard_since(*epoch).is_empty() {
                     return Ok(Outcome::Wait(wait));
                 }
                 if self.clients_of(*id) > 0 {

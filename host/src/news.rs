@@ -52,6 +52,12 @@ impl News {
         self.0.keys().copied().find(admits)
     }
 
+    /// Whether what a process has said last is from this epoch or a later one.
+    pub(crate) fn is_of_epoch(&self, process: NodeId, epoch: Epoch) -> bool {
+        let said = self.0.get(&process).and_then(|(_, value)| value["epoch"].as_u64());
+        said.is_some_and(|said| said >= epoch)
+    }
+
     /// Connections of hosts to a volume in other processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
         let of = |process: &NodeId| self.of(*process)?["clients"][volume.0.to_string()].as_u64();

@@ -58,6 +58,9 @@ pub(crate) use stop::Stopper;
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
 
+/// How often one looks how fast nodes catch up.
+const PACES: Duration = Duration::from_millis(200);
+
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
 const SIGNALS: Token = Token(2);
@@ -92,6 +95,8 @@ pub(crate) struct Reactor {
     to_send: BTreeSet<usize>,
     commands: Vec<Command>,
     started: Instant,
+    /// When it was last looked how fast nodes catch up.
+    looked: Instant,
     stopper: Stopper,
     stopping: Option<Instant>,
     log: Log,
@@ -132,6 +137,7 @@ impl Reactor {
             to_send: BTreeSet::new(),
             commands: Vec::new(),
             started: Instant::now(),
+            looked: Instant::now(),
             stopper: Stopper::new(waker),
             stopping: None,
             log,
@@ -198,6 +204,7 @@ impl Reactor {
             }
         }
         self.send();
+        self.look_at_paces();
         self.tell_news();
         self.open_doors()?;
         match self.engine.fatal.take() {
@@ -226,6 +233,15 @@ impl Reactor {
             if !finished {
                 return false;
             }
+        }
+    }
+
+    /// Looks now and then how fast nodes catch up.
+    fn look_at_paces(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.looked) >= PACES {
+            self.looked = now;
+            self.engine.slots.iter_mut().for_each(|slot| slot.look_at_pace(now));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Control connections: handing the desk what they ask, and them what it answers.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use weft_core::units::{NodeId, VolumeId};
 
@@ -10,6 +12,9 @@ use crate::control_connection::{ControlConnection, Line};
 use crate::desk::{Desk, Outcome, Wait};
 use crate::link::End;
 use crate::status;
+
+/// How often one looks at questions that wait for time to pass.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Reactor {
     pub(super) fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
@@ -50,6 +55,12 @@ impl Reactor {
                         control.answered(peer, &answer);
                     }
                 }
+                Mail::HungUp(number) => {
+                    let asked = |c: &&mut ControlConnection| matches!(c.line, Line::Process(node, n) if (node, n) == (peer, number));
+                    if let Some(control) = self.controls.values_mut().find(asked) {
+                        control.hang_up();
+                    }
+                }
                 Mail::News(news) => self.news.take(peer, &news),
                 Mail::Down => {
                     self.arrivals.lose(peer);
@@ -82,10 +93,7 @@ impl Reactor {
                 gone.push(*id);
             }
         }
-        for id in gone {
-            self.controls.remove(&id);
-            self.requests.forget(&mut self.engine, id);
-        }
+        gone.into_iter().for_each(|id| self.end_control(id));
     }
 
     /// Tells other processes how the nodes of this one are, if it is time.
@@ -109,12 +117,40 @@ impl Reactor {
         let mut progress = false;
         for id in ids {
             progress |= self.step_control(id);
+            self.tell_what_is_waited_for(id);
             if self.controls.get_mut(&id).is_some_and(|c| !c.send(self.engine.rule.together())) {
-                self.controls.remove(&id);
-                self.requests.forget(&mut self.engine, id);
+                self.end_control(id);
             }
         }
         progress
+    }
+
+    /// A control connection is over, and with it what it alone wanted.
+    fn end_control(&mut self, id: usize) {
+        let control = self.controls.remove(&id);
+        if let Some(Wait::Elsewhere(node)) = control.and_then(|c| c.wait)
+            && let Some(together) = self.engine.rule.together()
+        {
+            together.hang_up(node, id as u64);
+        }
+        self.requests.forget(&mut self.engine, id);
+    }
+
+    fn tell_what_is_waited_for(&mut self, id: usize) {
+        // Aside, so that the desk can be asked about it.
+        let Some(mut control) = self.controls.remove(&id) else { return };
+        control.tell(|wait| self.at_desk(|desk| desk.waits_for(wait)));
+        self.controls.insert(id, control);
+    }
+
+    /// When control connections are to be looked at again though nothing else happens.
+    pub(super) fn controls_due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let timed = |c: &ControlConnection| c.wait.as_ref().is_some_and(Wait::is_timed);
+        let look = self.controls.values().any(timed).then_some(LOOK_AGAIN);
+        let told = self.controls.values().filter_map(ControlConnection::tells_at);
+        let told = told.map(|at| at.saturating_duration_since(now)).filter(|d| !d.is_zero());
+        told.chain(look).min()
     }
 
     fn step_control(&mut self, id: usize) -> bool {

@@ -36,7 +36,7 @@ impl Reactor {
         let look = self.stopping.map(|_| Duration::from_millis(20));
         let held = self.sessions.next_due().map(|at| at.saturating_duration_since(Instant::now()));
         let arrivals = self.arrivals.look_again();
-        due.into_iter().chain(look).chain(held).chain(arrivals).min()
+        due.into_iter().chain(look).chain(held).chain(arrivals).chain(self.controls_due()).min()
     }
 
     fn take_events(&mut self) -> io::Result<()> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weft_core::node::{Node, NodeStatus, Timer};
-use weft_core::units::Nanos;
+use weft_core::units::{Nanos, SECTOR};
 
 use crate::disk::Disk;
 use crate::disk_queue::DiskQueue;
@@ -23,6 +24,38 @@ pub(crate) enum Phase {
     Draining,
     /// It is another process's.
     Elsewhere,
+}
+
+/// How far apart the looks are from which one knows how fast a node catches up.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// How fast a node catches up.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When it was looked last, and what was left then.
+    last: Option<(Instant, u64)>,
+    /// Bytes a second, between the last two looks; none if it did not get less.
+    pub(crate) rate: Option<f64>,
+}
+
+impl Pace {
+    /// Takes note of how many bytes are left, if that is known.
+    fn look(&mut self, left: Option<u64>, now: Instant) {
+        let Some(left) = left.filter(|left| *left > 0) else {
+            *self = Pace::default();
+            return;
+        };
+        let Some((then, before)) = self.last else {
+            self.last = Some((now, left));
+            return;
+        };
+        let passed = now.duration_since(then);
+        if passed >= LOOKS {
+            let done = before.checked_sub(left).filter(|done| *done > 0);
+            self.rate = done.map(|done| done as f64 / passed.as_secs_f64());
+            self.last = Some((now, left));
+        }
+    }
 }
 
 /// A node's place.
@@ -46,6 +79,8 @@ pub(crate) struct Slot {
     pub(crate) patience: Option<Nanos>,
     /// Why it is down.
     pub(crate) why: String,
+    /// How fast it catches up.
+    pub(crate) pace: Pace,
     /// When those that are set are due.
     timers: BTreeMap<Timer, Nanos>,
 }
@@ -65,6 +100,7 @@ impl Slot {
             wanted: false,
             patience: None,
             why: "it has not been started".to_string(),
+            pace: Pace::default(),
             timers: BTreeMap::new(),
         }
     }
@@ -125,8 +161,35 @@ impl Slot {
         self.timers.values().copied().chain(self.patience).min()
     }
 
+    /// Looks how fast its node catches up.
+    pub(crate) fn look_at_pace(&mut self, now: Instant) {
+        let stale = self.node.as_ref().and_then(|n| n.stale_sectors());
+        self.pace.look(stale.map(|sectors| sectors * SECTOR), now);
+    }
+
     /// Its node's state, if it lives.
     pub(crate) fn status(&self) -> Option<NodeStatus> {
         self.node.as_ref().map(|n| n.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_look_says_how_fast_a_node_catches_up() {
+        let (mut pace, begun) = (Pace::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        pace.look(Some(3000), at(0));
+        pace.look(Some(2900), begun + LOOKS / 2);
+        assert_eq!(pace.rate, None, "it is too early to say");
+        pace.look(Some(2000), at(2));
+        assert_eq!(pace.rate, Some(500.0));
+        pace.look(Some(4000), at(3));
+        assert_eq!(pace.rate, None, "it has got more");
+        pace.look(Some(0), at(4));
+        pace.look(Some(10), at(5));
+        assert_eq!(pace.rate, None);
     }
 }

@@ -1,6 +1,6 @@
 //! The array's state as JSON.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use weft_core::cluster::{APART, ClusterMap, Extent, Fullness, Volume, plan_balance};
@@ -19,7 +19,8 @@ pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 /// How everything is.
 pub(crate) fn status(desk: &Desk<'_>) -> Value {
     let engine = &*desk.engine;
-    let nodes = nodes(desk);
+    let mut nodes = nodes(desk);
+    let scrubs: Vec<Value> = nodes.iter_mut().flat_map(take_scrubs).collect();
     let sum = |f: &str| nodes.iter().filter_map(|n| n["counters"][f].as_u64()).sum::<u64>();
     let config = NodeConfig::default();
     let mut value = json!({
@@ -47,7 +48,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
         },
     });
     value["nodes"] = Value::from(nodes);
-    value["scrubs"] = scrubs(engine);
+    value["scrubs"] = Value::from(scrubs);
     value["balance"] = evenness(engine.map());
     if let Some(together) = engine.rule.together() {
         let status = together.status();
@@ -63,15 +64,41 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
             "warnings": together.warnings(),
         });
     }
-    value
+    with_cut_off(engine, value)
 }
 
-/// The scrubs in work at the nodes of this process.
-fn scrubs(engine: &Engine) -> Value {
+/// Said by a process that reaches no majority.
+const CUT_OFF: &str = "this process is cut off from a majority of the cluster's processes (or has just \
+                       started) and serves nobody; what follows is the last that it knew";
+
+/// Whether this process serves nobody, because the cluster may have gone on without it.
+fn is_cut_off(engine: &Engine) -> bool {
+    engine.rule.together().is_some_and(|t| !t.may_serve())
+}
+
+/// An answer that says so, if it is to be taken with care.
+pub(crate) fn with_cut_off(engine: &Engine, mut answer: Value) -> Value {
+    if is_cut_off(engine) {
+        answer["cut_off"] = json!(CUT_OFF);
+    }
+    answer
+}
+
+/// The scrubs of a node, which are shown apart.
+fn take_scrubs(node: &mut Value) -> Vec<Value> {
+    match node.as_object_mut().and_then(|n| n.remove("scrubs")) {
+        Some(Value::Array(scrubs)) => scrubs,
+        _ => Vec::new(),
+    }
+}
+
+/// The scrubs in work at a node.
+fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Value {
     let of = |(volume, p): &(VolumeId, ScrubProgress)| {
         let name = engine.map().volumes.get(volume).map(|v| &v.name);
         json!({
             "volume": name,
+            "node": n,
             "from": p.from,
             "stripes": p.stripes,
             "verified": p.verified,
@@ -80,8 +107,7 @@ fn scrubs(engine: &Engine) -> Value {
             "skipped": p.skipped,
         })
     };
-    let at = |slot: &Slot| slot.status().map(|s| s.scrubs).unwrap_or_default();
-    engine.slots.iter().flat_map(at).map(|s| of(&s)).collect()
+    scrubs.iter().map(of).collect()
 }
 
 /// How full the disks are, and whether they could be more equally so.
@@ -160,9 +186,23 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
         _ if info.draining => "draining",
         _ => "up",
     });
+    if info.up {
+        value.as_object_mut().map(|v| v.remove("why"));
+    } else if value["why"].is_null() {
+        value["why"] = json!(why_down(engine, id));
+    }
     value["columns"] = json!(engine.map().columns_on(id));
     tell_home(&mut value, engine, n);
     value
+}
+
+/// Why a node of another process is down, if that process does not say it.
+fn why_down(engine: &Engine, node: NodeId) -> &'static str {
+    let process = engine.map().process_of(node);
+    match engine.rule.together().is_some_and(|t| t.is_connected(process)) {
+        true => "its process runs, and the node does not take part yet",
+        false => "there is no connection to its process",
+    }
 }
 
 fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
@@ -206,6 +246,11 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         value["quiet"] = json!(status.quiet);
         value["waiting"] = json!(status.waiting);
         value["counters"] = counters(&status.counters);
+        value["scrubs"] = scrubs(engine, n, &status.scrubs);
+        if let (Some(rate), Some(left)) = (slot.pace.rate, status.stale_sectors) {
+            value["rebuilt_bytes_per_second"] = json!(rate as u64);
+            value["rebuild_seconds_left"] = json!(((left * SECTOR) as f64 / rate).ceil() as u64);
+        }
     }
     tell_home(&mut value, engine, n);
     value
@@ -230,9 +275,9 @@ fn counters(c: &NodeCounters) -> Value {
     })
 }
 
-/// All volumes that hosts can use.
+/// All volumes, also those that are being made or deleted: they have their room.
 pub(crate) fn volumes(desk: &Desk<'_>) -> Vec<Value> {
-    desk.engine.exports().all().map(|v| volume(desk, v)).collect()
+    desk.engine.map().volumes.values().map(|v| volume(desk, v)).collect()
 }
 
 /// One volume.
@@ -243,7 +288,12 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
     let reconstructs = |e: &&Extent| e.filling.keys().any(|c| !e.leaving.contains_key(c));
     let reconstructing = volume.extents.iter().filter(reconstructs).count();
-    let mode = if lost > parity || engine.map().is_asleep(volume) {
+    let cut_off = is_cut_off(engine);
+    let mode = if cut_off {
+        "not served"
+    } else if volume.visible == 0 {
+        "unfinished"
+    } else if lost > parity || engine.map().is_asleep(volume) {
         "failed"
     } else if lost > 0 {
         "degraded"
@@ -254,10 +304,11 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     } else {
         "fault-free"
     };
+    let [degraded, exposed, failed] = Standing::WORSE.map(|s| extents_that(engine, volume, s));
     let mut value = json!({
         "name": volume.name,
         "id": volume.id.0,
-        "size": volume.visible,
+        "size": if volume.visible == 0 { volume.size } else { volume.visible },
         "layout": volume.layout,
         "stripe_unit": volume.geometry.unit,
         "journal": volume.policy.journal,
@@ -265,9 +316,17 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "extents": volume.extents.len(),
         "extents_reconstructing": reconstructing,
         "extents_migrating": migrating,
-        "survives": parity.saturating_sub(stale),
+        "extents_degraded": degraded.0,
+        "extents_exposed": exposed.0,
+        "extents_failed": failed.0,
+        "stripes": volume.stripes(),
+        "stripes_degraded": degraded.1,
+        "stripes_exposed": exposed.1,
+        "stripes_failed": failed.1,
+        "missing": missing(engine, volume),
+        "survives": (!cut_off).then(|| parity.saturating_sub(stale)),
         "apart": volume.apart,
-        "bears": bears(engine, volume),
+        "bears": if cut_off { Value::Null } else { bears(engine, volume) },
         "clients": desk.clients_of(volume.id),
         "unordered_sharing": volume.unordered_sharing,
     });
@@ -310,15 +369,75 @@ fn lacks(engine: &Engine, volume: &Volume, n: usize, node: NodeId) -> bool {
     !runs(engine, node) || (stale && !copied())
 }
 
+/// How an extent is off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// A column of it is on a node that is down.
+    Degraded,
+    /// One loss more and something of it is lost.
+    Exposed,
+    /// More of it is lost or behind than the layout bears.
+    Failed,
+}
+
+impl Standing {
+    const WORSE: [Standing; 3] = [Standing::Degraded, Standing::Exposed, Standing::Failed];
+}
+
+/// The columns of extent `n` that are lost, and those that are lost or not caught up.
+fn losses_of(engine: &Engine, volume: &Volume, n: usize) -> (usize, usize) {
+    let columns = &volume.extents[n].columns;
+    let down = columns.iter().filter(|c| !runs(engine, c.0)).count();
+    let behind = columns.iter().filter(|c| lacks(engine, volume, n, c.0)).count();
+    (down, behind)
+}
+
+/// Whether extent `n` is off like this. One that is exposed may be degraded, too.
+fn stands(engine: &Engine, volume: &Volume, n: usize, standing: Standing) -> bool {
+    let parity = volume.geometry.layout.parity;
+    let (down, behind) = losses_of(engine, volume, n);
+    match standing {
+        Standing::Degraded => down > 0 && behind <= parity,
+        Standing::Exposed => behind > 0 && behind == parity,
+        Standing::Failed => behind > parity,
+    }
+}
+
+/// How many extents, and stripes, of a volume are off like this.
+fn extents_that(engine: &Engine, volume: &Volume, standing: Standing) -> (usize, u64) {
+    let such = (0..volume.extents.len()).filter(|n| stands(engine, volume, *n, standing));
+    such.fold((0, 0), |(extents, stripes), n| {
+        let of = volume.extent_stripes(n);
+        (extents + 1, stripes + of.end - of.start)
+    })
+}
+
+/// What the extents of a volume that have failed lack: nodes, and how many extents each.
+fn missing(engine: &Engine, volume: &Volume) -> Vec<Value> {
+    let mut nodes: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let failed = |n: &usize| stands(engine, volume, *n, Standing::Failed);
+    for n in (0..volume.extents.len()).filter(failed) {
+        let columns = volume.extents[n].columns.iter().map(|c| c.0);
+        for node in columns.filter(|node| lacks(engine, volume, n, *node)) {
+            *nodes.entry(node).or_default() += 1;
+        }
+    }
+    let missing = |(node, extents): (NodeId, usize)| {
+        let home = engine.map().nodes[usize::from(node.0)].home.as_ref();
+        json!({
+            "node": node.0,
+            "name": home.map(|h| &h.name),
+            "up": runs(engine, node),
+            "extents": extents,
+        })
+    };
+    nodes.into_iter().map(missing).collect()
+}
+
 /// Of the extent that is worst off: columns that are lost, and columns that are lost or
 /// not caught up.
 fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
-    let of = |n: usize| {
-        let columns = &volume.extents[n].columns;
-        let down = columns.iter().filter(|c| !runs(engine, c.0)).count();
-        let behind = columns.iter().filter(|c| lacks(engine, volume, n, c.0)).count();
-        (down, behind)
-    };
+    let of = |n: usize| losses_of(engine, volume, n);
     let worst = |a: (usize, usize), b: (usize, usize)| (a.0.max(b.0), a.1.max(b.1));
     (0..volume.extents.len()).map(of).fold((0, 0), worst)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weft_core::SECTOR;
 use weft_core::cluster::{
-    ClusterMap, Place, PlacementError, Volume, column_bytes, place_stripes, place_volume,
+    APART, APART_BY_NODE, ClusterMap, Place, PlacementError, Volume, column_bytes, place_stripes,
+    place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Policy;
@@ -73,6 +74,16 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     if new.size != 0 {
         require_multiple("a volume size", new.size, GRAIN)?;
     }
+    check_label(&new.apart, map)?;
+    let room = disks.iter().map(|d| d.sectors).max().unwrap_or(0) * SECTOR;
+    if room > 0 && new.stripe_unit > room {
+        return fail(format!(
+            "a stripe unit of {} bytes ({}) is more than there is on any disk, {room} bytes; choose a \
+             smaller one",
+            new.stripe_unit,
+            Size(new.stripe_unit)
+        ));
+    }
     let (domains, usable) = (domains(&disks), disks.iter().filter(|d| d.sectors > 0).count());
     let layout = new.layout.over(domains).map_err(|e| match new.layout.over(usable) {
         // There are nodes enough, and not apart.
@@ -96,9 +107,18 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     })
 }
 
-/// A volume with more room, for this size; the rest is as it was.
+/// A volume with more room, for this size, or with all the room that is left if that is 0; the rest is
+/// as it was.
 pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volume> {
     let name = &volume.name;
+    if size == 0 {
+        return match most(volume, map)? {
+            most if most <= volume.size => fail(format!(
+                "there is no room left for volume '{name}' to grow; delete something, or add disks"
+            )),
+            most => grow(volume, most, map),
+        };
+    }
     require_multiple("a volume size", size, GRAIN)?;
     if size <= volume.size {
         return fail(format!(
@@ -127,6 +147,21 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
         e @ PlacementError::Domains { .. } => Error(format!("volume '{name}' cannot grow: {e}")),
     })?);
     Ok(grown)
+}
+
+/// The largest size that a volume can have, in whole stripes.
+fn most(volume: &Volume, map: &ClusterMap) -> Result<u64> {
+    let stripe = volume.geometry.stripe_bytes();
+    let disks = map.places(&volume.apart);
+    let all: u64 = disks.iter().map(|d| d.sectors).sum::<u64>() * SECTOR;
+    let more = volume.stripes()..volume.stripes() + all / stripe + 1;
+    let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
+    let column = column_bytes(&volume.geometry, all);
+    match place_stripes(&volume.geometry, more, &disks, &others, column) {
+        Err(PlacementError::NoRoom { free, .. }) => Ok(volume.stripes() * stripe + free),
+        Err(e) => fail(format!("volume '{}' cannot grow: {e}", volume.name)),
+        Ok(_) => Ok(volume.stripes() * stripe + all),
+    }
 }
 
 /// Places the volumes that a new array is to have.
@@ -187,6 +222,19 @@ fn largest(
     }
 }
 
+/// Refuses a label that no node has: it would be a typing error, and keep apart by process. Without
+/// labels there are failure domains by `box` all the same.
+fn check_label(label: &str, map: &ClusterMap) -> Result<()> {
+    let homes = map.nodes.iter().filter(|i| !i.removed).filter_map(|i| i.home.as_ref());
+    let labels = homes.flat_map(|h| h.labels.keys().map(String::as_str));
+    let labels: BTreeSet<&str> = labels.chain([APART, APART_BY_NODE]).collect();
+    if labels.contains(label) {
+        return Ok(());
+    }
+    let labels: Vec<&str> = labels.into_iter().collect();
+    fail(format!("no node has the label '{label}'; there are: {}", labels.join(", ")))
+}
+
 fn check_name(name: &str, there: &Volumes) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
@@ -209,7 +257,7 @@ fn check_name(name: &str, there: &Volumes) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use weft_core::cluster::{APART, Home, NodeInfo};
+    use weft_core::cluster::{Home, NodeInfo};
 
     use super::*;
 
@@ -274,6 +322,18 @@ mod tests {
         assert!(err.0.contains("'box'") && err.0.contains("there are 3"), "{err}");
         let any = NewVolume { apart: "node".into(), ..new("a", 4096, "rs:3+1") };
         assert!(place(&any, &six).is_ok());
+        for apart in ["bxo", "RA CK", ""] {
+            let typo = NewVolume { apart: apart.into(), ..new("a", 4096, "raid1") };
+            let err = place(&typo, &six).unwrap_err();
+            assert!(err.0.contains("there are: box, node"), "{err}");
+        }
+    }
+
+    #[test]
+    fn a_stripe_unit_must_fit_on_a_disk() {
+        let wide = NewVolume { stripe_unit: 1 << 30, ..new("a", 4096, "raid5") };
+        let err = place(&wide, &map(&[])).unwrap_err();
+        assert!(err.0.contains("a stripe unit of 1073741824 bytes (1GiB)"), "{err}");
     }
 
     #[test]
@@ -285,6 +345,9 @@ mod tests {
             assert!(err.0.contains("already"), "{err}");
             let err = grow(&volume, 1 << 40, &map).unwrap_err();
             assert!(err.0.contains("cannot grow so far"), "{err}");
+            let all = grow(&volume, 0, &map).unwrap();
+            let err = grow(&volume, all.size + 512, &map).unwrap_err();
+            assert!(err.0.contains(&format!("can have {} bytes", all.size)), "{err}");
             let grown = grow(&volume, 20 << 20, &map).unwrap();
             assert_eq!((grown.size, grown.visible), (20 << 20, 20 << 20));
             assert_eq!(grown.extents[..volume.extents.len()], volume.extents[..]);

@@ -22,4 +22,6 @@ mod ordered_writes_tests;
 mod ordering_tests;
 pub mod paper;
 pub mod perf;
+#[cfg(test)]
+mod removed_volumes_tests;
 pub mod world;

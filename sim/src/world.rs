@@ -373,6 +373,18 @@ impl World {
         self.operator(AuthorityInput::SizeVolume(id, to));
     }
 
+    /// A volume is removed.
+    pub fn remove_volume(&mut self, id: VolumeId) {
+        self.tell(|| format!("{id:?} is removed"));
+        self.operator(AuthorityInput::RemoveVolume(id));
+    }
+
+    /// A volume is added.
+    pub fn add_volume(&mut self, volume: Volume) {
+        self.tell(|| format!("{:?} is added", volume.id));
+        self.operator(AuthorityInput::AddVolume(Arc::new(volume)));
+    }
+
     /// Whether the authority runs, and no change of the map is under way.
     pub fn is_settled(&self) -> bool {
         if self.together.is_some() {

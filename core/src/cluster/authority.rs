@@ -132,7 +132,25 @@ pub enum AuthorityInput {
     /// An operator changes a volume's policy. Writes that are not settled yet are settled as
     /// after any change of the map: what a participant has prepared does not depend on it.
     SetPolicy(VolumeId, PolicyChange),
-    /// An operator removes one.
+    /// An operator removes one. Its room may be another's with the next map, whatever is in work of it
+    /// now, is undecided, not in place, or in the journal of a node that is down. Nothing of it can come to
+    /// lie in what has its room then, for four reasons:
+    ///
+    /// - Nothing of it begins any more: messages of the epochs before are dropped, and without a map
+    ///   of it no node takes part in anything new. Volumes' numbers are not used twice.
+    /// - Nothing of it is decided any more: each node, as it enters an epoch without the volume,
+    ///   aborts what it has prepared, also what it found in its journal when it opened its disk.
+    /// - What was decided is older. A disk orders what is written to a sector by timestamp, whatever
+    ///   volume it is of: in memory, in place and in replaying the journal later content stays on top, and
+    ///   a sector with an earlier write that is undecided is not put in place before that is decided.
+    /// - Whoever gets the room is not seen before all of it has been written to, in whole stripes,
+    ///   later than all this (`ClusterMap::room_used`). A disk that was away then, or that a column comes to, is behind
+    ///   there until it has been rebuilt, later still; and what it has from before makes nothing
+    ///   fresh.
+    ///
+    /// The same holds of what [`AuthorityInput::SizeVolume`] cuts off; but where a stripe is cut off and
+    /// others of its extent stay, a write that goes across is decided later all the same. It is older
+    /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),

@@ -40,6 +40,7 @@ struct Bench {
     disk: VecDeque<DiskRequest>,
     sent: Vec<Body>,
     reports: Vec<MemberReport>,
+    replies: Vec<(u64, Result<HostData, HostError>)>,
 }
 
 impl Bench {
@@ -52,6 +53,7 @@ impl Bench {
             disk: VecDeque::new(),
             sent: Vec::new(),
             reports: Vec::new(),
+            replies: Vec::new(),
         };
         let mut out = Vec::new();
         bench.node.start(&mut out);
@@ -66,6 +68,7 @@ impl Bench {
                 Output::Send(envelope) => self.sent.extend(envelope.body),
                 Output::Disk(request) => self.disk.push_back(request),
                 Output::Report(report) => self.reports.push(report),
+                Output::Reply(number, result) => self.replies.push((number, result)),
                 _ => {}
             }
         }
@@ -109,11 +112,14 @@ impl Bench {
     /// The peer writes the beginnings of the first two units, of which the first is on this node's disk,
     /// and the second on its own.
     fn begin_write(&mut self, ts: Timestamp) {
-        let range = Range { offset: UNIT / 2, len: UNIT };
+        self.begin_write_of(ts, 0, Range { offset: UNIT / 2, len: UNIT });
+    }
+
+    fn begin_write_of(&mut self, ts: Timestamp, stripe: u64, range: Range) {
         let header =
             Header { ts, volume: VOLUME, avoid: ColumnSet::EMPTY, task: Task::Write(range) };
-        let data = Buffer::Length(UNIT as usize);
-        let items = vec![Item { stripe: 0, slot: Slot::New, data }];
+        let data = Buffer::Length(range.len as usize);
+        let items = vec![Item { stripe, slot: Slot::New, data }];
         self.hear(PEER, Body::Write { header, items });
     }
 
@@ -159,4 +165,50 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
         written |= bench.disk_works().expect("the disk has something to do");
     }
     assert!(written, "the abort went to the journal first");
+}
+
+/// An undecided write to a stripe that is cut off in the middle of an extent is decided all the same.
+/// By then the sectors may be those of a column that is being filled: what it puts there is older.
+#[test]
+fn what_is_decided_of_a_cut_off_stripe_makes_nothing_fresh() {
+    let ts = at(100);
+    let mut bench = Bench::new();
+    // The second unit of the second stripe, which is on this node's disk: its second sector.
+    bench.begin_write_of(ts, 1, Range { offset: 3 * UNIT, len: UNIT });
+    while bench.disk_works().is_some() {}
+    assert!(bench.node.writes().any(|w| w == (ts, Standing::Prepared)));
+    let mut cut = ClusterMap::clone(&map(2, Attendance::default()));
+    let mut small = Volume::clone(&cut.volumes[&VOLUME]);
+    (small.size, small.visible) = (2 * UNIT, 2 * UNIT);
+    let mut extent = Extent::new(0, (0..3).map(|n| (NodeId(n), 1)).collect());
+    extent.filling.insert(0, at(150));
+    let id = VolumeId(2);
+    let filled = Volume { id, size: 6 * UNIT, extents: vec![extent], ..small.clone() };
+    cut.volumes = BTreeMap::from([(VOLUME, Arc::new(small)), (id, Arc::new(filled))]);
+    cut.assert_sound();
+    bench.enter(Arc::new(cut), at(150));
+    bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
+    assert!(bench.node.writes().any(|w| matches!(w, (t, Standing::Committed { .. }) if t == ts)));
+    assert!(bench.node.worker.is_stale(1), "it has yet to be filled");
+}
+
+/// What is in work of a volume ends when it is removed, also what waits to hear that all know of it.
+#[test]
+fn requests_of_a_removed_volume_are_answered() {
+    let mut bench = Bench::new();
+    let write = HostOp::Write(0, Buffer::Length(UNIT as usize));
+    bench.handle(Input::Host(1, VOLUME, write));
+    bench.handle(Input::Host(2, VOLUME, HostOp::Scrub { from: 0, rate: 1 }));
+    assert!(bench.replies.is_empty());
+    let gone = ClusterMap {
+        volumes: BTreeMap::new(),
+        ..ClusterMap::clone(&map(2, Attendance::default()))
+    };
+    bench.enter(Arc::new(gone), at(150));
+    while bench.disk_works().is_some() {}
+    bench.replies.sort_by_key(|r| r.0);
+    let failed: Vec<_> = bench.replies.iter().map(|r| (r.0, r.1.clone().err())).collect();
+    assert_eq!(failed, [(1, Some(HostError::NoVolume)), (2, Some(HostError::NoVolume))]);
+    assert_eq!(bench.node.writes().count(), 0);
+    assert_eq!(bench.node.status().in_flight, 0);
 }

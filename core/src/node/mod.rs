@@ -627,6 +627,11 @@ impl Node {
         self.worker.writes()
     }
 
+    /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
+    pub fn stale_sectors(&self) -> Option<u64> {
+        self.worker.stale_sectors()
+    }
+
     /// Its state at a glance.
     pub fn status(&self) -> NodeStatus {
         let mut counters = self.outbox.counters;
@@ -639,7 +644,7 @@ impl Node {
         NodeStatus {
             epoch: self.map.epoch,
             serving: self.serving,
-            stale_sectors: self.worker.stale_sectors(),
+            stale_sectors: self.stale_sectors(),
             in_flight: self.originator.in_flight(),
             scrubs: self.originator.scrubs(),
             quiet: !self.is_busy() && self.serving,

@@ -685,15 +685,37 @@ impl Originator {
         }
     }
 
+    /// What is in work of volumes that are not there any more is over. Nobody need be asked what became
+    /// of a write: its participants forget it as they enter the epoch. What has not begun ends when its
+    /// turn comes.
+    fn leave_removed(&mut self, outbox: &mut Outbox) {
+        let map = self.map.clone();
+        let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
+        let txns: Vec<Job> =
+            self.txns.extract_if(.., |_, t| is_gone(t.job.volume)).map(|(_, t)| t.job).collect();
+        let writes = |s: &Settling| s.job.as_ref().is_some_and(|j| is_gone(j.volume));
+        let settling = self.settling.extract_if(.., |_, s| writes(s));
+        let jobs: Vec<Job> = txns.into_iter().chain(settling.filter_map(|(_, s)| s.job)).collect();
+        for job in jobs {
+            self.finish(job, Err(HostError::NoVolume), outbox);
+        }
+        for id in &self.scrubs {
+            let request = self.requests.get_mut(id).expect("a request in work");
+            if is_gone(request.volume) {
+                request.error = Some(HostError::NoVolume);
+            }
+        }
+    }
+
     /// A new epoch: reads begin again, writes are settled with those that are left.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
+        self.leave_removed(outbox);
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is
             // answered when they have.
-            if let Some(job) = settling.job
-                && let Some(volume) = map.volumes.get(&job.volume).cloned()
-            {
+            if let Some(job) = settling.job {
+                let volume = map.volumes[&job.volume].clone();
                 let extent = volume.extent_of(job.what.first_stripe(&volume));
                 let columns = settling.participants.iter();
                 // A disk that its column is leaving knows of it too.
@@ -705,9 +727,7 @@ impl Originator {
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
             let txn = self.txns.get_mut(&ts).expect("just seen");
-            if let Some(volume) = map.volumes.get(&txn.job.volume) {
-                txn.volume = volume.clone();
-            }
+            txn.volume = map.volumes[&txn.job.volume].clone();
             match &mut txn.state {
                 State::Reading(_) => {
                     let txn = self.txns.remove(&ts).expect("just seen");

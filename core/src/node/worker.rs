@@ -327,6 +327,12 @@ impl Worker {
         self.half_written.extend(stripes.map(|stripe| (txn.volume, stripe)));
     }
 
+    /// Whether what it has of a sector may be of no use.
+    #[cfg(test)]
+    pub fn is_stale(&self, sector: u64) -> bool {
+        self.catchup.is_stale(sector..sector + 1)
+    }
+
     /// Sectors yet to be caught up on; `None` until known.
     pub fn stale_sectors(&self) -> Option<u64> {
         self.catchup.stale_sectors()

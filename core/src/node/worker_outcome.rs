@@ -98,11 +98,12 @@ impl Worker {
         let ranges = std::mem::take(&mut txn.ranges);
         let volatile = !txn.journal;
         self.store.outcome(ts, true);
-        // A write from before this node was away makes nothing fresh: others came after it.
+        // A write from before this node was away makes nothing fresh: others came after it. Nor does one
+        // where its volume has been cut off meanwhile: there may be another's now.
         let makes_fresh = self.has_say(ts);
         for (sector, count, delta) in ranges {
             self.admission.resolve(ts, sector..sector + count, true);
-            if !delta && makes_fresh {
+            if !delta && makes_fresh && self.is_its_place(ts, sector..sector + count) {
                 let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sector..sector + count);
                 self.rebuilt_sectors += rebuilt;
@@ -116,6 +117,17 @@ impl Worker {
         self.commits += 1;
         self.wake = true;
         outbox.want_soon();
+    }
+
+    /// Whether sectors that a write changes are still its volume's.
+    fn is_its_place(&self, ts: Timestamp, range: Range<u64>) -> bool {
+        let txn = &self.txns[&ts];
+        // Within an epoch no volume is cut off.
+        txn.epoch == self.map.epoch
+            || self.map.volumes.get(&txn.volume).is_some_and(|v| {
+                let has = |sector| v.stripe_at(self.node, sector).is_some();
+                range.into_iter().all(has)
+            })
     }
 
     /// Told that a write happened.

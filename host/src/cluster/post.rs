@@ -24,6 +24,7 @@ const ASK: u8 = LETTER + 2;
 const ANSWER: u8 = LETTER + 3;
 const NEWS: u8 = LETTER + 4;
 const LEFT: u8 = LETTER + 5;
+const HANG_UP: u8 = LETTER + 6;
 
 /// Letters that wait for a node that is about to be connected; more are lost.
 const MOST_EXPECTED: usize = 1024;
@@ -43,6 +44,8 @@ pub(crate) enum Mail {
     Ask(u64, Vec<u8>),
     /// The answer to one.
     Answer(u64, Vec<u8>),
+    /// Nobody waits any more for the answer to what was asked under this number.
+    HungUp(u64),
     /// How its nodes are.
     News(Vec<u8>),
     /// That our last node has left the cluster.
@@ -215,6 +218,12 @@ impl Post {
         let _ = self.send_numbered(to, ANSWER, number, answer);
     }
 
+    /// Says that nobody waits for the answer to one any more.
+    pub(super) fn hang_up(&self, to: NodeId, number: u64) {
+        // Who is gone answers nothing.
+        let _ = self.send_numbered(to, HANG_UP, number, &[]);
+    }
+
     fn send_numbered(&self, to: NodeId, kind: u8, number: u64, text: &[u8]) -> Result<()> {
         let mut payload = number.to_le_bytes().to_vec();
         payload.extend_from_slice(text);
@@ -258,6 +267,7 @@ fn read(kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
         MEMBER => Ok(Mail::Member(payload.to_vec())),
         ASK => numbered().map(|(number, text)| Mail::Ask(number, text)),
         ANSWER => numbered().map(|(number, text)| Mail::Answer(number, text)),
+        HANG_UP => numbered().map(|(number, _)| Mail::HungUp(number)),
         NEWS => Ok(Mail::News(payload.to_vec())),
         LEFT => Ok(Mail::Left),
         kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),

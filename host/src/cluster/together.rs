@@ -280,6 +280,11 @@ impl Together {
         self.post.answer(to, number, answer);
     }
 
+    /// Tells a process that nobody waits any more for the answer to what it was asked.
+    pub(crate) fn hang_up(&self, to: NodeId, number: u64) {
+        self.post.hang_up(to, number);
+    }
+
     /// Whether it is time to tell the others how things are.
     pub(crate) fn wants_news(&self) -> bool {
         boot_time() >= self.next_news
