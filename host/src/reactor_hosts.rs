@@ -13,7 +13,7 @@ use weft_front::nbd::server::{Command, Reply};
 use super::Reactor;
 use crate::hosts::Host;
 use crate::link::End;
-use crate::requests::{Finished, Job, Owner};
+use crate::requests::{Finished, Job, Leave, Owner};
 use crate::sessions::{Ask, Failure, Step};
 use crate::{native, translate};
 
@@ -105,8 +105,9 @@ impl Reactor {
                 Some(Event::Bye) => {
                     if let Some(host) = connection.host.take() {
                         self.sessions.bye(host, id, Instant::now());
-                        self.leave(host);
+                        self.leave(host, Leave::ForGood);
                     }
+                    return Err(End::Closed);
                 }
             }
         }
@@ -275,9 +276,9 @@ impl Reactor {
     }
 
     /// A host that names its requests is not connected any more.
-    fn leave(&mut self, host: HostId) {
+    fn leave(&mut self, host: HostId, leave: Leave) {
         let mut steps = Vec::new();
-        for number in self.requests.leave(&mut self.engine, host) {
+        for number in self.requests.leave(&mut self.engine, host, leave) {
             let gone = Err(weft_core::node::HostError::Gone);
             self.sessions.finished(host, number, gone, Instant::now(), &mut steps);
         }
@@ -332,7 +333,7 @@ impl Reactor {
             && let Some(host) = connection.host
             && self.sessions.lose(host, id, Instant::now())
         {
-            self.leave(host);
+            self.leave(host, Leave::Unsaid);
         }
     }
 }

@@ -66,6 +66,15 @@ impl Owner {
     }
 }
 
+/// How a host left that names its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It said that it will not come back.
+    ForGood,
+    /// Its connection broke, and it may come back.
+    Unsaid,
+}
+
 /// A request that is to be given to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -85,7 +94,7 @@ struct Pending {
     node: usize,
     job: Job,
     claim: Option<Claim>,
-    /// Its host may ask again in another process: no other node begins it.
+    /// Its host is gone, or may ask again in another process: no other node begins it.
     left: bool,
 }
 
@@ -254,9 +263,9 @@ impl Requests {
 
     /// A host that names its requests is not connected any more. What waits is dropped, and its
     /// numbers are returned. What is in work goes on, so that the host hears of it when it
-    /// comes back; but if it may come back elsewhere no node begins it again. (It could then
-    /// happen after what the host asks there.)
-    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId) -> Vec<u64> {
+    /// comes back; but if it does not come back, or may elsewhere, no node begins it again. (It
+    /// could then happen after what the host asks there.)
+    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId, how: Leave) -> Vec<u64> {
         let number = |p: &Pending| match p.owner {
             Some(Owner::Native { number, .. }) => Some(number),
             _ => None,
@@ -264,7 +273,7 @@ impl Requests {
         let dropped = self.waiting.iter().filter(|p| p.is_of_host(host)).filter_map(number);
         let dropped = dropped.collect();
         self.waiting.retain(|p| !p.is_of_host(host));
-        if engine.rule.together().is_some() {
+        if how == Leave::ForGood || engine.rule.together().is_some() {
             for (number, pending) in self.pending.iter_mut().filter(|(_, p)| p.is_of_host(host)) {
                 pending.left = true;
                 engine.abandon(pending.node, *number);

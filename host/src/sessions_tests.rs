@@ -292,8 +292,8 @@ fn hosts_are_forgotten_in_the_end() {
     assert!(w.sessions.hosts.contains_key(&HOST), "something of it is in work");
     assert!(w.sessions.hosts.len() <= MOST_REMEMBERED + 1);
     w.finish(1, Err(HostError::Gone));
+    assert!(!w.sessions.hosts.contains_key(&HOST), "it said good-bye, and nothing is left of it");
     w.sessions.arrive(other(0), 11, VOLUME, w.now).unwrap();
-    assert!(!w.sessions.hosts.contains_key(&HOST));
     w.sessions.bye(other(0), 11, w.now);
     assert!(!w.sessions.hosts.contains_key(&other(0)));
 }
