@@ -10,7 +10,7 @@
 //!
 //! | state | until |
 //! |---|---|
-//! | held | all that must come first are done; or one of them failed, and it is aborted; or one has not been sent after [`NEVER_ISSUED`] |
+//! | held | all that must come first are done; or one of them failed, and it is aborted; or one has not been sent after [`NEVER_ISSUED`], which is refused when it comes |
 //! | in work | its node has answered |
 //! | done, failed | the host says that it has heard |
 //!
@@ -287,6 +287,9 @@ impl Sessions {
                 session.unissued.iter().filter(|(_, at)| late(at)).map(|(n, _)| *n).collect();
             for number in all {
                 session.unissued.remove(&number);
+                // Nothing could come after it any more: it is refused when it comes.
+                let late = PlaceError::TooLate(RequestId { host: *host, number });
+                session.requests.insert(number, State::Failed(late.into(), now));
                 let why = PlaceError::NeverIssued(RequestId { host: *host, number });
                 for follower in session.followers.remove(&number).unwrap_or_default() {
                     session.fail(*host, follower, why.clone().into(), now, out);
@@ -312,6 +315,12 @@ impl Session {
         match self.requests.get_mut(&number) {
             None if number < self.oldest => out.push(reused()),
             None => self.place(host, ask, now, out),
+            Some(State::Failed(
+                why @ Failure::Host(HostError::Place(PlaceError::TooLate(_))),
+                _,
+            )) => {
+                out.push(refuse(why.clone()));
+            }
             Some(_) if !ask.again => out.push(reused()),
             Some(State::Held { .. }) => out.push(reused()),
             Some(State::InWork { heard: true, .. }) => out.push(reused()),
