@@ -14,12 +14,15 @@
 //!
 //! - this file: the round
 //! - [`events`]: waiting for something to happen, and connections coming in
+//! - [`doors`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
 //! - [`stop`]: the end
 
 #[path = "reactor_controls.rs"]
 mod controls;
+#[path = "reactor_doors.rs"]
+mod doors;
 #[path = "reactor_events.rs"]
 mod events;
 #[path = "reactor_hosts.rs"]
