@@ -172,6 +172,15 @@ attached() {
     kill -CONT "$(cat "$T/pidh")"
     kill $copy || true
     wait $copy || true
+    # Paused in the middle of writing until the others go on without it: it goes on when it wakes.
+    head -c 60M /dev/urandom >"$T/image"
+    nbdcopy "$T/image" "$at" & copy=$!
+    sleep 0.1
+    kill -STOP "$(cat "$T/pidh")"
+    wait_until status 2 "sys.exit(any(n.get('name') == 'h1' and n['state'] == 'up' for n in s['nodes']))"
+    kill -CONT "$(cat "$T/pidh")"
+    wait $copy
+    nbdcopy "$(uri 3)" - | cmp - "$T/image"
     kill -9 "$(cat "$T/pidh")"
     wait_until status 2 "sys.exit(any(n.get('name') == 'h1' and n['state'] == 'up' for n in s['nodes']))"
     nbdcopy "$T/image" "$(uri 2)"
