@@ -157,6 +157,8 @@ attached() {
     for ordering in device-locks lock-server callback-locks sequencer timestamps; do
         weft volume set v ordering=$ordering --dir "$host"
         head -c 20M /dev/urandom >"$T/part"
+    weft disk list --dir "$T/state1" | { ! grep h1; }
+    weft volume show v --dir "$T/state1" | grep -c 'roles=host'
         dd if="$T/part" of="$T/image" conv=notrunc status=none
         nbdcopy "$T/part" "$at" &
         nbdcopy "$(uri 2)" /dev/null

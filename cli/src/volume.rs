@@ -139,8 +139,8 @@ impl Volume {
                 let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
                 let form = volume["sequencer"].as_str();
                 let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-                let (commit, dispatch) = (word("commit"), word("dispatch"));
-                say(format!("commit: {commit}, dispatch: {dispatch}{form}"))?;
+                let [commit, dispatch, roles] = ["commit", "dispatch", "roles"].map(word);
+                say(format!("commit: {commit}, dispatch: {dispatch} (roles={roles}){form}"))?;
                 if let (Volume::Show(_), Some(warning)) = (self, volume["warning"].as_str()) {
                     say(format!("warning: {warning}"))?;
                 }

@@ -164,6 +164,9 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
 
 fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
     let Some(home) = engine.map().nodes.get(n).and_then(|i| i.home.as_ref()) else { return };
+    if engine.map().nodes.get(n).is_some_and(|i| i.is_host) {
+        (value["host"], value["disk"]) = (json!(true), Value::Null);
+    }
     value["name"] = json!(home.name);
     value["address"] = json!(home.address);
     value["labels"] = json!(home.labels);
