@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-cluster.XXXXXX)
+COPY=${EXAMPLES:-$(dirname "$WEFT")/examples}/copy
 LIMIT=60
 passed=0 failed=0
 read -r -a PORTS < <(python3 - <<'P'
@@ -147,9 +148,17 @@ attached() {
     refused 'no host' weft attach v --dir "$host"
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     weft volume set v roles=host --dir "$T/state2"
+    # What cannot be leaves the token good, and nothing behind.
+    refused 'cannot listen another address' weft attach v --dir "$host" --token "$token" --at "$ADMIT" --nbd "$ADMIT"
+    refused 'cannot listen another address' weft attach v --dir "$host" --token "$token" --at "$ADMIT" --address "$ADMIT"
+    refused "no volume 'w'" weft attach w --dir "$host" --token "$token" --at "$ADMIT"
+    [ ! -e "$host" ]
+    weft node list --dir "$T/state1" | { ! grep -q host-; }
     "$WEFT" attach v --dir "$host" --token "$token" --at "$ADMIT" --name h1 >"$T/logh" 2>&1 & echo $! >"$T/pidh"
     wait_until grep -q 'reads and writes the disks itself' "$T/logh"
     weft node list --dir "$T/state1" | grep -c h1
+    weft disk list --dir "$T/state1" | { ! grep h1; }
+    weft volume show v --dir "$T/state1" | grep -c 'roles=host'
     nbdcopy "$at" - | cmp - "$T/image"
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$at"
@@ -157,23 +166,12 @@ attached() {
     for ordering in device-locks lock-server callback-locks sequencer timestamps; do
         weft volume set v ordering=$ordering --dir "$host"
         head -c 20M /dev/urandom >"$T/part"
-    weft disk list --dir "$T/state1" | { ! grep h1; }
-    weft volume show v --dir "$T/state1" | grep -c 'roles=host'
         dd if="$T/part" of="$T/image" conv=notrunc status=none
         nbdcopy "$T/part" "$at" &
         nbdcopy "$(uri 2)" /dev/null
         wait $!
         nbdcopy "$(uri 1)" - | cmp - "$T/image"
     done
-    # Paused in the middle of writing: the others go on without it, and nothing of it comes after.
-    head -c 60M /dev/zero | tr '\0' x >"$T/late"
-    nbdcopy "$T/late" "$at" & copy=$!
-    sleep 0.1
-    kill -STOP "$(cat "$T/pidh")"
-    nbdcopy "$T/image" "$(uri 2)"
-    kill -CONT "$(cat "$T/pidh")"
-    kill $copy || true
-    wait $copy || true
     # Paused in the middle of writing until the others go on without it: it goes on when it wakes.
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$at" & copy=$!
@@ -183,6 +181,15 @@ attached() {
     kill -CONT "$(cat "$T/pidh")"
     wait $copy
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
+    # Paused in the middle of writing: the others go on without it, and nothing of it comes after.
+    head -c 60M /dev/zero | tr '\0' x >"$T/late"
+    nbdcopy "$T/late" "$at" & copy=$!
+    sleep 0.1
+    kill -STOP "$(cat "$T/pidh")"
+    nbdcopy "$T/image" "$(uri 2)"
+    kill -CONT "$(cat "$T/pidh")"
+    kill $copy || true
+    wait $copy || true
     kill -9 "$(cat "$T/pidh")"
     wait_until status 2 "sys.exit(any(n.get('name') == 'h1' and n['state'] == 'up' for n in s['nodes']))"
     nbdcopy "$T/image" "$(uri 2)"
@@ -190,40 +197,22 @@ attached() {
     weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
     "$WEFT" attach w --dir "$host" >"$T/logh" 2>&1 && return 1
     grep -q "no volume 'w'" "$T/logh"
-    "$WEFT" attach v --dir "$host" >"$T/logh" 2>&1 & echo $! >"$T/pidh"
+    refused 'already --token' weft attach v --dir "$host" --token "$token" --at "$ADMIT"
+    refused 'cannot listen' weft attach v --dir "$host" --nbd "$ADMIT"
+    "$WEFT" attach v --dir "$host" --nbd "$T/other.sock" --nbd "native:$T/native.sock" >"$T/logh" 2>&1 & echo $! >"$T/pidh"
     wait_until grep -q 'reads and writes the disks itself' "$T/logh"
+    at="nbd+unix:///v?socket=$T/other.sock"
     nbdcopy "$at" - | cmp - "$T/image"
+    [ ! -e "$host/nbd.sock" ]
+    [ ! -x "$COPY" ] || "$COPY" "weft+unix:///v?socket=$T/native.sock" "$T/back"
+    [ ! -x "$COPY" ] || cmp -n $((60 << 20)) "$T/back" "$T/image"
     kill "$(cat "$T/pidh")"
     wait_until grep -q stopped "$T/logh"
     number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'h1'])")
     wait_until weft node remove "$number" --dir "$T/state2"
+    refused 'has been removed --token' weft attach v --dir "$host"
     weft volume set v roles=node --dir "$T/state2"
 }
-# In use, and again when there is room that another has had.
-resizing() {
-    local now
-    for now in 70 80; do
-        weft volume resize v ${now}M --dir "$T/state3"
-        [ "$(nbdinfo --size "$(uri 1)")" = $((now << 20)) ]
-        nbdcopy "$(uri 2)" "$T/back"
-        cmp -n $((60 << 20)) "$T/back" "$T/image"
-        cmp -n $(((now - 60) << 20)) -i $((60 << 20)):0 "$T/back" /dev/zero
-        weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
-        weft volume create other 30M --layout raid1 --dir "$T/state1"
-        nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
-        wait_until weft volume delete other --dir "$T/state0"
-    done
-    refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
-    cp "$T/back" "$T/image"
-}
-# What holds nothing is cut off at once, what is in use only if that is forced; what grows again is
-# zeros. Nothing is cut off a host that is connected, or while a node is down.
-shrinking() {
-    local kept begun
-    weft volume resize v 65M --dir "$T/state1"
-    [ "$(nbdinfo --size "$(uri 2)")" = $((65 << 20)) ]
-    refused 'bytes in use --force' weft volume resize v 30M --dir "$T/state2"
-    refused 'nearest' weft volume resize v 1000 --dir "$T/state2"
 # A volume that nobody orders the requests of lets in one host, whoever comes at the same moment.
 alone() {
     local round
@@ -267,6 +256,31 @@ P
     grep -q 'is not let in.*ordering=none' "$T"/log?
     weft volume set v ordering=timestamps --dir "$T/state1"
 }
+# In use, and again when there is room that another has had.
+resizing() {
+    local now
+    for now in 70 80; do
+        weft volume resize v ${now}M --dir "$T/state3"
+        [ "$(nbdinfo --size "$(uri 1)")" = $((now << 20)) ]
+        nbdcopy "$(uri 2)" "$T/back"
+        cmp -n $((60 << 20)) "$T/back" "$T/image"
+        cmp -n $(((now - 60) << 20)) -i $((60 << 20)):0 "$T/back" /dev/zero
+        weft scrub v --dir "$T/state1" | grep -c ' 0 with wrong parity, 0 skipped'
+        weft volume create other 30M --layout raid1 --dir "$T/state1"
+        nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
+        wait_until weft volume delete other --dir "$T/state0"
+    done
+    refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
+    cp "$T/back" "$T/image"
+}
+# What holds nothing is cut off at once, what is in use only if that is forced; what grows again is
+# zeros. Nothing is cut off a host that is connected, or while a node is down.
+shrinking() {
+    local kept begun
+    weft volume resize v 65M --dir "$T/state1"
+    [ "$(nbdinfo --size "$(uri 2)")" = $((65 << 20)) ]
+    refused 'bytes in use --force' weft volume resize v 30M --dir "$T/state2"
+    refused 'nearest' weft volume resize v 1000 --dir "$T/state2"
     [ "$(nbdinfo --size "$(uri 0)")" = $((65 << 20)) ]
     mkfifo "$T/held"
     qemu-io -f raw -r "$(uri 3)" <"$T/held" >/dev/null & kept=$!

@@ -45,6 +45,11 @@ impl Listen {
         }
     }
 
+    /// Refuses an address where nothing can be listened at now.
+    pub fn check(&self) -> Result<()> {
+        Listener::bind(self).map(drop)
+    }
+
     /// The same with another path, if it has one.
     pub fn at_path(self, path: PathBuf) -> Listen {
         match self {

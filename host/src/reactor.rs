@@ -275,7 +275,7 @@ impl Reactor {
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
     /// shall not be refused what there is for want of some patience.
     fn open_doors(&mut self) -> Result<()> {
-        if self.open || !self.engine.is_settled() {
+        if self.open || self.stopping.is_some() || !self.engine.is_settled() {
             return Ok(());
         }
         let map = self.engine.map();

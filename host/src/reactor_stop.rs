@@ -73,12 +73,16 @@ impl Reactor {
             return self.engine.is_quiet() || waited >= 2 * PATIENCE;
         };
         // The others are to go on without these nodes at once, not only when they miss them. If they
-        // cannot be told they are stopping too.
+        // cannot be told they are stopping too. What does not take part has nothing to finish.
         for node in &ours {
-            if self.engine.slots[usize::from(node.0)].phase == Phase::Running {
-                // That it runs has been seen.
-                let _ = self.engine.drain_node(usize::from(node.0));
-            }
+            let n = usize::from(node.0);
+            let runs = self.engine.slots[n].phase == Phase::Running;
+            // That it runs has been seen.
+            let _ = match self.engine.map().is_up(*node) {
+                true if runs => self.engine.drain_node(n),
+                false if runs => self.engine.kill_node(n, "it was stopped"),
+                _ => Ok(()),
+            };
         }
         let down = |n: &NodeId| self.engine.slots[usize::from(n.0)].phase == Phase::Down;
         let known = !ours.iter().any(|n| self.engine.map().is_up(*n)) || !self.engine.may_serve();

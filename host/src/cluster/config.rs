@@ -135,6 +135,8 @@ impl Configuration {
             Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
             Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
         };
+        let listens = self.nbd.iter().chain(&self.native);
+        let (native, nbd): (Vec<&Listen>, Vec<&Listen>) = listens.partition(|l| l.is_native());
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
         let file = File {
@@ -145,8 +147,8 @@ impl Configuration {
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
-            nbd: self.nbd.iter().map(listen).collect(),
-            native: self.native.iter().map(listen).collect(),
+            nbd: nbd.into_iter().map(listen).collect(),
+            native: native.into_iter().map(listen).collect(),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
@@ -239,6 +241,15 @@ mod tests {
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
+    }
+
+    #[test]
+    fn what_speaks_the_native_protocol_does_so_after_it_was_written() {
+        let mut read = Configuration::parse(GOOD, Path::new("/etc/weft")).unwrap();
+        read.nbd.push(Listen::NativeUnix("/x".into()));
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!((again.nbd.len(), again.native.len()), (2, 3));
+        assert!(again.native.contains(&Listen::NativeUnix("/x".into())));
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod memory;
 mod post;
 mod together;
 
-pub use admission::join;
+pub use admission::{join, join_as_host};
 pub use certificate::{JoinRequest, certify, join_certified, join_request};
 pub use config::Configuration;
 pub use found::{Invitation, found};

@@ -5,13 +5,14 @@
 //! said again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mio::{Registry, Token};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
-use weft_net::transport::{Config, Driver, Event, Peer, SendError, Transport};
+use weft_net::transport::{Config, Driver, Event, Note, Peer, SendError, Transport};
 use weft_net::wire::Message;
 
 use crate::error::{Error, Result, fail};
@@ -45,6 +46,10 @@ pub(crate) enum Mail {
     News(Vec<u8>),
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The connections to the other processes.
 pub(super) struct Post {
     transport: Transport,
@@ -54,6 +59,8 @@ pub(super) struct Post {
     /// Those that are back, and are about to be connected.
     expected: BTreeSet<NodeId>,
     waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
+    /// Those that said last that we are no process of the cluster.
+    disowning: Arc<Mutex<BTreeSet<NodeId>>>,
     log: Log,
 }
 
@@ -65,12 +72,18 @@ impl Post {
         first: Token,
         log: Log,
     ) -> Result<Post> {
-        let notes = log.clone();
-        let (transport, driver) =
-            Transport::with_driver(config, registry, first, move |n| notes(&n.to_string()))
-                .map_err(|e| Error(e.to_string()))?;
+        let disowning = Arc::new(Mutex::new(BTreeSet::new()));
+        let (notes, said_so) = (log.clone(), disowning.clone());
+        let note = move |note: &Note| {
+            if let Some(peer) = note.dialled.filter(|_| note.why.disowns()) {
+                lock(&said_so).insert(peer);
+            }
+            notes(&note.to_string());
+        };
+        let (transport, driver) = Transport::with_driver(config, registry, first, note)
+            .map_err(|e| Error(e.to_string()))?;
         let (up, expected, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        Ok(Post { transport, driver, up, expected, waiting, log })
+        Ok(Post { transport, driver, up, expected, waiting, disowning, log })
     }
 
     /// A socket is ready.
@@ -81,6 +94,11 @@ impl Post {
     /// The processes that there is a connection to.
     pub(super) fn up(&self) -> &BTreeSet<NodeId> {
         &self.up
+    }
+
+    /// Whether a process said last that we are none of the cluster.
+    pub(super) fn disowns_us(&self, process: NodeId) -> bool {
+        lock(&self.disowning).contains(&process)
     }
 
     /// How long nothing is to be done if nothing comes.
@@ -99,6 +117,7 @@ impl Post {
             let (peer, mail) = match event {
                 Event::Up { peer, .. } => {
                     self.up.insert(peer);
+                    lock(&self.disowning).remove(&peer);
                     self.expected.remove(&peer);
                     self.send_waiting(peer);
                     (peer, Mail::Up)

@@ -187,6 +187,16 @@ impl Together {
         self.post.up().contains(&process)
     }
 
+    /// Whether most of the processes that this one dials say that this one is none of the cluster: it has
+    /// been removed, or they have not heard yet that it has joined.
+    pub(crate) fn is_disowned(&self) -> bool {
+        // The one with the higher number dials, and hears it.
+        let dialled = self.home.peers.iter().map(|p| p.node).chain(self.peers.keys().copied());
+        let dialled: BTreeSet<NodeId> = dialled.filter(|p| *p < self.us()).collect();
+        let disowning = dialled.iter().filter(|p| self.post.disowns_us(**p)).count();
+        self.post.up().is_empty() && 2 * disowning > dialled.len()
+    }
+
     /// The processes that there are connections to.
     pub(crate) fn connected(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.post.up().iter().copied()
