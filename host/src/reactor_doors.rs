@@ -98,7 +98,8 @@ impl Reactor {
             }
             Refusal::Taken(why) => {
                 let text = format!(
-                    "nothing orders the requests to the volume (ordering=none), and {why};                      disconnect that one, choose another ordering, or set ordering=none with --force"
+                    "nothing orders the requests to the volume (ordering=none), and {why}; \
+                     disconnect that one, choose another ordering, or set ordering=none with --force"
                 );
                 (Code::SecondWriter, text)
             }
