@@ -189,7 +189,7 @@ fn greet(dir: &Path, volume: &str) -> Result<()> {
     let (since, mut told) = (Instant::now(), false);
     loop {
         let status = control.request(&Request::Status)?;
-        if status["settled"] == true {
+        if status["settled"] == true && status["cluster"]["serving"] == true {
             return say(greeting(&status, volume)?);
         }
         if since.elapsed() >= KNOWN && status["cluster"]["disowned"] == true {

@@ -73,12 +73,14 @@ impl Reactor {
             return self.engine.is_quiet() || waited >= 2 * PATIENCE;
         };
         // The others are to go on without these nodes at once, not only when they miss them. If they
-        // cannot be told they are stopping too. What does not take part has nothing to finish.
+        // cannot be told they are stopping too. What takes no part, or waits for the others since it
+        // was started, has nothing to finish.
+        let waits = !self.open && !self.engine.may_serve();
         for node in &ours {
             let n = usize::from(node.0);
             let runs = self.engine.slots[n].phase == Phase::Running;
             // That it runs has been seen.
-            let _ = match self.engine.map().is_up(*node) {
+            let _ = match self.engine.map().is_up(*node) && !waits {
                 true if runs => self.engine.drain_node(n),
                 false if runs => self.engine.kill_node(n, "it was stopped"),
                 _ => Ok(()),
