@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,7 +16,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use weft_core::node::FillRates;
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, JoinToken, Listen, Request, Size, join, to_stderr,
+    Array, Configuration, DiskQueue, Home, JoinToken, Listen, Request, Size, join_as_host,
+    to_stderr,
 };
 
 use crate::args;
@@ -25,6 +26,8 @@ use crate::up::{absolute, farewell};
 
 /// How long to wait between looks whether the cluster has let the host in.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long it may take until all of a cluster know who has just joined.
+const KNOWN: Duration = Duration::from_secs(3);
 /// How long a cluster may take to answer at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -43,19 +46,27 @@ pub struct Attach {
     /// Where the cluster lets in, as `weft cluster token` says
     #[arg(long, requires = "token")]
     at: Option<SocketAddr>,
-    /// What to call this host; no two have the same name [default: host-PORT]
+    /// What to call this host, the first time; no two have the same name [default: host-PORT]
     #[arg(long, requires = "token")]
     name: Option<String>,
-    /// Where the cluster's nodes reach this host [default: a free port of the address from which it reaches them]
+    /// Where the cluster's nodes reach this host, the first time [default: a free port of the address from which it reaches them]
     #[arg(long, requires = "token")]
     address: Option<SocketAddr>,
-    /// Where to serve NBD; may be repeated [default: DIR/nbd.sock]
-    #[arg(long, value_name = "PATH.sock|HOST:PORT", requires = "token")]
+    /// Where to serve NBD, from now on; may be repeated; with `native:` before it, for weft-client [default: DIR/nbd.sock]
+    #[arg(long, value_name = "PATH.sock|HOST:PORT")]
     nbd: Vec<Listen>,
+    /// Where to serve weft-client, from now on; may be repeated [default: DIR/weft.sock]
+    #[arg(long, value_name = "PATH.sock|HOST:PORT", value_parser = native)]
+    native: Vec<Listen>,
 }
 
 fn token(text: &str) -> Result<JoinToken, String> {
     text.parse().map_err(|e: weft_host::TokenError| e.to_string())
+}
+
+fn native(text: &str) -> Result<Listen, String> {
+    let address = text.strip_prefix("native:").unwrap_or(text);
+    format!("native:{address}").parse().map_err(|e: weft_host::Error| e.to_string())
 }
 
 impl Attach {
@@ -63,7 +74,7 @@ impl Attach {
     pub fn run(&self) -> Result<ExitCode> {
         let dir = std::path::absolute(&self.dir)?;
         let file = dir.join("host.toml");
-        match (file.exists(), self.token.as_ref().zip(self.at)) {
+        match (Home::is_taken(&dir), self.token.as_ref().zip(self.at)) {
             (false, Some((token, at))) => self.join(&dir, &file, token, at)?,
             (false, None) => bail!(
                 "{} is no host's directory yet; give --token and --at as `weft cluster token` \
@@ -74,7 +85,7 @@ impl Attach {
                 "{} is a host's directory already; leave --token out, or choose another --dir",
                 dir.display()
             ),
-            (true, None) => {}
+            (true, None) => self.listen_elsewhere(&file)?,
         }
         let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
         let volume = self.volume.clone();
@@ -95,15 +106,18 @@ impl Attach {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Makes the directory a host's of the cluster. What can be wrong here is found before the
+    /// cluster is asked, and what the cluster refuses leaves nothing behind.
     fn join(&self, dir: &Path, file: &Path, token: &JoinToken, at: SocketAddr) -> Result<()> {
         let address = match self.address {
             Some(address) => address,
             None => free_address(at).with_context(|| format!("cannot reach a cluster at {at}"))?,
         };
         let name = self.name.clone().unwrap_or_else(|| format!("host-{}", address.port()));
-        let nbd = match self.nbd.is_empty() {
-            true => vec![absolute(Listen::Unix(dir.join("nbd.sock")))],
-            false => self.nbd.iter().cloned().map(absolute).collect(),
+        let (nbd, native) = self.listens();
+        let or = |given: Vec<Listen>, usual: Listen| match given.is_empty() {
+            true => vec![absolute(usual)],
+            false => given,
         };
         let config = Configuration {
             name: name.parse()?,
@@ -112,17 +126,55 @@ impl Attach {
             disk_size: None,
             address,
             admit: None,
-            nbd,
-            native: Vec::new(),
+            nbd: or(nbd, Listen::Unix(dir.join("nbd.sock"))),
+            native: or(native, Listen::NativeUnix(dir.join("weft.sock"))),
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),
         };
-        let text = config.to_toml()?;
-        join(&config, token, at, false)?;
-        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(())
+        let made = !dir.exists();
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let joined = Listen::Tcp(address.to_string())
+            .check()
+            .map_err(anyhow::Error::from)
+            .and_then(|()| store(&config, file))
+            .and_then(|()| Ok(join_as_host(&config, token, at, &self.volume)?));
+        if joined.is_err() && !Home::is_taken(dir) {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(file);
+            if made {
+                let _ = fs::remove_dir(dir);
+            }
+        }
+        joined
     }
+
+    /// Where it is to be reached that hosts can say: by NBD, and by the native protocol.
+    fn listens(&self) -> (Vec<Listen>, Vec<Listen>) {
+        let given = self.nbd.iter().chain(&self.native).cloned().map(absolute);
+        given.partition(|l| !l.is_native())
+    }
+
+    /// A host that has been here before is to be reached elsewhere, if that is said.
+    fn listen_elsewhere(&self, file: &Path) -> Result<()> {
+        let (nbd, native) = self.listens();
+        if nbd.is_empty() && native.is_empty() {
+            return Ok(());
+        }
+        let mut config = Configuration::load(file)?;
+        for (given, stored) in [(nbd, &mut config.nbd), (native, &mut config.native)] {
+            if !given.is_empty() {
+                *stored = given;
+            }
+        }
+        store(&config, file)
+    }
+}
+
+/// Writes a configuration that hosts can be served by.
+fn store(config: &Configuration, file: &Path) -> Result<()> {
+    config.nbd.iter().chain(&config.native).try_for_each(Listen::check)?;
+    fs::write(file, config.to_toml()?).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A free port of the address from which `to` is reached.
@@ -134,12 +186,38 @@ fn free_address(to: SocketAddr) -> Result<SocketAddr> {
 /// Waits until the cluster has let the host in, then says how to use the volume.
 fn greet(dir: &Path, volume: &str) -> Result<()> {
     let mut control = args::connect(dir)?;
+    let (since, mut told) = (Instant::now(), false);
     loop {
         let status = control.request(&Request::Status)?;
         if status["settled"] == true && status["cut_off"].is_null() {
             return say(greeting(&status, volume)?);
         }
+        if since.elapsed() >= KNOWN && status["cluster"]["disowned"] == true {
+            bail!(
+                "this host was node {} and has been removed from the cluster (`weft node remove`); \
+                 choose another --dir than {}, and give --token and --at for a new one",
+                status["cluster"]["node"],
+                dir.display()
+            );
+        }
+        if since.elapsed() >= PATIENCE && !told {
+            eprintln!("{}", waiting(&status));
+            told = true;
+        }
         thread::sleep(PAUSE);
+    }
+}
+
+/// What to say while the cluster has not let the host in.
+fn waiting(status: &Value) -> String {
+    match status["cluster"]["connected"].as_array().map_or(0, Vec::len) {
+        0 => "no node of the cluster answers; this host waits for one, and goes on by itself when \
+              there is one"
+            .to_string(),
+        n => format!(
+            "this host is connected to {n} of the cluster's processes and waits until a majority of \
+             them run and agree (`weft status` at one of them)"
+        ),
     }
 }
 

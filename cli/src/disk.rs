@@ -203,8 +203,9 @@ impl Replace {
 /// Shows all disks.
 fn list(common: &Common) -> Result<ExitCode> {
     let status = common.target.connect()?.request(&Request::Status)?;
-    let disks: Vec<Value> =
-        status["nodes"].as_array().into_iter().flatten().map(described).collect();
+    // A host that is its own controller has none.
+    let with_disk = status["nodes"].as_array().into_iter().flatten().filter(|n| n["host"] != true);
+    let disks: Vec<Value> = with_disk.map(described).collect();
     if common.json {
         say_json(json!({ "disks": disks }))?;
         return Ok(ExitCode::SUCCESS);

@@ -11,7 +11,7 @@ use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::order::Ordering;
-use weft_core::order::sequencer::{SequencerForm, Standpoint};
+use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -126,9 +126,9 @@ impl Explain {
         let common = self.common();
         let (geometry, explanation) = self.explain()?;
         if common.json {
-            say_json(as_json(&explanation, common.form()))?;
+            say_json(as_json(&explanation, common))?;
         } else {
-            say(describe(&geometry, &explanation, common.form()))?;
+            say(describe(&geometry, &explanation, common))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -287,7 +287,7 @@ impl Write {
     }
 }
 
-fn as_json(explanation: &Explanation, form: SequencerForm) -> Value {
+fn as_json(explanation: &Explanation, common: &Common) -> Value {
     let rows = explanation.rows.iter().map(
         |r| json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells}),
     );
@@ -306,17 +306,20 @@ fn as_json(explanation: &Explanation, form: SequencerForm) -> Value {
     });
     if let Some(cost) = explanation.order {
         all["order"] = json!({
-            "sequencer": form.name(),
+            "ordering": common.ordering.name(),
             "messages_before": cost.before,
             "round_trips": cost.round_trips,
             "messages_after": cost.after,
-            "tickertaip": form.prediction(),
         });
+        if common.ordering == Ordering::Sequencer {
+            all["order"]["sequencer"] = json!(common.form().name());
+            all["order"]["tickertaip"] = json!(common.form().prediction());
+        }
     }
     all
 }
 
-fn describe(geometry: &Geometry, explanation: &Explanation, form: SequencerForm) -> String {
+fn describe(geometry: &Geometry, explanation: &Explanation, common: &Common) -> String {
     let columns = (0..geometry.layout.width()).map(|c| format!("column {c}"));
     let mut table =
         table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
@@ -334,26 +337,40 @@ fn describe(geometry: &Geometry, explanation: &Explanation, form: SequencerForm)
         1 => "one piece, atomic".to_string(),
         n => format!("{n} pieces, each atomic by itself"),
     };
-    let order = explanation.order.map_or_else(String::new, |cost| {
-        format!(
-            "\nof these for its order ({form}): {} messages, {} round trips; and {} messages when it is \
-             over\nTickerTAIP 3.4.4 says: {}",
-            cost.before,
-            cost.round_trips,
-            cost.after,
-            form.prediction(),
-        )
-    });
+    let order = explanation.order.map_or_else(String::new, |cost| describe_order(cost, common));
     format!(
-        "{table}\n{chunks}: {} disk reads, {} disk writes, {} journal writes, {} messages, {} on \
-         the wire, {} round trips{order}",
-        t.disk_reads,
-        t.disk_writes,
-        t.journal_writes,
-        t.messages,
+        "{table}\n{chunks}: {}, {}, {}, {}, {} on the wire, {}{order}",
+        many(t.disk_reads, "disk read"),
+        many(t.disk_writes, "disk write"),
+        many(t.journal_writes, "journal write"),
+        many(t.messages, "message"),
         bytes(t.wire_bytes),
-        t.round_trips,
+        many(t.round_trips, "round trip"),
     )
+}
+
+fn describe_order(cost: OrderCost, common: &Common) -> String {
+    let by = match common.ordering {
+        Ordering::Sequencer => common.form().to_string(),
+        ordering => ordering.to_string(),
+    };
+    let paper = match common.ordering {
+        Ordering::Sequencer => format!("\nTickerTAIP 3.4.4 says: {}", common.form().prediction()),
+        _ => String::new(),
+    };
+    format!(
+        "\nof these for its order ({by}): {}, {}; and {} when it is over{paper}",
+        many(cost.before, "message"),
+        many(cost.round_trips, "round trip"),
+        many(cost.after, "message"),
+    )
+}
+
+fn many(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ struct Line {
 
 fn explained(line: &str) -> Result<Value> {
     let line = Line::try_parse_from(std::iter::once("explain").chain(line.split_whitespace()))?;
-    Ok(as_json(&line.explain.explain()?.1, line.explain.common().form()))
+    Ok(as_json(&line.explain.explain()?.1, line.explain.common()))
 }
 
 #[test]
@@ -61,17 +61,26 @@ fn the_forms_of_the_sequencer_cost_what_the_paper_says_of_them() {
 
 #[test]
 fn orderings_cost_what_the_shared_storage_paper_says() {
-    for (ordering, read, small, full) in [
-        ("none", 2, 8, 10),
-        ("timestamps", 2, 8, 20),
-        ("device-locks", 2, 8, 20),
-        ("lock-server", 2 + 2, 8 + 2, 10 + 2),
-        ("callback-locks", 2 + 2, 8 + 2, 10 + 2),
+    for (ordering, read, small, full, after) in [
+        ("none", 2, 8, 10, None),
+        ("timestamps", 2, 8, 20, None),
+        ("device-locks", 2, 8, 20, Some([1, 0, 1])),
+        ("lock-server", 2 + 2, 8 + 2, 10 + 2, Some([1, 1, 1])),
+        ("callback-locks", 2 + 2, 8 + 2, 10 + 2, Some([0, 0, 0])),
     ] {
-        let messages = |request: &str| {
-            let line = format!("{request} --layout raid5 --offset 0 --ordering {ordering}");
-            explained(&line).unwrap()["totals"]["messages"].as_u64().unwrap()
+        let json = |request: &str| {
+            explained(&format!("{request} --layout raid5 --offset 0 --ordering {ordering}"))
+                .unwrap()
         };
+        let messages = |request: &str| json(request)["totals"]["messages"].as_u64().unwrap();
+        // What gives locks back: after a read, a small write, and one that reads what it does not
+        // write.
+        let large = "write --length 192K --strategy large";
+        for (n, request) in ["read --length 4K", "write --length 4K", large].iter().enumerate() {
+            let order = &json(request)["order"];
+            assert_eq!(order["messages_after"].as_u64(), after.map(|a| a[n]), "{ordering}");
+            assert!(after.is_none() || order["ordering"] == ordering);
+        }
         let limited = "--dispatch commanded --commit limited";
         assert_eq!(messages("read --length 4K"), read, "{ordering}");
         assert_eq!(messages(&format!("write --length 4K {limited}")), small, "{ordering}");

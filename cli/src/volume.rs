@@ -141,9 +141,11 @@ impl Volume {
                 let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
                 let form = volume["sequencer"].as_str();
                 let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-                let (commit, dispatch) = (word("commit"), word("dispatch"));
-                let apart = word("apart");
-                say(format!("commit: {commit}, dispatch: {dispatch}{form}, apart: {apart}"))?;
+                let [commit, dispatch, roles, apart] =
+                    ["commit", "dispatch", "roles", "apart"].map(word);
+                say(format!(
+                    "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}"
+                ))?;
                 for line in troubles(volume) {
                     say(line)?;
                 }

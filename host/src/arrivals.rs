@@ -1,7 +1,15 @@
-//! Hosts that come from another process of a cluster: before one is let in, every other process
-//! of which a node takes part has ended its connection to it, has nothing of it in work any more, and
-//! has said what was done. So nothing that the host asked there can happen after what it asks here,
-//! and nothing is done twice.
+//! Hosts that may be let in only when every other process of a cluster agrees of which a node takes
+//! part.
+//!
+//! **One that comes from another process** must have left all others: each has ended its connection
+//! to it, has nothing of it in work any more, and has said what was done. So nothing that the host asked
+//! there can happen after what it asks here, and nothing is done twice.
+//!
+//! **One that wants a volume for one host at a time** (`ordering=none`) must be the only one. It
+//! *applies*: its process marks it, and then asks all others how many use the volume there or apply
+//! for it. Of two that apply at the same time the one at the process with the lower number is let in:
+//! who is asked by such a process turns its own away, which has not been let in yet, and so can be.
+//! Since each marks its own before it asks, of any two at least one process hears of the other's.
 //!
 //! A process that does not answer is waited for until the map says that its nodes are down: then it
 //! has no lease, and what was in work there has been settled before anything later.
@@ -10,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weft_core::units::NodeId;
+use weft_core::units::{NodeId, VolumeId};
 use weft_front::native::Hello;
 
 use crate::control::Request;
@@ -21,19 +29,64 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How long until a process is asked again that could not be.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// Who waits at the door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Guest {
+    /// A host that speaks NBD.
+    Nbd,
+    /// One that names its requests, and which of them were done at other processes.
+    Native(Hello, Vec<u64>),
+}
+
+/// Why a host is not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Another uses the volume that it wants for itself.
+    Taken(String),
+    /// A process has not answered.
+    Unanswered(NodeId),
+}
+
 /// A host at the door.
 struct Arrival {
     conn: usize,
-    hello: Hello,
+    guest: Guest,
+    question: Request,
     since: Instant,
     /// The processes that have not answered, and the number of the question, once it is asked.
     waits: BTreeMap<NodeId, Option<u64>>,
-    done: Vec<u64>,
+    taken: Option<String>,
 }
 
-/// What became of a host at the door: its connection, its hello, and what it has done elsewhere,
-/// or why it is not let in.
-pub(crate) type Arrived = (usize, Hello, Result<Vec<u64>, String>);
+impl Arrival {
+    fn applies_for(&self, volume: VolumeId) -> bool {
+        matches!(self.question, Request::WriterComes { volume: v, .. } if v == volume.0)
+            && self.taken.is_none()
+    }
+
+    fn is_decided(&self, now: Instant) -> bool {
+        let late = now.duration_since(self.since) >= PATIENCE;
+        self.taken.is_some() || self.waits.is_empty() || late
+    }
+
+    fn result(&self) -> Result<Option<VolumeId>, Refusal> {
+        match (&self.taken, self.waits.keys().next(), &self.question) {
+            (Some(why), ..) => Err(Refusal::Taken(why.clone())),
+            (None, Some(node), _) => Err(Refusal::Unanswered(*node)),
+            (None, None, Request::WriterComes { volume, .. }) => Ok(Some(VolumeId(*volume))),
+            (None, None, _) => Ok(None),
+        }
+    }
+}
+
+/// What became of a host at the door: its connection, who it is, the volume that it has for itself if
+/// it applied for one, or why it is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) conn: usize,
+    pub(crate) guest: Guest,
+    pub(crate) result: Result<Option<VolumeId>, Refusal>,
+}
 
 /// The hosts at the door.
 #[derive(Default)]
@@ -41,9 +94,53 @@ pub(crate) struct Arrivals(Vec<Arrival>);
 
 impl Arrivals {
     /// A host has come that must have left these.
-    pub(crate) fn expect(&mut self, conn: usize, hello: Hello, others: Vec<NodeId>, now: Instant) {
-        let waits = others.into_iter().map(|n| (n, None)).collect();
-        self.0.push(Arrival { conn, hello, since: now, waits, done: Vec::new() });
+    pub(crate) fn expect(&mut self, conn: usize, hello: Hello, others: &[NodeId], now: Instant) {
+        let question = Request::HostLeave { host: hello.host };
+        self.add(conn, Guest::Native(hello, Vec::new()), question, others, now);
+    }
+
+    /// A host applies at process `us` for a volume that must be free at these.
+    pub(crate) fn apply(
+        &mut self,
+        (conn, guest): (usize, Guest),
+        volume: VolumeId,
+        us: NodeId,
+        others: &[NodeId],
+        now: Instant,
+    ) {
+        let question = Request::WriterComes { volume: volume.0, process: us.0 };
+        self.add(conn, guest, question, others, now);
+    }
+
+    fn add(
+        &mut self,
+        conn: usize,
+        guest: Guest,
+        question: Request,
+        others: &[NodeId],
+        now: Instant,
+    ) {
+        let waits = others.iter().map(|n| (*n, None)).collect();
+        self.0.push(Arrival { conn, guest, question, since: now, waits, taken: None });
+    }
+
+    /// Whether a host applies here for a volume.
+    pub(crate) fn applies_for(&self, volume: VolumeId) -> bool {
+        self.0.iter().any(|a| a.applies_for(volume))
+    }
+
+    /// How many apply for a volume here, at process `us`, that `asker` must respect: its own host
+    /// applies for it, too. Ours are turned away if its is to have it.
+    pub(crate) fn writers(&mut self, volume: VolumeId, asker: NodeId, us: NodeId) -> usize {
+        let applicants = self.0.iter_mut().filter(|a| a.applies_for(volume));
+        if us < asker {
+            return applicants.count();
+        }
+        for arrival in applicants {
+            arrival.taken =
+                Some(format!("a host at the process of node {} has just come", asker.0));
+        }
+        0
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -62,13 +159,18 @@ impl Arrivals {
                 continue;
             }
             let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-            if answer["ok"] == true {
-                let done = answer["done"].as_array().into_iter().flatten();
-                arrival.done.extend(done.filter_map(Value::as_u64));
-                arrival.waits.remove(&node);
-            } else {
+            if answer["ok"] != true {
                 arrival.waits.insert(node, None);
+                continue;
             }
+            if let Guest::Native(_, done) = &mut arrival.guest {
+                let more = answer["done"].as_array().into_iter().flatten();
+                done.extend(more.filter_map(Value::as_u64));
+            }
+            if answer["writers"].as_u64().is_some_and(|n| n > 0) {
+                arrival.taken = Some(format!("a host at the process of node {} uses it", node.0));
+            }
+            arrival.waits.remove(&node);
         }
     }
 
@@ -92,28 +194,19 @@ impl Arrivals {
         ask: impl Fn(NodeId, u64, &[u8]) -> bool,
     ) -> Vec<Arrived> {
         self.0.retain(|a| here(a.conn));
-        let mut arrived = Vec::new();
         for arrival in &mut self.0 {
             arrival.waits.retain(|node, _| is_up(*node));
             for (node, asked) in arrival.waits.iter_mut().filter(|(_, asked)| asked.is_none()) {
-                let question = Request::HostLeave { host: arrival.hello.host };
-                let question = serde_json::to_vec(&question).expect("a request can be written");
+                let question =
+                    serde_json::to_vec(&arrival.question).expect("a request can be written");
                 if ask(*node, *next as u64, &question) {
                     *asked = Some(*next as u64);
                     *next += 1;
                 }
             }
-            let result = match arrival.waits.keys().next() {
-                None => Ok(std::mem::take(&mut arrival.done)),
-                Some(node) if now.duration_since(arrival.since) >= PATIENCE => {
-                    Err(format!("node {} has not said what it did for this host", node.0))
-                }
-                Some(_) => continue,
-            };
-            arrived.push((arrival.conn, arrival.hello.clone(), result));
         }
-        self.0.retain(|a| !arrived.iter().any(|(conn, ..)| *conn == a.conn));
-        arrived
+        let decided = self.0.extract_if(.., |a| a.is_decided(now));
+        decided.map(|a| Arrived { conn: a.conn, result: a.result(), guest: a.guest }).collect()
     }
 }
 
@@ -127,8 +220,8 @@ mod tests {
     fn a_host_is_let_in_when_all_others_have_answered_or_are_down() {
         let (mut arrivals, now) = (Arrivals::default(), Instant::now());
         let hello = Hello { from: 1, to: 1, host: 7, oldest: 3, resumes: true, volume: "v".into() };
-        arrivals.expect(10, hello.clone(), vec![NodeId(1), NodeId(2), NodeId(3)], now);
-        arrivals.expect(11, hello.clone(), vec![NodeId(1)], now);
+        arrivals.expect(10, hello.clone(), &[NodeId(1), NodeId(2), NodeId(3)], now);
+        arrivals.expect(11, hello.clone(), &[NodeId(1)], now);
         let (asked, mut next) = (RefCell::new(Vec::new()), 100);
         let reachable = |n: NodeId| n != NodeId(2);
         let mut step = |arrivals: &mut Arrivals, later: Duration, down: Option<NodeId>| {
@@ -152,10 +245,42 @@ mod tests {
         arrivals.answered(NodeId(3), 102, br#"{"ok":true,"done":[4]}"#);
         assert!(step(&mut arrivals, AGAIN, None).is_empty(), "2 may still do something");
         let arrived = step(&mut arrivals, AGAIN, Some(NodeId(2)));
-        assert_eq!(arrived, [(10, hello.clone(), Ok(vec![3, 5, 4]))]);
+        let guest = Guest::Native(hello.clone(), vec![3, 5, 4]);
+        assert_eq!(arrived, [Arrived { conn: 10, guest, result: Ok(None) }]);
         assert!(arrivals.is_empty());
-        arrivals.expect(10, hello, vec![NodeId(2)], now);
+        arrivals.expect(10, hello, &[NodeId(2)], now);
         let arrived = step(&mut arrivals, PATIENCE, None);
-        assert!(arrived[0].2.as_ref().unwrap_err().contains("node 2"));
+        assert_eq!(arrived[0].result, Err(Refusal::Unanswered(NodeId(2))));
+    }
+
+    /// Two processes, each with a host that applies for the same volume: what is asked of one is
+    /// answered as the desk does.
+    #[test]
+    fn of_two_that_apply_at_the_same_time_one_is_let_in() {
+        let (volume, low, high) = (VolumeId(4), NodeId(1), NodeId(2));
+        let now = Instant::now();
+        let mut low_s = Arrivals::default();
+        let mut high_s = Arrivals::default();
+        low_s.apply((10, Guest::Nbd), volume, low, &[high], now);
+        high_s.apply((20, Guest::Nbd), volume, high, &[low], now);
+        let step = |arrivals: &mut Arrivals| {
+            arrivals.step(now, |_| true, |_| true, &mut 100, |_, _, _| true)
+        };
+        assert!(step(&mut low_s).is_empty() && step(&mut high_s).is_empty());
+        let writers = |arrivals: &mut Arrivals, asker, us| {
+            let n = arrivals.writers(volume, asker, us);
+            format!(r#"{{"ok":true,"writers":{n}}}"#).into_bytes()
+        };
+        let answer = writers(&mut high_s, low, high);
+        low_s.answered(high, 100, &answer);
+        assert_eq!(step(&mut low_s)[0].result, Ok(Some(volume)));
+        // Its question is still on its way.
+        assert!(matches!(step(&mut high_s)[0].result, Err(Refusal::Taken(_))));
+        // The other way round: the lower one is asked while it applies.
+        low_s.apply((11, Guest::Nbd), volume, low, &[high], now);
+        assert!(step(&mut low_s).is_empty());
+        assert_eq!(low_s.writers(volume, high, low), 1);
+        assert!(low_s.applies_for(volume));
+        assert_eq!(high_s.writers(volume, low, high), 0, "nobody applies there");
     }
 }

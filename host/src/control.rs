@@ -171,6 +171,14 @@ pub enum Request {
         /// The host's number.
         host: u64,
     },
+    /// A host wants to be the only one of a volume at another process: answer how many use it
+    /// here, or are about to.
+    WriterComes {
+        /// The volume's number.
+        volume: u32,
+        /// The process's.
+        process: u16,
+    },
     /// Answered once nothing is in work and everything is in place.
     Quiesce,
     /// Stop everything in good order; answered when it is done.

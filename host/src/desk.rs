@@ -27,6 +27,7 @@ use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
+use crate::arrivals::Arrivals;
 use crate::claim::Claim;
 use crate::cluster::Admission;
 use crate::control::{DiskAction, Request, error, ok};
@@ -127,11 +128,20 @@ pub(crate) enum Outcome {
     HandOn(NodeId),
 }
 
+/// So many connections use something.
+fn used_by(connections: u64) -> String {
+    match connections {
+        1 => "1 connection uses".to_string(),
+        n => format!("{n} connections use"),
+    }
+}
+
 /// What a question is about.
 pub(crate) struct Desk<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) requests: &'a mut Requests,
     pub(crate) sessions: &'a mut Sessions,
+    pub(crate) arrivals: &'a mut Arrivals,
     /// Connections of hosts that are to end.
     pub(crate) leaving: &'a mut Vec<usize>,
     pub(crate) clients: Clients<'a>,
@@ -221,6 +231,7 @@ impl Desk<'_> {
             | Request::VolumeShow { .. }
             | Request::Scrub { .. }
             | Request::HostLeave { .. }
+            | Request::WriterComes { .. }
             | Request::Quiesce
             | Request::Shutdown => Ok(None),
         }
@@ -334,9 +345,22 @@ impl Desk<'_> {
                 self.leaving.extend(self.sessions.conn(host));
                 Outcome::Wait(Wait::HostLeft(host))
             }
+            Request::WriterComes { volume, process } => {
+                let writers = self.writers(VolumeId(volume), NodeId(process));
+                Outcome::Answer(ok(json!({ "writers": writers })))
+            }
             Request::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             Request::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
+    }
+
+    /// How many hosts stand in the way of one that wants a volume for itself at another process.
+    fn writers(&mut self, volume: VolumeId, process: NodeId) -> usize {
+        let Some(us) = self.engine.rule.together().map(|t| t.us()) else { return 0 };
+        match (self.clients)(volume) {
+            0 => self.arrivals.writers(volume, process, us),
+            n => n,
+        }
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
@@ -344,6 +368,11 @@ impl Desk<'_> {
         let then_flush = matches!(op, HostOp::WriteZeroes(_));
         let job = Job::new(volume, op, then_flush);
         self.requests.submit(self.engine, Owner::Control { conn }, 0, job);
+    }
+
+    /// What a volume's ordering is called, if the volume is still there.
+    fn ordering(&self, name: &str) -> Option<String> {
+        self.engine.exports().named(name).map(|v| v.policy.ordering.to_string())
     }
 
     fn volume(&self, name: &str) -> Result<Volume> {
@@ -447,6 +476,7 @@ impl Desk<'_> {
     ) -> Outcome {
         match (wait, result) {
             (Wait::Scrub(volume, whole), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
+                "ordering": self.ordering(&volume),
                 "volume": volume,
                 "stripes": p.stripes,
                 "from": p.from,

@@ -15,7 +15,7 @@ use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
-use super::{Desk, Outcome, Wait, overtaken};
+use super::{Desk, Outcome, Wait, overtaken, used_by};
 use crate::error::{Result, fail};
 use crate::size::{Size, require_multiple};
 use crate::volumes::GRAIN;
@@ -76,8 +76,9 @@ impl Desk<'_> {
         match self.clients_of(volume.id) {
             0 => Ok(()),
             n => fail(format!(
-                "{n} connections use volume '{}', and hosts cannot be told that a volume has become \
+                "{} volume '{}', and hosts cannot be told that a volume has become \
                  smaller; disconnect them first",
+                used_by(n),
                 volume.name
             )),
         }

@@ -8,7 +8,7 @@ use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Range;
 
-use super::{Desk, Outcome, Wait, overtaken};
+use super::{Desk, Outcome, Wait, overtaken, used_by};
 use crate::control::ok;
 use crate::error::{Error, Result, fail};
 use crate::spec::Spec;
@@ -107,9 +107,10 @@ impl Desk<'_> {
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(
-                "{hosts} connections use volume '{}', and with ordering=none nothing orders what \
+                "{} volume '{}', and with ordering=none nothing orders what \
                  they write: disconnect all but one, or add --force if they keep to bytes of their \
                  own",
+                used_by(hosts),
                 volume.name
             ));
         }
@@ -148,9 +149,7 @@ impl Desk<'_> {
         match self.clients_of(volume.id) {
             0 => {}
             n => {
-                return fail(format!(
-                    "{n} connections use volume '{name}'; disconnect the hosts first"
-                ));
+                return fail(format!("{} volume '{name}'; disconnect the hosts first", used_by(n)));
             }
         }
         let id = volume.id;

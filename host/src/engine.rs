@@ -105,6 +105,16 @@ impl Engine {
         self.rule.may_serve()
     }
 
+    /// Whether hosts wait here for the node to take part again: it has no disk, so that its
+    /// process is the hosts' own controller and no other process is as good, and it is coming back.
+    pub(crate) fn hosts_wait(&self) -> bool {
+        let comes = |s: &Slot| s.wanted || matches!(s.phase, Phase::Opening | Phase::Running);
+        let comes_back = |s: &Slot| s.path.as_os_str().is_empty() && comes(s);
+        self.rule.together().is_some()
+            && self.originator(0).is_none()
+            && self.slots.iter().any(comes_back)
+    }
+
     /// Whether the last nodes of this process are about to stop, and others are in other processes.
     pub(crate) fn is_leaving(&self) -> bool {
         let any = |phase: Phase| self.slots.iter().any(|s| s.phase == phase);

@@ -33,7 +33,7 @@ impl Host {
     /// Whether there may be something to receive and room for it.
     pub(crate) fn wants_to_receive(&self) -> bool {
         match self {
-            Host::Nbd(c) => c.link.wants_to_receive(),
+            Host::Nbd(c) => c.wants_to_receive(),
             Host::Native(c) => c.link.wants_to_receive(),
         }
     }

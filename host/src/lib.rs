@@ -50,8 +50,8 @@ mod volumes;
 pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
-    Configuration, Home, Invitation, JoinRequest, certify, found, join, join_certified,
-    join_request,
+    Configuration, Home, Invitation, JoinRequest, certify, found, join, join_as_host,
+    join_certified, join_request,
 };
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;

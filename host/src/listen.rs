@@ -53,9 +53,7 @@ impl Listen {
             tcp => tcp,
         }
     }
-}
 
-impl Listen {
     /// Whether one cannot listen at this and at the other.
     pub(crate) fn collides(&self, other: &Listen) -> bool {
         match (self.path(), other.path()) {

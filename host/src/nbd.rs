@@ -1,5 +1,6 @@
 //! One NBD connection: its socket, its protocol machine, and how much it may have in work.
 
+use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError};
 use weft_core::units::VolumeId;
 use weft_front::nbd::Errno;
@@ -17,6 +18,9 @@ const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
 pub(crate) struct Connection {
     pub(crate) link: Link<Server, Cookie>,
     pub(crate) volume: Option<VolumeId>,
+    /// A volume for one host at a time that it wants to use. The machine waits for
+    /// [`Connection::decide`].
+    pub(crate) applies: Option<VolumeId>,
     /// The node that serves it.
     pub(crate) node: usize,
     last_error: Option<HostError>,
@@ -28,23 +32,23 @@ impl Connection {
         Connection {
             link: Link::new(stream, peer, Server::new(), BOUNDS),
             volume: None,
+            applies: None,
             node,
             last_error: None,
         }
     }
 
     /// Reads what has come and appends the commands in it. Stops when there is no more or
-    /// when enough is in work; the rest waits in the socket, and the host with it. The volumes
-    /// in `taken` are not opened: they bear one host, and have one.
+    /// when enough is in work; the rest waits in the socket, and the host with it. It also stops
+    /// when the host [applies](Connection::applies) for a volume.
     pub(crate) fn receive(
         &mut self,
         exports: Exports<'_>,
-        taken: &[VolumeId],
         commands: &mut Vec<Command>,
     ) -> Result<(), End> {
         loop {
-            self.take_events(exports, taken, commands)?;
-            if self.link.stalled || !self.link.wants_to_receive() {
+            self.take_events(exports, commands)?;
+            if self.link.stalled || !self.wants_to_receive() {
                 return Ok(());
             }
             if !self.link.receive()? {
@@ -56,7 +60,6 @@ impl Connection {
     fn take_events(
         &mut self,
         exports: Exports<'_>,
-        taken: &[VolumeId],
         commands: &mut Vec<Command>,
     ) -> Result<(), End> {
         self.link.stalled = false;
@@ -67,11 +70,16 @@ impl Connection {
                     let list: Vec<_> = exports.all().map(|v| translate::export(v)).collect();
                     self.link.machine.exports(&list);
                 }
-                Ok(Some(Event::Open { name })) => {
-                    let volume = exports.named(&name).filter(|v| !taken.contains(&v.id));
-                    self.link.machine.export(volume.map(|v| translate::export(v)));
-                    self.note_opened(exports);
-                }
+                Ok(Some(Event::Open { name, settles })) => match exports.named(&name) {
+                    Some(volume) if settles && volume.takes_one_writer() => {
+                        self.applies = Some(volume.id);
+                        return Ok(());
+                    }
+                    volume => {
+                        self.link.machine.export(volume.map(|v| translate::export(v)));
+                        self.volume = volume.filter(|_| settles).map(|v| v.id);
+                    }
+                },
                 Ok(Some(Event::Command(command))) => {
                     self.link.begun(command.cookie, u64::from(command.length));
                     commands.push(command);
@@ -83,12 +91,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes note of the volume that the host has settled on.
-    fn note_opened(&mut self, exports: Exports<'_>) {
-        if self.volume.is_none()
-            && let Some(export) = self.link.machine.opened()
-        {
-            self.volume = exports.named(&export.name).map(|v| v.id);
+    /// Whether there may be something to receive and room for it.
+    pub(crate) fn wants_to_receive(&self) -> bool {
+        self.link.wants_to_receive() && self.applies.is_none()
+    }
+
+    /// Whether the host gets the volume that it applies for, or why not.
+    pub(crate) fn decide(&mut self, volume: Result<&Volume, String>) {
+        self.applies = None;
+        match volume {
+            Ok(volume) => {
+                self.link.machine.export(Some(translate::export(volume)));
+                self.volume = Some(volume.id);
+            }
+            Err(why) => self.link.machine.forbid(why),
         }
     }
 

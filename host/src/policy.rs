@@ -52,6 +52,7 @@ pub(crate) fn words(policy: &Policy) -> Vec<(&'static str, String)> {
         ("ordering", policy.ordering.to_string()),
         ("commit", word(&COMMITS, policy.commit)),
         ("dispatch", word(&DISPATCHES, policy.dispatch)),
+        ("roles", word(&ROLES, policy.dispatch)),
     ];
     if policy.ordering == Ordering::Sequencer {
         words.push(("sequencer", policy.sequencer.to_string()));

@@ -14,12 +14,15 @@
 //!
 //! - this file: the round
 //! - [`events`]: waiting for something to happen, and connections coming in
+//! - [`doors`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
 //! - [`stop`]: the end
 
 #[path = "reactor_controls.rs"]
 mod controls;
+#[path = "reactor_doors.rs"]
+mod doors;
 #[path = "reactor_events.rs"]
 mod events;
 #[path = "reactor_hosts.rs"]
@@ -85,6 +88,8 @@ pub(crate) struct Reactor {
     listens: Vec<String>,
     /// Hosts are let in once the nodes agree on a map.
     open: bool,
+    /// Hosts wait for the node of this process to take part again.
+    away: bool,
     hosts: HashMap<usize, Host>,
     controls: HashMap<usize, ControlConnection>,
     next_connection: usize,
@@ -129,6 +134,7 @@ impl Reactor {
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
             open: false,
+            away: false,
             hosts: HashMap::new(),
             controls: HashMap::new(),
             next_connection: CONNECTIONS,
@@ -218,6 +224,9 @@ impl Reactor {
     fn turn(&mut self) -> bool {
         loop {
             let finished = self.engine.run();
+            if self.away && !self.engine.hosts_wait() {
+                self.come_back();
+            }
             for node in std::mem::take(&mut self.engine.stopped) {
                 self.node_stopped(node);
             }
@@ -247,21 +256,42 @@ impl Reactor {
 
     /// What a node had in work goes to another of this process. If there is none, hosts must
     /// look for another process: their connections end, so that nothing is refused that
-    /// another node would do.
+    /// another node would do. Those of a host that is its own controller wait for its node.
     fn node_stopped(&mut self, node: usize) {
         if self.engine.rule.together().is_none() || self.engine.originator(0).is_some() {
             return self.requests.move_from(&mut self.engine, node);
         }
-        for id in self.hosts.keys().copied().collect::<Vec<usize>>() {
-            self.hang_up(id, End::Closed);
+        self.away = self.engine.hosts_wait();
+        if !self.away {
+            self.hang_up_all(|_| true);
         }
         self.requests.move_from(&mut self.engine, node);
+    }
+
+    /// The node that hosts waited for takes part again, or will not. A volume that takes one writer
+    /// may have got another in the meantime.
+    fn come_back(&mut self) {
+        self.away = false;
+        let (map, gone) = (self.engine.map().clone(), self.engine.originator(0).is_none());
+        let alone = |c: &Host| {
+            c.volume().is_some_and(|v| map.volumes.get(&v).is_none_or(|v| v.takes_one_writer()))
+        };
+        self.hang_up_all(|c| gone || alone(c));
+        self.requests.resume(&mut self.engine);
+    }
+
+    fn hang_up_all(&mut self, which: impl Fn(&Host) -> bool) {
+        let all: Vec<usize> =
+            self.hosts.iter().filter(|(_, c)| which(c)).map(|(id, _)| *id).collect();
+        for id in all {
+            self.hang_up(id, End::Closed);
+        }
     }
 
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
     /// shall not be refused what there is for want of some patience.
     fn open_doors(&mut self) -> Result<()> {
-        if self.open || !self.engine.is_settled() {
+        if self.open || self.stopping.is_some() || !self.engine.is_settled() {
             return Ok(());
         }
         let map = self.engine.map();

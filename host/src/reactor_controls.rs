@@ -27,6 +27,7 @@ impl Reactor {
             engine: &mut self.engine,
             requests: &mut self.requests,
             sessions: &mut self.sessions,
+            arrivals: &mut self.arrivals,
             leaving: &mut leaving,
             clients: &clients,
             sizing: &sizing,

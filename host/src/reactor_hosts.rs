@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use weft_core::node::HostData;
 use weft_core::order::{HostId, Ordering, Place, RequestId};
-use weft_core::units::VolumeId;
+use weft_front::native::Request;
 use weft_front::native::server::Event;
 use weft_front::native::wire::flag;
-use weft_front::native::{Code, Hello, Request};
 use weft_front::nbd::server::{Command, Reply};
 
 use super::Reactor;
+use crate::arrivals::Guest;
 use crate::hosts::Host;
 use crate::link::End;
-use crate::requests::{Finished, Job, Owner};
+use crate::requests::{Finished, Job, Leave, Owner};
 use crate::sessions::{Ask, Failure, Step};
 use crate::{native, translate};
 
@@ -48,36 +48,22 @@ impl Reactor {
         }
     }
 
-    /// How many hosts use a volume that nobody orders the requests of, so that there is no room
-    /// for another; `None` if there is.
-    fn sole_writer(&self, volume: VolumeId, but: Option<HostId>) -> Option<usize> {
-        let map = self.engine.map();
-        let alone = |v: &&std::sync::Arc<weft_core::cluster::Volume>| v.takes_one_writer();
-        map.volumes.get(&volume).filter(alone)?;
-        let other = |c: &&Host| match c {
-            Host::Native(c) if c.host.is_some() && c.host == but => false,
-            c => c.volume() == Some(volume),
-        };
-        let here = self.hosts.values().filter(other).count();
-        let there = self.news.clients_of(volume) as usize;
-        Some(here + there).filter(|n| *n > 0)
-    }
-
     fn receive_nbd(&mut self, id: usize) -> Result<(), End> {
-        let taken: Vec<VolumeId> =
-            self.engine.exports().all().map(|v| v.id).filter(|v| self.is_taken(*v)).collect();
         let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
+        if connection.applies.is_some() {
+            return Ok(());
+        }
         let mut commands = std::mem::take(&mut self.commands);
-        let end = connection.receive(self.engine.exports(), &taken, &mut commands);
+        let end = connection.receive(self.engine.exports(), &mut commands);
+        let applies = connection.applies;
         for command in commands.drain(..) {
             self.begin(id, command);
         }
         self.commands = commands;
+        if let Some(volume) = applies {
+            self.apply(id, Guest::Nbd, volume);
+        }
         end
-    }
-
-    fn is_taken(&self, volume: VolumeId) -> bool {
-        self.sole_writer(volume, None).is_some()
     }
 
     fn begin(&mut self, id: usize, command: Command) {
@@ -100,111 +86,17 @@ impl Reactor {
             let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
             match connection.receive()? {
                 None => return Ok(()),
-                Some(Event::Hello(hello)) => self.greet(id, &hello),
+                Some(Event::Hello(hello)) => self.greet(id, hello),
                 Some(Event::Request(request)) => self.take(id, request),
                 Some(Event::Bye) => {
                     if let Some(host) = connection.host.take() {
                         self.sessions.bye(host, id, Instant::now());
-                        self.leave(host);
+                        self.leave(host, Leave::ForGood);
                     }
+                    return Err(End::Closed);
                 }
             }
         }
-    }
-
-    /// Lets a host in, or says why not. One that has been at another process must have left it.
-    fn greet(&mut self, id: usize, hello: &Hello) {
-        if let Some(together) = self.engine.rule.together()
-            && hello.resumes
-        {
-            let others = together.others().into_iter().collect();
-            return self.arrivals.expect(id, hello.clone(), others, Instant::now());
-        }
-        self.let_in(id, hello, &[]);
-    }
-
-    /// Goes on with hosts that come from other processes. Says whether there was any progress.
-    pub(super) fn step_arrivals(&mut self) -> bool {
-        if self.arrivals.is_empty() {
-            return false;
-        }
-        let together = self.engine.rule.together();
-        let others = together.map(|t| t.others()).unwrap_or_default();
-        let ask = |node, number, question: &[u8]| {
-            together.is_some_and(|t| t.is_connected(node) && t.ask(node, number, question).is_ok())
-        };
-        let here = |conn| self.hosts.contains_key(&conn);
-        let next = &mut self.next_connection;
-        let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
-        let any = !arrived.is_empty();
-        for (conn, hello, done) in arrived {
-            match done {
-                Ok(done) => self.let_in(conn, &hello, &done),
-                Err(why) => {
-                    if let Some(Host::Native(connection)) = self.hosts.get_mut(&conn) {
-                        connection.link.machine.turn_away(Code::NotServing, why);
-                    }
-                }
-            }
-            self.to_receive.insert(conn);
-            self.to_send.insert(conn);
-        }
-        any
-    }
-
-    /// Lets a host in that has done these at another process, or says why not.
-    fn let_in(&mut self, id: usize, hello: &Hello, done: &[u64]) {
-        let host = native::host(hello);
-        let welcome = self.admit(id, host, hello);
-        if welcome.is_ok() {
-            self.sessions.adopt(host, done);
-        }
-        let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
-        match welcome {
-            Ok((volume, size, remembered, journaled)) => {
-                (connection.host, connection.volume) = (Some(host), Some(volume));
-                connection.link.machine.welcome(size, remembered, journaled);
-            }
-            Err((code, text)) => connection.link.machine.turn_away(code, text),
-        }
-    }
-
-    fn admit(
-        &mut self,
-        id: usize,
-        host: HostId,
-        hello: &Hello,
-    ) -> Result<(VolumeId, u64, bool, bool), (Code, String)> {
-        let exports = self.engine.exports();
-        let Some(volume) = exports.named(&hello.volume).cloned() else {
-            let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
-            let names = names.join(", ");
-            let text = format!("there is no volume '{}'; there are: {names}", hello.volume);
-            return Err((Code::NoVolume, text));
-        };
-        if self.engine.originator(0).is_none() {
-            let text = "this node does not take part in the cluster now".to_string();
-            return Err((Code::NotServing, text));
-        }
-        if let Some(others) = self.sole_writer(volume.id, Some(host)) {
-            let text = format!(
-                "nothing orders the requests to volume '{}' (ordering=none), and {others} other \
-                 connections use it; disconnect them, choose another ordering, or set \
-                 ordering=none with --force",
-                volume.name
-            );
-            return Err((Code::SecondWriter, text));
-        }
-        if let Some(before) = self.sessions.conn(host) {
-            // The host knows before we do that it is gone.
-            self.hang_up(before, End::Closed);
-        }
-        let remembered = self.sessions.arrive(host, id, volume.id, Instant::now());
-        let remembered = remembered.map_err(|_| {
-            let text = "a host's number is for one volume; draw another for this one";
-            (Code::OtherVolume, text.to_string())
-        })?;
-        Ok((volume.id, volume.visible, remembered, volume.policy.is_journaled()))
     }
 
     /// Takes a request of a host that speaks the native protocol.
@@ -275,9 +167,9 @@ impl Reactor {
     }
 
     /// A host that names its requests is not connected any more.
-    fn leave(&mut self, host: HostId) {
+    fn leave(&mut self, host: HostId, leave: Leave) {
         let mut steps = Vec::new();
-        for number in self.requests.leave(&mut self.engine, host) {
+        for number in self.requests.leave(&mut self.engine, host, leave) {
             let gone = Err(weft_core::node::HostError::Gone);
             self.sessions.finished(host, number, gone, Instant::now(), &mut steps);
         }
@@ -332,7 +224,7 @@ impl Reactor {
             && let Some(host) = connection.host
             && self.sessions.lose(host, id, Instant::now())
         {
-            self.leave(host);
+            self.leave(host, Leave::Unsaid);
         }
     }
 }

@@ -73,12 +73,18 @@ impl Reactor {
             return self.engine.is_quiet() || waited >= 2 * PATIENCE;
         };
         // The others are to go on without these nodes at once, not only when they miss them. If they
-        // cannot be told they are stopping too.
+        // cannot be told they are stopping too. What takes no part, or waits for the others since it
+        // was started, has nothing to finish.
+        let waits = !self.open && !self.engine.may_serve();
         for node in &ours {
-            if self.engine.slots[usize::from(node.0)].phase == Phase::Running {
-                // That it runs has been seen.
-                let _ = self.engine.drain_node(usize::from(node.0));
-            }
+            let n = usize::from(node.0);
+            let runs = self.engine.slots[n].phase == Phase::Running;
+            // That it runs has been seen.
+            let _ = match self.engine.map().is_up(*node) && !waits {
+                true if runs => self.engine.drain_node(n),
+                false if runs => self.engine.kill_node(n, "it was stopped"),
+                _ => Ok(()),
+            };
         }
         let known =
             self.engine.is_handed_over(|p| self.news.has_stopped(p)) || !self.engine.may_serve();

@@ -17,6 +17,11 @@
 //! another node nor begun again by its own; it keeps its bytes until its node has answered or
 //! stopped, and what became of it is then for the survivors to settle, before anything later.
 //!
+//! The node of a host that is its own controller may be left out by the others, while the host was
+//! paused, and come back as a new one: there is no other to give its requests to, and they are
+//! *parked* until it is back. What another host changed in between they may overwrite, as those do
+//! of any host that asks again (docs/client-protocol.md).
+//!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
 //! while a read of its bytes is in work; the read then sees them as before or as after it, or,
 //! if it is longer than a chunk, some of each.
@@ -66,6 +71,15 @@ impl Owner {
     }
 }
 
+/// How a host left that names its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It said that it will not come back.
+    ForGood,
+    /// Its connection broke, and it may come back.
+    Unsaid,
+}
+
 /// A request that is to be given to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -85,7 +99,7 @@ struct Pending {
     node: usize,
     job: Job,
     claim: Option<Claim>,
-    /// Its host may ask again in another process: no other node begins it.
+    /// Its host is gone, or may ask again in another process: no other node begins it.
     left: bool,
 }
 
@@ -132,6 +146,8 @@ pub(crate) struct Requests {
     /// What the changes among them touch.
     claims: Claims,
     waiting: VecDeque<Pending>,
+    /// Those for a node that is coming back; they have their claims.
+    parked: Vec<Pending>,
 }
 
 impl Requests {
@@ -173,9 +189,12 @@ impl Requests {
     }
 
     fn issue(&mut self, engine: &mut Engine, mut pending: Pending) {
+        let node = engine.originator(pending.node);
+        if node.is_none() && engine.hosts_wait() {
+            return self.parked.push(pending);
+        }
         let number = self.next;
         self.next += 1;
-        let node = engine.originator(pending.node);
         let job = match pending.job.first_flush {
             true => Job { op: HostOp::Flush, place: None, ..pending.job.clone() },
             false => pending.job.clone(),
@@ -239,9 +258,24 @@ impl Requests {
         }
     }
 
+    /// The node that was waited for is back, or will not be.
+    pub(crate) fn resume(&mut self, engine: &mut Engine) {
+        for pending in std::mem::take(&mut self.parked) {
+            self.issue(engine, pending);
+        }
+    }
+
+    /// Takes those out that are parked and are such. They are not in work any more.
+    fn drop_parked(&mut self, engine: &mut Engine, is: impl Fn(&Pending) -> bool) {
+        for mut pending in self.parked.extract_if(.., |p| is(p)).collect::<Vec<Pending>>() {
+            self.end(engine, &mut pending);
+        }
+    }
+
     /// Nobody waits any more for the answers to a connection that is gone.
     pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
         self.waiting.retain(|p| !p.is_of(conn));
+        self.drop_parked(engine, |p| p.is_of(conn));
         for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of(conn)) {
             engine.abandon(pending.node, *number);
         }
@@ -254,17 +288,18 @@ impl Requests {
 
     /// A host that names its requests is not connected any more. What waits is dropped, and its
     /// numbers are returned. What is in work goes on, so that the host hears of it when it
-    /// comes back; but if it may come back elsewhere no node begins it again. (It could then
-    /// happen after what the host asks there.)
-    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId) -> Vec<u64> {
+    /// comes back; but if it does not come back, or may elsewhere, no node begins it again. (It
+    /// could then happen after what the host asks there.)
+    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId, how: Leave) -> Vec<u64> {
         let number = |p: &Pending| match p.owner {
             Some(Owner::Native { number, .. }) => Some(number),
             _ => None,
         };
-        let dropped = self.waiting.iter().filter(|p| p.is_of_host(host)).filter_map(number);
-        let dropped = dropped.collect();
+        let idle = self.waiting.iter().chain(&self.parked);
+        let dropped = idle.filter(|p| p.is_of_host(host)).filter_map(number).collect();
         self.waiting.retain(|p| !p.is_of_host(host));
-        if engine.rule.together().is_some() {
+        self.drop_parked(engine, |p| p.is_of_host(host));
+        if how == Leave::ForGood || engine.rule.together().is_some() {
             for (number, pending) in self.pending.iter_mut().filter(|(_, p)| p.is_of_host(host)) {
                 pending.left = true;
                 engine.abandon(pending.node, *number);
@@ -278,7 +313,8 @@ impl Requests {
     pub(crate) fn of_hosts(&self) -> usize {
         let of_host =
             |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. } | Owner::Native { .. }));
-        self.pending.values().chain(&self.waiting).filter(of_host).count()
+        let all = self.pending.values().chain(&self.waiting).chain(&self.parked);
+        all.filter(of_host).count()
     }
 }
 

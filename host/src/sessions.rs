@@ -10,7 +10,7 @@
 //!
 //! | state | until |
 //! |---|---|
-//! | held | all that must come first are done; or one of them failed, and it is aborted; or one has not been sent after [`NEVER_ISSUED`] |
+//! | held | all that must come first are done; or one of them failed, and it is aborted; or one has not been sent after [`NEVER_ISSUED`], which is refused when it comes |
 //! | in work | its node has answered |
 //! | done, failed | the host says that it has heard |
 //!
@@ -135,6 +135,8 @@ struct Session {
     conn: Option<usize>,
     /// Since when it is not connected.
     left: Instant,
+    /// It said that it will not come back: it is forgotten when nothing of it is in work.
+    for_good: bool,
     oldest: u64,
     requests: BTreeMap<u64, State>,
     /// Of a request: those held that wait for it.
@@ -171,6 +173,7 @@ impl Sessions {
             volume,
             conn: None,
             left: now,
+            for_good: false,
             oldest: 1,
             requests: BTreeMap::new(),
             followers: BTreeMap::new(),
@@ -180,7 +183,7 @@ impl Sessions {
         if session.volume != volume {
             return Err(session.volume);
         }
-        session.conn = Some(conn);
+        (session.conn, session.for_good) = (Some(conn), false);
         Ok(remembered)
     }
 
@@ -203,7 +206,16 @@ impl Sessions {
 
     /// A host has said that it will not come back.
     pub(crate) fn bye(&mut self, host: HostId, conn: usize, now: Instant) {
-        if self.lose(host, conn, now) && self.hosts[&host].is_idle() {
+        if self.lose(host, conn, now)
+            && let Some(session) = self.hosts.get_mut(&host)
+        {
+            session.for_good = true;
+            self.forget_if_over(host);
+        }
+    }
+
+    fn forget_if_over(&mut self, host: HostId) {
+        if self.hosts.get(&host).is_some_and(|s| s.for_good && s.is_idle()) {
             self.hosts.remove(&host);
         }
     }
@@ -257,6 +269,7 @@ impl Sessions {
     ) {
         if let Some(session) = self.hosts.get_mut(&host) {
             session.finished(host, number, result, now, out);
+            self.forget_if_over(host);
         }
     }
 
@@ -274,6 +287,9 @@ impl Sessions {
                 session.unissued.iter().filter(|(_, at)| late(at)).map(|(n, _)| *n).collect();
             for number in all {
                 session.unissued.remove(&number);
+                // Nothing could come after it any more: it is refused when it comes.
+                let late = PlaceError::TooLate(RequestId { host: *host, number });
+                session.requests.insert(number, State::Failed(late.into(), now));
                 let why = PlaceError::NeverIssued(RequestId { host: *host, number });
                 for follower in session.followers.remove(&number).unwrap_or_default() {
                     session.fail(*host, follower, why.clone().into(), now, out);
@@ -299,6 +315,12 @@ impl Session {
         match self.requests.get_mut(&number) {
             None if number < self.oldest => out.push(reused()),
             None => self.place(host, ask, now, out),
+            Some(State::Failed(
+                why @ Failure::Host(HostError::Place(PlaceError::TooLate(_))),
+                _,
+            )) => {
+                out.push(refuse(why.clone()));
+            }
             Some(_) if !ask.again => out.push(reused()),
             Some(State::Held { .. }) => out.push(reused()),
             Some(State::InWork { heard: true, .. }) => out.push(reused()),

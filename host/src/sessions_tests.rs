@@ -178,6 +178,10 @@ fn only_so_many_may_be_awaited_that_are_not_sent_and_only_so_long() {
     assert!(w.error_of(1).contains("not issued in time"), "{}", w.error_of(1));
     assert_eq!(w.sessions.next_due(), None);
     assert_eq!(w.begun, [100]);
+    w.take(ask(101, &[]));
+    assert!(w.error_of(101).contains("too late"), "{}", w.error_of(101));
+    w.take(ask(4, &[101]));
+    assert!(w.error_of(4).starts_with("request 101"), "{}", w.error_of(4));
     w.finish(100, DONE);
     assert_eq!(w.begun, [100, 2]);
     assert_eq!(w.answered.last(), Some(&(100, Ok(()))));
@@ -292,8 +296,8 @@ fn hosts_are_forgotten_in_the_end() {
     assert!(w.sessions.hosts.contains_key(&HOST), "something of it is in work");
     assert!(w.sessions.hosts.len() <= MOST_REMEMBERED + 1);
     w.finish(1, Err(HostError::Gone));
+    assert!(!w.sessions.hosts.contains_key(&HOST), "it said good-bye, and nothing is left of it");
     w.sessions.arrive(other(0), 11, VOLUME, w.now).unwrap();
-    assert!(!w.sessions.hosts.contains_key(&HOST));
     w.sessions.bye(other(0), 11, w.now);
     assert!(!w.sessions.hosts.contains_key(&other(0)));
 }

@@ -59,6 +59,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
             "term": status.term,
             "serving": together.may_serve(),
             "voters": status.voters.iter().map(|m| m.0 - 1).collect::<Vec<u64>>(),
+            "disowned": together.is_disowned(),
             "connected": together.connected().map(|n| n.0).collect::<Vec<u16>>(),
             "left": together.home().has_left(),
             "warnings": together.warnings(),
@@ -206,6 +207,9 @@ fn why_down(engine: &Engine, node: NodeId) -> &'static str {
 }
 
 fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
+    if engine.map().nodes.get(n).is_some_and(|i| i.is_host) {
+        (value["host"], value["disk"]) = (json!(true), Value::Null);
+    }
     let Some(home) = engine.map().nodes.get(n).and_then(|i| i.home.as_ref()) else { return };
     value["name"] = json!(home.name);
     value["address"] = json!(home.address);

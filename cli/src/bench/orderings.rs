@@ -60,7 +60,8 @@ struct Line {
     mean_us: f64,
     /// Against none, of the same rounds.
     ratio: f64,
-    /// Between nodes, for each request: those that carry it out, and those that order it.
+    /// Between nodes, for each request: those before its answer; and those that order it, before
+    /// it or after.
     messages: f64,
     order_messages: f64,
 }
@@ -197,8 +198,9 @@ fn describe(bench: &Bench, lines: &[Line]) -> String {
     align_right(&mut table, 3..8);
     format!(
         "{table}\n{NODES} nodes in one process, raid5, journal on; the middle of {ROUNDS} rounds of {} s \
-         each. Messages between nodes' roles for each request: those that carry it out, and those \
-         with a lock server or a sequencer",
+         each. Messages between nodes' roles for each request: those before its answer, as `weft \
+         explain` counts them; and those with a lock server or a sequencer, before it (which are \
+         among the first) and after",
         seconds(bench).as_secs_f64()
     )
 }

@@ -16,7 +16,8 @@ pub struct Explanation {
     pub rows: Vec<ExplainedRow>,
     /// What it costs.
     pub totals: Totals,
-    /// What of this a sequencer costs, and what it costs afterwards.
+    /// What of this its order costs, and what that costs afterwards; `None` if the order costs no
+    /// messages.
     pub order: Option<OrderCost>,
     /// How many pieces, each atomic, the request is cut into.
     pub chunks: usize,
@@ -51,32 +52,48 @@ pub fn explain(
 ) -> Result<Explanation, PlanError> {
     let (rows, totals) = (Vec::new(), Totals::default());
     let mut out = Explanation { rows, totals, order: None, chunks: 0 };
+    let mut only_read = 0;
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
     for chunk in chunks(g, range, max, extent_end) {
         out.chunks += 1;
         if write {
             let plan = WritePlan::new(g, chunk, avoid, policy)?;
             out.totals += plan.totals(g, policy);
+            let any =
+                |c, does: fn(&WriteCell) -> bool| plan.rows.iter().any(|r| does(&r.cell(g, c)));
+            only_read += columns(g, |c| {
+                any(c, |cell| !cell.read.is_empty()) && !any(c, |cell| !cell.write.is_empty())
+            });
             plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
         } else {
             let plan = ReadPlan::new(g, chunk, avoid)?;
             out.totals += plan.totals(g);
+            only_read += columns(g, |c| plan.rows.iter().any(|r| !r.cell(g, c).send.is_empty()));
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }
     }
-    let (messages, round_trips) = match policy.ordering {
-        Ordering::Sequencer => {
-            let cost = policy.sequencer.cost(standpoint);
-            out.order = Some(cost);
-            (cost.before, cost.round_trips)
+    let pieces = out.chunks as u64;
+    out.order = match policy.ordering {
+        Ordering::Sequencer => Some(policy.sequencer.cost(standpoint)),
+        // Each piece asks, is granted its locks and gives them back; the pieces go side by side.
+        Ordering::LockServer => {
+            Some(OrderCost { before: 2 * pieces, round_trips: 1, after: pieces })
         }
-        // Each piece asks and is granted its locks; the pieces go side by side.
-        Ordering::LockServer | Ordering::CallbackLocks => (2 * out.chunks as u64, 1),
-        Ordering::None | Ordering::DeviceLocks | Ordering::Timestamps => (0, 0),
+        Ordering::CallbackLocks => Some(OrderCost { before: 2 * pieces, round_trips: 1, after: 0 }),
+        // A disk that writes hears that it is over with the outcome.
+        Ordering::DeviceLocks => Some(OrderCost { before: 0, round_trips: 0, after: only_read }),
+        Ordering::None | Ordering::Timestamps => None,
     };
-    out.totals.messages += messages;
-    out.totals.round_trips += round_trips;
+    if let Some(cost) = out.order {
+        out.totals.messages += cost.before;
+        out.totals.round_trips += cost.round_trips;
+    }
     Ok(out)
+}
+
+/// How many columns are such.
+fn columns(g: &Geometry, is: impl Fn(usize) -> bool) -> u64 {
+    (0..g.layout.width()).filter(|c| is(*c)).count() as u64
 }
 
 /// Folds full stripes after one another into one line.

@@ -66,6 +66,8 @@ pub mod answer {
     pub const REFUSAL: u32 = 1 << 31;
     /// The option is not supported.
     pub const ERR_UNSUP: u32 = REFUSAL + 1;
+    /// The server does not want to.
+    pub const ERR_POLICY: u32 = REFUSAL + 2;
     /// The option's data make no sense.
     pub const ERR_INVALID: u32 = REFUSAL + 3;
     /// There is no such export.

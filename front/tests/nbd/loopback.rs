@@ -42,7 +42,7 @@ impl Loopback {
         loop {
             match self.server.poll() {
                 Ok(Some(Event::List)) => self.server.exports(&self.exports),
-                Ok(Some(Event::Open { name })) => {
+                Ok(Some(Event::Open { name, .. })) => {
                     let found =
                         self.exports.iter().find(|export| name.is_empty() || export.name == name);
                     self.server.export(found.cloned());

@@ -1,7 +1,7 @@
 //! From the greeting to the open export, and the ways not to get there.
 
 use weft_front::nbd::client::{self, Client, ClientError, Settings};
-use weft_front::nbd::server::{Export, ProtocolError, Server};
+use weft_front::nbd::server::{Event, Export, ProtocolError, Server};
 use weft_front::nbd::wire::{answer, handshake, option, transmission};
 
 use crate::loopback::Loopback;
@@ -166,6 +166,25 @@ fn info_tells_and_opens_nothing() {
     let kinds: Vec<_> = answers(&drain(&mut server)).iter().map(|(_, kind, _)| *kind).collect();
     assert_eq!(kinds, [answer::INFO, answer::INFO, answer::ACK]);
     assert!(server.opened().is_none());
+}
+
+#[test]
+fn who_may_not_have_an_export_is_told_why_and_may_ask_for_another() {
+    let export = export();
+    let mut server = greeted(&export);
+    let data = [&string("disk")[..], &[0, 0]].concat();
+    for (kind, settling) in [(option::INFO, false), (option::GO, true)] {
+        let asked = opt(kind, &data);
+        server.space()[..asked.len()].copy_from_slice(&asked);
+        server.filled(asked.len());
+        let event = server.poll().unwrap();
+        assert!(matches!(event, Some(Event::Open { settles, .. }) if settles == settling));
+        server.forbid("it is taken".into());
+        let told = answers(&drain(&mut server));
+        assert_eq!(told, [(kind, answer::ERR_POLICY, b"it is taken".to_vec())]);
+    }
+    feed(&mut server, &export, &opt(option::GO, &data)).unwrap();
+    assert!(server.opened().is_some());
 }
 
 #[test]

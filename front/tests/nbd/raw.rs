@@ -14,7 +14,7 @@ pub fn feed(
         while let Some(event) = server.poll()? {
             match event {
                 Event::List => server.exports(std::slice::from_ref(export)),
-                Event::Open { name } => {
+                Event::Open { name, .. } => {
                     let known = name.is_empty() || name == export.name;
                     server.export(known.then(|| export.clone()));
                 }

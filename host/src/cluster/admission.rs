@@ -56,6 +56,9 @@ struct Plea {
     name: String,
     key: Vec<u8>,
     home: NewHome,
+    /// The volume without which it need not join.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    volume: Option<String>,
 }
 
 /// A request to the control socket from the thread, and where the answer goes.
@@ -213,6 +216,19 @@ impl Door {
         }
     }
 
+    /// What the cluster says to a request.
+    fn ask(&self, request: &Request) -> Result<Value> {
+        let (sender, answer) = channel();
+        let line = serde_json::to_vec(request).map_err(said)?;
+        let gone = || Error("the node that was asked is stopping; ask again".to_string());
+        self.sender.send((line, sender)).map_err(|_| gone())?;
+        self.waker.wake().map_err(said)?;
+        let answer = answer.recv_timeout(DECIDING).map_err(|_| {
+            Error("the cluster has not decided in time; ask again with the same token".to_string())
+        })?;
+        serde_json::from_slice(&answer).map_err(said)
+    }
+
     fn decide(&self, plea: &[u8]) -> Result<Invitation> {
         let plea: Plea = serde_json::from_slice(plea)
             .map_err(|e| Error(format!("what it asks is not understood: {e}")))?;
@@ -220,23 +236,23 @@ impl Door {
         let name: NodeName = plea.name.parse().map_err(said)?;
         let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
         let fresh = self.keeper.redeem(&token, &name)?;
-        let request = Request::NodeAdd { name: name.to_string(), home: plea.home };
-        let (sender, answer) = channel();
-        let line = serde_json::to_vec(&request).map_err(said)?;
-        let gone = || Error("the node that was asked is stopping; ask again".to_string());
-        self.sender.send((line, sender)).map_err(|_| gone())?;
-        self.waker.wake().map_err(said)?;
-        let answer = answer.recv_timeout(DECIDING).map_err(|_| {
-            Error("the cluster has not decided in time; ask again with the same token".to_string())
-        })?;
-        let answer: Value = serde_json::from_slice(&answer).map_err(said)?;
+        if let Some(volume) = plea.volume {
+            let answer = self.ask(&Request::VolumeShow { name: volume })?;
+            if answer["ok"] != true {
+                if fresh {
+                    self.keeper.give_back(&token, &name)?;
+                }
+                return refused(&answer);
+            }
+        }
+        let answer = self.ask(&Request::NodeAdd { name: name.to_string(), home: plea.home })?;
         if answer["ok"] != true {
             // With one that had been used a node may have been let in before, and so may this one if
             // it is only not known what became of it.
             if fresh && answer["refused"] == true {
                 self.keeper.give_back(&token, &name)?;
             }
-            return fail(answer["error"].as_str().unwrap_or("it was refused, without a reason"));
+            return refused(&answer);
         }
         let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
         let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
@@ -249,6 +265,10 @@ impl Door {
             peers,
         })
     }
+}
+
+fn refused<T>(answer: &Value) -> Result<T> {
+    fail(answer["error"].as_str().unwrap_or("it was refused, without a reason"))
 }
 
 fn said(error: impl std::fmt::Display) -> Error {
@@ -294,6 +314,26 @@ pub fn join(
     address: SocketAddr,
     force: bool,
 ) -> Result<Vec<u16>> {
+    be_admitted(config, token, address, force, None)
+}
+
+/// Joins a cluster as a host that is its own controller, if the cluster has this volume.
+pub fn join_as_host(
+    config: &Configuration,
+    token: &JoinToken,
+    address: SocketAddr,
+    volume: &str,
+) -> Result<()> {
+    be_admitted(config, token, address, false, Some(volume.to_string())).map(drop)
+}
+
+fn be_admitted(
+    config: &Configuration,
+    token: &JoinToken,
+    address: SocketAddr,
+    force: bool,
+    volume: Option<String>,
+) -> Result<Vec<u16>> {
     config.check_here()?;
     let mut site = Site::prepare(config, force)?;
     let key = NodeKey::generate().map_err(said)?;
@@ -302,6 +342,7 @@ pub fn join(
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
         home: NewHome::of(config),
+        volume,
     };
     let invitation = ask(&plea, token, address)?;
     let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;

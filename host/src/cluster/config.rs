@@ -169,6 +169,8 @@ impl Configuration {
 
     /// The configuration as a file, with paths as they are.
     pub fn to_toml(&self) -> Result<String> {
+        let listens = self.nbd.iter().chain(&self.native);
+        let (native, nbd): (Vec<&Listen>, Vec<&Listen>) = listens.partition(|l| l.is_native());
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
         let file = File {
@@ -179,8 +181,8 @@ impl Configuration {
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
-            nbd: self.nbd.iter().map(Listen::place).collect(),
-            native: self.native.iter().map(Listen::place).collect(),
+            nbd: nbd.into_iter().map(Listen::place).collect(),
+            native: native.into_iter().map(Listen::place).collect(),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
@@ -273,6 +275,15 @@ mod tests {
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
+    }
+
+    #[test]
+    fn what_speaks_the_native_protocol_does_so_after_it_was_written() {
+        let mut read = Configuration::parse(GOOD, Path::new("/etc/weft")).unwrap();
+        read.nbd.push(Listen::NativeUnix("/x".into()));
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!((again.nbd.len(), again.native.len()), (2, 3));
+        assert!(again.native.contains(&Listen::NativeUnix("/x".into())));
     }
 
     #[test]

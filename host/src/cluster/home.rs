@@ -79,6 +79,11 @@ impl Content {
 }
 
 impl Home {
+    /// Whether a directory is that of a process that has been admitted to a cluster.
+    pub fn is_taken(dir: &Path) -> bool {
+        is_taken(dir)
+    }
+
     /// Opens the directory of a process that has been admitted to a cluster.
     pub fn open(config: Configuration) -> Result<Home> {
         let dir = config.dir.clone();

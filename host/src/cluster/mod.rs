@@ -24,7 +24,7 @@ mod post;
 mod site;
 mod together;
 
-pub use admission::join;
+pub use admission::{join, join_as_host};
 pub use certificate::{JoinRequest, certify, join_certified, join_request};
 pub use config::Configuration;
 pub use found::{Invitation, found};

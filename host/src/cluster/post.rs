@@ -62,9 +62,9 @@ pub(super) struct Post {
     expected: BTreeSet<NodeId>,
     waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
     /// Those that we dialled and that would not have us, and why, as it happens.
-    refused: Receiver<(NodeId, String)>,
+    refused: Receiver<(NodeId, Lost)>,
     /// Those that would not have us the last time.
-    refusals: BTreeMap<NodeId, String>,
+    refusals: BTreeMap<NodeId, Lost>,
     log: Log,
 }
 
@@ -78,7 +78,7 @@ impl Post {
     ) -> Result<Post> {
         let (notes, (refuse, refused)) = (log.clone(), channel());
         let note = move |note: &Note| {
-            if let (Some(peer), Lost::Refused(why)) = (note.dialled, &note.why) {
+            if let (Some(peer), why @ Lost::Refused(_)) = (note.dialled, &note.why) {
                 // While the process ends nobody listens.
                 let _ = refuse.send((peer, why.clone()));
             }
@@ -101,6 +101,11 @@ impl Post {
         &self.up
     }
 
+    /// Whether a process said last that we are none of the cluster.
+    pub(super) fn disowns_us(&self, process: NodeId) -> bool {
+        self.refusals.get(&process).is_some_and(Lost::disowns)
+    }
+
     /// How long nothing is to be done if nothing comes.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.driver.patience()
@@ -113,7 +118,7 @@ impl Post {
     }
 
     /// The processes that would not have us when we dialled them, and why.
-    pub(super) fn refusals(&self) -> &BTreeMap<NodeId, String> {
+    pub(super) fn refusals(&self) -> &BTreeMap<NodeId, Lost> {
         &self.refusals
     }
 

@@ -13,6 +13,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
 use weft_net::transport;
+use weft_net::transport::Lost;
 use weft_net::wire::Message;
 
 use super::home::{Home, Known};
@@ -199,6 +200,16 @@ impl Together {
     /// Whether there is a connection to a process.
     pub(crate) fn is_connected(&self, process: NodeId) -> bool {
         self.post.up().contains(&process)
+    }
+
+    /// Whether most of the processes that this one dials say that this one is none of the cluster: it has
+    /// been removed, or they have not heard yet that it has joined.
+    pub(crate) fn is_disowned(&self) -> bool {
+        // The one with the higher number dials, and hears it.
+        let dialled = self.home.peers.iter().map(|p| p.node).chain(self.peers.keys().copied());
+        let dialled: BTreeSet<NodeId> = dialled.filter(|p| *p < self.us()).collect();
+        let disowning = dialled.iter().filter(|p| self.post.disowns_us(**p)).count();
+        self.post.up().is_empty() && 2 * disowning > dialled.len()
     }
 
     /// The processes that there are connections to.
@@ -433,9 +444,9 @@ impl Together {
     /// What is wrong with this process that its operator should know.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let left = self.home.has_left().then(|| HAS_LEFT.to_string());
-        let refused = |(peer, why): (&NodeId, &String)| {
+        let refused = |(peer, why): (&NodeId, &Lost)| {
             format!(
-                "the process of node {} refuses this one: {why}. One that has left the cluster needs a \
+                "node {}: {why}. One that has left the cluster needs a \
                  new directory, and must join anew",
                 peer.0
             )

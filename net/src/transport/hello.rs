@@ -34,6 +34,9 @@ pub(super) struct Hello {
     pub name: NodeName,
 }
 
+/// What one that is not on the list is told.
+pub(super) const NOT_LISTED: &str = "which is no node of this cluster";
+
 /// Why one that said hello is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
@@ -60,7 +63,7 @@ pub enum HelloError {
     #[error("it says to be node {0}, as we are; two nodes must not have one number")]
     Ourselves(u16),
     /// A number that is not on our list.
-    #[error("it says to be node {number} ({name}), which is no node of this cluster")]
+    #[error("it says to be node {number} ({name}), {}", NOT_LISTED)]
     NotListed {
         /// The number.
         number: u16,

@@ -142,6 +142,13 @@ pub enum Lost {
 }
 
 impl Lost {
+    /// Whether the other side says that we are no node of its cluster.
+    pub fn disowns(&self) -> bool {
+        matches!(self, Lost::Refused(why) if why.ends_with(hello::NOT_LISTED))
+    }
+}
+
+impl Lost {
     /// Whether the other side may still be there to be told.
     fn can_be_told(&self) -> bool {
         !matches!(self, Lost::Closed | Lost::Reset | Lost::Io(_) | Lost::TooMany)

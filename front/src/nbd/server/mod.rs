@@ -29,7 +29,7 @@
 //!         while let Some(event) = server.poll().map_err(io::Error::other)? {
 //!             match event {
 //!                 Event::List => server.exports(std::slice::from_ref(&export)),
-//!                 Event::Open { name } => {
+//!                 Event::Open { name, .. } => {
 //!                     let known = name.is_empty() || name == export.name;
 //!                     server.export(known.then(|| export.clone()));
 //!                 }
@@ -84,13 +84,16 @@ use transmission::Session;
 pub enum Event {
     /// The client wants to know what there is: call [`Server::exports`].
     List,
-    /// The client named an export: look it up and call [`Server::export`].
+    /// The client named an export: look it up and call [`Server::export`] or
+    /// [`Server::forbid`].
     ///
     /// A client may look at several before it settles on one, so this takes
     /// nothing into use; [`Server::opened`] tells what is.
     Open {
         /// The name asked for; empty for the default export.
         name: String,
+        /// If it gets the export it is this one that it uses from then on.
+        settles: bool,
     },
     /// A command to carry out: call [`Server::reply`] when it is done.
     Command(Command),

@@ -1,5 +1,7 @@
 //! What options ask for, and how they are answered.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, BufMut};
 
 use super::{Event, Export, Phase, Server};
@@ -39,7 +41,18 @@ impl Question {
             Question::List => Event::List,
             Question::Start { name }
             | Question::Describe { name, .. }
-            | Question::Contexts { name, .. } => Event::Open { name: name.clone() },
+            | Question::Contexts { name, .. } => {
+                Event::Open { name: name.clone(), settles: self.settles() }
+            }
+        }
+    }
+
+    /// Whether the client settles on the export that it names.
+    fn settles(&self) -> bool {
+        match self {
+            Question::Start { .. } => true,
+            Question::Describe { option, .. } => *option == option::GO,
+            Question::List | Question::Contexts { .. } => false,
         }
     }
 }
@@ -47,12 +60,12 @@ impl Question {
 /// Why an option is not granted.
 pub(super) struct Refusal {
     pub(super) kind: u32,
-    pub(super) message: &'static str,
+    pub(super) message: Cow<'static, str>,
 }
 
 impl Refusal {
-    pub(super) fn new(kind: u32, message: &'static str) -> Refusal {
-        Refusal { kind, message }
+    pub(super) fn new(kind: u32, message: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { kind, message: message.into() }
     }
 
     fn invalid(message: &'static str) -> Refusal {
@@ -119,23 +132,33 @@ impl Server {
     /// Answers [`Event::Open`]: the export of that name, or that there is
     /// none. Without such a question, nothing happens.
     pub fn export(&mut self, found: Option<Export>) {
+        self.open(found.ok_or_else(Refusal::unknown));
+    }
+
+    /// Answers [`Event::Open`]: the export is there, and the client may not have it, for this
+    /// reason. A client of [`EXPORT_NAME`](option::EXPORT_NAME) cannot be told why.
+    pub fn forbid(&mut self, why: String) {
+        self.open(Err(Refusal::new(answer::ERR_POLICY, why)));
+    }
+
+    fn open(&mut self, found: Result<Export, Refusal>) {
         let found = found.map(Export::normalised);
         let phase = std::mem::replace(&mut self.phase, Phase::Negotiating);
         match (phase, found) {
-            (Phase::Asking(Question::Start { .. }), Some(export)) => self.start(export),
-            (Phase::Asking(Question::Start { .. }), None) => self.close(),
-            (Phase::Asking(Question::Describe { option, wanted, .. }), Some(export)) => {
+            (Phase::Asking(Question::Start { .. }), Ok(export)) => self.start(export),
+            (Phase::Asking(Question::Start { .. }), Err(_)) => self.close(),
+            (Phase::Asking(Question::Describe { option, wanted, .. }), Ok(export)) => {
                 self.describe(option, &wanted, export);
             }
-            (Phase::Asking(Question::Contexts { option, allocation, .. }), Some(export)) => {
+            (Phase::Asking(Question::Contexts { option, allocation, .. }), Ok(export)) => {
                 self.contexts(option, allocation, export)
             }
             (
                 Phase::Asking(
                     Question::Describe { option, .. } | Question::Contexts { option, .. },
                 ),
-                None,
-            ) => self.refuse(option, Refusal::unknown()),
+                Err(refusal),
+            ) => self.refuse(option, refusal),
             (phase, _) => self.phase = phase,
         }
     }
