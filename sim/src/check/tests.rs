@@ -230,7 +230,7 @@ fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
 
 #[test]
 fn answers_without_a_lease_are_found() {
-    member_bug_is_found(weft_member::Bug::ServesWithoutLease, 360..364);
+    member_bug_is_found(weft_member::Bug::ServesWithoutLease, 2..6);
 }
 
 #[test]
@@ -245,5 +245,5 @@ fn forgotten_promises_are_found() {
 
 #[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
-    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 130..134);
+    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 410..416);
 }
