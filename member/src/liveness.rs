@@ -20,7 +20,7 @@ use weft_core::units::Nanos;
 use crate::group::majority;
 use crate::hearing::Unheard;
 use crate::message::{Alive, Message};
-use crate::reach::{Link, Pair, Standing, misfits, pair};
+use crate::reach::{Link, Pair, Part, misfits, pair};
 use crate::{Bug, Config, MemberId};
 
 /// Rounds of pings that two processes may miss of each other, of the last 16, without being suspected:
@@ -292,31 +292,28 @@ impl Liveness {
         let speaks = |p: &Process| {
             p.report.as_ref().is_some_and(|r| now.saturating_sub(r.0) < config.dead_after)
         };
-        let mut standings = BTreeMap::new();
+        let mut parts = BTreeMap::new();
         for (m, p) in &self.processes {
-            let standing = match () {
-                () if p.dead && (speaks(p) || self.is_heard_of(*m, silent, config)) => {
-                    Standing::Out
-                }
+            let part = match () {
+                () if p.dead && (speaks(p) || self.is_heard_of(*m, silent, config)) => Part::Out,
                 () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => {
                     continue;
                 }
                 () if p.alive.is_none() && !seen.contains(m) => continue,
-                () if circle.hosts.contains(m) => Standing::Host,
-                () if p.shut_out => Standing::Going,
-                () => Standing::In,
+                () if circle.hosts.contains(m) => Part::Host,
+                () if p.shut_out => Part::Going,
+                () => Part::In,
             };
-            standings.insert(*m, standing);
+            parts.insert(*m, part);
         }
         let settled = |m: &MemberId| {
             let since = self.processes.get(m).and_then(|p| p.since);
             since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + config.probe_every)
         };
         let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
-        for (m, p) in self.processes.iter().filter(|(m, p)| standings.contains_key(m) && speaks(p))
-        {
+        for (m, p) in self.processes.iter().filter(|(m, p)| parts.contains_key(m) && speaks(p)) {
             let Some((_, unheard)) = &p.report else { continue };
-            for u in unheard.iter().filter(|u| standings.contains_key(&u.member)) {
+            for u in unheard.iter().filter(|u| parts.contains_key(&u.member)) {
                 let link = links.entry(pair(*m, u.member)).or_default();
                 link.late += u32::from(u.late.saturating_sub(NOISE));
                 link.broken |= u.age >= config.dead_after && settled(m) && settled(&u.member);
@@ -325,7 +322,7 @@ impl Liveness {
         for m in seen.iter().filter(|m| **m != circle.us) {
             links.entry(pair(circle.us, *m)).or_default().broken = true;
         }
-        misfits(circle.us, &standings, &links)
+        misfits(circle.us, &parts, &links)
     }
 
     /// Begins a round.

@@ -27,7 +27,7 @@ pub(crate) struct Link {
 
 /// What a process is to the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Part {
     /// It takes part.
     In,
     /// It takes part, and has to go already.
@@ -44,11 +44,11 @@ pub(crate) enum Standing {
 /// leads next sees more.
 pub(crate) fn misfits(
     leader: MemberId,
-    processes: &BTreeMap<MemberId, Standing>,
+    processes: &BTreeMap<MemberId, Part>,
     links: &BTreeMap<Pair, Link>,
 ) -> BTreeSet<MemberId> {
-    let is = |m: &MemberId, what: Standing| processes.get(m) == Some(&what);
-    let takes_part = |m: &MemberId| is(m, Standing::In) || is(m, Standing::Going);
+    let is = |m: &MemberId, what: Part| processes.get(m) == Some(&what);
+    let takes_part = |m: &MemberId| is(m, Part::In) || is(m, Part::Going);
     let mut left: BTreeSet<MemberId> = processes.keys().copied().filter(takes_part).collect();
     let mut gone = BTreeSet::new();
     loop {
@@ -59,7 +59,7 @@ pub(crate) fn misfits(
             let (broken, rest): (Vec<_>, Vec<_>) =
                 of_it.partition(|(p, link)| link.broken && inside(p));
             let late: u32 = rest.iter().map(|l| l.1.late).sum();
-            (broken.len(), is(&m, Standing::Going), late, m == leader, m)
+            (broken.len(), is(&m, Part::Going), late, m == leader, m)
         });
         match worst.max() {
             Some((broken, .., worst)) if broken > 0 => {
@@ -69,7 +69,7 @@ pub(crate) fn misfits(
             _ => break,
         }
     }
-    for what in [Standing::Host, Standing::Out] {
+    for what in [Part::Host, Part::Out] {
         let cut_off = |m: &&MemberId| {
             is(m, what) && left.iter().any(|l| links.get(&pair(*l, **m)).is_some_and(|l| l.broken))
         };
@@ -85,8 +85,8 @@ mod tests {
     const BROKEN: Link = Link { broken: true, late: 16 };
 
     /// Five processes of which the first leads.
-    fn five() -> BTreeMap<MemberId, Standing> {
-        (1..=5).map(|m| (MemberId(m), Standing::In)).collect()
+    fn five() -> BTreeMap<MemberId, Part> {
+        (1..=5).map(|m| (MemberId(m), Part::In)).collect()
     }
 
     fn links(broken: &[(u64, u64)], late: &[(u64, u64, u32)]) -> BTreeMap<Pair, Link> {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn gone(
-        processes: &BTreeMap<MemberId, Standing>,
+        processes: &BTreeMap<MemberId, Part>,
         broken: &[(u64, u64)],
         late: &[(u64, u64, u32)],
     ) -> Vec<u64> {
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(gone(&five(), &[(1, 3)], &[(1, 2, 2), (1, 4, 3), (3, 5, 1)]), [1]);
         assert_eq!(gone(&five(), &[(1, 3)], &[(1, 2, 1), (3, 5, 2)]), [3]);
         let mut four_goes = five();
-        four_goes.insert(MemberId(2), Standing::Going);
+        four_goes.insert(MemberId(2), Part::Going);
         assert_eq!(gone(&four_goes, &[(2, 4)], &[(4, 5, 7)]), [2], "a choice is kept");
         assert_eq!(gone(&four_goes, &[(2, 4), (4, 5)], &[]), [4], "until it proves wrong");
     }
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn hosts_and_those_that_would_come_must_hear_all_that_remain() {
         let mut processes = five();
-        processes.insert(MemberId(6), Standing::Host);
-        processes.insert(MemberId(7), Standing::Host);
-        processes.insert(MemberId(8), Standing::Out);
+        processes.insert(MemberId(6), Part::Host);
+        processes.insert(MemberId(7), Part::Host);
+        processes.insert(MemberId(8), Part::Out);
         assert_eq!(gone(&processes, &[(2, 6), (2, 7), (6, 7)], &[]), [6, 7], "hosts, not the disk");
         assert_eq!(gone(&processes, &[(6, 7)], &[]), [0; 0], "hosts do not need each other");
         assert_eq!(gone(&processes, &[(2, 8), (3, 8)], &[]), [8]);
