@@ -7,8 +7,8 @@ use weft_core::Buffer;
 use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{
-    Body, Envelope, Header, Input, Item, LockMessage, MapMessage, Node, NodeConfig, Notice, Output,
-    Refusal, Slot, Task, Timer, Wanted,
+    Body, Envelope, Header, HostOp, Input, Item, LockMessage, MapMessage, Node, NodeConfig, Notice,
+    Output, Refusal, Slot, Task, Timer, Wanted,
 };
 use weft_core::order::{Lock, Ordering};
 use weft_core::plan::{Commit, Dispatch, Policy, Range};
@@ -169,6 +169,31 @@ fn a_host_that_stalls_with_a_devices_lock_holds_others_up_for_a_lease_at_most() 
     assert!(b.delayed().is_empty());
     b.disk();
     assert!(told(&b.sent(), HOSTS[1], |m| matches!(m, Body::Part { .. })));
+}
+
+/// Those that are refused together would meet again for ever if all came back as soon as before.
+#[test]
+fn who_does_not_get_a_devices_lock_stays_away_longer_each_time() {
+    let mut b = Bench::new(Ordering::DeviceLocks);
+    let second = Range { offset: SECTOR, len: SECTOR };
+    b.give(Input::Host(1, V, HostOp::Read(second)));
+    for doublings in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
+        let sent = b.sent();
+        let asked = sent.iter().find_map(|(to, body)| match body {
+            Body::Read { ts, .. } => Some((*to, *ts)),
+            _ => None,
+        });
+        let (disk, ts) = asked.expect("it is asked again");
+        b.say(disk, Body::ReadReply { ts, column: 1, result: Err(Refusal::Busy) });
+        let pause = b.out.iter().find_map(|o| match o {
+            Output::Timer(Timer::Retry, pause) => Some(*pause),
+            _ => None,
+        });
+        let pause = pause.expect("it pauses");
+        let most = (b.config.lock_timeout / 4) << doublings;
+        assert!((most / 2..=most).contains(&pause), "{pause} of {most}");
+        b.pass(pause, Timer::Retry);
+    }
 }
 
 #[test]
