@@ -137,9 +137,10 @@ impl Slot {
         matches!(self.phase, Phase::Running | Phase::Draining)
     }
 
-    /// Sets a timer, unless it is set already.
+    /// Sets a timer, unless it is set for an earlier time already.
     pub(crate) fn set_timer(&mut self, timer: Timer, deadline: Nanos) {
-        self.timers.entry(timer).or_insert(deadline);
+        let first = self.timers.entry(timer).or_insert(deadline);
+        *first = deadline.min(*first);
     }
 
     /// Takes a timer that is set, if it is due at `now`.

@@ -460,10 +460,13 @@ impl Originator {
         self.retries += 1;
         let name = self.clock.issue(outbox.now);
         let pause = pause(most, name);
-        if self.paused.is_empty() {
+        let due = (outbox.now + pause, name);
+        // One that is due before all others is not to wait for theirs: then they would begin together,
+        // and be in one another's way again.
+        if self.paused.keys().next().is_none_or(|first| due < *first) {
             outbox.push(Output::Timer(Timer::Retry, pause));
         }
-        self.paused.insert((outbox.now + pause, name), job);
+        self.paused.insert(due, job);
     }
 
     /// Pauses may be over.
