@@ -122,7 +122,7 @@ impl Cluster {
             fs::write(cluster.config_path(n), text)?;
             cluster.start_node(n)?;
         }
-        cluster.wait_until_whole(Duration::from_secs(60))?;
+        cluster.wait_until_whole(Duration::from_secs(60), Duration::ZERO)?;
         Ok(cluster)
     }
 
@@ -213,9 +213,11 @@ impl Cluster {
         Ok(us.and_then(|n| n["counters"]["erasures"].as_u64()).unwrap_or(0))
     }
 
-    /// Waits until all nodes agree, take part and have caught up.
-    pub fn wait_until_whole(&mut self, patience: Duration) -> Result<()> {
+    /// Waits until all nodes agree, take part and have caught up, and that has lasted for `lasts`. Says
+    /// how long it took until then, without what it had to last.
+    pub fn wait_until_whole(&mut self, patience: Duration, lasts: Duration) -> Result<Duration> {
         let since = Instant::now();
+        let mut whole_since: Option<Instant> = None;
         loop {
             for (n, child) in self.running.iter_mut().enumerate() {
                 if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
@@ -223,10 +225,18 @@ impl Cluster {
                 }
             }
             let why = match self.unwhole() {
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    let begun = *whole_since.get_or_insert_with(Instant::now);
+                    if begun.elapsed() >= lasts {
+                        return Ok(begun - since);
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
                 Ok(Some(why)) => why,
                 Err(e) => format!("{e:#}"),
             };
+            whole_since = None;
             if since.elapsed() > patience {
                 bail!("not whole after {patience:?}: {why}");
             }

@@ -125,6 +125,21 @@ impl Fault {
         }
     }
 
+    /// So long after it has been undone its consequences may begin to show: that a node has not been
+    /// heard is noticed after `dead_after`, or twice that if others are late, too. The next fault is not
+    /// to come before that: it would be one too many.
+    pub fn shows_after(self) -> Duration {
+        match self {
+            Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => 2 * MASKED,
+            Fault::Kill
+            | Fault::Stop
+            | Fault::Fill
+            | Fault::Errors
+            | Fault::Flip
+            | Fault::Replace => Duration::ZERO,
+        }
+    }
+
     /// Does it to a node, waits, and undoes it.
     pub fn inflict(self, cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
         match self {

@@ -21,7 +21,7 @@ mod network;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fastrand::Rng;
@@ -111,19 +111,22 @@ impl Real {
             {
                 return told(e);
             }
-            let healing = Instant::now();
-            let whole = cluster.wait_until_whole(WHOLE).and_then(|()| hosts.catch_up());
-            let (waited, healed) = (hosts.take_longest_wait(), healing.elapsed());
+            let whole = cluster.wait_until_whole(WHOLE, fault.shows_after());
+            let whole = whole.and_then(|healed| hosts.catch_up().map(|()| healed));
+            let waited = hosts.take_longest_wait();
             let may_wait = fault.longest_wait() + self.slack;
-            let whole = whole.and_then(|()| match waited <= may_wait {
-                true => Ok(()),
+            let whole = whole.and_then(|healed| match waited <= may_wait {
+                true => Ok(healed),
                 false => Err(anyhow!("a request waited {waited:.1?}; {may_wait:.1?} is allowed")),
             });
-            if let Err(e) = whole {
-                let e = e.context(cluster.describe());
-                let kept = scratch.keep();
-                return self.fail(e.context(what), &mut Some(kept));
-            }
+            let healed = match whole {
+                Ok(healed) => healed,
+                Err(e) => {
+                    let e = e.context(cluster.describe());
+                    let kept = scratch.keep();
+                    return self.fail(e.context(what), &mut Some(kept));
+                }
+            };
             if fault.hurts_data() || round % SCRUB_EVERY == SCRUB_EVERY - 1 {
                 cluster.scrub().with_context(|| what.clone())?;
             }
