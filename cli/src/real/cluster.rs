@@ -225,20 +225,19 @@ impl Cluster {
                 }
             }
             let why = match self.unwhole() {
-                Ok(None) => {
-                    let begun = *whole_since.get_or_insert_with(Instant::now);
-                    if begun.elapsed() >= lasts {
-                        return Ok(begun - since);
-                    }
-                    thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-                Ok(Some(why)) => why,
-                Err(e) => format!("{e:#}"),
+                Ok(why) => why,
+                Err(e) => Some(format!("{e:#}")),
             };
-            whole_since = None;
-            if since.elapsed() > patience {
-                bail!("not whole after {patience:?}: {why}");
+            if let Some(why) = why {
+                whole_since = None;
+                if since.elapsed() > patience {
+                    bail!("not whole after {patience:?}: {why}");
+                }
+            } else {
+                let begun = *whole_since.get_or_insert_with(Instant::now);
+                if begun.elapsed() >= lasts {
+                    return Ok(begun - since);
+                }
             }
             thread::sleep(Duration::from_millis(50));
         }

@@ -23,6 +23,22 @@ fn run(system: &System) -> Outcome {
     Simulation::new(system, 0).unwrap().run().unwrap()
 }
 
+#[test]
+fn each_resource_is_told_and_all_of_a_kind_are_their_mean() {
+    let system = system(40_960, 0.5, 6);
+    let (outcome, used) = (run(&system), Simulation::new(&system, 0).unwrap().resources().unwrap());
+    let of = |kind: &str| used.iter().filter(|u| u.kind == kind).cloned().collect::<Vec<_>>();
+    assert_eq!((of("disk").len(), of("processor").len()), (11, 11));
+    for (kind, all) in
+        [("disk", outcome.disks), ("processor", outcome.processors), ("link", outcome.links)]
+    {
+        assert_eq!(Resource::of(&of(kind)), all, "{kind}");
+        // What is in use is also there.
+        assert!(of(kind).iter().all(|u| u.utilisation > 0.0 && u.queue >= u.utilisation * 0.999));
+    }
+    assert!(of("link").iter().any(|u| u.name == "0 to 1"), "{:?}", of("link"));
+}
+
 /// Takes away all that costs time but disks and links.
 fn without_overhead(mut system: System) -> System {
     system.nodes.path = PathLengths::NONE;
