@@ -52,6 +52,11 @@ impl Process {
         long && self.missed >= config.missed_probes
     }
 
+    /// Whether it has said lately whom it hears.
+    fn speaks(&self, now: Nanos, config: &Config) -> bool {
+        self.report.as_ref().is_some_and(|r| now.saturating_sub(r.0) < config.dead_after)
+    }
+
     fn new(now: Nanos) -> Process {
         Process {
             heard: now,
@@ -183,7 +188,10 @@ impl Liveness {
         let mut seen: BTreeSet<MemberId> = heard_of.collect();
         let mut misfits = self.misfits(now, config, circle, &silent, &seen);
         let waited = |since: Nanos| now.saturating_sub(since) >= config.dead_after;
-        let stays = !self.others_suffice(circle, &misfits, &silent, &seen)
+        let mut follow: BTreeSet<MemberId> =
+            seen.union(&self.out(now, config, &silent)).copied().collect();
+        follow.retain(|m| !misfits.contains(m));
+        let stays = !self.others_suffice(circle, &misfits, &silent, &follow)
             || self.had_better_go.is_some_and(waited);
         if misfits.contains(&circle.us) && stays {
             // Nobody takes over: hosts must not wait for whom only others hear.
@@ -249,19 +257,29 @@ impl Liveness {
         circle.voters.iter().filter(remains).filter(answers).copied().collect()
     }
 
-    /// Whether the others are a majority without this leader, with those that it does not hear and
-    /// others do, and one of them can be asked to lead.
+    /// Whether the others are a majority without this leader, and one of them can be asked to lead.
+    /// `follow` are those that cannot be asked, and can give their vote: others hear them.
     fn others_suffice(
         &self,
         circle: &Circle,
         misfits: &BTreeSet<MemberId>,
         silent: &BTreeSet<MemberId>,
-        seen: &BTreeSet<MemberId>,
+        follow: &BTreeSet<MemberId>,
     ) -> bool {
-        let heirs = self.heirs(circle, misfits, silent).iter().filter(|m| **m != circle.us).count();
-        let counts = |m: &&MemberId| seen.contains(m) && !misfits.contains(m);
+        let mut heirs = self.heirs(circle, misfits, silent);
+        heirs.retain(|m| *m != circle.us);
+        let counts = |m: &&MemberId| follow.contains(m) && !heirs.contains(m);
         let more = circle.voters.iter().filter(counts).count();
-        heirs > 0 && heirs + more >= majority(circle.voters.len())
+        !heirs.is_empty() && heirs.len() + more >= majority(circle.voters.len())
+    }
+
+    /// Those that are counted dead, and run: they speak to the leader or others hear them.
+    fn out(&self, now: Nanos, config: &Config, silent: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+        let dead = self.processes.iter().filter(|(_, p)| p.dead);
+        let runs = |(m, p): &(&MemberId, &Process)| {
+            p.speaks(now, config) || self.is_heard_of(**m, silent, config)
+        };
+        dead.filter(runs).map(|(m, _)| *m).collect()
     }
 
     /// Whether somebody has heard a process that does not answer this leader, later than could be if
@@ -289,13 +307,11 @@ impl Liveness {
         silent: &BTreeSet<MemberId>,
         seen: &BTreeSet<MemberId>,
     ) -> BTreeSet<MemberId> {
-        let speaks = |p: &Process| {
-            p.report.as_ref().is_some_and(|r| now.saturating_sub(r.0) < config.dead_after)
-        };
+        let out = self.out(now, config, silent);
         let mut parts = BTreeMap::new();
         for (m, p) in &self.processes {
             let part = match () {
-                () if p.dead && (speaks(p) || self.is_heard_of(*m, silent, config)) => Part::Out,
+                () if out.contains(m) => Part::Out,
                 () if p.dead || (silent.contains(m) && !seen.contains(m) && !p.shut_out) => {
                     continue;
                 }
@@ -311,7 +327,9 @@ impl Liveness {
             since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + config.probe_every)
         };
         let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
-        for (m, p) in self.processes.iter().filter(|(m, p)| parts.contains_key(m) && speaks(p)) {
+        for (m, p) in
+            self.processes.iter().filter(|(m, p)| parts.contains_key(m) && p.speaks(now, config))
+        {
             let Some((_, unheard)) = &p.report else { continue };
             for u in unheard.iter().filter(|u| parts.contains_key(&u.member)) {
                 let link = links.entry(pair(*m, u.member)).or_default();

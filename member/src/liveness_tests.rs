@@ -191,3 +191,18 @@ fn nobody_is_shut_out_if_no_majority_would_remain() {
     s.pass(5_000);
     assert_eq!((s.dead, s.shut_out.len()), (vec![5], 0));
 }
+
+#[test]
+fn who_was_dead_and_runs_again_counts_for_whom_others_would_follow() {
+    let mut s = Scene::new();
+    s.kill(4);
+    s.kill(5);
+    s.pass(1_600);
+    assert_eq!(s.dead, [4, 5]);
+    for (a, b) in [(2, 4), (3, 4), (4, 5), (2, 5), (3, 5)] {
+        s.mend(a, b);
+    }
+    s.cut(1, 3);
+    s.pass(1_600);
+    assert_eq!((s.dead.len(), &s.heirs[0][..]), (2, &[2][..]), "2 leads with 3, 4 and 5");
+}
