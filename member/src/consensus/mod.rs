@@ -8,6 +8,8 @@
 //! comes up meanwhile goes into the next.
 
 mod log;
+#[cfg(test)]
+mod tests;
 pub(crate) mod wire;
 
 use std::collections::VecDeque;
@@ -67,7 +69,8 @@ pub(crate) struct Consensus {
     /// While a write is outstanding: what it covers.
     writing: Option<u64>,
     /// The leader's snapshot that is not durable yet came with this `Ready`; until it is, the
-    /// library must not be told that it is applied.
+    /// library must not be told that it is applied, and this member does not stand for election: the
+    /// library would look for the entries that the snapshot took the place of.
     restoring: Option<u64>,
     /// The group has changed since the last snapshot.
     regrouped: bool,
@@ -166,7 +169,9 @@ impl Consensus {
     /// One tick of the election's time has passed.
     pub fn tick(&mut self) {
         self.ticks += 1;
-        self.raft.tick();
+        if self.restoring.is_none() {
+            self.raft.tick();
+        }
         if self.leads() && self.ticks.is_multiple_of(self.election_ticks as u64) {
             // A snapshot may have been lost on its way; if it was not, this does no harm.
             let stuck =
@@ -189,6 +194,9 @@ impl Consensus {
             return Err("the leader counts on entries that this member does not have; if its log \
                         was lost, remove it from the group and let it join under a new number"
                 .into());
+        }
+        if message.get_msg_type() == MessageType::MsgTimeoutNow && self.restoring.is_some() {
+            return Ok(());
         }
         // What the library does not expect now it refuses; that is no news.
         let _ = self.raft.step(message);
