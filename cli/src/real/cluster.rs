@@ -37,6 +37,10 @@ pub const VOLUME: &str = "vol0";
 /// The size of the volume.
 pub const VOLUME_BYTES: u64 = 64 << 20;
 
+/// The volume that has a file system, and its size.
+pub const FILES: &str = "files";
+const FILES_BYTES: u64 = 32 << 20;
+
 /// The nodes.
 pub struct Cluster {
     dir: PathBuf,
@@ -111,7 +115,7 @@ impl Cluster {
             without,
         };
         let spec = Spec {
-            volumes: vec![(VOLUME.to_string(), VOLUME_BYTES)],
+            volumes: vec![(VOLUME.to_string(), VOLUME_BYTES), (FILES.to_string(), FILES_BYTES)],
             layout: Some(layout),
             ..Spec::default()
         };
@@ -267,11 +271,13 @@ impl Cluster {
 
     /// Has everything read and verified.
     pub fn scrub(&self) -> Result<()> {
-        let found = self.ask(0, &Request::scrub(VOLUME))?;
-        let bad =
-            found["mismatched"].as_u64().unwrap_or(0) + found["skipped"].as_u64().unwrap_or(0);
-        if bad > 0 {
-            bail!("the scrub found parity that did not fit its data: {found}");
+        for volume in [VOLUME, FILES] {
+            let found = self.ask(0, &Request::scrub(volume))?;
+            let bad =
+                found["mismatched"].as_u64().unwrap_or(0) + found["skipped"].as_u64().unwrap_or(0);
+            if bad > 0 {
+                bail!("the scrub of {volume} found parity that did not fit its data: {found}");
+            }
         }
         Ok(())
     }

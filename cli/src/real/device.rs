@@ -14,11 +14,15 @@ impl Device {
     /// Makes a file of `size` bytes, and a device over it.
     pub fn attach(file: &Path, size: u64) -> Result<Device> {
         File::create(file)?.set_len(size)?;
+        // If there is none the disk is to be a file, which must not be there yet.
+        Device::over(file).or_else(|e| std::fs::remove_file(file).map_err(Into::into).and(Err(e)))
+    }
+
+    /// A device over a file that is there.
+    pub fn over(file: &Path) -> Result<Device> {
         let out = losetup().args(["--find", "--show"]).arg(file).output();
         let out = out.context("cannot run losetup")?;
         if !out.status.success() {
-            // The disk is to be a file then, which must not be there yet.
-            std::fs::remove_file(file)?;
             bail!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim());
         }
         Ok(Device(PathBuf::from(String::from_utf8(out.stdout)?.trim())))

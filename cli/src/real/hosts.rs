@@ -4,8 +4,8 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use fastrand::Rng;
 use weft_front::nbd::client::{self, Client, ClientError};
 
 use super::cluster::{VOLUME, VOLUME_BYTES};
+use super::watch::Watch;
 
 const BLOCK: u64 = 4096;
 
@@ -32,12 +33,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// What the hosts and the rounds share.
 #[derive(Default)]
 struct Shared {
-    stop: AtomicBool,
+    watch: Watch,
     /// Requests answered, of each host.
     answered: [AtomicU64; HOSTS as usize],
     /// In nanoseconds.
     longest_wait: AtomicU64,
-    failure: Mutex<Option<String>>,
 }
 
 /// The hosts, each in a thread.
@@ -93,15 +93,12 @@ impl Hosts {
 
     /// Fails if a host has.
     pub fn check(&self) -> Result<()> {
-        match &*self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(why) => Err(anyhow!("{why}")),
-            None => Ok(()),
-        }
+        self.shared.watch.check()
     }
 
     /// Has the hosts read everything back. Returns how many blocks that were.
     pub fn finish(self) -> Result<u64> {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.watch.stop();
         let mut blocks = 0;
         for thread in self.threads {
             blocks += thread.join().map_err(|_| anyhow!("a host panicked"))??;
@@ -126,16 +123,12 @@ struct Host {
 impl Host {
     fn run(mut self) -> Result<u64> {
         let result = self.work();
-        if let Err(e) = &result {
-            let mut failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            failure.get_or_insert(format!("{e:#}"));
-        }
-        result
+        self.shared.watch.tell(result)
     }
 
     fn work(&mut self) -> Result<u64> {
         let blocks = self.versions.len() as u64;
-        while !self.shared.stop.load(Ordering::Relaxed) {
+        while self.shared.watch.goes_on() {
             let len = if self.rng.bool() { 1 } else { self.rng.u64(1..=LONGEST) };
             let from = self.rng.u64(0..blocks - len);
             if self.rng.u8(0..10) < 6 {

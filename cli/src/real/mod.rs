@@ -1,23 +1,28 @@
 //! `weft check --real`: real processes, real faults. Five (or more) nodes run in processes of
 //! their own, each in a network namespace and on a file system of its own if that can be had;
-//! hosts write and read over NBD, and go to the next node when theirs is gone; round by round
+//! hosts write and read over NBD, and go to the next node when theirs is gone, and so does a file
+//! system with programs on it; round by round
 //! something is done to a node, undone, and everything must become whole again.
 //!
 //! What is checked: every answer to a read is what was written last; no request fails; no request
 //! waits for longer than [`Fault::longest_wait`] and the slack that was asked for; the nodes agree and all redundancy is whole after each round;
-//! a scrub finds all parity true.
+//! a scrub finds all parity true; in the end the file system is clean, with all in it that was made durable.
 //!
 //! - [`cluster`]: the processes
 //! - [`device`]: disks that are block devices
 //! - [`network`]: namespaces and what can be done to links
 //! - [`faults`]: what is done to nodes
-//! - [`hosts`]: who writes and reads
+//! - [`hosts`]: who writes and reads blocks
+//! - [`files`]: a file system and programs on it
+//! - [`watch`]: what rounds and those beside them share
 
 mod cluster;
 mod device;
 mod faults;
+mod files;
 mod hosts;
 mod network;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,6 +36,7 @@ use weft_core::layout::LayoutSpec;
 use crate::output::{Counts, Stage, say, say_json, table};
 use cluster::Cluster;
 pub use faults::{FAULTS, Fault};
+use files::{Files, Seen};
 use hosts::Hosts;
 
 /// How long everything may take to become whole after a round.
@@ -95,7 +101,15 @@ impl Real {
         if let Some(why) = cluster.without() {
             eprintln!("weft: {why}");
         }
-        let hosts = Hosts::start(cluster.sockets(), self.seed)?;
+        let sockets = cluster.sockets();
+        let files = match Files::possible() {
+            Ok(()) => Some(Files::start(scratch.path(), &sockets, self.seed)?),
+            Err(e) => {
+                eprintln!("weft: no file system is among the hosts: {e:#}");
+                None
+            }
+        };
+        let hosts = Hosts::start(sockets.clone(), self.seed)?;
         let mut tallies: Vec<Tally> = faults.iter().map(|_| Tally::default()).collect();
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
         for round in 0..self.rounds {
@@ -107,8 +121,9 @@ impl Real {
             let told = |e: anyhow::Error| self.fail(e.context(what.clone()), &mut None);
             hosts.take_longest_wait();
             let known = cluster.erasures(node)?;
-            if let Err(e) = fault.inflict(&mut cluster, node, &mut rng).and_then(|()| hosts.check())
-            {
+            let inflicted = fault.inflict(&mut cluster, node, &mut rng);
+            let all_well = || files.as_ref().map_or(Ok(()), Files::check).and(hosts.check());
+            if let Err(e) = inflicted.and_then(|()| all_well()) {
                 return told(e);
             }
             let whole = cluster.wait_until_whole(WHOLE, fault.shows_after());
@@ -142,6 +157,8 @@ impl Real {
         }
         stage.done(format!("{} requests answered", hosts.answered()));
         let blocks = hosts.finish()?;
+        let last = sockets.last().context("there is no node")?;
+        let seen = files.map(|f| f.finish(last)).transpose().context("the file system")?;
         cluster.scrub()?;
         cluster.stop()?;
         for (fault, tally) in faults.iter().zip(&tallies) {
@@ -150,7 +167,7 @@ impl Real {
                 bail!("no node noticed anything of {} rounds of '{fault}'", tally.waits.len());
             }
         }
-        self.report(&faults, &tallies, blocks)
+        self.report(&faults, &tallies, blocks, seen)
     }
 
     fn fail(&self, error: anyhow::Error, kept: &mut Option<PathBuf>) -> Result<ExitCode> {
@@ -159,7 +176,13 @@ impl Real {
         Err(error.context(format!("seed {} failed{}", self.seed, kept.unwrap_or_default())))
     }
 
-    fn report(&self, faults: &[Fault], tallies: &[Tally], blocks: u64) -> Result<ExitCode> {
+    fn report(
+        &self,
+        faults: &[Fault],
+        tallies: &[Tally],
+        blocks: u64,
+        seen: Option<Seen>,
+    ) -> Result<ExitCode> {
         let rows = faults.iter().zip(tallies);
         if self.json {
             let row = |(fault, t): (&Fault, &Tally)| {
@@ -177,6 +200,8 @@ impl Real {
                 "seed": self.seed,
                 "rounds": self.rounds,
                 "blocks_verified": blocks,
+                "files_verified": seen.as_ref().map(|s| s.files),
+                "fio_runs_verified": seen.as_ref().map(|s| s.fio_runs),
                 "faults": rows.map(row).collect::<Vec<_>>(),
             }))?;
             return Ok(ExitCode::SUCCESS);
@@ -208,6 +233,12 @@ impl Real {
              end, all parity true",
             self.rounds
         ))?;
+        if let Some(Seen { files, fio_runs }) = seen {
+            say(format!(
+                "the file system is clean, {files} files are as they were made durable, fio verified \
+                 {fio_runs} runs"
+            ))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
