@@ -430,6 +430,8 @@ stopping() {
     for n in 0 2 3; do wait_until eval "! kill -0 $(cat "$T/pid$n")"; done
     for n in 0 2 3; do run_node $n; done
     wait_until has 2 up 3
+    # They knew node 1 when they joined, and hear again that it has left: nobody dials it for ever.
+    [ "$(grep -c 'the process of n1 has left the cluster' "$T/log3")" = 2 ]
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
     wait_until weft volume delete v --dir "$T/state3"
 }

@@ -24,23 +24,20 @@ mod hosts;
 mod network;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use serde_json::json;
 use weft_core::layout::LayoutSpec;
 
 use crate::output::{Counts, Stage, say, say_json, table};
-use cluster::Cluster;
+use cluster::{Cluster, WHOLE};
 pub use faults::{FAULTS, Fault};
 use files::{Files, Seen};
 use hosts::Hosts;
-
-/// How long everything may take to become whole after a round.
-const WHOLE: Duration = Duration::from_secs(90);
 
 /// Every so many rounds everything is scrubbed.
 const SCRUB_EVERY: u32 = 10;
@@ -85,107 +82,138 @@ impl Tally {
     }
 }
 
+/// What came of a round.
+struct Round {
+    /// The longest that a request waited.
+    waited: Duration,
+    /// How long it took to become whole.
+    healed: Duration,
+    /// Sectors that the victim found unreadable or wrong.
+    erasures: u64,
+}
+
+/// What came of all rounds.
+struct Outcome {
+    faults: Vec<(Fault, Tally)>,
+    /// Blocks that the hosts read back in the end.
+    blocks: u64,
+    seen: Option<Seen>,
+}
+
+/// Who writes and reads.
+struct Users {
+    hosts: Hosts,
+    files: Option<Files>,
+}
+
+impl Users {
+    fn check(&self) -> Result<()> {
+        self.files.as_ref().map_or(Ok(()), Files::check)?;
+        self.hosts.check()
+    }
+}
+
 impl Real {
-    /// Runs the rounds; fails with what went wrong.
+    /// Runs the rounds; fails with what went wrong, and keeps what the processes said.
     pub fn run(&self) -> Result<ExitCode> {
-        let mut rng = Rng::with_seed(self.seed);
         let scratch = match &self.dir {
             Some(dir) => tempfile::tempdir_in(dir),
             None => tempfile::tempdir(),
         }
         .context("cannot make a directory for the nodes")?;
-        let mut cluster = Cluster::start(scratch.path(), self.nodes, self.layout)?;
-        let faults: Vec<Fault> =
-            self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty()).collect();
-        let Some(_) = faults.first() else { bail!("none of these faults is possible here") };
+        match self.run_in(scratch.path()) {
+            Ok(outcome) => self.report(&outcome),
+            Err(e) => {
+                let kept = scratch.keep();
+                let kept = kept.display();
+                Err(e.context(format!("seed {} failed; the nodes' logs are in {kept}", self.seed)))
+            }
+        }
+    }
+
+    fn run_in(&self, dir: &Path) -> Result<Outcome> {
+        let mut rng = Rng::with_seed(self.seed);
+        let mut cluster = Cluster::start(dir, self.nodes, self.layout)?;
+        let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
+        let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
+        ensure!(!faults.is_empty(), "none of these faults is possible here");
         if let Some(why) = cluster.without() {
             eprintln!("weft: {why}");
         }
         let sockets = cluster.sockets();
         let files = match Files::possible() {
-            Ok(()) => Some(Files::start(scratch.path(), &sockets, self.seed)?),
+            Ok(()) => Some(Files::start(dir, &sockets, self.seed)?),
             Err(e) => {
                 eprintln!("weft: no file system is among the hosts: {e:#}");
                 None
             }
         };
-        let hosts = Hosts::start(sockets.clone(), self.seed)?;
-        let mut tallies: Vec<Tally> = faults.iter().map(|_| Tally::default()).collect();
+        let users = Users { hosts: Hosts::start(sockets.clone(), self.seed)?, files };
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
-        for round in 0..self.rounds {
+        for number in 0..self.rounds {
             let n = rng.usize(0..faults.len());
-            let fault = faults[n];
-            let victims = cluster.victims(fault);
+            let (fault, tally) = &mut faults[n];
+            let victims = cluster.victims(*fault);
             let node = victims[rng.usize(0..victims.len())];
-            let what = format!("round {round}: {fault} at node {node}");
-            let told = |e: anyhow::Error| self.fail(e.context(what.clone()), &mut None);
-            hosts.take_longest_wait();
-            let known = cluster.erasures(node)?;
-            let inflicted = fault.inflict(&mut cluster, node, &mut rng);
-            let all_well = || files.as_ref().map_or(Ok(()), Files::check).and(hosts.check());
-            if let Err(e) = inflicted.and_then(|()| all_well()) {
-                return told(e);
-            }
-            let whole = cluster.wait_until_whole(WHOLE, fault.shows_after());
-            let whole = whole.and_then(|healed| hosts.catch_up().map(|()| healed));
-            let waited = hosts.take_longest_wait();
-            let may_wait = fault.longest_wait() + self.slack;
-            let whole = whole.and_then(|healed| match waited <= may_wait {
-                true => Ok(healed),
-                false => Err(anyhow!("a request waited {waited:.1?}; {may_wait:.1?} is allowed")),
-            });
-            let healed = match whole {
-                Ok(healed) => healed,
-                Err(e) => {
-                    let e = e.context(cluster.describe());
-                    let kept = scratch.keep();
-                    return self.fail(e.context(what), &mut Some(kept));
-                }
-            };
-            if fault.hurts_data() || round % SCRUB_EVERY == SCRUB_EVERY - 1 {
-                cluster.scrub().with_context(|| what.clone())?;
-            }
-            let tally = &mut tallies[n];
-            // A node that was started again counts from 0.
-            let erasures = cluster.erasures(node)?;
-            tally.erasures += erasures.checked_sub(known).unwrap_or(erasures);
+            let what = format!("round {number}: {fault} at node {node}");
+            let scrubs = fault.hurts_data() || number % SCRUB_EVERY == SCRUB_EVERY - 1;
+            let round = self.round(*fault, node, scrubs, &mut cluster, &users, &mut rng);
+            let Round { waited, healed, erasures } =
+                round.with_context(|| cluster.describe()).with_context(|| what.clone())?;
+            tally.erasures += erasures;
             tally.waits.push(waited);
             tally.longest_healing = tally.longest_healing.max(healed);
             let line = format!("{what}: longest wait {waited:.1?}, whole after {healed:.1?}");
             stage.bar().suspend(|| eprintln!("{line}"));
             stage.advance(1);
         }
-        stage.done(format!("{} requests answered", hosts.answered()));
-        let blocks = hosts.finish()?;
+        stage.done(format!("{} requests answered", users.hosts.answered()));
+        let blocks = users.hosts.finish()?;
         let last = sockets.last().context("there is no node")?;
-        let seen = files.map(|f| f.finish(last)).transpose().context("the file system")?;
+        let seen = users.files.map(|f| f.finish(last)).transpose().context("the file system")?;
         cluster.scrub()?;
         cluster.stop()?;
-        for (fault, tally) in faults.iter().zip(&tallies) {
+        for (fault, tally) in &faults {
             let blunt = tally.waits.len() >= NOTICED_AFTER && tally.erasures == 0;
             if fault.hurts_data() && blunt {
                 bail!("no node noticed anything of {} rounds of '{fault}'", tally.waits.len());
             }
         }
-        self.report(&faults, &tallies, blocks, seen)
+        Ok(Outcome { faults, blocks, seen })
     }
 
-    fn fail(&self, error: anyhow::Error, kept: &mut Option<PathBuf>) -> Result<ExitCode> {
-        let kept =
-            kept.as_ref().map(|p| format!("; the nodes' directories are in {}", p.display()));
-        Err(error.context(format!("seed {} failed{}", self.seed, kept.unwrap_or_default())))
-    }
-
-    fn report(
+    /// Does something to a node, undoes it, and sees that everything becomes whole.
+    fn round(
         &self,
-        faults: &[Fault],
-        tallies: &[Tally],
-        blocks: u64,
-        seen: Option<Seen>,
-    ) -> Result<ExitCode> {
-        let rows = faults.iter().zip(tallies);
+        fault: Fault,
+        node: usize,
+        scrubs: bool,
+        cluster: &mut Cluster,
+        users: &Users,
+        rng: &mut Rng,
+    ) -> Result<Round> {
+        users.hosts.take_longest_wait();
+        let known = cluster.erasures(node)?;
+        fault.inflict(cluster, node, rng)?;
+        users.check()?;
+        let healed = cluster.wait_until_whole(WHOLE, fault.shows_after())?;
+        users.hosts.catch_up()?;
+        let waited = users.hosts.take_longest_wait();
+        let may_wait = fault.longest_wait() + self.slack;
+        ensure!(waited <= may_wait, "a request waited {waited:.1?}; {may_wait:.1?} is allowed");
+        if scrubs {
+            cluster.scrub()?;
+        }
+        // A node that was started again counts from 0.
+        let erasures = cluster.erasures(node)?;
+        Ok(Round { waited, healed, erasures: erasures.checked_sub(known).unwrap_or(erasures) })
+    }
+
+    fn report(&self, outcome: &Outcome) -> Result<ExitCode> {
+        let Outcome { faults, blocks, seen } = outcome;
+        let rows = faults.iter();
         if self.json {
-            let row = |(fault, t): (&Fault, &Tally)| {
+            let row = |(fault, t): &(Fault, Tally)| {
                 json!({
                     "fault": fault.to_string(),
                     "rounds": t.waits.len(),

@@ -1,6 +1,7 @@
 //! Network namespaces, one for each node, joined by a bridge in one more; what can be done to
 //! their links. Needs root, `ip` and `nft`.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -45,6 +46,14 @@ impl Network {
     /// The namespace of a node.
     pub fn space(&self, node: usize) -> String {
         format!("{}n{node}", self.prefix)
+    }
+
+    /// A command that runs a program in the namespace of a node. `ip netns exec` would also keep a copy of
+    /// all that is mounted, and what others unmount would stay in use.
+    pub fn inside(&self, node: usize, program: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.space(node))).arg(program);
+        command
     }
 
     fn nft(&self, rule: &str) -> Result<()> {

@@ -40,7 +40,8 @@ pub struct Home {
     pub(super) identity: Arc<Identity>,
     /// The number of the process: that of the first node that it had.
     pub(super) process: NodeId,
-    pub(super) peers: Vec<Peer>,
+    /// The processes that it knew when it joined: until it has heard the map it dials these.
+    pub(super) peers: Vec<Known>,
     /// Disks that the configuration names and that no node is on.
     pub(super) unused: Vec<PathBuf>,
     content: Content,
@@ -136,7 +137,7 @@ impl Home {
             config,
             identity: Arc::new(identity),
             process: NodeId(content.node),
-            peers: content.peer.iter().map(Known::peer).collect::<Result<_>>()?,
+            peers: content.peer.clone(),
             unused,
             content,
             _lock: lock,

@@ -39,7 +39,7 @@ fn a_process_finds_its_disks_again() {
 
     let home = Home::open(first).unwrap();
     assert_eq!((home.process, numbers(&home)), (NodeId(0), vec![0, 1]));
-    assert_eq!(home.peers.iter().map(|p| p.node).collect::<Vec<_>>(), [NodeId(2)]);
+    assert_eq!(home.peers.iter().map(|p| p.node).collect::<Vec<_>>(), [2]);
     let cluster = home.cluster();
     drop(home);
 

@@ -106,7 +106,8 @@ impl Together {
             .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
-        transport.peers = home.peers.clone();
+        transport.peers = home.peers.iter().map(Known::peer).collect::<Result<_>>()?;
+        let peers = home.peers.iter().map(|k| (NodeId(k.node), k.clone())).collect();
         for path in &home.unused {
             log(&format!(
                 "the disk {} is in the configuration and not in use; `weft disk add --path {} --dir \
@@ -123,7 +124,7 @@ impl Together {
             memory,
             post,
             next_news: 0,
-            peers: BTreeMap::new(),
+            peers,
             parting: BTreeMap::new(),
             warned: None,
             effects: Vec::new(),
@@ -206,10 +207,9 @@ impl Together {
     /// been removed, or they have not heard yet that it has joined.
     pub(crate) fn is_disowned(&self) -> bool {
         // The one with the higher number dials, and hears it.
-        let dialled = self.home.peers.iter().map(|p| p.node).chain(self.peers.keys().copied());
-        let dialled: BTreeSet<NodeId> = dialled.filter(|p| *p < self.us()).collect();
-        let disowning = dialled.iter().filter(|p| self.post.disowns_us(**p)).count();
-        self.post.up().is_empty() && 2 * disowning > dialled.len()
+        let dialled = self.peers.keys().filter(|p| **p < self.us());
+        let disowning = dialled.clone().filter(|p| self.post.disowns_us(**p)).count();
+        self.post.up().is_empty() && 2 * disowning > dialled.count()
     }
 
     /// The processes that there are connections to.
@@ -489,7 +489,10 @@ impl Together {
         let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
         for process in processes.into_iter().filter(|p| *p != self.home.process) {
             let Some(node) = map.served_by(process).next() else {
-                if self.peers.remove(&process).is_some() {
+                if let Some(known) = self.peers.remove(&process) {
+                    let name = known.name;
+                    self.effects
+                        .push(Effect::Log(format!("the process of {name} has left the cluster")));
                     self.post.tell_left(process);
                     self.parting.insert(process, boot_time() + FAREWELL);
                 }
