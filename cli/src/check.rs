@@ -77,6 +77,9 @@ pub struct Check {
     /// With --members: how many nodes each process has; drawn if it is not said, one in most seeds
     #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(1..=8))]
     nodes_each: Option<u16>,
+    /// With --members: how many hosts are their own controllers, in processes without disks; drawn if it is not said, none in most seeds
+    #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(..=8))]
+    attached: Option<u16>,
     /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
     #[arg(long, value_name = "FORM", conflicts_with = "real")]
     sequencer: Option<weft_core::order::sequencer::SequencerForm>,
@@ -125,6 +128,8 @@ struct Report {
     crashes: u64,
     /// Seeds whose nodes were in processes, and how many maps these agreed on.
     members: (u64, u64),
+    /// Those of them with hosts that were their own controllers.
+    attached: u64,
     nanos: u64,
     failed: Vec<Failed>,
 }
@@ -178,9 +183,10 @@ impl Check {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
         let (operations, ordering, sequencer) = (self.operations, self.ordering, self.sequencer);
         let members = self.members.then_some(true);
-        let hosted = self.nodes_each;
+        let (hosted, attached) = (self.nodes_each, self.attached);
+        let drawn = Options::default();
         let options =
-            Options { operations, ordering, sequencer, members, hosted, ..Options::default() };
+            Options { operations, ordering, sequencer, members, hosted, attached, ..drawn };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -211,8 +217,9 @@ impl Check {
         let form = self.sequencer.map_or(String::new(), |f| format!(" --sequencer {f}"));
         let members = if self.members { " --members" } else { "" };
         let each = self.nodes_each.map_or(String::new(), |n| format!(" --nodes-each {n}"));
+        let attached = self.attached.map_or(String::new(), |n| format!(" --attached {n}"));
         format!(
-            "weft check --seeds {seed}..{}{operations}{ordering}{form}{members}{each}",
+            "weft check --seeds {seed}..{}{operations}{ordering}{form}{members}{each}{attached}",
             seed + 1
         )
     }
@@ -235,7 +242,11 @@ impl Check {
         );
         if report.members.0 > 0 {
             let (seeds, maps) = report.members;
-            out += &format!("\n{seeds} of them with processes, which agreed on {maps} maps");
+            out += &format!(
+                "\n{seeds} of them with processes, which agreed on {maps} maps; {} of these with hosts that \
+                 are their own controllers",
+                report.attached
+            );
         }
         for failed in &report.failed {
             let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
@@ -278,6 +289,7 @@ impl Check {
             "unanswered": report.unanswered,
             "crashes": report.crashes,
             "with_processes": report.members.0,
+            "with_attached_hosts": report.attached,
             "maps_agreed_on": report.members.1,
             "simulated_seconds": report.nanos as f64 / 1e9,
             "seconds": seconds,
@@ -315,6 +327,7 @@ impl Report {
                 if let Some((_, maps)) = summary.members {
                     self.members = (self.members.0 + 1, self.members.1 + maps);
                 }
+                self.attached += u64::from(summary.attached > 0);
                 self.nanos += summary.time;
             }
             Err(failed) => self.failed.push(failed),

@@ -70,6 +70,9 @@ pub enum Bug {
     ForgetsPromises,
     /// A node that the others went on without takes part again with all that it remembers.
     ComesBackAsItWas,
+    /// A process without disks is as good a reason for another to go as one with disks, where the two do
+    /// not hear each other.
+    NeedsHosts,
 }
 
 /// Settings that a member refuses to run with.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput};
+use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -18,6 +18,7 @@ use crate::group;
 use crate::hearing::Unheard;
 use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
+use crate::process::node_of;
 use crate::{Bug, Config, MapCodec, MemberId, Refusal};
 
 /// What the leader wants done.
@@ -32,6 +33,12 @@ pub(crate) enum Act {
 
 /// What a node has heard that was never told anything in its life.
 const FRESH: (u64, u64) = (0, 0);
+
+/// Whether a process is a host that is its own controller. Its number says so, also while it has no node
+/// that runs.
+fn is_host(map: &ClusterMap, member: MemberId) -> bool {
+    map.nodes.get(usize::from(node_of(member).0)).is_some_and(|info| info.is_host)
+}
 
 /// How far the reign has come.
 #[derive(PartialEq)]
@@ -274,15 +281,13 @@ impl Leader {
         }
     }
 
-    /// Processes that have nodes, and only such as are hosts.
+    /// Processes that are hosts.
     fn hosts(&self, desk: &Desk) -> BTreeSet<MemberId> {
-        let nodes = &desk.agreed.map.nodes;
-        let is_host = |s: &NodeState| {
-            nodes.get(usize::from(s.arrival.node.0)).is_some_and(|info| info.is_host)
-        };
-        let alive = self.liveness.alive();
-        let hosts = alive.filter(|(_, a)| !a.nodes.is_empty() && a.nodes.iter().all(is_host));
-        hosts.map(|(m, _)| m).collect()
+        if desk.config.bug == Some(Bug::NeedsHosts) {
+            return BTreeSet::new();
+        }
+        let alive = self.liveness.alive().map(|(m, _)| m);
+        alive.filter(|m| is_host(&desk.agreed.map, *m)).collect()
     }
 
     fn look_after_group(&mut self, voters: &[MemberId], learners: &[MemberId], desk: &mut Desk) {
@@ -302,11 +307,8 @@ impl Leader {
             !done
         });
         // Hosts that are their own controllers come and go: they have no vote.
-        let votes = |a: &Alive| {
-            let info = |n: NodeId| desk.agreed.map.nodes.get(usize::from(n.0));
-            !a.opening && a.nodes.iter().all(|s| info(s.arrival.node).is_none_or(|i| !i.is_host))
-        };
-        let alive = self.liveness.alive().filter(|(_, a)| votes(a));
+        let votes = |m, a: &Alive| !a.opening && !is_host(&desk.agreed.map, m);
+        let alive = self.liveness.alive().filter(|(m, a)| votes(*m, a));
         let alive: Vec<MemberId> = alive.map(|(m, _)| m).collect();
         let ready = |m: &&MemberId| alive.contains(m) && desk.consensus.has_all(**m);
         let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();

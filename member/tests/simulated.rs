@@ -7,9 +7,10 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weft_core::cluster::NodeInfo;
 use weft_core::units::{MILLIS, NodeId};
 use weft_member::{Bug, Input, MemberId};
-use world::{Event, World, check, faults};
+use world::{Event, World, check, faults, first_map};
 
 const SECOND: u64 = 1000 * MILLIS;
 
@@ -199,6 +200,24 @@ fn broken_connections_alone_hurt_nobody() {
     assert_eq!(world.leader(), Some(leader));
     assert_eq!(world.checks.agreed.len(), epochs);
     check::converged(&world);
+}
+
+/// Nor does it while its node does not run.
+#[test]
+fn a_host_that_is_its_own_controller_never_votes() {
+    let mut map = first_map(4);
+    map.nodes.push(NodeInfo { is_host: true, ..NodeInfo::unseen() });
+    let mut world = World::of(13, map, None);
+    let host = MemberId(5);
+    for second in 10..20 {
+        world.run_until(second * SECOND);
+        world.kill_node(host, NodeId(4));
+    }
+    world.run_until(25 * SECOND);
+    let leader = world.leader().unwrap();
+    let status = world.processes[&leader].member.as_ref().unwrap().status();
+    assert_eq!((status.voters.len(), status.learners.len()), (3, 2), "{status:?}");
+    assert!(status.learners.contains(&host) && status.map.is_up(NodeId(4)));
 }
 
 #[test]

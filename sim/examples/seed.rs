@@ -1,7 +1,8 @@
 //! Runs seeds of the simulation check: `seed FROM TO`; with a number of lines as the third
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
-//! (such as `NoLeaseWait`) they have it; with `once` the story is told of the run as it is.
+//! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
+//! with processes, and with `unattached` in none; with `once` the story is told of the run as it is.
 use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
 
@@ -16,9 +17,15 @@ fn main() {
         Bug::EntersUncommitted,
         Bug::ForgetsPromises,
         Bug::ComesBackAsItWas,
+        Bug::NeedsHosts,
     ];
     let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
-    let options = Options { members, member_bug, ..Options::default() };
+    let attached = match (has("attached"), has("unattached")) {
+        (true, _) => Some(2),
+        (_, true) => Some(0),
+        _ => None,
+    };
+    let options = Options { members, member_bug, attached, ..Options::default() };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")

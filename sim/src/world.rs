@@ -84,10 +84,22 @@ pub enum Event {
     Caller(u64),
 }
 
+/// Who is in a world of processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Crew {
+    /// Nodes with disks.
+    pub nodes: usize,
+    /// How many of these are in a process.
+    pub hosted: u16,
+    /// Hosts that are their own controllers: nodes without disks, each in a process of its own.
+    pub attached: usize,
+}
+
 struct Place {
     node: Option<Node>,
+    /// Of no sectors if it has none.
     disk: SimDisk,
-    superblock: Superblock,
+    superblock: Option<Superblock>,
     /// Counts starts; what was on its way to an earlier one is lost.
     life: u64,
     /// How fast its clock runs, in parts per million off, and by how much it is off.
@@ -142,29 +154,31 @@ impl World {
         config: NodeConfig,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
-        let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
+        let mut world = World::at_rest(seed, (nodes, 0), sectors, journal, config, volumes);
         world.start_everything();
         world
     }
 
-    /// The same, where so many nodes at a time are in a process, and the processes rule together.
+    /// The same, where the nodes are in processes that rule together.
     pub fn of_processes(
         seed: u64,
-        (nodes, hosted): (usize, u16),
+        crew: Crew,
         (sectors, journal): (u64, u64),
         config: NodeConfig,
         members: weft_member::Config,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
+        let nodes = (crew.nodes, crew.attached);
         let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
-        world.gather(members, hosted);
+        world.gather(members, crew);
         world.start_everything();
         world
     }
 
+    /// `attached` hosts that are their own controllers have the numbers after the nodes with disks.
     fn at_rest(
         seed: u64,
-        nodes: usize,
+        (nodes, attached): (usize, usize),
         sectors: u64,
         journal: u64,
         config: NodeConfig,
@@ -172,23 +186,28 @@ impl World {
     ) -> World {
         let mut rng = Rng::with_seed(seed);
         let (mut data, mut table) = ((0, 0), (0, 0));
-        let places = (0..nodes as u16)
+        let places = (0..nodes + attached)
             .map(|n| {
-                let mut sb =
-                    Superblock::divide(CLUSTER, n, 1, sectors, journal).expect("a fair size");
-                sb.journal = sb.journal.min(journal);
-                data = (sb.data_start(), sb.data);
-                table = (sb.table_start(), sb.table_pages());
-                let mut disk = SimDisk::new(sectors);
-                JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
-                let superblock = sb;
+                let (mut disk, mut superblock) = (SimDisk::new(0), None);
+                if n < nodes {
+                    let mut sb = Superblock::divide(CLUSTER, n as u16, 1, sectors, journal)
+                        .expect("a fair size");
+                    sb.journal = sb.journal.min(journal);
+                    data = (sb.data_start(), sb.data);
+                    table = (sb.table_start(), sb.table_pages());
+                    disk = SimDisk::new(sectors);
+                    JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
+                    superblock = Some(sb);
+                }
                 let drift_ppm = rng.i64(-200..=200);
                 let clock_offset = 1_000_000_000 * MILLIS + rng.u64(0..5 * MILLIS);
                 Place { node: None, disk, superblock, life: 0, drift_ppm, clock_offset }
             })
             .collect();
         let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
-        let nodes = vec![NodeInfo::unseen(); nodes];
+        let host = NodeInfo { is_host: true, ..NodeInfo::unseen() };
+        let mut nodes = vec![NodeInfo::unseen(); nodes];
+        nodes.resize(nodes.len() + attached, host);
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
         World {
             rng,
@@ -220,6 +239,16 @@ impl World {
     /// How many nodes there are, up or down.
     pub fn size(&self) -> usize {
         self.places.len()
+    }
+
+    /// Whether a node is a host that is its own controller.
+    pub fn is_attached(&self, id: NodeId) -> bool {
+        self.places[usize::from(id.0)].superblock.is_none()
+    }
+
+    /// How many nodes have disks; their numbers are the first.
+    pub fn with_disks(&self) -> usize {
+        self.places.iter().filter(|p| p.superblock.is_some()).count()
     }
 
     /// The map in force.
@@ -330,9 +359,10 @@ impl World {
     pub fn replace_disk(&mut self, id: NodeId) {
         self.tell(|| format!("{id} gets an empty disk"));
         let place = &mut self.places[usize::from(id.0)];
-        place.superblock.incarnation += 1;
+        let superblock = place.superblock.as_mut().expect("a node with a disk");
+        superblock.incarnation += 1;
         place.disk = SimDisk::new(place.disk.sectors());
-        let format = JournalStore::format(&place.superblock);
+        let format = JournalStore::format(superblock);
         format.into_iter().for_each(|op| place.disk.apply_now(op));
     }
 

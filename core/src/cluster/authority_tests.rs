@@ -310,6 +310,38 @@ fn rebalancing_can_be_stopped_and_waits_for_nodes_that_are_away() {
     assert_eq!(moving(&map), 0, "nothing new is begun");
 }
 
+/// What has come to a disk that is behind counts for nothing until that has caught up: with one more disk
+/// lost the volume would wait for it, though all that it needs is there.
+#[test]
+fn columns_are_not_copied_to_a_disk_that_is_behind() {
+    let filled = |m: &ClusterMap, n: u16| {
+        volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
+    };
+    let drain = AuthorityInput::Drain(NodeId(0), true);
+    for (moves, elsewhere) in [(drain, true), (AuthorityInput::Rebalance(true), false)] {
+        let mut a = started("raid1", 3, 30);
+        for n in [3, 4] {
+            let home =
+                Home { name: format!("n{n}"), address: format!("h{n}:1"), ..Home::default() };
+            change(&mut a, admit(n, Arc::new(home)), 20);
+        }
+        change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
+        let map = change(&mut a, AuthorityInput::Rebalance(true), 22).unwrap();
+        assert_eq!(filled(&map, 3), 4);
+        change(&mut a, AuthorityInput::Rebalance(false), 23);
+        caught_up(&mut a, 3, 25);
+        change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 30);
+        let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 40).unwrap();
+        assert!(map.is_stale(NodeId(3)));
+        let map = change(&mut a, moves, 50).unwrap();
+        assert_eq!(filled(&map, 3), 0, "it is behind");
+        assert_eq!((0..3).any(|n| filled(&map, n) > 0), elsewhere);
+        let map = caught_up(&mut a, 3, 60).unwrap();
+        assert!(filled(&map, 3) > 0, "not any more");
+        assert!(volume(&map).extents.iter().all(|e| e.filling.keys().eq(e.leaving.keys())));
+    }
+}
+
 #[test]
 fn what_is_drained_must_fit_beside_what_is_being_drained() {
     use crate::cluster::can_drain;

@@ -81,7 +81,8 @@ pub fn plan(map: &ClusterMap, most: usize) -> Plan {
     Plan { moves, before, after: ledger.fullness() }
 }
 
-/// Makes as many of the planned moves as may be under way at a time. When nothing is left to be
+/// Makes as many of the planned moves as may be under way at a time; to a disk that has missed something,
+/// when it has caught up (see [`moves::move_columns`]). When nothing is left to be
 /// moved, and everything is in place, the map says so.
 pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
     if !map.rebalancing {
@@ -98,7 +99,10 @@ pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
     loop {
         let ledger = Ledger::new(map);
         // What is planned after a move that has to wait may not be of use before it.
-        let free = |step: &Move| targets.get(&step.to).is_some_and(|n| *n < FILLED_AT_ONCE);
+        let free = |step: &Move| {
+            let has_time = targets.get(&step.to).is_some_and(|n| *n < FILLED_AT_ONCE);
+            has_time && !map.has_missed(step.volume, step.to)
+        };
         let can = |step: &Move| {
             let room = ledger.room(step.to, step.sectors)?;
             (free(step) && ledger.allows(step)).then_some((step.to, room))
@@ -116,10 +120,7 @@ pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
 
 /// Whether all nodes that have parts of a volume are there and have missed nothing.
 fn is_whole(map: &ClusterMap, volume: &Volume) -> bool {
-    let missed = |n: &NodeId| {
-        let attendance = map.attendance.get(&volume.id);
-        !map.is_up(*n) || attendance.is_some_and(|a| a.stale_since.contains_key(n))
-    };
+    let missed = |n: &NodeId| !map.is_up(*n) || map.has_missed(volume.id, *n);
     !map.is_asleep(volume) && !volume.nodes().iter().any(missed)
 }
 

@@ -398,6 +398,11 @@ impl ClusterMap {
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
+    /// Whether a disk may have missed writes to a volume.
+    pub(super) fn has_missed(&self, volume: VolumeId, node: NodeId) -> bool {
+        self.attendance.get(&volume).is_some_and(|a| a.stale_since.contains_key(&node))
+    }
+
     /// Whether a disk may have missed writes to any volume, or is being filled.
     pub fn is_stale(&self, node: NodeId) -> bool {
         let filling = |v: &Arc<Volume>| v.extents.iter().any(|e| e.filling_on(node).is_some());

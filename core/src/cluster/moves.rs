@@ -45,7 +45,9 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 }
 
 /// Gives columns of nodes that are given up to disks that have room, where the volume goes on
-/// without those nodes; and columns of nodes that are being drained, from which they are copied.
+/// without those nodes; and columns of nodes that are being drained, from which they are copied. These
+/// do not go to a disk that has missed something: until that has caught up its columns count for nothing,
+/// and what the volume has now it would not have any more.
 pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
@@ -57,7 +59,9 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             }
             let given_up = given_up_column(map, id, n);
             let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
-            let Some(place) = choose(map, &map.volumes[&id], n, column, &targets) else { continue };
+            let suits = |node| given_up.is_some() || !map.has_missed(id, node);
+            let place = choose(map, &map.volumes[&id], n, column, &targets, suits);
+            let Some(place) = place else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
             map.room_used = true;
             let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
@@ -82,9 +86,8 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
                 if !going[usize::from(node.0)] {
                     continue;
                 }
-                let Some(place) = choose(&map, &map.volumes[&id], n, column, &roomy) else {
-                    return false;
-                };
+                let place = choose(&map, &map.volumes[&id], n, column, &roomy, |_| true);
+                let Some(place) = place else { return false };
                 let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
                 volume.extents[n].columns[column] = place;
             }
@@ -141,7 +144,7 @@ fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
     map.volumes[&id].extents[n].columns.iter().position(|c| gone(c.0))
 }
 
-/// The disk, and the place on it, for `column` of extent `n`: of the disks in failure domains
+/// The disk, and the place on it, for `column` of extent `n`: of the disks that suit, in failure domains
 /// that hold no other column of it, and that are not being filled with much else, the one in the
 /// box with the fewest others of its columns, and then with the most room.
 fn choose(
@@ -150,6 +153,7 @@ fn choose(
     n: usize,
     column: usize,
     targets: &BTreeMap<NodeId, usize>,
+    suits: impl Fn(NodeId) -> bool,
 ) -> Option<(NodeId, u64)> {
     let need = volume.extent_sectors(n);
     let domains = map.domains(&volume.apart);
@@ -170,6 +174,7 @@ fn choose(
         .iter()
         .filter(|(_, filling)| **filling < FILLED_AT_ONCE)
         .map(|(node, _)| *node)
+        .filter(|node| suits(*node))
         .filter(|node| volume.extents[n].place_on(*node).is_none())
         .filter(|node| !taken.contains(&domain(*node)))
         .filter_map(free)

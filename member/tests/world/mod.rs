@@ -11,14 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use weft_core::cluster::{Arrival, Volume};
+use weft_core::cluster::{Arrival, ClusterMap, Volume};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
 
 use check::Checks;
 use operator::Asked;
-use setup::{Table, first_map};
+use setup::Table;
+pub use setup::first_map;
 
 /// A node as far as the authority can see it.
 #[derive(Default)]
@@ -91,9 +92,14 @@ impl World {
     /// A cluster of so many processes with one node each; the first founds it, the operator
     /// adds the others.
     pub fn new(seed: u64, size: usize, bug: Option<Bug>) -> World {
+        World::of(seed, first_map(size), bug)
+    }
+
+    /// The same, of the nodes of a map.
+    pub fn of(seed: u64, map: ClusterMap, bug: Option<Bug>) -> World {
         let mut rng = Rng::with_seed(seed);
         let codec = Arc::new(Table::default());
-        let map = first_map(size);
+        let size = map.nodes.len();
         let volume = (*map.volumes[&VolumeId(0)]).clone();
         let config = Config { seed, bug, snapshot_every: 8, ..Config::default() };
         let processes = (1..=size as u64).map(|n| {

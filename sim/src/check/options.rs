@@ -115,6 +115,8 @@ pub struct Options {
     pub members: Option<bool>,
     /// If they are: how many nodes each process has; drawn if open, one in most seeds.
     pub hosted: Option<u16>,
+    /// If they are: how many hosts are their own controllers; drawn if open, none in most seeds.
+    pub attached: Option<u16>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// A deliberate bug of the members.
@@ -133,6 +135,7 @@ impl Options {
         places: true,
         members: None,
         hosted: None,
+        attached: None,
         bug: None,
         member_bug: None,
     };
@@ -149,8 +152,10 @@ impl Default for Options {
 pub struct Summary {
     /// The layout drawn.
     pub layout: String,
-    /// Nodes.
+    /// Nodes with disks.
     pub nodes: usize,
+    /// Hosts that are their own controllers.
+    pub attached: usize,
     /// Operations answered, and not.
     pub answered: u64,
     /// Operations whose host never heard.

@@ -255,7 +255,8 @@ impl Run {
         }
         Summary {
             layout: self.volume.layout.clone(),
-            nodes: self.world.size(),
+            nodes: self.world.with_disks(),
+            attached: self.world.size() - self.world.with_disks(),
             answered: self.ops.values().filter(|o| o.end.is_some()).count() as u64,
             unanswered: self.ops.values().filter(|o| o.end.is_none()).count() as u64,
             crashes: self.crashes,

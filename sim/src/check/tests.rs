@@ -182,6 +182,9 @@ fn seeds_that_failed_wide() {
 /// The nodes in processes.
 const TOGETHER: Options = Options { members: Some(true), ..Options::DEFAULT };
 
+/// And hosts that are their own controllers.
+const ATTACHED: Options = Options { attached: Some(2), ..TOGETHER };
+
 #[test]
 fn seeds_with_processes_pass() {
     pass_together(0..40, TOGETHER);
@@ -192,6 +195,14 @@ fn seeds_with_processes_pass() {
 fn seeds_with_several_nodes_in_a_process_pass() {
     pass_together(100..130, Options { hosted: Some(2), ..TOGETHER });
     pass_together(130..150, Options { hosted: Some(3), ..TOGETHER });
+}
+
+/// Two hosts are their own controllers.
+#[test]
+fn seeds_with_hosts_that_are_their_own_controllers_pass() {
+    pass_together(200..240, ATTACHED);
+    let hosted = Options { hosted: Some(2), ..ATTACHED };
+    pass_together(240..250, hosted);
 }
 
 fn pass_together(seeds: std::ops::Range<u64>, options: Options) {
@@ -221,7 +232,11 @@ fn the_same_seed_gives_the_same_run_of_processes() {
 
 /// Whether a deliberate bug of the members is found in these seeds.
 fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
-    let options = Options { member_bug: Some(bug), ..TOGETHER };
+    found_together(bug, seeds, Options { attached: Some(0), ..TOGETHER });
+}
+
+fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: Options) {
+    let options = Options { member_bug: Some(bug), ..options };
     let fails = |seed: u64| {
         std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
     };
@@ -246,4 +261,11 @@ fn forgotten_promises_are_found() {
 #[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
     member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 410..416);
+}
+
+#[test]
+fn harm_by_hosts_that_are_their_own_controllers_is_found() {
+    found_together(weft_member::Bug::NeedsHosts, 50..51, ATTACHED);
+    found_together(weft_member::Bug::ServesWithoutLease, 4..5, ATTACHED);
+    found_together(weft_member::Bug::ComesBackAsItWas, 16..17, ATTACHED);
 }

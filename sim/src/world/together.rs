@@ -15,7 +15,7 @@ use weft_member::{
     epoch_parts, member_of, node_of,
 };
 
-use super::{Event, MICROS, World, brief};
+use super::{Crew, Event, MICROS, World, brief};
 
 /// A packet that was lost is sent again after this part of the time after which silence is a death:
 /// TCP waits 200 ms at least (Linux, TCP_RTO_MIN), and a death is believed after 1.1 s.
@@ -120,8 +120,8 @@ struct Wish {
 pub(super) struct Together {
     config: Config,
     codec: Arc<Maps>,
-    /// How many nodes a process has; the last may have fewer.
-    hosted: u16,
+    /// How many nodes are in which processes.
+    crew: Crew,
     /// By process; those with the numbers of other nodes are empty.
     seats: Vec<Seat>,
     /// Links that carry nothing, by sender and receiver, and how often each has been cut.
@@ -153,21 +153,42 @@ impl Together {
     }
 
     fn process_of(&self, node: NodeId) -> NodeId {
-        NodeId(node.0 / self.hosted * self.hosted)
+        let Crew { nodes, hosted, .. } = self.crew;
+        match usize::from(node.0) < nodes {
+            true => NodeId(node.0 / hosted * hosted),
+            false => node,
+        }
     }
 }
 
 impl World {
-    /// Puts so many nodes at a time of a world that has not started into a process; the first founds
-    /// the cluster and the others join it.
-    pub(super) fn gather(&mut self, config: Config, hosted: u16) {
-        let codec = Arc::new(Maps::default());
+    /// Puts the nodes of a world that has not started into processes; the first founds the cluster
+    /// and the others join it.
+    pub(super) fn gather(&mut self, config: Config, crew: Crew) {
+        let mut together = Box::new(Together {
+            config,
+            codec: Arc::new(Maps::default()),
+            crew,
+            seats: Vec::new(),
+            cut: BTreeMap::new(),
+            lossy: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            agreed: BTreeMap::new(),
+            newest: self.stored.clone(),
+            leaders: BTreeMap::new(),
+            wishes: Vec::new(),
+            log_times: 2,
+            changes: (0, 0),
+            wrong: None,
+        });
+        let codec = together.codec.clone();
         let mut map = (*self.stored).clone();
-        for (n, info) in map.nodes.iter_mut().enumerate() {
-            let first = n as u16 / hosted * hosted;
-            info.process = (first != n as u16).then_some(NodeId(first));
+        for (node, info) in (0..).map(NodeId).zip(&mut map.nodes) {
+            let first = together.process_of(node);
+            info.process = (first != node).then_some(first);
         }
         self.stored = Arc::new(map.clone());
+        together.newest = self.stored.clone();
         let seats = (0..self.places.len()).map(|n| {
             let (node, founds) = (NodeId(n as u16), n == 0);
             let stored = match founds {
@@ -190,23 +211,8 @@ impl World {
                 open: false,
             }
         });
-        let seats = seats.collect();
-        self.together = Some(Box::new(Together {
-            config,
-            codec,
-            hosted,
-            seats,
-            cut: BTreeMap::new(),
-            lossy: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            agreed: BTreeMap::new(),
-            newest: self.stored.clone(),
-            leaders: BTreeMap::new(),
-            wishes: Vec::new(),
-            log_times: 2,
-            changes: (0, 0),
-            wrong: None,
-        }));
+        together.seats = seats.collect();
+        self.together = Some(together);
     }
 
     fn together(&self) -> &Together {
@@ -680,10 +686,13 @@ impl World {
         self.tell(|| format!("{id} knows map {number} of term {term} to be agreed on"));
     }
 
-    /// One leader in a term.
+    /// One leader in a term, and no vote for who has no disk.
     fn watch(&mut self, id: NodeId) {
         let Some(process) = &self.seat(id).process else { return };
         let status = process.status();
+        if let Some(host) = status.voters.iter().find(|m| self.is_attached(node_of(**m))) {
+            self.together_mut().wrong = Some(format!("{host} votes and has no disk"));
+        }
         if status.leader == Some(member_of(id)) {
             let first = *self.together_mut().leaders.entry(status.term).or_insert(member_of(id));
             if first != member_of(id) {

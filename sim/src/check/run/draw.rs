@@ -18,7 +18,7 @@ use super::hosts::Client;
 use super::members::Members;
 use super::operator::Operator;
 use super::{Run, VOLUME};
-use crate::world::World;
+use crate::world::{Crew, World};
 
 impl Run {
     pub(super) fn draw(seed: u64, options: Options, story: usize) -> Run {
@@ -50,6 +50,7 @@ impl Run {
         let hosted = members.as_ref().map_or(1, |m| m.hosted);
         let nodes = first * usize::from(hosted);
         let nodes = nodes + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
+        let attached = members.as_ref().map_or(0, |m| usize::from(m.attached));
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
@@ -125,7 +126,7 @@ impl Run {
         let mut world = match &members {
             Some(m) => World::of_processes(
                 seed,
-                (nodes, hosted),
+                Crew { nodes, hosted, attached },
                 (1200, journal),
                 config,
                 m.config,
@@ -135,7 +136,8 @@ impl Run {
         };
         world.story_length = story;
         let clients: Vec<Client> = (0..rng.usize(2..=hosts))
-            .map(|n| Client { node: NodeId((n % nodes) as u16), op: None, pieces: 0 })
+            .map(|n| NodeId((n % world.size()) as u16))
+            .map(|node| Client { node, op: None, pieces: 0 })
             .collect();
         let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
         let places = places.flatten();

@@ -60,6 +60,8 @@ pub(super) struct Members {
     pub config: Config,
     /// How many nodes each process has.
     pub hosted: u16,
+    /// How many hosts are their own controllers.
+    pub attached: u16,
     rng: Rng,
     /// Clocks keep to no bound: what leases promise does not hold.
     wild: bool,
@@ -110,7 +112,22 @@ impl Members {
         let mut several = Rng::with_seed(seed ^ 0x0005_e4e2_a110);
         let hosted =
             options.hosted.unwrap_or(if several.u8(0..4) == 0 { several.u16(2..=3) } else { 1 });
-        Some(Members { config, hosted, rng, wild, hot, log_times, span, thinks: 0, traps, at_rest })
+        let mut guests = Rng::with_seed(seed ^ 0x000d_15c1_e550);
+        let attached =
+            options.attached.unwrap_or(if guests.u8(0..4) == 0 { guests.u16(1..=2) } else { 0 });
+        Some(Members {
+            config,
+            hosted,
+            attached,
+            rng,
+            wild,
+            hot,
+            log_times,
+            span,
+            thinks: 0,
+            traps,
+            at_rest,
+        })
     }
 
     /// How long a host thinks before it asks again: so that its requests last as long as the
@@ -162,7 +179,8 @@ impl Run {
         let bears = self.volume.geometry.layout.parity;
         let clients = self.clients.len() as u64;
         let operations = u64::from(self.options.operations);
-        let mut victims: Vec<NodeId> = self.nodes().collect();
+        let (mut victims, hosts): (Vec<NodeId>, Vec<NodeId>) =
+            self.nodes().partition(|n| !self.world.is_attached(*n));
         let m = self.cluster();
         m.thinks = 2 * m.span * clients / operations.max(1);
         m.rng.shuffle(&mut victims);
@@ -180,7 +198,13 @@ impl Run {
             victims.truncate(bears);
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
-        let size = self.world.size() as u16;
+        // Nobody needs these: all of them may be lost beside the victims.
+        for host in hosts {
+            for _ in 0..self.cluster().rng.usize(0..=4) {
+                self.draw_member_fault(host);
+            }
+        }
+        let size = self.world.with_disks() as u16;
         let m = self.cluster();
         if f.power && m.rng.bool() {
             let at = m.rng.u64(0..m.span);
@@ -214,7 +238,7 @@ impl Run {
 
     /// How messages, disks and clocks are in a phase.
     fn draw_member_conditions(&mut self) {
-        let (f, beyond, size) = (self.options.faults, self.beyond, self.world.size() as u16);
+        let (f, beyond, size) = (self.options.faults, self.beyond, self.world.with_disks() as u16);
         let m = self.cluster();
         let mut conditions = Conditions::default();
         if f.messages && m.rng.bool() {
@@ -283,7 +307,11 @@ impl Run {
     /// perhaps to the leader instead.
     fn draw_member_fault(&mut self, victim: NodeId) {
         let (f, beyond) = (self.options.faults, self.beyond);
-        let processes = self.world.processes().len();
+        // Of two processes one votes, and takes the other for dead if it does not hear it. A host has
+        // to go where it is not heard.
+        let with_disks = |p: &NodeId| !self.world.is_attached(*p);
+        let processes = self.world.processes().into_iter().filter(with_disks).count();
+        let is_known_to_go = processes > 2 || self.world.is_attached(victim);
         let m = self.cluster();
         let (lease, dead_after) = (m.config.lease, m.config.dead_after);
         let at = m.rng.u64(0..m.span);
@@ -307,8 +335,7 @@ impl Run {
                     },
                 );
             }
-            // Of two processes one votes, and takes the other for dead if it does not hear it.
-            5..=8 if f.cuts && (beyond || processes > 2) => {
+            5..=8 if f.cuts && (beyond || is_known_to_go) => {
                 // What one answers that is out matters where hosts go on asking it.
                 let longer = if m.hot { dead_after } else { 0 };
                 self.draw_cut(victim, at, stays + longer);
@@ -325,7 +352,7 @@ impl Run {
                 self.plan_member(at, MemberFault::Trap(changed, snap, soon));
             }
             // With clocks that keep no bound too, who only hears badly may be taken for dead.
-            12 | 13 if f.cuts && processes > 2 && (beyond || !m.wild) => {
+            12 | 13 if f.cuts && is_known_to_go && (beyond || !m.wild) => {
                 // Of one packet in six that is lost a stream may well stand still for `dead_after`.
                 let ppm = m.rng.u32(20_000..if beyond { 200_000 } else { 100_000 });
                 self.plan_member(at, MemberFault::Lossy(victim, ppm));
@@ -339,12 +366,14 @@ impl Run {
     /// others or from some, in one direction or in both.
     fn draw_cut(&mut self, victim: NodeId, at: Nanos, stays: Nanos) {
         let (beyond, home) = (self.beyond, self.world.process_of(victim));
+        let attached = self.world.is_attached(victim);
         let m = self.cluster();
         let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << home.0 };
         let direction = m.rng.u8(0..4);
         let only_some = m.rng.u8(0..3) == 0;
         // Of two that do not hear each other either may be lost; of one and several others, that one.
-        let mut whole: u8 = if beyond { 0 } else { 2 };
+        // Those with disks are the first.
+        let mut whole: u8 = if beyond || attached { 0 } else { 2 };
         let mut links = Vec::new();
         let processes = self.world.processes();
         let m = self.cluster();
