@@ -341,6 +341,7 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.crashes, "crashes"),
         (faults.power, "power cuts"),
         (faults.rot, "rot"),
+        (faults.refusals, "disks that refuse to write"),
         (faults.messages, "message faults"),
         (faults.slow, "a slow disk"),
         (faults.beyond, "losses beyond what the layout bears"),

@@ -36,6 +36,8 @@ pub struct SimDisk {
     latest: BTreeMap<u64, Sector>,
     /// Sectors that cannot be read until they are written again.
     unreadable: BTreeSet<u64>,
+    /// It answers every write and flush with an error.
+    refuses: bool,
     /// Operations that have been started and have not ended.
     started: BTreeMap<u64, DiskOp>,
     /// What has been asked of it so far.
@@ -80,6 +82,9 @@ impl SimDisk {
     /// It ends.
     pub fn finish(&mut self, id: u64) -> DiskResult {
         let op = self.started.remove(&id).expect("a started operation");
+        if self.refuses {
+            return self.refuse(op);
+        }
         match op {
             DiskOp::Read { offset, len } => self.read(offset / SECTOR, len / SECTOR),
             DiskOp::Write { offset, data, durable } => {
@@ -100,6 +105,21 @@ impl SimDisk {
                     self.put(sector, vec![0xdb; SECTOR as usize].into(), false);
                 }
                 Ok(Buffer::Zero(0))
+            }
+        }
+    }
+
+    /// What it makes of an operation if it refuses writes: of those it does the first half.
+    fn refuse(&mut self, op: DiskOp) -> DiskResult {
+        match op {
+            DiskOp::Read { offset, len } => self.read(offset / SECTOR, len / SECTOR),
+            DiskOp::Discard { .. } => Ok(Buffer::Zero(0)),
+            DiskOp::Flush => Err("the device answers a flush with an error".to_string()),
+            DiskOp::Write { offset, data, .. } => {
+                let sectors = pieces(offset, &data);
+                let done = sectors.len().div_ceil(2);
+                sectors.into_iter().take(done).for_each(|(s, bytes)| self.put(s, bytes, false));
+                Err("the device answers a write with an error".to_string())
             }
         }
     }
@@ -136,6 +156,11 @@ impl SimDisk {
             }
         }
         Ok(out.into())
+    }
+
+    /// It answers every write and flush with an error from now on, or does not any more.
+    pub fn refuse_writes(&mut self, refuses: bool) {
+        self.refuses = refuses;
     }
 
     /// The process that used it dies: what had been started may have been done, in part.

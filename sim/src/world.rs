@@ -119,8 +119,8 @@ pub struct World {
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
     pub replies: Vec<(u64, Result<HostData, HostError>)>,
-    /// Nodes that processes have started anew, for the caller to take.
-    pub restarted: Vec<NodeId>,
+    /// Nodes that have died for their disks' sake or that processes have started anew, for the caller to take.
+    pub dead_alone: Vec<NodeId>,
     /// Lines from nodes, and what happened, newest last, as many as are kept.
     pub story: Vec<String>,
     /// How many lines of the story to keep; 0 for none.
@@ -215,7 +215,7 @@ impl World {
             table,
             conditions: Conditions::default(),
             replies: Vec::new(),
-            restarted: Vec::new(),
+            dead_alone: Vec::new(),
             story: Vec::new(),
             story_length: 0,
             queue: Queue::default(),
@@ -331,6 +331,8 @@ impl World {
         let config = self.config;
         let place = &mut self.places[id.0 as usize];
         assert!(place.node.is_none());
+        // Whoever starts it has seen to its disk.
+        place.disk.refuse_writes(false);
         place.life += 1;
         let mut node = Node::new(id, CLUSTER, place.disk.sectors(), config);
         let mut out = Vec::new();
@@ -587,10 +589,20 @@ impl World {
                 Output::Report(report) => self.report(id, report),
                 Output::Ready => self.ready(id),
                 Output::Refused(why) => panic!("{id}: its disk was refused: {why}"),
-                Output::DiskFailed(why) => panic!("{id}: its disk failed: {why}"),
+                Output::DiskFailed(why) => return self.disk_failed(id, &why),
                 Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
                 Output::Delayed(_) => {}
             }
+        }
+    }
+
+    /// A node's disk answers with errors: the node dies, and only it.
+    fn disk_failed(&mut self, id: NodeId, why: &str) {
+        self.tell(|| format!("{id}: its disk failed: {why}"));
+        self.dead_alone.push(id);
+        match self.together {
+            Some(_) => self.fell_alone(id),
+            None => self.kill(id, false),
         }
     }
 

@@ -14,6 +14,8 @@ pub struct Faults {
     pub power: bool,
     /// Victims' sectors rot or cannot be read.
     pub rot: bool,
+    /// Disks answer writes and flushes with errors.
+    pub refusals: bool,
     /// Messages are lost, repeated, and take long.
     pub messages: bool,
     /// A disk is slow.
@@ -38,6 +40,7 @@ impl Faults {
         crashes: true,
         power: true,
         rot: true,
+        refusals: true,
         messages: true,
         slow: true,
         beyond: true,
@@ -52,6 +55,7 @@ impl Faults {
         crashes: false,
         power: false,
         rot: false,
+        refusals: false,
         messages: false,
         slow: false,
         beyond: false,
@@ -62,7 +66,7 @@ impl Faults {
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 10] {
+    pub(super) fn each_left_out(&self) -> [Faults; 11] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
@@ -72,6 +76,7 @@ impl Faults {
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
+            Faults { refusals: true, ..none },
             Faults { messages: true, ..none },
             Faults { power: true, ..none },
             Faults { crashes: true, ..none },
@@ -83,6 +88,7 @@ impl Faults {
             crashes: self.crashes && !other.crashes,
             power: self.power && !other.power,
             rot: self.rot && !other.rot,
+            refusals: self.refusals && !other.refusals,
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
             beyond: self.beyond && !other.beyond,

@@ -46,6 +46,8 @@ struct Run {
     move_rng: Rng,
     /// For the sequencer's forms that take over from one another.
     form_rng: Rng,
+    /// For disks that refuse to write.
+    refusal_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// What an operator does in this run, if there is one.
@@ -134,6 +136,9 @@ impl Run {
             }
             for (request, result) in std::mem::take(&mut self.world.replies) {
                 self.answered(request as u32, result);
+            }
+            for node in std::mem::take(&mut self.world.dead_alone) {
+                self.abandon(|c| c.node == node);
             }
             self.look_at_members();
             if let Some(error) = self.error.take() {

@@ -489,13 +489,17 @@ impl World {
 
     /// A node dies alone; its process opens its disk again after so long.
     pub fn kill_node_alone(&mut self, id: NodeId, again_after: Nanos) {
+        self.happens(id, again_after, Happens::Open);
+        self.fell_alone(id);
+    }
+
+    pub(super) fn fell_alone(&mut self, id: NodeId) {
         self.tell(|| format!("{id} dies, and its process does not"));
         let place = &mut self.places[usize::from(id.0)];
         place.node = None;
         place.life += 1;
         place.disk.process_dies(&mut self.rng);
         self.hear(id, Heard::NodeDied(id));
-        self.happens(id, again_after, Happens::Open);
         self.turn(id);
     }
 
@@ -660,7 +664,7 @@ impl World {
             Effect::Restart(node) => {
                 let delay = self.rng.u64(MICROS..5 * MILLIS);
                 self.kill_node_alone(node, delay);
-                self.restarted.push(node);
+                self.dead_alone.push(node);
             }
             Effect::Agreed(map) => self.agreed(id, map),
             Effect::Log(line) => self.tell(|| format!("the process of {id}: {line}")),

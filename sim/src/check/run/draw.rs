@@ -149,6 +149,7 @@ impl Run {
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
+            refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             wide_rng,
             operator,
             beyond: false,

@@ -17,6 +17,8 @@ pub(super) enum Fault {
     Power,
     Rot(NodeId),
     Spoil(NodeId),
+    /// A node's disk answers writes and flushes with errors, until the node is started again.
+    Refuse(NodeId),
     /// A page of the checksum table rots, or cannot be read.
     Page(NodeId, bool),
     /// An empty disk takes the place of a dead node's.
@@ -140,8 +142,17 @@ impl Run {
         }
     }
 
-    /// A fault will happen.
+    /// A fault will happen. The disk of a node that is to die may have refused to write before, which
+    /// ends the node sooner.
     pub(super) fn plan(&mut self, after: Nanos, fault: Fault) {
+        if let Fault::Kill(node, _) = fault
+            && self.options.faults.refusals
+            && !self.world.is_attached(node)
+            && self.refusal_rng.u8(0..4) == 0
+        {
+            let before = self.refusal_rng.u64(0..10 * MILLIS);
+            self.plan(after.saturating_sub(before), Fault::Refuse(node));
+        }
         self.pending_faults += 1;
         self.faults.push(fault);
         self.world.call_after(after + 1, FAULT | (self.faults.len() - 1) as u64);
@@ -197,6 +208,10 @@ impl Run {
                 self.world.set_policy(VOLUME, change);
             }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
+            Fault::Refuse(node) => {
+                self.world.tell(|| format!("the disk of {node} refuses to write"));
+                self.world.disk(node).refuse_writes(true);
+            }
             Fault::Page(node, unreadable) => {
                 let (first, end) = (self.world.table.0, self.world.data.0);
                 let page = self.rng.u64(first..end);

@@ -465,9 +465,6 @@ impl Run {
         if self.members.is_none() {
             return;
         }
-        for node in std::mem::take(&mut self.world.restarted) {
-            self.abandon(|c| c.node == node);
-        }
         if let Some(wrong) = self.world.take_wrong() {
             self.error = Some(wrong);
         }
