@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use weft_core::units::{NodeId, SECTOR};
 
@@ -78,9 +79,18 @@ impl Claim {
 
     /// Leaves there what has been made, if anything has.
     pub(crate) fn keep(mut self) {
-        if self.made {
-            self.new = None;
-            self.made = false;
+        if !self.made {
+            return;
+        }
+        self.made = false;
+        if self.new.take().is_some()
+            && let Some(replaced) = self.there.take()
+        {
+            // Nothing names it any more, so closing it frees all that it held. A large file takes
+            // its file system a while, which no node need wait for.
+            let close = move || drop(replaced);
+            // Where there is no thread to be had it is closed here and now.
+            let _ = thread::Builder::new().name("weft-close".to_string()).spawn(close);
         }
     }
 

@@ -102,7 +102,10 @@ pub fn header(kind: u8, payload: &[Bytes]) -> [u8; HEADER] {
 struct Arriving {
     header: [u8; HEADER],
     /// As long as the frame says.
+    len: usize,
+    /// Has room for all of it from the beginning, and after what has come nothing that counts.
     payload: Vec<u8>,
+    /// How much has come.
     filled: usize,
 }
 
@@ -131,9 +134,9 @@ impl FrameReader {
     pub fn push(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(arriving) = &mut self.arriving {
-                let missing = &mut arriving.payload[arriving.filled..];
-                let n = missing.len().min(bytes.len());
-                missing[..n].copy_from_slice(&bytes[..n]);
+                let n = (arriving.len - arriving.filled).min(bytes.len());
+                arriving.payload.truncate(arriving.filled);
+                arriving.payload.extend_from_slice(&bytes[..n]);
                 *bytes = &bytes[n..];
                 return self.advance(n);
             }
@@ -153,8 +156,11 @@ impl FrameReader {
     /// a copy. [`FrameReader::advance`] says how much was.
     pub fn large(&mut self) -> Option<&mut [u8]> {
         let arriving = self.arriving.as_mut()?;
-        let missing = &mut arriving.payload[arriving.filled..];
-        (missing.len() >= LARGE).then_some(missing)
+        if arriving.len - arriving.filled < LARGE {
+            return None;
+        }
+        arriving.payload.resize(arriving.len, 0);
+        Some(&mut arriving.payload[arriving.filled..])
     }
 
     /// `n` bytes of the payload have come. The frame, if it is whole.
@@ -165,7 +171,7 @@ impl FrameReader {
     pub fn advance(&mut self, n: usize) -> Result<Option<Frame>, FrameError> {
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
         arriving.filled += n;
-        if arriving.filled < arriving.payload.len() {
+        if arriving.filled < arriving.len {
             return Ok(None);
         }
         let crc = crc32c::crc32c(&arriving.header[..12]);
@@ -205,7 +211,9 @@ impl FrameReader {
         }
         self.filled = 0;
         self.max = MAX_PAYLOAD;
-        self.arriving = Some(Arriving { header, payload: vec![0; len as usize], filled: 0 });
+        let len = len as usize;
+        let payload = Vec::with_capacity(len);
+        self.arriving = Some(Arriving { header, len, payload, filled: 0 });
         Ok(())
     }
 }

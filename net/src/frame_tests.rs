@@ -78,6 +78,22 @@ fn large_payloads_are_read_in_place() {
 }
 
 #[test]
+fn what_is_read_in_place_only_in_part_is_pushed_to_its_end() {
+    let payload: Vec<u8> = (0..2 * LARGE).map(|n| (n % 251) as u8).collect();
+    let frame = Frame { kind: 20, payload: payload.into() };
+    let stream = bytes_of(&frame);
+    let mut reader = FrameReader::new(MAX_PAYLOAD);
+    let (mut first, rest) = stream.split_at(HEADER + 10);
+    assert_eq!(reader.push(&mut first).unwrap(), None);
+    let (here, mut rest) = rest.split_at(LARGE);
+    reader.large().unwrap()[..here.len()].copy_from_slice(here);
+    assert_eq!(reader.advance(here.len()).unwrap(), None);
+    assert!(reader.large().is_none(), "what is left is not worth it");
+    assert_eq!(reader.push(&mut rest).unwrap(), Some(frame));
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn errors_say_what_was_wrong() {
     let frame = Frame { kind: 16, payload: vec![1; 100].into() };
     let mut later = bytes_of(&frame);

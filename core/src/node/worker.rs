@@ -179,7 +179,7 @@ pub(crate) struct Worker {
     /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
     /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
     /// looked at anew.
-    looked: Aside<Option<(u64, bool, bool)>>,
+    looked: Aside<Option<(u64, (bool, bool))>>,
     /// Writes without journal that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
     /// Something that others may wait for has changed.

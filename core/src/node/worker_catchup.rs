@@ -10,6 +10,10 @@ use crate::store::Scan;
 /// Bytes that wait to be put in place above which no more is rebuilt.
 const MOST_HELD: u64 = 32 << 20;
 
+/// Of the units in work so many parts must be done before it is looked for more to rebuild: with many
+/// in work, looking after each would cost more than all else that is done for it here.
+const PARTS: u64 = 8;
+
 /// Looking for what a node that is behind missed.
 #[derive(Clone, Hash)]
 pub(super) struct DirtyScan {
@@ -201,11 +205,13 @@ impl Worker {
     /// Asks for the rebuilding of a few stale units.
     fn ask_rebuilds(&mut self, now: Nanos) {
         let has_room = self.store.held_bytes() < MOST_HELD;
-        let looks = Some((self.catchup.changes(), has_room, self.hosts_busy));
-        if self.looked.0 == looks {
+        let (changes, state) = (self.catchup.changes(), (has_room, self.hosts_busy));
+        let enough = (self.rebuilding.len() as u64 / PARTS).max(1);
+        let looked = self.looked.0;
+        if looked.is_some_and(|(seen, was)| was == state && changes - seen < enough) {
             return;
         }
-        self.looked.0 = looks;
+        self.looked.0 = Some((changes, state));
         let stale = self.catchup.stale();
         let map = &self.map;
         let unit = |id: &VolumeId, stripe: u64| {

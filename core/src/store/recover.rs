@@ -20,7 +20,10 @@ pub(super) struct Recovery {
     cluster: u128,
     disk: u16,
     disk_sectors: u64,
+    /// As long as the journal; zeros where it is yet to be read.
     journal: Vec<u8>,
+    /// Sectors of it that have been read.
+    have: u64,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
     /// Sectors that apply entries name: for each entry what it was to put in place, and the
@@ -77,6 +80,7 @@ impl JournalStore {
             disk,
             disk_sectors,
             journal: Vec::new(),
+            have: 0,
             begun: Overlay::default(),
             candidates: BTreeMap::new(),
             waiting: 0,
@@ -113,6 +117,8 @@ impl JournalStore {
         if self.superblock.sequence == 0 {
             match self.choose_superblock(&bytes) {
                 Ok(sb) => {
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.journal = vec![0; (sb.journal * SECTOR) as usize];
                     self.journal = Journal::new(&sb);
                     self.superblock = sb;
                     self.read_journal_piece();
@@ -122,7 +128,12 @@ impl JournalStore {
         } else {
             debug_assert!(at < self.superblock.table_start());
             let recovery = self.recovery.as_mut().expect("opening");
-            recovery.journal.extend_from_slice(&bytes);
+            // Of a journal that has hardly been used no more memory is touched than that takes.
+            if bytes.iter().any(|b| *b != 0) {
+                let from = ((at - JOURNAL_START) * SECTOR) as usize;
+                recovery.journal[from..from + bytes.len()].copy_from_slice(&bytes);
+            }
+            recovery.have += bytes.len() as u64 / SECTOR;
             self.read_journal_piece();
         }
     }
@@ -154,7 +165,7 @@ impl JournalStore {
     }
 
     fn read_journal_piece(&mut self) {
-        let have = self.recovery.as_ref().expect("opening").journal.len() as u64 / SECTOR;
+        let have = self.recovery.as_ref().expect("opening").have;
         let count = PIECE.min(self.superblock.journal - have);
         if count == 0 {
             self.replay();
