@@ -363,6 +363,7 @@ fn a_trace_is_found_beside_its_scenario_and_part_of_what_a_result_depends_on() {
     let swept = csv("--sweep workload.arrivals.traced.speed=1,2 workload.hosts=1,2");
     assert_eq!((swept.lines().count(), points()), (5, 6));
     weft(&format!("sim {dir}/r.toml --trace-request 3")).unwrap();
+    weft(&format!("sim {dir}/r.toml --trace-request 3 --json")).unwrap();
 }
 
 #[test]

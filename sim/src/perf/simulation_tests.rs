@@ -137,6 +137,31 @@ fn a_request_that_is_followed_is_somewhere_all_the_time() {
 }
 
 #[test]
+fn a_request_that_is_followed_is_told_to_programs_in_nanoseconds_since_it_was_asked() {
+    let timeline = Simulation::new(&system(4096, 0.0, 3), 0).unwrap().trace(7).unwrap();
+    let (spans, traced) = (timeline.spans(), timeline.traced().unwrap());
+    assert_eq!((traced.request, traced.asked_ns), (7, spans[0].from));
+    assert_eq!(traced.spans.len(), spans.len());
+    assert_eq!((traced.spans[0].resource, traced.spans[0].begin_ns), ("host", 0));
+    for (piece, span) in traced.spans.iter().zip(&spans) {
+        let absolute = (piece.begin_ns + traced.asked_ns, piece.end_ns + traced.asked_ns);
+        assert_eq!(absolute, (span.from, span.to));
+        assert!(piece.end_ns <= traced.time_ns);
+        let is_link = matches!(span.lane, Lane::Link(..));
+        assert_eq!((piece.resource == "link", piece.to.is_some()), (is_link, is_link));
+        if let Some(p) = piece.parts {
+            let parts = [p.queue_ns, p.overhead_ns, p.seek_ns, p.switch_ns, p.rotation_ns];
+            let all = parts.iter().sum::<u64>() + p.transfer_ns + p.bus_ns;
+            assert_eq!((all, piece.bytes), (piece.end_ns - piece.begin_ns, Some(4096)));
+        }
+    }
+    let disks = traced.spans.iter().filter(|p| p.resource == "disk" && p.parts.is_some());
+    let mut kinds: Vec<&str> = disks.map(|p| p.kind.as_str()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["read", "read", "write", "write"]);
+}
+
+#[test]
 fn central_systems_have_a_controller_and_hosts_come_in_an_open_stream_too() {
     let mut system = system(40_960, 0.3, 4);
     system.nodes.originators = 0;
