@@ -49,8 +49,16 @@ const CASES: [(u64, f64, u32); 16] = [
     (512 * KIB, 0.0, 2),
 ];
 
-/// For how long a run is tried again that others of the machine disturbed.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How much is measured of each case.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Requests of 8 KiB in a run; of larger ones fewer.
+    pub requests: u64,
+    /// Runs.
+    pub runs: u32,
+    /// For how long a run is tried again that others of the machine disturbed.
+    pub patience: Duration,
+}
 
 /// How often the costs are worked out from the work, and the work from the costs.
 const TIMES: usize = 6;
@@ -107,19 +115,15 @@ pub struct Calibrated {
     pub response_ns_predicted: f64,
 }
 
-/// Measures it in a directory in memory, with so many requests of each kind, and so many runs.
+/// Measures it in a directory in memory.
 ///
 /// # Errors
 /// If an array cannot be run there.
-pub fn measure(
-    memory: &Path,
-    requests: u64,
-    runs: u32,
-    time: Duration,
-) -> Result<(Costs, Vec<Calibrated>)> {
+pub fn measure(memory: &Path, each: Effort, time: Duration) -> Result<(Costs, Vec<Calibrated>)> {
+    let Effort { requests, runs, patience } = each;
     let systems: Vec<System> = CASES.iter().map(|case| system(*case, requests, runs)).collect();
     let stage = Stage::new("the nodes", (CASES.len() as u64) * u64::from(runs), Counts::Things);
-    let ran = real::measure(&systems, memory, PATIENCE, || stage.advance(1))?;
+    let ran = real::measure(&systems, memory, patience, || stage.advance(1))?;
     stage.done("measured");
     let median = |ran: &[real::Ran], of: fn(&real::Ran) -> f64| {
         let mut all: Vec<f64> = ran.iter().map(of).collect();
@@ -151,10 +155,11 @@ pub fn measure(
 ///
 /// # Errors
 /// If an array cannot be run there.
-pub fn disk_more(dir: &Path, calibrated: &[Calibrated], requests: u64, runs: u32) -> Result<f64> {
+pub fn disk_more(dir: &Path, calibrated: &[Calibrated], each: Effort) -> Result<f64> {
+    let Effort { requests, runs, patience } = each;
     let case = CASES[2];
     let in_memory = calibrated.get(2).map_or(0.0, |c| c.nodes_ns);
-    let ran = real::measure(&[system(case, requests, runs)], dir, PATIENCE, || {})?;
+    let ran = real::measure(&[system(case, requests, runs)], dir, patience, || {})?;
     let mut on_disk: Vec<f64> = ran.iter().flatten().map(|r| r.nodes_ns).collect();
     on_disk.sort_by(f64::total_cmp);
     let median = on_disk.get(on_disk.len() / 2).copied().unwrap_or(in_memory);

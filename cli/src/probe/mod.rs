@@ -36,6 +36,10 @@ pub struct Probe {
     /// Less data and less time
     #[arg(long)]
     quick: bool,
+    /// For how many seconds a run is tried again while others use the machine's processors; then the
+    /// run counts that they disturbed least
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    patience: u32,
     /// Print what was measured as JSON
     #[arg(long)]
     json: bool,
@@ -113,10 +117,12 @@ impl Probe {
             }
         };
         let loopback = loopback::measure(time)?;
-        let (costs, calibrated) = cpu::measure(Path::new(MEMORY), requests, runs, time)?;
+        let each =
+            cpu::Effort { requests, runs, patience: Duration::from_secs(self.patience.into()) };
+        let (costs, calibrated) = cpu::measure(Path::new(MEMORY), each, time)?;
         let disk_more = match in_memory {
             true => 0.0,
-            false => cpu::disk_more(dir, &calibrated, requests, runs)?,
+            false => cpu::disk_more(dir, &calibrated, each)?,
         };
         let flash = (!in_memory).then(|| disk::fit(&disk));
         Ok(Found { flash, disk, loopback, costs, disk_more, calibrated })
