@@ -90,7 +90,7 @@ pub struct Sim {
     /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
     #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "world", "dir"])]
     trace_request: Option<u64>,
-    /// Say of every disk, bus, processor and link of the first point how much it was used in one run
+    /// Say of every disk, bus, processor and link, hosts' links too, of the first point how much it was used in one run
     #[arg(long, conflicts_with_all = ["out", "shard", "trace_request", "world", "dir"])]
     resources: bool,
     /// Print the results as JSON, with --trace-request or --resources what these say

@@ -20,6 +20,10 @@ const WIDTH: usize = 60;
 pub enum Lane {
     /// The host's driver.
     Host,
+    /// The link from a host to the array.
+    ToArray(u32),
+    /// The link from the array to a host.
+    FromArray(u32),
     /// A node's processor.
     Processor(u32),
     /// The link from one node to another.
@@ -87,9 +91,9 @@ pub struct Traced {
 /// A [`Span`] for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Piece {
-    /// `host`, `processor`, `link` or `disk`.
+    /// `host`, `host link`, `processor`, `link` or `disk`.
     pub resource: &'static str,
-    /// Whose, or of a link whose message; nobody's of the host.
+    /// Whose, or of a link whose message; no node's of the host and its link.
     pub node: Option<u32>,
     /// Of a link: to which node.
     pub to: Option<u32>,
@@ -169,7 +173,19 @@ impl Timeline {
         }
     }
 
-    /// The reply to a request is on its way to the host.
+    /// A request, or its reply, goes over the link between its host and the array.
+    pub(super) fn crossed(&mut self, number: u32, lane: Lane, from: Nanos, to: Nanos, bytes: u64) {
+        if self.number == Some(number) {
+            let kind = match lane {
+                Lane::ToArray(_) => "the request",
+                _ => "the reply",
+            };
+            let kind = kind.to_string();
+            self.spans.push(Span { lane, from, to, kind, bytes: Some(bytes), parts: None });
+        }
+    }
+
+    /// The reply to a request is at its host.
     pub(super) fn replied(&mut self, number: u32, now: Nanos, arrives: Nanos) {
         if self.number == Some(number) {
             self.add(Lane::Host, now, arrives, "driver: the reply");
@@ -258,6 +274,7 @@ impl Timeline {
         let piece = |span: &Span| {
             let (resource, node, to) = match span.lane {
                 Lane::Host => ("host", None, None),
+                Lane::ToArray(_) | Lane::FromArray(_) => ("host link", None, None),
                 Lane::Processor(n) => ("processor", Some(n), None),
                 Lane::Link(a, b) => ("link", Some(a), Some(b)),
                 Lane::Disk(n) => ("disk", Some(n), None),
@@ -296,6 +313,8 @@ impl Timeline {
             };
             let lane = match span.lane {
                 Lane::Host => "host".to_string(),
+                Lane::ToArray(n) => format!("host {n} -> array"),
+                Lane::FromArray(n) => format!("array -> host {n}"),
                 Lane::Processor(n) => format!("processor {n}"),
                 Lane::Link(a, b) => format!("link {a} -> {b}"),
                 Lane::Disk(n) => format!("disk {n}"),
