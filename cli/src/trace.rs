@@ -45,7 +45,7 @@ pub struct Info {
     /// csv, srt, disksim, ssdsim, msr, vscsi, blkparse, iolog or measured [default: as it looks]
     #[arg(long)]
     format: Option<Format>,
-    /// Bytes of a sector, of formats that count in sectors [default: 512; 256 of srt]
+    /// Bytes of a sector, of formats that count in sectors [default: 512; 256 of srt, and of csv with its columns]
     #[arg(long, value_parser = args::size)]
     sector_size: Option<u64>,
     /// Print the answer as JSON
@@ -66,7 +66,8 @@ pub struct Convert {
     /// Format of the output
     #[arg(long, default_value = "csv")]
     to: Format,
-    /// Bytes of a sector of the input, if its format counts in sectors [default: 512; 256 of srt]
+    /// Bytes of a sector of the input, if its format counts in sectors [default: 512; 256 of srt, and of csv
+    /// with its columns]
     #[arg(long, value_parser = args::size)]
     sector_size: Option<u64>,
 }
@@ -128,6 +129,9 @@ impl Convert {
             .persist_noclobber(output)
             .with_context(|| format!("cannot write {}", output.display()))?;
         say(format!("{requests} requests, {} to {}", reader.format(), self.to))?;
+        if let Some(sectors) = sectors(&reader) {
+            say(sectors)?;
+        }
         for (what, count) in left_out {
             say(format!("left out: {count} {what}"))?;
         }
@@ -157,6 +161,16 @@ fn open(path: &Path, options: Options) -> Result<Reader<'static>> {
     let length = file.metadata().map(|m| m.len()).unwrap_or(0);
     let stage = Stage::new(format!("reading {name}"), length, Counts::Bytes);
     Ok(Reader::new(name, Watched { file, stage }, options)?)
+}
+
+/// How large the trace's sectors are taken to be, if it counts in sectors.
+fn sectors(reader: &Reader<'_>) -> Option<String> {
+    let bytes = reader.sector_bytes()?;
+    let whence = match reader.sector_is_given() {
+        true => "as given",
+        false => "not said in the trace; --sector-size gives another size",
+    };
+    Some(format!("its sectors are taken to have {bytes} bytes ({whence})"))
 }
 
 /// A file that shows how far it is read.
@@ -251,6 +265,8 @@ fn as_json(reader: &Reader<'_>, survey: &Survey) -> Value {
             .collect::<Vec<_>>(),
         "left_out": reader.left_out(),
         "unread_columns": reader.unread_columns(),
+        "sector_bytes": reader.sector_bytes(),
+        "sector_bytes_given": reader.sector_is_given(),
     })
 }
 
@@ -271,6 +287,9 @@ fn describe(reader: &Reader<'_>, survey: &Survey) -> String {
     out += &idle(survey);
     out += "\n";
     out += &devices(reader.devices(), survey);
+    if let Some(sectors) = sectors(reader) {
+        out += &format!("\n{sectors}");
+    }
     if survey.out_of_order() > 0 {
         out += &format!("\n{} requests are earlier than one before them", survey.out_of_order());
     }

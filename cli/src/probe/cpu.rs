@@ -49,8 +49,18 @@ const CASES: [(u64, f64, u32); 16] = [
     (512 * KIB, 0.0, 2),
 ];
 
-/// For how long a run is tried again that others of the machine disturbed.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How much is measured of each case.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Bytes of the volume: the more of it is used, the less of it and its tables is in caches.
+    pub volume: u64,
+    /// Requests of 8 KiB in a run; of larger ones fewer.
+    pub requests: u64,
+    /// Runs.
+    pub runs: u32,
+    /// For how long a run is tried again that others of the machine disturbed.
+    pub patience: Duration,
+}
 
 /// How often the costs are worked out from the work, and the work from the costs.
 const TIMES: usize = 6;
@@ -97,7 +107,7 @@ pub struct Calibrated {
     /// Nanoseconds of the nodes, and of the host, for a request.
     pub nodes_ns: f64,
     pub hosts_ns: f64,
-    /// Median time of a request, in nanoseconds.
+    /// Mean time of a request, in nanoseconds.
     pub response_ns: f64,
     /// The share of the processors that others used in the run that they disturbed most.
     pub others: f64,
@@ -107,19 +117,28 @@ pub struct Calibrated {
     pub response_ns_predicted: f64,
 }
 
-/// Measures it in a directory in memory, with so many requests of each kind, and so many runs.
+/// Refuses a volume that the nodes, or the directory in memory, cannot have.
+///
+/// # Errors
+/// Why not.
+pub fn check(memory: &Path, each: Effort) -> Result<()> {
+    let longest = CASES[CASES.len() - 1];
+    let mut system = system(longest, each.volume, each.requests, each.runs);
+    Costs::default().put(&mut system);
+    system.check().map_err(|p| anyhow!("{p}"))?;
+    real::limits::check_room(&system, memory)
+}
+
+/// Measures it in a directory in memory.
 ///
 /// # Errors
 /// If an array cannot be run there.
-pub fn measure(
-    memory: &Path,
-    requests: u64,
-    runs: u32,
-    time: Duration,
-) -> Result<(Costs, Vec<Calibrated>)> {
-    let systems: Vec<System> = CASES.iter().map(|case| system(*case, requests, runs)).collect();
+pub fn measure(memory: &Path, each: Effort, time: Duration) -> Result<(Costs, Vec<Calibrated>)> {
+    let Effort { volume, requests, runs, patience } = each;
+    let systems: Vec<System> =
+        CASES.iter().map(|case| system(*case, volume, requests, runs)).collect();
     let stage = Stage::new("the nodes", (CASES.len() as u64) * u64::from(runs), Counts::Things);
-    let ran = real::measure(&systems, memory, PATIENCE, || stage.advance(1))?;
+    let ran = real::measure(&systems, memory, patience, || stage.advance(1))?;
     stage.done("measured");
     let median = |ran: &[real::Ran], of: fn(&real::Ran) -> f64| {
         let mut all: Vec<f64> = ran.iter().map(of).collect();
@@ -135,14 +154,14 @@ pub fn measure(
             outstanding,
             nodes_ns: median(ran, |r| r.nodes_ns),
             hosts_ns: median(ran, |r| r.hosts_ns),
-            response_ns: median(ran, |r| r.outcome.all.latency.quantile(0.5) as f64),
+            response_ns: median(ran, |r| r.outcome.all.latency.mean()),
             others: ran.iter().map(|r| r.others).fold(0.0, f64::max),
             nodes_ns_predicted: 0.0,
             hosts_ns_predicted: 0.0,
             response_ns_predicted: 0.0,
         })
         .collect();
-    let costs = fit(&mut cases, xor_byte(time))?;
+    let costs = fit(&mut cases, volume, xor_byte(time))?;
     Ok((costs, cases))
 }
 
@@ -151,10 +170,11 @@ pub fn measure(
 ///
 /// # Errors
 /// If an array cannot be run there.
-pub fn disk_more(dir: &Path, calibrated: &[Calibrated], requests: u64, runs: u32) -> Result<f64> {
+pub fn disk_more(dir: &Path, calibrated: &[Calibrated], each: Effort) -> Result<f64> {
+    let Effort { volume, requests, runs, patience } = each;
     let case = CASES[2];
     let in_memory = calibrated.get(2).map_or(0.0, |c| c.nodes_ns);
-    let ran = real::measure(&[system(case, requests, runs)], dir, PATIENCE, || {})?;
+    let ran = real::measure(&[system(case, volume, requests, runs)], dir, patience, || {})?;
     let mut on_disk: Vec<f64> = ran.iter().flatten().map(|r| r.nodes_ns).collect();
     on_disk.sort_by(f64::total_cmp);
     let median = on_disk.get(on_disk.len() / 2).copied().unwrap_or(in_memory);
@@ -162,7 +182,12 @@ pub fn disk_more(dir: &Path, calibrated: &[Calibrated], requests: u64, runs: u32
 }
 
 /// Five nodes in memory and one host.
-fn system((bytes, read_share, outstanding): (u64, f64, u32), requests: u64, runs: u32) -> System {
+fn system(
+    (bytes, read_share, outstanding): (u64, f64, u32),
+    volume: u64,
+    requests: u64,
+    runs: u32,
+) -> System {
     let mut system = System::like_weft_up(Workload {
         hosts: 1,
         arrivals: Arrivals::Closed { population: outstanding, think: Think::default() },
@@ -170,7 +195,7 @@ fn system((bytes, read_share, outstanding): (u64, f64, u32), requests: u64, runs
         addresses: Addresses::Uniform,
         align_bytes: None,
     });
-    system.volume.size_bytes = Some(256 << 20);
+    system.volume.size_bytes = Some(volume);
     system.volume.parity_at = ParityAt::Auto;
     // As much data takes as long.
     let requests = (requests * 64 * KIB / (bytes + 56 * KIB)).max(20);
@@ -240,12 +265,13 @@ impl Costs {
 }
 
 /// The costs with which the simulator comes to what was measured.
-fn fit(cases: &mut [Calibrated], xor_byte: f64) -> Result<Costs> {
+fn fit(cases: &mut [Calibrated], volume: u64, xor_byte: f64) -> Result<Costs> {
     // Some to begin with: only how often the loop goes round depends on them.
     let mut costs =
         Costs { round: 10_000.0, request: 10_000.0, host: 10_000.0, xor_byte, ..Costs::default() };
     for _ in 0..TIMES {
-        let simulated = cases.iter().map(|c| simulate(c, &costs)).collect::<Result<Vec<_>>>()?;
+        let simulated =
+            cases.iter().map(|c| simulate(c, volume, &costs)).collect::<Result<Vec<_>>>()?;
         let nodes: Vec<(Vec<f64>, f64)> = cases
             .iter()
             .zip(&simulated)
@@ -264,16 +290,16 @@ fn fit(cases: &mut [Calibrated], xor_byte: f64) -> Result<Costs> {
         let found = least_squares(&hosts);
         (costs.host, costs.host_sleep) = (found[0], found[1]);
         (costs.ask_byte, costs.reply_byte) = (found[2], found[3]);
-        // Of a lone request: both sides sleep once.
+        // Of a lone request: both sides sleep once. Its mean time, and not the median, is what a wake that
+        // always takes as long has to come to.
         let alone = cases.iter().zip(&simulated).filter(|(c, _)| c.outstanding == 1);
-        let mut left: Vec<f64> = alone
-            .map(|(c, o)| (c.response_ns - o.all.latency.quantile(0.5) as f64) / 2.0 + costs.wake)
-            .collect();
+        let mut left: Vec<f64> =
+            alone.map(|(c, o)| (c.response_ns - o.all.latency.mean()) / 2.0 + costs.wake).collect();
         left.sort_by(f64::total_cmp);
         costs.wake = left[left.len() / 2].max(0.0);
     }
     for case in cases {
-        let outcome = simulate(case, &costs)?;
+        let outcome = simulate(case, volume, &costs)?;
         let (kinds, xored) = kinds(&outcome.work);
         let sum = |counts: &[f64], costs: &[f64]| -> f64 {
             counts.iter().zip(costs).map(|(n, cost)| n * cost).sum()
@@ -281,13 +307,13 @@ fn fit(cases: &mut [Calibrated], xor_byte: f64) -> Result<Costs> {
         case.nodes_ns_predicted = sum(&kinds, &costs.of_kinds()) + xored * xor_byte;
         let host = [costs.host, costs.host_sleep, costs.ask_byte, costs.reply_byte];
         case.hosts_ns_predicted = sum(&host_kinds(case, &outcome.work), &host);
-        case.response_ns_predicted = outcome.all.latency.quantile(0.5) as f64;
+        case.response_ns_predicted = outcome.all.latency.mean();
     }
     Ok(costs)
 }
 
-fn simulate(case: &Calibrated, costs: &Costs) -> Result<Outcome> {
-    let mut system = system((case.bytes, case.read_share, case.outstanding), 1_000, 1);
+fn simulate(case: &Calibrated, volume: u64, costs: &Costs) -> Result<Outcome> {
+    let mut system = system((case.bytes, case.read_share, case.outstanding), volume, 1_000, 1);
     costs.put(&mut system);
     let simulation = Simulation::new(&system, 0).map_err(|p| anyhow!("{p}"))?;
     simulation.run().map_err(|e| anyhow!(e)).context("the calibration could not be simulated")
@@ -359,6 +385,21 @@ fn xor_byte(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
+    const VOLUME: u64 = 256 << 20;
+
+    #[test]
+    fn a_volume_that_is_too_small_or_too_large_is_refused_before_anything_is_measured() {
+        let check = |volume| {
+            let each = Effort { volume, requests: 1, runs: 1, patience: Duration::ZERO };
+            check(Path::new("/dev/shm"), each)
+        };
+        assert!(check(16 << 20).is_ok());
+        for volume in [0, 4096, (16 << 20) + 1, 1 << 60] {
+            let error = check(volume).unwrap_err();
+            assert!(error.to_string().contains("give"), "{volume}: {error}");
+        }
+    }
+
     #[test]
     fn factors_are_found_again_and_none_is_below_zero() {
         let rows: Vec<(Vec<f64>, f64)> = (1..8)
@@ -406,18 +447,18 @@ mod tests {
                 hosts_ns_predicted: 0.0,
                 response_ns_predicted: 0.0,
             };
-            let outcome = simulate(&case, &costs).unwrap();
-            case.response_ns = outcome.all.latency.quantile(0.5) as f64;
+            let outcome = simulate(&case, VOLUME, &costs).unwrap();
+            case.response_ns = outcome.all.latency.mean();
             let host = host_kinds(&case, &outcome.work);
             case.hosts_ns = 9_000.0 + 3_000.0 * host[1] + 0.125 * host[2] + 0.25 * host[3];
-            let mut system = system((bytes, read_share, outstanding), 1_000, 1);
+            let mut system = system((bytes, read_share, outstanding), VOLUME, 1_000, 1);
             costs.put(&mut system);
             case.nodes_ns =
                 system.nodes.path.instructions(&outcome.work) / outcome.work.requests as f64;
             case
         };
         let mut cases: Vec<Calibrated> = CASES.iter().map(case).collect();
-        let found = fit(&mut cases, 0.1).unwrap();
+        let found = fit(&mut cases, VOLUME, 0.1).unwrap();
         for case in &cases {
             let nodes = case.nodes_ns_predicted / case.nodes_ns;
             let response = case.response_ns_predicted / case.response_ns;

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 
+use crate::args;
 use crate::output::{Counts, Stage, align_right, say, say_json, table};
 use crate::scratch::Scratch;
 
@@ -36,6 +37,13 @@ pub struct Probe {
     /// Less data and less time
     #[arg(long)]
     quick: bool,
+    /// Bytes of the volume that the nodes' work is measured on: as large as what is to be predicted
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = args::size)]
+    volume_size: u64,
+    /// For how many seconds a run is tried again while others use the machine's processors; then the
+    /// run counts that they disturbed least
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    patience: u32,
     /// Print what was measured as JSON
     #[arg(long)]
     json: bool,
@@ -101,6 +109,13 @@ impl Probe {
             false => (1 << 30, Duration::from_secs(2)),
         };
         let (requests, runs) = if self.quick { (200, 1) } else { (2_000, 5) };
+        let each = cpu::Effort {
+            volume: self.volume_size,
+            requests,
+            runs,
+            patience: Duration::from_secs(self.patience.into()),
+        };
+        cpu::check(Path::new(MEMORY), each).context("--volume-size")?;
         let in_memory = is_in_memory(dir)?;
         let disk = match in_memory {
             true => Vec::new(),
@@ -113,10 +128,10 @@ impl Probe {
             }
         };
         let loopback = loopback::measure(time)?;
-        let (costs, calibrated) = cpu::measure(Path::new(MEMORY), requests, runs, time)?;
+        let (costs, calibrated) = cpu::measure(Path::new(MEMORY), each, time)?;
         let disk_more = match in_memory {
             true => 0.0,
-            false => cpu::disk_more(dir, &calibrated, requests, runs)?,
+            false => cpu::disk_more(dir, &calibrated, each)?,
         };
         let flash = (!in_memory).then(|| disk::fit(&disk));
         Ok(Found { flash, disk, loopback, costs, disk_more, calibrated })

@@ -88,12 +88,12 @@ pub struct Sim {
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
     /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
-    #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "json", "world", "dir"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "world", "dir"])]
     trace_request: Option<u64>,
-    /// Say of every disk, bus, processor and link of the first point how much it was used in one run
+    /// Say of every disk, bus, processor and link, hosts' links too, of the first point how much it was used in one run
     #[arg(long, conflicts_with_all = ["out", "shard", "trace_request", "world", "dir"])]
     resources: bool,
-    /// Print the results as JSON
+    /// Print the results as JSON, with --trace-request or --resources what these say
     #[arg(long)]
     json: bool,
     /// List the scenarios that come with Weft
@@ -166,7 +166,12 @@ impl Sim {
             let point = points.first().context("the scenario has no point")?;
             let simulation = traces::simulation(&point.system, 0)?;
             let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
-            return say(timeline.draw());
+            return match self.json {
+                true => say_json(serde_json::to_value(timeline.traced().context(
+                    "this request was not asked before the run was over; give a smaller number",
+                )?)?),
+                false => say(timeline.draw()),
+            };
         }
         if self.resources {
             let points = scenario.points()?;

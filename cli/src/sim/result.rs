@@ -67,6 +67,9 @@ pub struct Measured {
     pub processors: Option<Use>,
     /// Links.
     pub links: Option<Use>,
+    /// Links between hosts and the array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_links: Option<Use>,
     /// Messages from one node to another for each request.
     pub messages: Option<Mean>,
     /// The share of requests that were delayed by others.
@@ -183,6 +186,12 @@ pub const METRICS: &[Metric] = &[
         |m| Figure::of(m.links.map(|u| u.mean))),
     metric("link_queue", "", "messages waiting for a link or crossing it, of those used at all",
         |m| Figure::of(m.links.map(|u| u.queue))),
+    share("host_link_utilisation", "host links",
+        "share of time that links between hosts and array are in use, of those used at all",
+        |m| Figure::of(m.host_links.map(|u| u.mean))),
+    metric("host_link_queue", "at host link",
+        "requests and replies waiting for a link between host and array or crossing it, of those used at all",
+        |m| Figure::of(m.host_links.map(|u| u.queue))),
     mean("messages", "messages", "messages from one node to another for each request",
         |m| m.messages.map_or_else(Figure::default, Mean::figure)),
     Metric { is_mean: true, ..share("delayed", "delayed", "share of requests that others delayed",
@@ -198,6 +207,7 @@ impl Measured {
             buses: summary.buses.map(Use::from),
             processors: Some(summary.processors.into()),
             links: Some(summary.links.into()),
+            host_links: summary.host_links.map(Use::from),
             messages: Some(summary.messages.into()),
             delayed: Some(summary.delayed.into()),
             events: Some(summary.events),
@@ -220,6 +230,7 @@ impl Measured {
             buses: None,
             processors: None,
             links: None,
+            host_links: None,
             messages: None,
             delayed: None,
             requests: summary.latency.count(),

@@ -210,6 +210,11 @@ fn every_key_is_explained() {
     let one = describe::describe("links.mb_s").unwrap();
     assert!(one.starts_with("links.mb_s\n    0.001 to 1e9; in 10^6 bytes/s; default 10"), "{one}");
     assert!(!one.contains("latency"));
+    let hosts = describe::describe("hosts.links").unwrap();
+    assert!(
+        hosts.contains("hosts.links.latency_us\n    0 to 1e9; in microseconds; default 10\n"),
+        "{hosts}"
+    );
     let class = describe::describe("workload.requests.mix[0].weight").unwrap();
     assert!(class.starts_with("workload.requests.mix.weight\n    above 0\n"), "{class}");
     let list = describe::list().unwrap();
@@ -363,6 +368,7 @@ fn a_trace_is_found_beside_its_scenario_and_part_of_what_a_result_depends_on() {
     let swept = csv("--sweep workload.arrivals.traced.speed=1,2 workload.hosts=1,2");
     assert_eq!((swept.lines().count(), points()), (5, 6));
     weft(&format!("sim {dir}/r.toml --trace-request 3")).unwrap();
+    weft(&format!("sim {dir}/r.toml --trace-request 3 --json")).unwrap();
 }
 
 #[test]

@@ -12,9 +12,15 @@
 //! and besides, if they are there: `device` (or `dev`), a name, and `response_ns`, `response_us`,
 //! `response_ms` or `stop_us`, how long the request took, may be empty. Other columns are not
 //! read, which the reader's notes say. The writer writes `time_ns,device,op,offset,bytes,response_ns`.
+//!
+//! Sectors have 512 bytes, but 256 if there are columns `cyl` and `rtype`: these are fields of SRT's
+//! records ([`super::srt`]), and whoever wrote them down as text counts as SRT does.
 
-use super::{Devices, Found, Record, field};
+use super::{Devices, Format, Found, Record, field};
 use crate::{Kind, Nanos};
+
+/// Columns that only a trace has that was an SRT trace before.
+const OF_SRT: [&str; 2] = ["cyl", "rtype"];
 
 /// What the writer puts first.
 pub(super) const HEADING: &str = "time_ns,device,op,offset,bytes,response_ns";
@@ -29,6 +35,8 @@ pub(super) struct Columns {
     len: (usize, u64),
     response: Option<(usize, Nanos)>,
     count: usize,
+    /// Bytes of a sector, if a column counts in sectors.
+    pub(super) sector: Option<u64>,
     /// Names of columns that are not read.
     pub(super) unread: Vec<String>,
 }
@@ -48,9 +56,13 @@ fn unit(name: &str, stem: &str) -> Option<Nanos> {
 }
 
 impl Columns {
-    /// Reads the heading.
-    pub(super) fn new(heading: &str, sector: u64) -> Result<Self, String> {
+    /// Reads the heading. Sectors have so many bytes, or, if that is not given, as many as the columns
+    /// tell.
+    pub(super) fn new(heading: &str, sector: Option<u64>) -> Result<Self, String> {
         let names: Vec<&str> = heading.split(',').map(str::trim).collect();
+        let was_srt = OF_SRT.iter().all(|name| names.contains(name));
+        let source = if was_srt { Format::Srt } else { Format::Csv };
+        let sector = sector.unwrap_or(source.sector_bytes());
         let mut read = vec![false; names.len()];
         let mut find = |worth: &dyn Fn(&str) -> Option<u64>| {
             let found = names.iter().enumerate().find_map(|(i, n)| Some((i, worth(n)?)));
@@ -76,7 +88,19 @@ impl Columns {
         let response = find(&|n| unit(n, "response_").or_else(|| stop(n)));
         let unread = names.iter().zip(&read).filter(|(_, r)| !**r).map(|(n, _)| n.to_string());
         let unread = unread.collect();
-        Ok(Columns { time, device, op, offset, len, response, count: names.len(), unread })
+        let counts = |column: (usize, u64), name: &str| names[column.0] == name;
+        let in_sectors = counts(offset, "sector") || counts(len, "sectors");
+        Ok(Columns {
+            time,
+            device,
+            op,
+            offset,
+            len,
+            response,
+            count: names.len(),
+            sector: in_sectors.then_some(sector),
+            unread,
+        })
     }
 
     /// Reads a line below the heading.

@@ -138,6 +138,11 @@ impl Format {
             _ => 512,
         }
     }
+
+    /// Whether every trace of it counts in sectors; a CSV trace may or may not.
+    fn counts_in_sectors(self) -> bool {
+        !matches!(self, Format::Csv | Format::Msr | Format::Iolog)
+    }
 }
 
 impl fmt::Display for Format {

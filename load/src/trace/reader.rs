@@ -24,7 +24,7 @@ pub struct Options {
     /// Its format; if not given, it is told from how the trace begins.
     pub format: Option<Format>,
     /// Bytes of a sector, of formats that count in sectors; if not given,
-    /// [`Format::sector_bytes`].
+    /// [`Format::sector_bytes`], or what a CSV trace's columns tell.
     pub sector_bytes: Option<u64>,
 }
 
@@ -100,6 +100,8 @@ pub struct Reader<'a> {
     name: String,
     format: Format,
     sector: u64,
+    /// What the user says of that.
+    sector_given: Option<u64>,
     parser: Parser,
     /// Lines or records read so far.
     at: u64,
@@ -162,8 +164,20 @@ impl<'a> Reader<'a> {
         };
         let (devices, left_out) = Default::default();
         let (at, ended, buffer) = (0, false, Vec::new());
-        let mut reader =
-            Reader { input, name, format, sector, parser, at, devices, left_out, ended, buffer };
+        let sector_given = options.sector_bytes;
+        let mut reader = Reader {
+            input,
+            name,
+            format,
+            sector,
+            sector_given,
+            parser,
+            at,
+            devices,
+            left_out,
+            ended,
+            buffer,
+        };
         if format == Format::Srt && srt::is_header(head[0]) {
             reader.skip_header()?;
         }
@@ -173,6 +187,20 @@ impl<'a> Reader<'a> {
     /// The format that it has.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// Bytes of a sector, if the trace counts in sectors; of a CSV trace that is known from its first
+    /// line on.
+    pub fn sector_bytes(&self) -> Option<u64> {
+        match &self.parser {
+            Parser::Csv(columns) => columns.sector,
+            _ => self.format.counts_in_sectors().then_some(self.sector),
+        }
+    }
+
+    /// Whether the user said how large sectors are.
+    pub fn sector_is_given(&self) -> bool {
+        self.sector_given.is_some()
     }
 
     /// The devices that were seen so far.
@@ -221,12 +249,12 @@ impl<'a> Reader<'a> {
 
     fn parse_line(&mut self) -> Result<Found, String> {
         let line = std::str::from_utf8(&self.buffer).map_err(|_| "expected text (UTF-8)")?.trim();
-        let (sector, devices) = (self.sector, &mut self.devices);
+        let (sector, given, devices) = (self.sector, self.sector_given, &mut self.devices);
         match &mut self.parser {
             Parser::Headed if line.is_empty() => Ok(Found::Nothing),
             Parser::Headed => {
                 self.parser = match self.format {
-                    Format::Csv => Parser::Csv(Columns::new(line, sector)?),
+                    Format::Csv => Parser::Csv(Columns::new(line, given)?),
                     _ => Parser::Iolog(Iolog::new(line)?),
                 };
                 Ok(Found::Nothing)

@@ -46,6 +46,43 @@ fn csv() {
 }
 
 #[test]
+fn csv_that_was_srt_counts_in_its_sectors() {
+    let sectors = |heading: &str, line: &str, sector_bytes| {
+        let trace = format!("{heading}\n{line}\n");
+        let options = Options { sector_bytes, ..Options::default() };
+        let (records, reader) = read(trace.as_bytes(), options).unwrap();
+        (records[0].offset, reader.sector_bytes())
+    };
+    // The columns of the week of hplajw.
+    let srt = "time_s,start_us,stop_us,bytes,sector,dev,rw,sync,cyl,flags_hex,info,qlen,rtype";
+    let line = "0.0,174,19687,4096,1056,1,R,S,1,1b,458752,1,1";
+    assert_eq!(sectors(srt, line, None), (1056 * 256, Some(256)));
+    assert_eq!(sectors(srt, line, Some(512)), (1056 * 512, Some(512)), "the user knows better");
+    let other = "time_s,op,sector,bytes";
+    assert_eq!(sectors(other, "0,R,8,4096", None), (4096, Some(512)));
+    assert_eq!(sectors("time_s,op,offset,sectors", "0,R,8,8", None), (8, Some(512)));
+    assert_eq!(sectors("time_s,op,offset,bytes", "0,R,8,8", Some(256)), (8, None));
+}
+
+#[test]
+fn srt_that_is_written_as_csv_is_where_it_was() {
+    let record = Record { response: Some(5_000), ..request(1000, 0, Kind::Read, 1056 * 256, 4096) };
+    let mut devices = Devices::default();
+    devices.number("1");
+    let write = |format, record: &Record| {
+        let mut writer = Writer::new(Vec::new(), format).unwrap();
+        writer.write(record, &devices).unwrap();
+        writer.finish().unwrap()
+    };
+    let srt = write(Format::Srt, &record);
+    let (records, reader) = read(&srt, Options::default()).unwrap();
+    assert_eq!((records[0], reader.sector_bytes()), (record, Some(256)));
+    let csv = write(Format::Csv, &records[0]);
+    let (records, reader) = read(&csv, Options::default()).unwrap();
+    assert_eq!((records[0], reader.sector_bytes()), (record, None), "it counts in bytes");
+}
+
+#[test]
 fn disksim_and_ssdsim() {
     let (records, devices, _) = text("0.5 3 100 16 1\n1.25 0 7 8 0\n\n", Format::Disksim);
     let read = request(500_000, 0, Kind::Read, 51_200, 8192);

@@ -117,7 +117,7 @@ pub const PARAMETERS: &[Parameter] = &[
         )
     },
     Parameter {
-        default: "512; 256 of srt",
+        default: "512; 256 of srt, and of csv with its columns",
         meaning: "size of a sector, of traces that count in sectors",
         ..parameter("requests.trace.sector_bytes", "bytes", "1 to 1048576")
     },

@@ -74,6 +74,50 @@ impl Simulation {
         }
     }
 
+    /// A request leaves its host, and takes its link, if there are any.
+    pub(super) fn leaves(&mut self, request: u32) -> Result<(), String> {
+        let Some(links) = &mut self.host_links else {
+            return self.happens(Event::Arrival { request });
+        };
+        let now = self.queue.now();
+        let r = self.requests[request as usize].as_ref().expect("a request in work");
+        let data = if r.ask.kind == Kind::Write { r.ask.len } else { 0 };
+        let there = links.ask(now, r.host as usize, r.originator as usize, data);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.crossed(request, Lane::ToArray(r.host), now, there, data);
+        }
+        self.queue.push(there - now, Event::Arrival { request });
+        Ok(())
+    }
+
+    /// A node answers a request, and the reply takes its link, if there are any.
+    pub(super) fn returns(&mut self, request: u32) {
+        let Some(links) = &mut self.host_links else { return self.is_back(request) };
+        let now = self.queue.now();
+        let r = self.requests[request as usize].as_ref().expect("a request in work");
+        let data = if r.ask.kind == Kind::Read { r.ask.len } else { 0 };
+        let there = links.reply(now, r.host as usize, r.originator as usize, data);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.crossed(request, Lane::FromArray(r.host), now, there, data);
+        }
+        self.queue.push(there - now, Event::Return { request });
+    }
+
+    /// A reply is at its host, whose driver takes it.
+    pub(super) fn is_back(&mut self, request: u32) {
+        let (now, driver) = (self.queue.now(), micros(self.system.hosts.reply_us));
+        if let Some(timeline) = &mut self.timeline {
+            timeline.replied(request, now, now + driver);
+        }
+        match self.system.hosts.threads {
+            true => {
+                let host = self.requests[request as usize].as_ref().map(|r| r.host);
+                self.host_works(host.expect("a request in work"), Job::Reply(request));
+            }
+            false => self.queue.push(driver, Event::Reply { request }),
+        }
+    }
+
     pub(in crate::perf) fn reply(&mut self, request: u32) -> Result<(), String> {
         let now = self.queue.now();
         let r = self.requests[request as usize].take().expect("a request in work");

@@ -85,6 +85,10 @@ impl Simulation {
             devices: (0..devices).map(device).collect(),
             buses: (0..system.disks.buses(devices)).map(|_| shared_bus(&model)).collect(),
             network: Network::new(&system.links, count, streams.stream("links", 0)),
+            host_links: system.hosts.links.as_ref().map(|links| {
+                let chance = streams.stream("host links", 0);
+                HostLinks::new(links, workload.hosts as usize, count, chance)
+            }),
             messages: 0,
             delays: Delays::default(),
             delayed: 0,

@@ -49,7 +49,16 @@ pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(),
     let limits = [
         ("disks' buses", onto_disks, buses_bytes_s(system, spec)),
         ("disks", onto_disks, workers * disk_bytes_s(spec)),
-        ("links", remote(system) * link_load(system, reads, writes), links_bytes_s(system)),
+        (
+            "links",
+            remote(system) * link_load(system.links.fabric, reads, writes),
+            links_bytes_s(system),
+        ),
+        (
+            "hosts' links",
+            system.hosts.links.map_or(0.0, |links| link_load(links.fabric, reads, writes)),
+            host_links_bytes_s(system),
+        ),
     ];
     for (what, asked, most) in limits {
         if asked > most {
@@ -88,8 +97,8 @@ fn remote(system: &System) -> f64 {
 }
 
 /// The busier direction's bytes a second, or both on a bus.
-fn link_load(system: &System, reads: f64, writes: f64) -> f64 {
-    match system.links.fabric {
+fn link_load(fabric: Fabric, reads: f64, writes: f64) -> f64 {
+    match fabric {
         Fabric::Bus => reads + writes,
         Fabric::PointToPoint | Fabric::Switch => reads.max(writes),
     }
@@ -102,16 +111,31 @@ fn links_bytes_s(system: &System) -> f64 {
     let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
         (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
         (Roles::Array, 0) => (1.0, workers),
-        (Roles::Array, n) => {
-            // Hosts take originators in turn; the one with the most hosts is the first that is full.
-            let hosts = system.workload.hosts;
-            (f64::from(hosts) / f64::from(hosts.div_ceil(n.into())), workers - 1.0)
-        }
+        (Roles::Array, _) => (full_originators(system), workers - 1.0),
     };
     match system.links.fabric {
         Fabric::Bus => link,
         Fabric::Switch => originators * link,
         Fabric::PointToPoint => originators * peers * link,
+    }
+}
+
+/// With how many originators' worth of hosts the first originator is full: hosts take them in turn, and the
+/// one with the most hosts is the first.
+fn full_originators(system: &System) -> f64 {
+    let (hosts, originators) = (system.workload.hosts, system.nodes.originators.max(1));
+    f64::from(hosts) / f64::from(hosts.div_ceil(originators.into()))
+}
+
+/// Bytes a second from all hosts together, or to them; infinite if they have no links.
+fn host_links_bytes_s(system: &System) -> f64 {
+    let Some(links) = &system.hosts.links else { return f64::INFINITY };
+    let link = links.mb_s * 1e6;
+    match links.fabric {
+        Fabric::Bus => link,
+        Fabric::PointToPoint => f64::from(system.workload.hosts) * link,
+        // An originator has never more hosts than there are.
+        Fabric::Switch => full_originators(system) * link,
     }
 }
 
@@ -159,6 +183,24 @@ mod tests {
         // One bus for both ways.
         let bus = "nodes.originators = 0\nlinks = { fabric = \"bus\", mb_s = 10 }";
         assert!(at(11.0, 0.5, bus).unwrap().contains("the links"));
+    }
+
+    #[test]
+    fn hosts_links_count_where_there_are_any() {
+        let at = |links: &str, rate: f64| {
+            problem(&format!(
+                "links.mb_s = 1000\nhosts.links = {{ mb_s = 1, fabric = \"{links}\" }}\n[workload]\n\
+                 hosts = 5\narrivals.open.rate_per_s = {rate:?}\n\
+                 requests.fixed = {{ bytes = 1000000, read_share = 0.75 }}"
+            ))
+        };
+        // Three quarters go one way, but over a bus; of five hosts two ask the same one of four nodes.
+        for (links, most) in [("bus", 1.0), ("point-to-point", 5.0 / 0.75), ("switch", 2.5 / 0.75)]
+        {
+            assert_eq!(at(links, most * 0.99), None, "{links}");
+            let said = at(links, most * 1.01).unwrap();
+            assert!(said.contains("the hosts' links, and they carry at most"), "{said}");
+        }
     }
 
     #[test]

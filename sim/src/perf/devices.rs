@@ -118,8 +118,8 @@ impl Simulation {
                     weft_model::disk::Kind::Write => "write",
                     weft_model::disk::Kind::Flush => "flush",
                 };
-                let what = format!("{kind} {} sectors", done.access.sectors);
-                timeline.disk_ended(node, id, &what, now, &done.times);
+                let bytes = done.access.sectors * self.sector_bytes;
+                timeline.disk_ended(node, id, (kind, bytes), now, &done.times);
             }
             let bytes = match done.access.kind {
                 weft_model::disk::Kind::Read => done.access.sectors * self.sector_bytes,

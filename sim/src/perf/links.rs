@@ -7,11 +7,9 @@ use super::system::{Fabric, Links};
 /// Bytes of a message besides the data that it carries.
 const HEADER: u64 = 64;
 
-/// The links between nodes. Each carries one message at a time, in the order in which they were
-/// handed over; a DMA engine at each end moves the bytes, so that processors do not.
-pub(super) struct Network {
-    nodes: usize,
-    fabric: Fabric,
+/// Links, each of which carries one message at a time, in the order in which they were handed over; a
+/// DMA engine at each end moves the bytes, so that processors do not.
+struct Wires {
     /// Nanoseconds that a byte takes.
     byte: f64,
     latency: Nanos,
@@ -27,19 +25,11 @@ pub(super) struct Network {
     held: Vec<Nanos>,
 }
 
-impl Network {
-    pub fn new(links: &Links, nodes: usize, chance: fastrand::Rng) -> Network {
+impl Wires {
+    fn new(links: &Links, count: usize, chance: fastrand::Rng) -> Wires {
         let nanos = |us: f64| (us * 1e3).round() as Nanos;
         let latency = nanos(links.latency_us);
-        let count = match links.fabric {
-            Fabric::PointToPoint => nodes * nodes,
-            Fabric::Bus => 1,
-            // A port in and a port out for each.
-            Fabric::Switch => 2 * nodes,
-        };
-        Network {
-            nodes,
-            fabric: links.fabric,
+        Wires {
             byte: 1e3 / links.mb_s,
             latency,
             spread: links.latency_most_us.map_or(0, nanos).saturating_sub(latency),
@@ -51,21 +41,29 @@ impl Network {
         }
     }
 
-    /// Sends so many bytes of data; says when they are there.
-    pub fn send(&mut self, now: Nanos, from: usize, to: usize, data: u64) -> Nanos {
-        let time = self.set_up + ((data + HEADER) as f64 * self.byte).round() as Nanos;
-        let there = match self.fabric {
-            Fabric::PointToPoint => self.take(from * self.nodes + to, now, time),
-            Fabric::Bus => self.take(0, now, time),
-            Fabric::Switch => {
-                // It cuts through: the port out of the switch takes the bytes as they come, but
-                // not before it is free.
-                let out = self.take(from, now, time);
-                self.take(self.nodes + to, out - time, time)
-            }
-        };
+    /// Sends so many bytes of data over a link; says when they are there.
+    fn cross(&mut self, now: Nanos, link: usize, data: u64) -> Nanos {
+        let time = self.time(data);
+        let there = self.take(link, now, time);
+        there + self.delay()
+    }
+
+    /// Sends so many bytes over one link to a switch, and from there over another. It cuts through: the
+    /// port out of the switch takes the bytes as they come, but not before it is free.
+    fn cross_switch(&mut self, now: Nanos, first: usize, second: usize, data: u64) -> Nanos {
+        let time = self.time(data);
+        let out = self.take(first, now, time);
+        let there = self.take(second, out - time, time);
+        there + self.delay()
+    }
+
+    fn time(&self, data: u64) -> Nanos {
+        self.set_up + ((data + HEADER) as f64 * self.byte).round() as Nanos
+    }
+
+    fn delay(&mut self) -> Nanos {
         let more = if self.spread == 0 { 0 } else { self.chance.u64(0..=self.spread) };
-        there + self.latency + more
+        self.latency + more
     }
 
     fn take(&mut self, link: usize, now: Nanos, time: Nanos) -> Nanos {
@@ -76,12 +74,52 @@ impl Network {
         begins + time
     }
 
-    /// The links that were used, by number: for how long each was in use, and how many messages waited
-    /// for it or crossed it on average, of so much time.
-    pub fn used(&self, time: Nanos) -> impl Iterator<Item = (usize, Nanos, f64)> {
+    fn used(&self, time: Nanos) -> impl Iterator<Item = LinkUse> {
         let all = self.busy.iter().zip(&self.held).enumerate();
         let used = all.filter(|(_, (busy, _))| **busy > 0);
         used.map(move |(n, (busy, held))| (n, *busy, *held as f64 / time.max(1) as f64))
+    }
+
+    fn restart(&mut self) {
+        self.busy.fill(0);
+        self.held.fill(0);
+    }
+}
+
+/// A link that was used, by number: for how long, and how many messages waited for it or crossed it on
+/// average.
+pub(super) type LinkUse = (usize, Nanos, f64);
+
+/// The links between nodes.
+pub(super) struct Network {
+    nodes: usize,
+    fabric: Fabric,
+    wires: Wires,
+}
+
+impl Network {
+    pub fn new(links: &Links, nodes: usize, chance: fastrand::Rng) -> Network {
+        let count = match links.fabric {
+            Fabric::PointToPoint => nodes * nodes,
+            Fabric::Bus => 1,
+            // A port in and a port out for each.
+            Fabric::Switch => 2 * nodes,
+        };
+        Network { nodes, fabric: links.fabric, wires: Wires::new(links, count, chance) }
+    }
+
+    /// Sends so many bytes of data; says when they are there.
+    pub fn send(&mut self, now: Nanos, from: usize, to: usize, data: u64) -> Nanos {
+        match self.fabric {
+            Fabric::PointToPoint => self.wires.cross(now, from * self.nodes + to, data),
+            Fabric::Bus => self.wires.cross(now, 0, data),
+            Fabric::Switch => self.wires.cross_switch(now, from, self.nodes + to, data),
+        }
+    }
+
+    /// The links that were used in so much time.
+    pub fn used(&self, time: Nanos) -> impl Iterator<Item = LinkUse> {
+        self.wires.used(time)
     }
 
     /// What a link is called.
@@ -96,8 +134,76 @@ impl Network {
 
     /// Begins to measure.
     pub fn restart(&mut self) {
-        self.busy.fill(0);
-        self.held.fill(0);
+        self.wires.restart();
+    }
+}
+
+/// The links between hosts and the nodes that take their requests: one from each host to its node and one
+/// back, one for all, or one from each host and each node to a switch and one back.
+pub(super) struct HostLinks {
+    hosts: usize,
+    nodes: usize,
+    fabric: Fabric,
+    wires: Wires,
+}
+
+impl HostLinks {
+    pub fn new(links: &Links, hosts: usize, nodes: usize, chance: fastrand::Rng) -> HostLinks {
+        let count = match links.fabric {
+            Fabric::PointToPoint => 2 * hosts,
+            Fabric::Bus => 1,
+            Fabric::Switch => 2 * (hosts + nodes),
+        };
+        let wires = Wires::new(links, count, chance);
+        HostLinks { hosts, nodes, fabric: links.fabric, wires }
+    }
+
+    /// Sends a request with so many bytes of data; says when it is at the node.
+    pub fn ask(&mut self, now: Nanos, host: usize, node: usize, data: u64) -> Nanos {
+        self.send(now, host, self.hosts + node, host, data)
+    }
+
+    /// Sends a reply with so many bytes of data; says when it is at the host.
+    pub fn reply(&mut self, now: Nanos, host: usize, node: usize, data: u64) -> Nanos {
+        self.send(now, self.hosts + node, host, self.hosts + host, data)
+    }
+
+    /// From one end to another, hosts' first; if each host has links to itself, over this one.
+    fn send(&mut self, now: Nanos, from: usize, to: usize, own: usize, data: u64) -> Nanos {
+        match self.fabric {
+            Fabric::PointToPoint => self.wires.cross(now, own, data),
+            Fabric::Bus => self.wires.cross(now, 0, data),
+            Fabric::Switch => {
+                let ends = self.hosts + self.nodes;
+                self.wires.cross_switch(now, from, ends + to, data)
+            }
+        }
+    }
+
+    /// The links that were used in so much time.
+    pub fn used(&self, time: Nanos) -> impl Iterator<Item = LinkUse> {
+        self.wires.used(time)
+    }
+
+    /// What a link is called.
+    pub fn name(&self, link: usize) -> String {
+        let end = |n: usize| match n.checked_sub(self.hosts) {
+            None => format!("host {n}"),
+            Some(node) => format!("node {node}"),
+        };
+        let ends = self.hosts + self.nodes;
+        match self.fabric {
+            Fabric::PointToPoint if link < self.hosts => format!("host {link} to array"),
+            Fabric::PointToPoint => format!("array to host {}", link - self.hosts),
+            Fabric::Bus => "bus".to_string(),
+            Fabric::Switch if link < ends => format!("{} to switch", end(link)),
+            Fabric::Switch => format!("switch to {}", end(link - ends)),
+        }
+    }
+
+    /// Begins to measure.
+    pub fn restart(&mut self) {
+        self.wires.restart();
     }
 }
 
@@ -161,5 +267,36 @@ mod tests {
         assert_eq!(w.send(0, 0, 2, DATA), 515_000);
         assert_eq!(w.send(0, 1, 2, DATA), 1_020_000, "the port to node 2 is taken");
         assert_eq!(w.send(0, 2, 0, DATA), 515_000);
+    }
+
+    fn host_links(fabric: Fabric) -> HostLinks {
+        let links =
+            Links { fabric, mb_s: 1.0, latency_us: 10.0, set_up_us: 5.0, ..Links::default() };
+        HostLinks::new(&links, 2, 3, fastrand::Rng::with_seed(1))
+    }
+
+    #[test]
+    fn a_host_has_a_link_each_way_and_the_next_waits_for_it() {
+        let mut w = host_links(Fabric::PointToPoint);
+        assert_eq!(w.ask(0, 0, 0, DATA), 515_000);
+        assert_eq!(w.ask(0, 0, 0, DATA), 1_020_000);
+        assert_eq!(w.reply(0, 0, 0, DATA), 515_000, "the way back is another");
+        assert_eq!(w.ask(0, 1, 0, DATA), 515_000, "so is another host's");
+        let used: Vec<_> = w.used(1_010_000).map(|(n, ..)| w.name(n)).collect();
+        assert_eq!(used, ["host 0 to array", "host 1 to array", "array to host 0"]);
+    }
+
+    #[test]
+    fn hosts_share_a_bus_and_at_a_switch_those_of_one_node_share_its_port() {
+        let mut w = host_links(Fabric::Bus);
+        assert_eq!(w.ask(0, 0, 0, DATA), 515_000);
+        assert_eq!(w.reply(0, 1, 2, DATA), 1_020_000);
+        let mut w = host_links(Fabric::Switch);
+        assert_eq!(w.ask(0, 0, 1, DATA), 515_000);
+        assert_eq!(w.ask(0, 1, 1, DATA), 1_020_000, "the port to node 1 is taken");
+        assert_eq!(w.reply(0, 1, 2, DATA), 515_000);
+        let used: Vec<_> = w.used(1_010_000).map(|(n, ..)| w.name(n)).collect();
+        let names = ["host 0 to switch", "host 1 to switch", "node 2 to switch"];
+        assert_eq!(used, [&names[..], &["switch to host 1", "switch to node 1"]].concat());
     }
 }

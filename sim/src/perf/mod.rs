@@ -40,5 +40,5 @@ pub use system::{
     Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
     ParityAt, Problem, Roles, Store, Stripes, System, VolumeSpec,
 };
-pub use timeline::{Lane, Span, Timeline};
+pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

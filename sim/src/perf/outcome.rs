@@ -21,7 +21,7 @@ pub struct Resource {
 /// How much one resource was used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Used {
-    /// What kind it is of: disk, bus, processor or link.
+    /// What kind it is of: disk, bus, processor, link or host link.
     pub kind: &'static str,
     /// Which one it is: its number, or what it joins.
     pub name: String,
@@ -70,6 +70,8 @@ pub struct Outcome {
     pub processors: Resource,
     /// Links.
     pub links: Resource,
+    /// Links between hosts and the array, if they take time.
+    pub host_links: Option<Resource>,
     /// Messages from one node to another for each request, those that carry only notices with
     /// them.
     pub messages: f64,
@@ -103,6 +105,7 @@ impl Outcome {
             buses: None,
             processors: unknown,
             links: unknown,
+            host_links: None,
             messages: 0.0,
             delayed: 0.0,
             processor_ns: 0.0,
@@ -157,6 +160,8 @@ pub struct Summary {
     pub processors: Resource,
     /// Links.
     pub links: Resource,
+    /// Links between hosts and the array, if they take time.
+    pub host_links: Option<Resource>,
     /// Processor time of all nodes for each request, in nanoseconds.
     pub processor_ns: f64,
     /// Messages from one node to another for each request.
@@ -180,13 +185,10 @@ impl Summary {
             response_ms: Estimate::of(runs.iter().map(|r| stats::millis(r.all.latency.mean()))),
             latency,
             disks: mean(runs.iter().map(|r| r.disks)),
-            buses: runs
-                .iter()
-                .map(|r| r.buses)
-                .collect::<Option<Vec<Resource>>>()
-                .map(|all| mean(all.into_iter())),
+            buses: mean_of_some(runs, |r| r.buses),
             processors: mean(runs.iter().map(|r| r.processors)),
             links: mean(runs.iter().map(|r| r.links)),
+            host_links: mean_of_some(runs, |r| r.host_links),
             processor_ns: runs.iter().map(|r| r.processor_ns).sum::<f64>()
                 / runs.len().max(1) as f64,
             messages: Estimate::of(runs.iter().map(|r| r.messages)),
@@ -195,6 +197,12 @@ impl Summary {
             events: runs.iter().map(|r| r.events).sum(),
         }
     }
+}
+
+/// Of what a system may not have; then no run has it.
+fn mean_of_some(runs: &[Outcome], of: fn(&Outcome) -> Option<Resource>) -> Option<Resource> {
+    let all: Option<Vec<Resource>> = runs.iter().map(of).collect();
+    all.map(|all| mean(all.into_iter()))
 }
 
 fn mean(of: impl ExactSizeIterator<Item = Resource> + Clone) -> Resource {

@@ -147,6 +147,19 @@ pub const PARAMETERS: &[Parameter] = &[
         "Of threads: more to ask for each byte that is to be written."),
     row("hosts.reply_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
         "Of threads: more for each byte of a reply."),
+    row("hosts.links.fabric", "", Range::Word(&["point-to-point", "bus", "switch"]), WEFT,
+        "Links between hosts and the nodes that take their requests: one from each host and one back, one \
+         for all, or one from each host and each node to a switch and one back. If no key of hosts.links \
+         is given there are none: nothing waits there, and it takes no time, as in the paper."),
+    row("hosts.links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
+        "What one link between a host and the array carries."),
+    row("hosts.links.latency_us", "microseconds", MICROS, WEFT,
+        "From the end of sending to the end of receiving, between a host and the array."),
+    row("hosts.links.latency_most_us", "microseconds", MICROS, WEFT,
+        "What that is at most, if it varies: drawn for each request and each reply, all from \
+         hosts.links.latency_us to this equally likely."),
+    row("hosts.links.set_up_us", "microseconds", MICROS, WEFT,
+        "For how long a request or a reply takes the link before its first byte (arbitration)."),
     row("hosts.message_us", "microseconds", MICROS, BST,
         "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
          server, that sends it or takes it in, on average; path lengths come on top."),
@@ -261,6 +274,7 @@ mod tests {
         system.disks.per_bus = Some(1);
         (system.disks.size_bytes, system.measure.seconds) = (Some(1 << 20), Some(1.0));
         system.links.latency_most_us = Some(20.0);
+        system.hosts.links = Some(system.links);
         let mut theirs = Vec::new();
         leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
         let mut ours: Vec<&str> = PARAMETERS.iter().map(|p| p.key).collect();

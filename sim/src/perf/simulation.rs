@@ -16,20 +16,24 @@ use super::costs::Work;
 use super::delays::Delays;
 use super::diskless::{self, Diskless};
 use super::host_thread::{Job, Thread};
-use super::links::Network;
+use super::links::{HostLinks, LinkUse, Network};
 use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
 use super::setup::VOLUME;
 use super::system::{Roles, Store, System};
-use super::timeline::Timeline;
+use super::timeline::{Lane, Timeline};
 use crate::engine::Queue;
 
 /// What happens.
 pub(super) enum Event {
     /// A host asks.
     Ask { request: u32 },
-    /// A request arrives at its originator.
+    /// A request leaves its host.
     Request { request: u32 },
+    /// One that took a link arrives at its originator.
+    Arrival { request: u32 },
+    /// A reply that took a link is back at its host.
+    Return { request: u32 },
     /// A message arrives.
     Message(Box<Envelope>),
     /// A device's access is complete.
@@ -77,6 +81,8 @@ pub struct Simulation {
     /// The buses that devices share, if they do.
     buses: Vec<SharedBus>,
     network: Network,
+    /// The links between hosts and nodes, if they take time.
+    host_links: Option<HostLinks>,
     /// Hosts that are nodes, and the lock server.
     diskless: Diskless,
     /// Messages that went over a link since measuring began.
@@ -148,8 +154,13 @@ impl Simulation {
     /// If a request fails, or nothing happens any more.
     pub fn resources(mut self) -> Result<Vec<Used>, String> {
         self.run_to_end()?;
-        let kinds =
-            [self.disks_used(), self.buses_used(), self.processors_used(), self.links_used()];
+        let kinds = [
+            self.disks_used(),
+            self.buses_used(),
+            self.processors_used(),
+            self.links_used(),
+            self.host_links_used(),
+        ];
         Ok(kinds.concat())
     }
 
@@ -180,6 +191,7 @@ impl Simulation {
             buses: (!self.buses.is_empty()).then(|| Resource::of(&self.buses_used())),
             processors: Resource::of(&self.processors_used()),
             links: Resource::of(&self.links_used()),
+            host_links: self.host_links.is_some().then(|| Resource::of(&self.host_links_used())),
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
@@ -256,13 +268,16 @@ impl Simulation {
 
     fn links_used(&self) -> Vec<Used> {
         let time = self.measured_time();
-        let one = |(link, busy, queue)| Used {
-            kind: "link",
-            name: self.network.name(link),
-            utilisation: busy as f64 / time as f64,
-            queue,
+        let name = |link| self.network.name(link);
+        self.network.used(time).map(|link| link_used("link", name, time, link)).collect()
+    }
+
+    fn host_links_used(&self) -> Vec<Used> {
+        let (Some(links), time) = (&self.host_links, self.measured_time()) else {
+            return Vec::new();
         };
-        self.network.used(time).map(one).collect()
+        let name = |link| links.name(link);
+        links.used(time).map(|link| link_used("host link", name, time, link)).collect()
     }
 
     /// The warm-up is over.
@@ -270,6 +285,7 @@ impl Simulation {
         let now = self.queue.now();
         (self.messages, self.delayed, self.work) = (0, 0, Work::default());
         self.network.restart();
+        self.host_links.iter_mut().for_each(HostLinks::restart);
         for device in &mut self.devices {
             device.queue.restart(now);
             device.busy_before = device.disk.busy(now);
@@ -287,7 +303,12 @@ impl Simulation {
     pub(super) fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Ask { request } => self.ask(request),
-            Event::Request { request } => {
+            Event::Request { request } => self.leaves(request),
+            Event::Return { request } => {
+                self.is_back(request);
+                Ok(())
+            }
+            Event::Arrival { request } => {
                 let r = self.requests[request as usize].as_ref().expect("a request in work");
                 let (len, offset) = (r.ask.len, r.ask.offset);
                 let op = match r.ask.kind {
@@ -422,18 +443,7 @@ impl Simulation {
                     self.queue.push(delay, Event::Timer { node, timer });
                 }
                 Output::Reply(request, Ok(_)) => {
-                    let request = request as u32;
-                    let arrives = micros(self.system.hosts.reply_us);
-                    if let Some(timeline) = &mut self.timeline {
-                        timeline.replied(request, now, now + arrives);
-                    }
-                    match self.system.hosts.threads {
-                        true => {
-                            let host = self.requests[request as usize].as_ref().map(|r| r.host);
-                            self.host_works(host.expect("a request in work"), Job::Reply(request));
-                        }
-                        false => self.queue.push(arrives, Event::Reply { request }),
-                    }
+                    self.returns(request as u32);
                 }
                 Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
                 Output::DiskFailed(why) => return Err(why),
@@ -443,6 +453,16 @@ impl Simulation {
         }
         Ok(())
     }
+}
+
+/// How much a link was used.
+fn link_used(
+    kind: &'static str,
+    name: impl Fn(usize) -> String,
+    time: Nanos,
+    (link, busy, queue): LinkUse,
+) -> Used {
+    Used { kind, name: name(link), utilisation: busy as f64 / time as f64, queue }
 }
 
 pub(super) fn micros(us: f64) -> Nanos {

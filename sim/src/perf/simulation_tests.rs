@@ -1,5 +1,7 @@
 use super::*;
-use crate::perf::{Commit, Fabric, Lane, Layout, Measure, PILOT, ParityAt, PathLengths, WarmUp};
+use crate::perf::{
+    Commit, Fabric, Hosts, Lane, Layout, Links, Measure, PILOT, ParityAt, PathLengths, WarmUp,
+};
 use weft_core::units::MILLIS;
 use weft_load::trace::Fit;
 use weft_load::workload::Arrivals;
@@ -134,6 +136,99 @@ fn a_request_that_is_followed_is_somewhere_all_the_time() {
     assert_eq!(of(|l| matches!(l, Lane::Host)), 2);
     assert_eq!(of(|l| matches!(l, Lane::Disk(_))), 4, "{}", timeline.draw());
     assert!(timeline.draw().contains("Part, 4096 bytes"));
+}
+
+/// With links of 1 MB/s between hosts and the array, that take 10 us more.
+fn with_host_links(system: System, fabric: Fabric) -> System {
+    let links = Links { fabric, mb_s: 1.0, latency_us: 10.0, ..Links::default() };
+    System { hosts: Hosts { links: Some(links), ..system.hosts }, ..system }
+}
+
+#[test]
+fn requests_and_replies_take_their_hosts_links_if_there_are_any() {
+    for (read_share, there, back) in [(1.0, 64, 64 + 4096), (0.0, 64 + 4096, 64)] {
+        let linked = with_host_links(system(4096, read_share, 3), Fabric::PointToPoint);
+        let timeline = Simulation::new(&linked, 0).unwrap().trace(7).unwrap();
+        let spans = timeline.spans();
+        let of = |lane: fn(&Lane) -> bool| {
+            let times: Vec<_> =
+                spans.iter().filter(|s| lane(&s.lane)).map(|s| s.to - s.from).collect();
+            assert_eq!(times.len(), 1, "{}", timeline.draw());
+            times[0]
+        };
+        // A byte takes a microsecond; each host has a link to itself, where nothing waits.
+        assert_eq!(of(|l| matches!(l, Lane::ToArray(_))), there * 1_000 + 10_000);
+        assert_eq!(of(|l| matches!(l, Lane::FromArray(_))), back * 1_000 + 10_000);
+        let mut until = spans[0].from;
+        for span in &spans {
+            assert!(span.from <= until, "nothing happens until {span:?}");
+            until = until.max(span.to);
+        }
+        let resources = timeline.traced().unwrap().spans;
+        assert_eq!(resources.iter().filter(|p| p.resource == "host link").count(), 2);
+    }
+}
+
+#[test]
+fn a_bus_of_all_hosts_carries_no_more_than_it_can_and_is_told_as_a_resource() {
+    let free = system(4096, 1.0, 16);
+    let linked = with_host_links(free.clone(), Fabric::Bus);
+    let outcome = run(&linked);
+    let bus = outcome.host_links.expect("host links");
+    // Of 4096 bytes and two headers, 4096 are the hosts'; the disks could do more.
+    let most = 4096.0 / (4096.0 + 128.0);
+    assert!(outcome.throughput_mb_s <= most * 1.001 && bus.mean > 0.95, "{bus:?}");
+    assert!((outcome.throughput_mb_s / most - bus.mean).abs() < 0.01, "{bus:?}");
+    assert!(bus.queue > 4.0, "most of sixteen wait there: {bus:?}");
+    let used = Simulation::new(&linked, 0).unwrap().resources().unwrap();
+    let used: Vec<_> = used.into_iter().filter(|u| u.kind == "host link").collect();
+    assert_eq!((used.len(), used[0].name.as_str()), (1, "bus"));
+    assert_eq!(Resource::of(&used), bus);
+    let without = run(&free);
+    assert!(without.host_links.is_none() && without.throughput_mb_s > outcome.throughput_mb_s);
+}
+
+#[test]
+fn what_of_hosts_links_cannot_be_is_refused_by_its_key() {
+    let problem = |change: fn(&mut System)| {
+        let mut wrong = with_host_links(system(4096, 1.0, 3), Fabric::Switch);
+        change(&mut wrong);
+        wrong.check().unwrap_err().to_string()
+    };
+    let slow = problem(|s| s.hosts.links.as_mut().unwrap().mb_s = 0.0);
+    assert_eq!(slow, "hosts.links.mb_s = 0: give 0.001 to 1e9");
+    let most = problem(|s| s.hosts.links.as_mut().unwrap().latency_most_us = Some(5.0));
+    assert_eq!(most, "hosts.links.latency_most_us = 5: give hosts.links.latency_us, 10, or more");
+    let roles = problem(|s| (s.nodes.roles, s.nodes.originators) = (Roles::Host, 0));
+    assert!(
+        roles.starts_with("hosts.links.mb_s = 1: hosts that are nodes are on the array's"),
+        "{roles}"
+    );
+}
+
+#[test]
+fn a_request_that_is_followed_is_told_to_programs_in_nanoseconds_since_it_was_asked() {
+    let timeline = Simulation::new(&system(4096, 0.0, 3), 0).unwrap().trace(7).unwrap();
+    let (spans, traced) = (timeline.spans(), timeline.traced().unwrap());
+    assert_eq!((traced.request, traced.asked_ns), (7, spans[0].from));
+    assert_eq!(traced.spans.len(), spans.len());
+    assert_eq!((traced.spans[0].resource, traced.spans[0].begin_ns), ("host", 0));
+    for (piece, span) in traced.spans.iter().zip(&spans) {
+        let absolute = (piece.begin_ns + traced.asked_ns, piece.end_ns + traced.asked_ns);
+        assert_eq!(absolute, (span.from, span.to));
+        assert!(piece.end_ns <= traced.time_ns);
+        let is_link = matches!(span.lane, Lane::Link(..));
+        assert_eq!((piece.resource == "link", piece.to.is_some()), (is_link, is_link));
+        if let Some(p) = piece.parts {
+            let parts = [p.queue_ns, p.overhead_ns, p.seek_ns, p.switch_ns, p.rotation_ns];
+            let all = parts.iter().sum::<u64>() + p.transfer_ns + p.bus_ns;
+            assert_eq!((all, piece.bytes), (piece.end_ns - piece.begin_ns, Some(4096)));
+        }
+    }
+    let disks = traced.spans.iter().filter(|p| p.resource == "disk" && p.parts.is_some());
+    let mut kinds: Vec<&str> = disks.map(|p| p.kind.as_str()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["read", "read", "write", "write"]);
 }
 
 #[test]

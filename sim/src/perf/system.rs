@@ -216,8 +216,30 @@ impl Default for Links {
     }
 }
 
-/// What is between hosts and the array: nothing that is shared, and infinitely fast (TickerTAIP
-/// 4.2), but for the hosts' own software. Hosts that are their own controllers are nodes, and
+impl Links {
+    /// Checks their values; their keys are below this one.
+    fn check(&self, above: &str) -> Result<(), Problem> {
+        let key = |name: &str| format!("{above}.{name}");
+        within(&key("mb_s"), self.mb_s)?;
+        within(&key("latency_us"), self.latency_us)?;
+        if let Some(most) = self.latency_most_us {
+            within(&key("latency_most_us"), most)?;
+            if most < self.latency_us {
+                let expected = format!("give {}, {}, or more", key("latency_us"), self.latency_us);
+                return Err(Problem::new(&key("latency_most_us"), most, expected));
+            }
+        }
+        within(&key("set_up_us"), self.set_up_us)
+    }
+
+    /// Whether latencies are drawn.
+    fn vary(&self) -> bool {
+        self.latency_most_us.is_some_and(|most| most > self.latency_us)
+    }
+}
+
+/// What is between hosts and the array: if nothing else is said nothing that is shared, and infinitely
+/// fast (TickerTAIP 4.2), but for the hosts' own software. Hosts that are their own controllers are nodes, and
 /// their messages cost them time (shared storage, Table 2).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -241,6 +263,9 @@ pub struct Hosts {
     pub message_times: MessageTimes,
     /// By how many milliseconds a host's clock is off at most, ahead or behind.
     pub clock_ms: f64,
+    /// The links between hosts and the nodes that take their requests, if they take time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
 }
 
 /// How the times of messages are distributed.
@@ -266,6 +291,7 @@ impl Default for Hosts {
             message_us: 0.0,
             message_times: MessageTimes::Constant,
             clock_ms: 0.0,
+            links: None,
         }
     }
 }
@@ -531,16 +557,10 @@ impl System {
             );
             return Err(Problem::new("links.fabric", "point-to-point", expected));
         }
-        within("links.mb_s", self.links.mb_s)?;
-        within("links.latency_us", self.links.latency_us)?;
-        if let Some(most) = self.links.latency_most_us {
-            within("links.latency_most_us", most)?;
-            if most < self.links.latency_us {
-                let expected = format!("give links.latency_us, {}, or more", self.links.latency_us);
-                return Err(Problem::new("links.latency_most_us", most, expected));
-            }
+        self.links.check("links")?;
+        if let Some(links) = &self.hosts.links {
+            links.check("hosts.links")?;
         }
-        within("links.set_up_us", self.links.set_up_us)?;
         within("hosts.ask_us", self.hosts.ask_us)?;
         within("hosts.reply_us", self.hosts.reply_us)?;
         within("hosts.wake_us", self.hosts.wake_us)?;
@@ -630,7 +650,7 @@ impl System {
                     .any(|points| points.len() > 1)
             }
         };
-        let links = self.links.latency_most_us.is_some_and(|most| most > self.links.latency_us);
+        let links = self.links.vary() || self.hosts.links.is_some_and(|links| links.vary());
         let messages =
             self.hosts.message_us > 0.0 && self.hosts.message_times == MessageTimes::Exponential;
         arrivals || disks || links || messages || self.hosts.clock_ms > 0.0
@@ -703,6 +723,11 @@ impl System {
                 }
             }
             return Ok(());
+        }
+        if let Some(links) = &hosts.links {
+            let expected =
+                "hosts that are nodes are on the array's own links; leave hosts.links out";
+            return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
         }
         if self.nodes.originators != 0 {
             let expected = "with nodes.roles = host only hosts take requests; give 0";

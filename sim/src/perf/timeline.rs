@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use serde::Serialize;
 use weft_core::node::{Envelope, Input, Output};
 use weft_core::units::{Nanos, Timestamp};
 use weft_model::disk::Times;
@@ -19,6 +20,10 @@ const WIDTH: usize = 60;
 pub enum Lane {
     /// The host's driver.
     Host,
+    /// The link from a host to the array.
+    ToArray(u32),
+    /// The link from the array to a host.
+    FromArray(u32),
     /// A node's processor.
     Processor(u32),
     /// The link from one node to another.
@@ -36,8 +41,99 @@ pub struct Span {
     pub from: Nanos,
     /// Until when.
     pub to: Nanos,
+    /// What was done, in a word or a few.
+    pub kind: String,
+    /// With how many bytes, of a link or a disk.
+    pub bytes: Option<u64>,
+    /// Of a disk operation, what its time was made of.
+    pub parts: Option<Times>,
+}
+
+impl Span {
+    /// What was done, for people.
+    fn what(&self) -> String {
+        let mut what = self.kind.clone();
+        // Writing to a string cannot fail.
+        if let Some(bytes) = self.bytes {
+            let _ = write!(what, ", {bytes} bytes");
+        }
+        if let Some(t) = &self.parts {
+            let _ = write!(
+                what,
+                ": queue {:.2}, overhead {:.2}, seek {:.2}, switch {:.2}, rotation {:.2}, transfer \
+                 {:.2}, bus {:.2} ms",
+                ms(t.queued),
+                ms(t.overhead),
+                ms(t.seek),
+                ms(t.head_switch),
+                ms(t.rotation),
+                ms(t.transfer),
+                ms(t.bus)
+            );
+        }
+        what
+    }
+}
+
+/// A request's time for programs, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Traced {
+    /// Which request, in the order of asking, from 0.
+    pub request: u64,
+    /// When it was asked, from the beginning of the simulation.
+    pub asked_ns: Nanos,
+    /// From then to the end of the last piece.
+    pub time_ns: Nanos,
+    /// The pieces, in the order of their beginning.
+    pub spans: Vec<Piece>,
+}
+
+/// A [`Span`] for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Piece {
+    /// `host`, `host link`, `processor`, `link` or `disk`.
+    pub resource: &'static str,
+    /// Whose, or of a link whose message; no node's of the host and its link.
+    pub node: Option<u32>,
+    /// Of a link: to which node.
+    pub to: Option<u32>,
     /// What was done.
-    pub what: String,
+    pub kind: String,
+    /// With how many bytes, of a link or a disk.
+    pub bytes: Option<u64>,
+    /// From when, since the request was asked.
+    pub begin_ns: Nanos,
+    /// Until when.
+    pub end_ns: Nanos,
+    /// Of a disk operation, what its time was made of.
+    pub parts: Option<Parts>,
+}
+
+/// What a disk operation's time is made of: [`Times`] for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct Parts {
+    pub queue_ns: Nanos,
+    pub overhead_ns: Nanos,
+    pub seek_ns: Nanos,
+    pub switch_ns: Nanos,
+    pub rotation_ns: Nanos,
+    pub transfer_ns: Nanos,
+    pub bus_ns: Nanos,
+}
+
+impl From<&Times> for Parts {
+    fn from(times: &Times) -> Parts {
+        Parts {
+            queue_ns: times.queued,
+            overhead_ns: times.overhead,
+            seek_ns: times.seek,
+            switch_ns: times.head_switch,
+            rotation_ns: times.rotation,
+            transfer_ns: times.transfer,
+            bus_ns: times.bus,
+        }
+    }
 }
 
 /// A request, followed.
@@ -73,14 +169,26 @@ impl Timeline {
     pub(super) fn asked(&mut self, order: u64, number: u32, now: Nanos, arrives: Nanos) {
         if order == self.request {
             self.number = Some(number);
-            self.add(Lane::Host, now, arrives, "driver: the request".to_string());
+            self.add(Lane::Host, now, arrives, "driver: the request");
         }
     }
 
-    /// The reply to a request is on its way to the host.
+    /// A request, or its reply, goes over the link between its host and the array.
+    pub(super) fn crossed(&mut self, number: u32, lane: Lane, from: Nanos, to: Nanos, bytes: u64) {
+        if self.number == Some(number) {
+            let kind = match lane {
+                Lane::ToArray(_) => "the request",
+                _ => "the reply",
+            };
+            let kind = kind.to_string();
+            self.spans.push(Span { lane, from, to, kind, bytes: Some(bytes), parts: None });
+        }
+    }
+
+    /// The reply to a request is at its host.
     pub(super) fn replied(&mut self, number: u32, now: Nanos, arrives: Nanos) {
         if self.number == Some(number) {
-            self.add(Lane::Host, now, arrives, "driver: the reply".to_string());
+            self.add(Lane::Host, now, arrives, "driver: the reply");
             self.number = None;
         }
     }
@@ -129,31 +237,62 @@ impl Timeline {
             let lane = Lane::Link(output.from.0.into(), output.to.0.into());
             let bytes = body.map_or(0, |b| b.payload());
             let kind = body.map_or("notices", |b| b.name());
-            self.add(lane, from, to, format!("{kind}, {bytes} bytes"));
+            let kind = kind.to_string();
+            self.spans.push(Span { lane, from, to, kind, bytes: Some(bytes), parts: None });
         }
     }
 
     /// A disk operation ended.
-    pub(super) fn disk_ended(&mut self, node: u32, id: u64, what: &str, at: Nanos, times: &Times) {
+    pub(super) fn disk_ended(
+        &mut self,
+        node: u32,
+        id: u64,
+        (kind, bytes): (&str, u64),
+        at: Nanos,
+        times: &Times,
+    ) {
         if self.disk_operations.contains(&(node, id)) {
-            let ms = |n: Nanos| n as f64 / 1e6;
-            let what = format!(
-                "{what}: queue {:.2}, overhead {:.2}, seek {:.2}, switch {:.2}, rotation {:.2}, \
-                 transfer {:.2}, bus {:.2} ms",
-                ms(times.queued),
-                ms(times.overhead),
-                ms(times.seek),
-                ms(times.head_switch),
-                ms(times.rotation),
-                ms(times.transfer),
-                ms(times.bus)
-            );
-            self.add(Lane::Disk(node), at - times.total(), at, what);
+            self.spans.push(Span {
+                lane: Lane::Disk(node),
+                from: at - times.total(),
+                to: at,
+                kind: kind.to_string(),
+                bytes: Some(bytes),
+                parts: Some(*times),
+            });
         }
     }
 
-    fn add(&mut self, lane: Lane, from: Nanos, to: Nanos, what: String) {
-        self.spans.push(Span { lane, from, to, what });
+    fn add(&mut self, lane: Lane, from: Nanos, to: Nanos, kind: impl Into<String>) {
+        self.spans.push(Span { lane, from, to, kind: kind.into(), bytes: None, parts: None });
+    }
+
+    /// The same for programs; `None` if the request was not asked before the run was over.
+    pub fn traced(&self) -> Option<Traced> {
+        let spans = self.spans();
+        let begin = spans.iter().map(|s| s.from).min()?;
+        let piece = |span: &Span| {
+            let (resource, node, to) = match span.lane {
+                Lane::Host => ("host", None, None),
+                Lane::ToArray(_) | Lane::FromArray(_) => ("host link", None, None),
+                Lane::Processor(n) => ("processor", Some(n), None),
+                Lane::Link(a, b) => ("link", Some(a), Some(b)),
+                Lane::Disk(n) => ("disk", Some(n), None),
+            };
+            Piece {
+                resource,
+                node,
+                to,
+                kind: span.kind.clone(),
+                bytes: span.bytes,
+                begin_ns: span.from - begin,
+                end_ns: span.to - begin,
+                parts: span.parts.as_ref().map(Parts::from),
+            }
+        };
+        let pieces: Vec<Piece> = spans.iter().map(piece).collect();
+        let time_ns = pieces.iter().map(|p| p.end_ns).max()?;
+        Some(Traced { request: self.request, asked_ns: begin, time_ns, spans: pieces })
     }
 
     /// A drawing in text: a line for each piece, with a bar along the request's time.
@@ -174,6 +313,8 @@ impl Timeline {
             };
             let lane = match span.lane {
                 Lane::Host => "host".to_string(),
+                Lane::ToArray(n) => format!("host {n} -> array"),
+                Lane::FromArray(n) => format!("array -> host {n}"),
                 Lane::Processor(n) => format!("processor {n}"),
                 Lane::Link(a, b) => format!("link {a} -> {b}"),
                 Lane::Disk(n) => format!("disk {n}"),
@@ -185,7 +326,7 @@ impl Timeline {
                 ms(span.from - begin),
                 ms(span.to - begin),
                 format!("{}{bar}", " ".repeat(from)),
-                span.what
+                span.what()
             );
         }
         out

@@ -27,6 +27,18 @@ use crate::scratch::Scratch;
 
 const VOLUME: &str = "sim";
 
+/// What the names of runs' directories begin with.
+const SCRATCH: &str = "weft-sim-";
+/// Where hosts connect.
+const SOCKET: &str = "nbd.sock";
+
+/// Whether an array in such a directory makes a file of this name.
+fn array_makes(name: &str) -> bool {
+    let disk = name.strip_prefix("disk-").and_then(|rest| rest.strip_suffix(".img"));
+    disk.is_some_and(|number| number.parse::<u16>().is_ok())
+        || [SOCKET, "control.sock", "weft.lock", "weft.toml", "weft.toml.new"].contains(&name)
+}
+
 /// What a disk holds besides its part of the volume: its journal (64 MiB), extents that are
 /// not full, and some.
 const BESIDES: u64 = 128 << 20;
@@ -176,8 +188,9 @@ struct Running {
 impl Running {
     /// Starts one and fills its volume.
     fn start(system: &System, dir: &Path, patience: Duration) -> Result<Running> {
-        let scratch = Scratch::new("weft-sim-", dir)?;
-        let socket = scratch.path().join("nbd.sock");
+        Scratch::clear_leftovers(SCRATCH, dir, array_makes)?;
+        let scratch = Scratch::new(SCRATCH, dir)?;
+        let socket = scratch.path().join(SOCKET);
         let listens = [Listen::Unix(socket.clone())];
         let silent = Arc::new(|_: &str| {});
         let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?.spawn()?;
