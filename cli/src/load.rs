@@ -23,8 +23,10 @@ pub fn connect(socket: &Path, volume: &str) -> Result<Host> {
         .with_context(|| format!("cannot connect to {}", socket.display()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    Client::connect(stream, volume)
-        .with_context(|| format!("cannot open volume '{volume}' at {}", socket.display()))
+    Client::connect(stream, volume).with_context(|| {
+        let (at, s) = (socket.display(), PATIENCE.as_secs());
+        format!("cannot open volume '{volume}' at {at} (the array is given {s} s to answer)")
+    })
 }
 
 /// A stream of requests, and what becomes of them.
