@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::*;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::layout::{Geometry, LayoutSpec};
+use crate::plan::{Commit, Dispatch};
 use crate::store::{DiskOp, DiskRequest, Superblock};
 use crate::units::ColumnSet;
 
@@ -165,6 +166,24 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
         written |= bench.disk_works().expect("the disk has something to do");
     }
     assert!(written, "the abort went to the journal first");
+}
+
+/// Who asked for a write without votes may have died in the middle of it, and be up again in the next map.
+#[test]
+fn a_stripe_that_may_be_half_written_is_looked_at_in_the_new_epoch() {
+    let limited = |epoch| {
+        let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
+        let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap());
+        (volume.policy.commit, volume.policy.dispatch) = (Commit::Limited, Dispatch::Commanded);
+        Arc::new(map)
+    };
+    let mut bench = Bench::new();
+    bench.enter(limited(2), at(50));
+    bench.begin_write(at(100));
+    while bench.disk_works().is_some() {}
+    bench.sent.clear();
+    bench.enter(limited(3), at(150));
+    assert!(bench.has_sent(|b| matches!(b, Body::Read { volume: VOLUME, .. })), "{:?}", bench.sent);
 }
 
 /// An undecided write to a stripe that is cut off in the middle of an extent is decided all the same.

@@ -182,7 +182,10 @@ impl Originator {
         };
         inquiry.answer(from, standing);
         let voters = voters(&self.map, &txn.volume, txn.extent, participants, ts);
-        let verdict = inquiry.verdict(&voters);
+        let verdict = match txn.volume.policy.commit.is_voted() {
+            true => inquiry.verdict(&voters),
+            false => inquiry.verdict_without_votes(&voters),
+        };
         if verdict == Verdict::Wait {
             return;
         }

@@ -50,6 +50,20 @@ impl Inquiry {
         verdict(voters.iter().map(|n| self.answers.get(n).copied()))
     }
 
+    /// The verdict on a write without votes: each of these voters wrote its part or not, whatever the
+    /// others did. It is done when all have, and not when one never will.
+    pub fn verdict_without_votes(&self, voters: &[NodeId]) -> Verdict {
+        let answers = || voters.iter().map(|n| self.answers.get(n));
+        if answers().any(|a| a == Some(&Standing::Unknown)) {
+            return Verdict::Abort;
+        }
+        let wrote = |a: Option<&Standing>| matches!(a, Some(Standing::Committed { .. }));
+        match !voters.is_empty() && answers().all(wrote) {
+            true => Verdict::Commit,
+            false => Verdict::Wait,
+        }
+    }
+
     /// Whether anyone said that the write committed.
     pub fn any_committed(&self) -> bool {
         self.answers.values().any(|s| matches!(s, Standing::Committed { .. }))
@@ -123,5 +137,22 @@ mod tests {
             }
         }
         assert_eq!(verdict(std::iter::empty()), Verdict::Wait, "nobody to ask decides nothing");
+    }
+
+    /// Without votes one that has written says nothing of the others.
+    #[test]
+    fn a_write_without_votes_is_done_when_all_have_written() {
+        let (wrote, nothing) = (Standing::Committed { safe: true }, Standing::Unknown);
+        let voters = [NodeId(1), NodeId(2)];
+        let verdict = |answers: &[Standing]| {
+            let mut inquiry = Inquiry::default();
+            voters.iter().zip(answers).for_each(|(node, answer)| inquiry.answer(*node, *answer));
+            inquiry.verdict_without_votes(&voters)
+        };
+        assert_eq!(verdict(&[wrote]), Verdict::Wait);
+        assert_eq!(verdict(&[wrote, Standing::Prepared]), Verdict::Wait);
+        assert_eq!(verdict(&[wrote, wrote]), Verdict::Commit);
+        assert_eq!(verdict(&[wrote, nothing]), Verdict::Abort);
+        assert_eq!(Inquiry::default().verdict_without_votes(&[]), Verdict::Wait);
     }
 }

@@ -87,8 +87,9 @@ impl Worker {
         }
         self.reads.clear();
         self.forget_locks();
-        let gone = self.txns.keys().filter(|ts| !map.is_up(ts.originator()));
-        gone.copied().collect::<Vec<_>>().into_iter().for_each(|ts| self.leave_behind(ts));
+        // Their originators may have died, also such as are up again.
+        let left: Vec<Timestamp> = self.txns.keys().copied().collect();
+        left.into_iter().for_each(|ts| self.leave_behind(ts));
         let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();

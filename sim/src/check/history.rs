@@ -11,6 +11,10 @@
 //!
 //! A request whose host was never answered may have happened at any time after it began, or
 //! never.
+//!
+//! With limited atomicity ([`check_limited`]) a write that was interrupted may have happened in part, and once
+//! more when it was tried again. Then every block of it may have got its content at any time, and more than
+//! once, while it was in work; of what was answered nothing may be missing all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -77,7 +81,6 @@ pub fn numbers(first: u64, bytes: &[u8]) -> Result<Vec<u32>, u64> {
 /// The operations on one value of one block.
 #[derive(Clone, Copy, Debug)]
 struct Zone {
-    write_start: Nanos,
     /// The earliest end of any.
     first_end: Nanos,
     /// The latest start of any.
@@ -112,6 +115,52 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
     ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones))
 }
 
+/// The same, where writes have limited atomicity.
+pub fn check_limited(ops: &[Op]) -> Result<(), String> {
+    let by_id: BTreeMap<u32, &Op> = ops.iter().map(|op| (op.id, op)).collect();
+    let mut writes_to: BTreeMap<u64, Vec<&Op>> = BTreeMap::new();
+    for op in ops.iter().filter(|op| matches!(op.did, Did::Wrote { .. })) {
+        op.blocks.clone().for_each(|b| writes_to.entry(b).or_default().push(op));
+    }
+    for read in ops {
+        let Did::Read(values) = &read.did else { continue };
+        for (block, value) in read.blocks.clone().zip(values) {
+            let writes = writes_to.get(&block).map_or(&[][..], |w| w);
+            if *value == 0 {
+                check_zeros(block, read, writes)?;
+                continue;
+            }
+            let seen = source(block, read, *value, &by_id)?;
+            let over = seen.end.unwrap_or(Nanos::MAX);
+            let later = |w: &&&Op| w.start > over && w.end.is_some_and(|end| end < read.start);
+            if let Some(later) = writes.iter().find(later) {
+                return Err(format!(
+                    "block {block}: read {} saw write {value} after write {}, which came later, was answered",
+                    read.id, later.id
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The write that a read saw in a block.
+fn source<'a>(
+    block: u64,
+    read: &Op,
+    value: u32,
+    by_id: &BTreeMap<u32, &'a Op>,
+) -> Result<&'a Op, String> {
+    let wrong =
+        |what: &str| Err(format!("block {block}: read {} saw write {value}{what}", read.id));
+    match by_id.get(&value) {
+        None => wrong(", which never was"),
+        Some(write) if !write.blocks.contains(&block) => wrong(", which does not cover it"),
+        Some(write) if read.end.is_some_and(|end| end < write.start) => wrong(" before it began"),
+        Some(write) => Ok(*write),
+    }
+}
+
 fn zones_of(
     block: u64,
     ops: &[&Op],
@@ -122,7 +171,7 @@ fn zones_of(
     for op in ops {
         let Did::Wrote { zeros: false } = op.did else { continue };
         let end = op.end.unwrap_or(Nanos::MAX);
-        let zone = Zone { write_start: op.start, first_end: end, last_start: op.start };
+        let zone = Zone { first_end: end, last_start: op.start };
         zones.insert(op.id, zone);
     }
     for op in ops {
@@ -133,17 +182,8 @@ fn zones_of(
             check_zeros(block, op, ops)?;
             continue;
         }
-        let Some(zone) = zones.get_mut(&value) else {
-            let known = by_id.contains_key(&value);
-            let what = if known { "does not cover" } else { "never was" };
-            return Err(format!(
-                "block {block}: read {} saw write {value}, which {what} it",
-                op.id
-            ));
-        };
-        if end < zone.write_start {
-            return Err(format!("block {block}: read {} saw write {value} before it began", op.id));
-        }
+        source(block, op, value, by_id)?;
+        let zone = zones.get_mut(&value).expect("a write to it");
         zone.first_end = zone.first_end.min(end);
         zone.last_start = zone.last_start.max(op.start);
     }
@@ -260,5 +300,24 @@ mod tests {
         assert!(check(&gone).unwrap_err().contains("zeros"));
         assert!(check(&[read(2, 0, &[7], 3, 4)]).unwrap_err().contains("never was"));
         assert_eq!(numbers(8, &content(9, 7..8)), Err(8), "content of another block");
+    }
+
+    #[test]
+    fn with_limited_atomicity_only_what_was_answered_counts() {
+        let lost = [write(1, 0..1, 1, Some(2)), write(2, 0..1, 3, Some(4)), read(3, 0, &[1], 5, 6)];
+        assert!(check_limited(&lost).unwrap_err().contains("was answered"));
+        let again = [
+            write(1, 0..2, 1, Some(9)),
+            write(2, 0..2, 2, Some(3)),
+            read(3, 0, &[1, 2], 4, 5),
+            read(4, 0, &[2, 2], 5, 6),
+            read(5, 0, &[1, 1], 10, 11),
+        ];
+        assert!(check(&again).is_err() && check_limited(&again).is_ok(), "in part, then again");
+        let gone = [write(1, 0..1, 1, Some(2)), read(2, 0, &[0], 3, 4)];
+        assert!(check_limited(&gone).unwrap_err().contains("zeros"));
+        assert!(check_limited(&[read(2, 0, &[7], 3, 4)]).unwrap_err().contains("never was"));
+        let early = [write(1, 0..1, 5, None), read(2, 0, &[1], 3, 4)];
+        assert!(check_limited(&early).unwrap_err().contains("before it began"));
     }
 }

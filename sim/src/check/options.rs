@@ -3,6 +3,7 @@
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
+use weft_core::plan::Commit;
 use weft_core::units::Nanos;
 
 /// Which kinds of faults happen.
@@ -115,6 +116,8 @@ pub struct Options {
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
     pub sequencer: Option<SequencerForm>,
+    /// How writes are decided; drawn if open.
+    pub commit: Option<Commit>,
     /// Whether requests may have places among others.
     pub places: bool,
     /// Whether the nodes are in processes that rule together; drawn if open.
@@ -138,6 +141,7 @@ impl Options {
         wide: true,
         ordering: None,
         sequencer: None,
+        commit: None,
         places: true,
         members: None,
         hosted: None,

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::plan::Range;
+use weft_core::plan::{Commit, Range};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 use self::faults::Fault;
 use self::hosts::Client;
 use self::members::Members;
 use self::operator::Operator;
-use super::history::{BLOCK, Did, Op, check};
+use super::history::{BLOCK, Did, Op, check, check_limited};
 use super::options::{Options, Summary};
 use super::places::Places;
 use crate::world::{Conditions, World};
@@ -85,7 +85,11 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
         let mut ops = run.ops.clone();
         run.leave_out_what_clocks_spoil(&mut ops);
         run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
-        check(&ops.into_values().collect::<Vec<_>>())
+        let ops: Vec<Op> = ops.into_values().collect();
+        match run.volume.policy.commit {
+            Commit::Limited => check_limited(&ops),
+            _ => check(&ops),
+        }
     });
     match result {
         Ok(()) => Ok(run.summary()),

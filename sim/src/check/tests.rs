@@ -2,9 +2,11 @@ use super::*;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
+use weft_core::plan::Commit;
 
 /// What was drawn when one authority ruled in all runs.
-const ALONE: Options = Options { members: Some(false), ..Options::DEFAULT };
+const ALONE: Options =
+    Options { members: Some(false), commit: Some(Commit::Late), ..Options::DEFAULT };
 
 /// What was drawn when there was no other ordering.
 const BY_TIMESTAMPS: Options = Options {
@@ -29,12 +31,23 @@ fn seeds_to_find(bug: Bug, most: u64) -> u64 {
 
 #[test]
 fn seeds_pass() {
-    for seed in 0..40 {
-        if let Err(failure) = run_seed(seed, Options::default()) {
-            let story = failure.story.join("\n");
-            panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
-        }
-    }
+    (0..40).for_each(|seed| drop(passed(seed, Options::default())));
+}
+
+/// What a run was like, which must pass.
+fn passed(seed: u64, options: Options) -> Summary {
+    run_seed(seed, options).unwrap_or_else(|failure| {
+        let story = failure.story.join("\n");
+        panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
+    })
+}
+
+/// Messages are lost, and hosts that are their own controllers die.
+#[test]
+fn seeds_with_limited_atomicity_pass() {
+    let commit = Some(Commit::Limited);
+    (100..160).for_each(|seed| drop(passed(seed, Options { commit, ..ALONE })));
+    (0..40).for_each(|seed| drop(passed(seed, Options { commit, ..ATTACHED })));
 }
 
 #[test]
@@ -84,16 +97,8 @@ fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
     for form in SequencerForm::ALL {
         let mut sum = (0, 0);
         for seed in 0..40 {
-            match run_seed(seed, Options { sequencer: Some(form), ..SEQUENCED }) {
-                Ok(summary) => sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1),
-                Err(failure) => {
-                    let story = failure.story.join("\n");
-                    panic!(
-                        "{form}, seed {seed}: {}\n{:?}\n{story}",
-                        failure.reason, failure.shrunk
-                    );
-                }
-            }
+            let summary = passed(seed, Options { sequencer: Some(form), ..SEQUENCED });
+            sum = (sum.0 + summary.placed.0, sum.1 + summary.placed.1);
         }
         let expected = sum.0 > 3_500 && sum.1 > 0 && sum.1 < sum.0 / 2;
         assert!(expected, "{form}, placed and refused: {sum:?}");
@@ -209,16 +214,8 @@ fn pass_together(seeds: std::ops::Range<u64>, options: Options) {
     let (mut terms, mut maps) = (0, 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        match run_seed(seed, options) {
-            Ok(summary) => {
-                let members = summary.members.expect("it has processes");
-                (terms, maps) = (terms + members.0, maps + members.1);
-            }
-            Err(failure) => {
-                let story = failure.story.join("\n");
-                panic!("seed {seed}: {}\n{:?}\n{story}", failure.reason, failure.shrunk);
-            }
-        }
+        let members = passed(seed, options).members.expect("it has processes");
+        (terms, maps) = (terms + members.0, maps + members.1);
     }
     assert!(terms > 2 * count && maps > 10 * count, "{terms} terms, {maps} maps");
 }
@@ -236,7 +233,7 @@ fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
 }
 
 fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: Options) {
-    let options = Options { member_bug: Some(bug), ..options };
+    let options = Options { member_bug: Some(bug), commit: Some(Commit::Late), ..options };
     let fails = |seed: u64| {
         std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
     };

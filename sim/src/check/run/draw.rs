@@ -8,7 +8,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
-use weft_core::plan::{Dispatch, ParityAt, Policy, Strategy};
+use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, NodeId, SECTOR};
 
@@ -42,6 +42,12 @@ impl Run {
         let unit = SECTOR << rng.u64(0..=2);
         let mut options = options;
         let members = Members::draw(seed, &mut options);
+        let commit = options.commit.unwrap_or_else(|| draw_commit(seed));
+        if commit == Commit::Limited {
+            // A column that moves counts as lost (see `Run::bears`).
+            (options.faults.moves, options.faults.operator) = (false, false);
+            options.places = false;
+        }
         let works = options.faults.operator && members.is_none();
         let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
         // With an operator some disks come later; with several nodes in a process the columns of an
@@ -57,9 +63,13 @@ impl Run {
         let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
         policy.sequencer = options.sequencer.unwrap_or(form);
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
-        if wide_rng.as_mut().is_some_and(|r| r.u8(0..4) == 0) {
-            // Without journal only the promises of single deaths stand.
-            policy.journal = false;
+        policy.journal = wide_rng.as_mut().is_none_or(|r| r.u8(0..4) != 0);
+        policy.commit = commit;
+        if commit == Commit::Limited {
+            policy.dispatch = Dispatch::Commanded;
+        }
+        if !policy.is_journaled() {
+            // Then only the promises of single deaths stand.
             options.faults.power = false;
             options.faults.beyond = false;
         }
@@ -182,6 +192,14 @@ fn draw_ordering(seed: u64) -> Ordering {
     match rng.bool() {
         true => Ordering::Timestamps,
         false => others[rng.usize(0..others.len())],
+    }
+}
+
+/// Limited atomicity in one of eight seeds.
+fn draw_commit(seed: u64) -> Commit {
+    match Rng::with_seed(seed ^ 0x0011_3173_d000).u8(0..8) {
+        0 => Commit::Limited,
+        _ => Commit::Late,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use weft_core::cluster::PolicyChange;
 use weft_core::order::sequencer::SequencerForm;
+use weft_core::plan::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
@@ -38,7 +39,7 @@ pub(super) enum Fault {
 impl Run {
     pub(super) fn draw_faults(&mut self) {
         let f = self.options.faults;
-        let bears = self.volume.geometry.layout.parity;
+        let bears = self.bears();
         let mut victims: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         self.rng.shuffle(&mut victims);
         victims.truncate(bears);
@@ -130,6 +131,15 @@ impl Run {
         self.world.conditions = conditions;
         self.draw_form(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// How many may be victims at a time. With limited atomicity none with a disk: where the writes of a
+    /// host that died are in place only in part, what else was lost cannot be computed.
+    pub(super) fn bears(&self) -> usize {
+        match self.volume.policy.commit {
+            Commit::Limited => 0,
+            _ => self.volume.geometry.layout.parity,
+        }
     }
 
     /// In half of the phases with a sequencer another form of it takes over.

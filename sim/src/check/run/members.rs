@@ -176,7 +176,7 @@ impl Run {
 
     pub(super) fn draw_member_faults(&mut self) {
         let f = self.options.faults;
-        let bears = self.volume.geometry.layout.parity;
+        let bears = self.bears();
         let clients = self.clients.len() as u64;
         let operations = u64::from(self.options.operations);
         let (mut victims, hosts): (Vec<NodeId>, Vec<NodeId>) =

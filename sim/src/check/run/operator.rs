@@ -131,7 +131,7 @@ impl Run {
 
     fn draw_victims(&mut self) -> Vec<(Nanos, Fault)> {
         // How long one takes: a message to and fro, and a map to be stored.
-        let (faults, bears) = (self.options.faults, self.volume.geometry.layout.parity);
+        let (faults, bears) = (self.options.faults, self.bears());
         let nodes = self.world.size() as u16;
         let Some(op) = self.operator.as_mut() else { return Vec::new() };
         let mut plan = Vec::new();
