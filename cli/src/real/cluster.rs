@@ -1,9 +1,11 @@
-//! The nodes' processes, each on a file system of its own.
+//! The nodes' processes, each on a file system of its own; and one host that is its own controller
+//! (`weft attach`), which has the number after theirs.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
@@ -41,6 +43,9 @@ pub const VOLUME_BYTES: u64 = 64 << 20;
 pub const FILES: &str = "files";
 const FILES_BYTES: u64 = 32 << 20;
 
+/// How long it may take to start everything.
+const START: Duration = Duration::from_secs(60);
+
 /// How long everything may take to become whole.
 pub const WHOLE: Duration = Duration::from_secs(90);
 
@@ -57,13 +62,16 @@ pub struct Cluster {
     devices: BTreeMap<usize, Device>,
     /// Why something is not possible.
     without: Option<String>,
+    /// The host has been let in.
+    attached: bool,
+    /// The processes, the attached host's last.
     running: Vec<Option<Child>>,
 }
 
 impl Cluster {
     /// Makes a cluster in `dir` and starts it.
     pub fn start(dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
-        let network = Network::new(nodes);
+        let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
         let mut mounted = true;
@@ -85,25 +93,25 @@ impl Cluster {
         }
         let mut held = Vec::new();
         let mut configs = Vec::new();
+        let mut address = |n: usize, port: u16| -> Result<SocketAddr> {
+            if network.is_some() {
+                return Ok(SocketAddr::new(network::address(n).parse()?, port));
+            }
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let address = listener.local_addr()?;
+            held.push(listener);
+            Ok(address)
+        };
         for n in 0..nodes {
             let own = node_dir(dir, n);
             let device = devices.get(&n).map(|d| d.path().to_path_buf());
-            let address = match network {
-                Some(_) => format!("{}:10810", network::address(n)),
-                None => {
-                    let listener = TcpListener::bind("127.0.0.1:0")?;
-                    let address = listener.local_addr()?;
-                    held.push(listener);
-                    address.to_string()
-                }
-            };
             configs.push(Configuration {
                 name: format!("node-{n}").parse()?,
                 dir: own.join("state"),
                 disk_size: device.is_none().then_some(DISK),
                 disks: vec![device.unwrap_or_else(|| own.join(FILE))],
-                address: address.parse()?,
-                admit: None,
+                address: address(n, 10810)?,
+                admit: (n == 0).then(|| address(n, 10811)).transpose()?,
                 nbd: vec![Listen::Unix(own.join("nbd.sock"))],
                 native: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
@@ -113,7 +121,8 @@ impl Cluster {
         }
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
-            running: configs.iter().map(|_| None).collect(),
+            attached: false,
+            running: (0..=nodes).map(|_| None).collect(),
             configs,
             network,
             mounted,
@@ -132,18 +141,67 @@ impl Cluster {
             fs::write(cluster.config_path(n), text)?;
             cluster.start_node(n)?;
         }
-        cluster.wait_until_whole(Duration::from_secs(60), Duration::ZERO)?;
+        cluster.wait_until_whole(START, Duration::ZERO)?;
+        cluster.attach()?;
+        cluster.wait_until_whole(START, Duration::ZERO)?;
         Ok(cluster)
     }
 
-    /// The nodes that a fault is possible at.
+    /// The number of the attached host.
+    fn host(&self) -> usize {
+        self.configs.len()
+    }
+
+    /// Lets the host in, and starts it.
+    fn attach(&mut self) -> Result<()> {
+        let answer = self.ask(0, &Request::Token { seconds: 60 })?;
+        let text = |key: &str| answer[key].as_str().context("a token and where it lets in");
+        let first = ["--name", "host", "--token", text("token")?, "--at", text("admit")?];
+        self.start_host(&first)?;
+        self.attached = true;
+        Ok(())
+    }
+
+    fn start_host(&mut self, first: &[&str]) -> Result<()> {
+        let (weft, host) = (std::env::current_exe()?, self.host());
+        // Should this process die, so does the host.
+        let mut command = self.inside(host, Path::new("setpriv"));
+        command.args(["--pdeathsig", "KILL"]).arg(weft).args(["attach", VOLUME, "--dir"]);
+        command.arg(self.home(host)).args(first);
+        self.spawn(host, command)
+    }
+
+    /// What to call a process.
+    pub fn called(&self, place: usize) -> String {
+        match place == self.host() {
+            true => "the attached host".to_string(),
+            false => format!("node {place}"),
+        }
+    }
+
+    /// The directory that a process has.
+    fn home(&self, place: usize) -> PathBuf {
+        match self.configs.get(place) {
+            Some(config) => config.dir.clone(),
+            None => self.dir.join("host"),
+        }
+    }
+
+    /// All that run, or should.
+    fn places(&self) -> Range<usize> {
+        0..self.configs.len() + usize::from(self.attached)
+    }
+
+    /// The nodes that a fault is possible at, and the attached host's number if it is at that.
     pub fn victims(&self, fault: Fault) -> Vec<usize> {
         let can = |n: &usize| match fault {
+            Fault::Stop | Fault::Flip | Fault::Replace if *n == self.host() => false,
+            Fault::Fill if *n == self.host() => false,
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n),
             fault => self.network.is_some() || !fault.is_of_links(),
         };
-        (0..self.configs.len()).filter(can).collect()
+        self.places().filter(can).collect()
     }
 
     /// What is not possible here, and why.
@@ -158,7 +216,8 @@ impl Cluster {
 
     /// Where hosts reach each node.
     pub fn sockets(&self) -> Vec<PathBuf> {
-        (0..self.configs.len()).map(|n| node_dir(&self.dir, n).join("nbd.sock")).collect()
+        let nodes = (0..self.configs.len()).map(|n| node_dir(&self.dir, n));
+        nodes.chain([self.home(self.host())]).map(|dir| dir.join("nbd.sock")).collect()
     }
 
     /// The file that holds what is on the disk of a node.
@@ -170,23 +229,29 @@ impl Cluster {
         self.dir.join(format!("node-{node}.toml"))
     }
 
-    /// Starts a node's process.
+    /// Starts a node's process, or the attached host.
     pub fn start_node(&mut self, node: usize) -> Result<()> {
-        let log = self.dir.join(format!("node-{node}.log"));
+        if node == self.host() {
+            return self.start_host(&[]);
+        }
+        let mut command = self.inside(node, &std::env::current_exe()?);
+        command.args(["node", "--with-parent", "--config"]).arg(self.config_path(node));
+        self.spawn(node, command)
+    }
+
+    /// A command that runs a program at a process's place in the network.
+    fn inside(&self, place: usize, program: &Path) -> Command {
+        match &self.network {
+            None => Command::new(program),
+            Some(network) => network.inside(place, program),
+        }
+    }
+
+    fn spawn(&mut self, place: usize, mut command: Command) -> Result<()> {
+        let log = self.dir.join(format!("node-{place}.log"));
         let log = File::options().create(true).append(true).open(log)?;
-        let weft = std::env::current_exe()?;
-        let mut command = match &self.network {
-            None => Command::new(weft),
-            Some(network) => network.inside(node, &weft),
-        };
-        let child = command
-            .args(["node", "--with-parent", "--config"])
-            .arg(self.config_path(node))
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("cannot start a node")?;
-        self.running[node] = Some(child);
+        command.stdout(log.try_clone()?).stderr(log);
+        self.running[place] = Some(command.spawn().context("cannot start a node")?);
         Ok(())
     }
 
@@ -208,7 +273,7 @@ impl Cluster {
 
     /// Asks a node's process something.
     pub fn ask(&self, node: usize, request: &Request) -> Result<Value> {
-        Ok(Control::connect(&self.configs[node].dir)?.request(request)?)
+        Ok(Control::connect(&self.home(node))?.request(request)?)
     }
 
     /// Sectors that a node has found unreadable or wrong since it was started.
@@ -252,7 +317,7 @@ impl Cluster {
     /// Why not everything is whole, if it is not.
     fn unwhole(&self) -> Result<Option<String>> {
         let mut epochs = Vec::new();
-        for n in 0..self.configs.len() {
+        for n in self.places() {
             let status = self.ask(n, &Request::Status)?;
             let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
             if status["settled"] != true || status["cluster"]["serving"] != true {
@@ -291,7 +356,7 @@ impl Cluster {
     /// What each process says, for whoever looks for a fault.
     pub fn describe(&self) -> String {
         let mut out = String::new();
-        for n in 0..self.configs.len() {
+        for n in self.places() {
             match self.ask(n, &Request::Status) {
                 Ok(status) => {
                     let waiting = status["nodes"].as_array().into_iter().flatten();
@@ -311,7 +376,8 @@ impl Cluster {
 
     /// Stops all nodes in good order.
     pub fn stop(&mut self) -> Result<()> {
-        for n in 0..self.running.len() {
+        // The host first: alone it could do nothing.
+        for n in (0..self.running.len()).rev() {
             if self.running[n].is_some() {
                 self.signal(n, Signal::TERM)?;
             }

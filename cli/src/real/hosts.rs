@@ -56,7 +56,8 @@ impl Hosts {
             let host = Host {
                 rng: Rng::with_seed(seed ^ (n + 1) << 40),
                 number: n as usize,
-                node: n as usize % sockets.len(),
+                // The first at the attached host, which is the last.
+                node: sockets.len() - 1 - n as usize % sockets.len(),
                 sockets,
                 client: None,
                 first: n * (VOLUME_BYTES / BLOCK / HOSTS),

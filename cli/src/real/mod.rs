@@ -1,8 +1,8 @@
 //! `weft check --real`: real processes, real faults. Five (or more) nodes run in processes of
-//! their own, each in a network namespace and on a file system of its own if that can be had;
-//! hosts write and read over NBD, and go to the next node when theirs is gone, and so does a file
-//! system with programs on it; round by round
-//! something is done to a node, undone, and everything must become whole again.
+//! their own, each in a network namespace and on a file system of its own if that can be had, and a
+//! host that is its own controller (`weft attach`) in another. Hosts write and read over NBD, and go to
+//! the next node when theirs is gone; so does a file system with programs on it. Round by round
+//! something is done to a node, or to that host, and undone, and everything must become whole again.
 //!
 //! What is checked: every answer to a read is what was written last; no request fails; no request
 //! waits for longer than [`Fault::longest_wait`] and the slack that was asked for; the nodes agree and all redundancy is whole after each round;
@@ -155,7 +155,7 @@ impl Real {
             let (fault, tally) = &mut faults[n];
             let victims = cluster.victims(*fault);
             let node = victims[rng.usize(0..victims.len())];
-            let what = format!("round {number}: {fault} at node {node}");
+            let what = format!("round {number}: {fault} at {}", cluster.called(node));
             let scrubs = fault.hurts_data() || number % SCRUB_EVERY == SCRUB_EVERY - 1;
             let round = self.round(*fault, node, scrubs, &mut cluster, &users, &mut rng);
             let Round { waited, healed, erasures } =
