@@ -231,3 +231,21 @@ fn requests_of_a_removed_volume_are_answered() {
     assert_eq!(bench.node.writes().count(), 0);
     assert_eq!(bench.node.status().in_flight, 0);
 }
+
+#[test]
+fn a_flush_waits_for_disks_and_not_for_hosts_that_are_their_own_controllers() {
+    let mut bench = Bench::new();
+    let mut map = ClusterMap::clone(&map(2, Attendance::default()));
+    map.nodes.push(NodeInfo { is_host: true, up: true, ..NodeInfo::new(1, 0) });
+    let volume = map.volumes.get_mut(&VOLUME).unwrap();
+    Arc::make_mut(volume).policy.journal = false;
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 2 }));
+    bench.enter(Arc::new(map), at(1000));
+    bench.handle(Input::Host(7, VOLUME, HostOp::Flush));
+    let asked = bench.sent.iter().filter(|b| matches!(b, Body::Flush { .. })).count();
+    assert_eq!((asked, bench.replies.len()), (3, 0));
+    for node in [US, PEER, THIRD] {
+        bench.hear(node, Body::Flushed { id: 1 });
+    }
+    assert!(matches!(bench.replies[..], [(7, Ok(HostData::Done))]));
+}

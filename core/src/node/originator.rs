@@ -631,17 +631,24 @@ impl Originator {
     fn start_flush(&mut self, request: u64, outbox: &mut Outbox) {
         let id = self.next_flush;
         self.next_flush += 1;
-        let left: BTreeSet<NodeId> = self.map.up().collect();
+        let left: BTreeSet<NodeId> = self.map.serving().collect();
         for node in &left {
             outbox.send(*node, Body::Flush { id });
         }
         self.flushes.insert(id, Flush { request, left, asked: outbox.now });
+        self.end_flush(id, outbox);
     }
 
     pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
-        let Some(flush) = self.flushes.get_mut(&id) else { return };
-        flush.left.remove(&from);
-        if flush.left.is_empty() {
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            flush.left.remove(&from);
+            self.end_flush(id, outbox);
+        }
+    }
+
+    /// A flush is done when no disk is left that it waits for.
+    fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
+        if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
             let flush = self.flushes.remove(&id).expect("just seen");
             if let Some(request) = self.requests.remove(&flush.request) {
                 outbox.reply(flush.request, request.result());
