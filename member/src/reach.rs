@@ -53,7 +53,9 @@ pub(crate) fn misfits(
     let mut gone = BTreeSet::new();
     loop {
         let inside = |p: &Pair| left.contains(&p.0) && left.contains(&p.1);
-        let remains = |p: &Pair| !gone.contains(&p.0) && !gone.contains(&p.1);
+        // Nobody needs hosts: what they do not hear speaks against nobody else.
+        let counts = |m: &MemberId| !gone.contains(m) && !is(m, Part::Host);
+        let remains = |p: &Pair| counts(&p.0) && counts(&p.1);
         let worst = left.iter().copied().map(|m| {
             let of_it = links.iter().filter(|(p, _)| (p.0 == m || p.1 == m) && remains(p));
             let (broken, rest): (Vec<_>, Vec<_>) =
@@ -134,6 +136,8 @@ mod tests {
         processes.insert(MemberId(8), Part::Out);
         assert_eq!(gone(&processes, &[(2, 6), (2, 7), (6, 7)], &[]), [6, 7], "hosts, not the disk");
         assert_eq!(gone(&processes, &[(6, 7)], &[]), [0; 0], "hosts do not need each other");
+        let late = [(4, 6, 9), (4, 7, 9), (2, 5, 3)];
+        assert_eq!(gone(&processes, &[(2, 4)], &late), [2], "a host's links are its own");
         assert_eq!(gone(&processes, &[(2, 8), (3, 8)], &[]), [8]);
         assert_eq!(gone(&processes, &[(2, 3), (2, 4), (2, 8)], &[]), [2], "which goes anyway");
         // That others went for their links to one speaks against that one.
