@@ -342,6 +342,33 @@ fn columns_are_not_copied_to_a_disk_that_is_behind() {
     }
 }
 
+/// All power is cut while columns are copied to a disk, and an empty one comes back in its place: what
+/// was written meanwhile is not where they were copied from.
+#[test]
+fn columns_are_not_copied_any_more_where_an_empty_disk_came_back() {
+    let mut a = started("raid1", 3, 30);
+    let home = Home { name: "n3".into(), address: "h3:1".into(), ..Home::default() };
+    change(&mut a, admit(3, Arc::new(home)), 20);
+    change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
+    let map = change(&mut a, AuthorityInput::Rebalance(true), 22).unwrap();
+    let copied = |map: &ClusterMap| -> Vec<(NodeId, NodeId)> {
+        let of = |e: &Extent| -> Vec<(NodeId, NodeId)> {
+            e.leaving.iter().map(|(c, from)| (from.0, e.columns[*c].0)).collect()
+        };
+        volume(map).extents.iter().flat_map(of).collect()
+    };
+    assert_eq!(copied(&map).len(), 4);
+    let source = copied(&map)[0].0;
+    for lost in [NodeId(3), source] {
+        let mut b = Authority::new(ClusterMap::clone(&map));
+        let disk = |n: u16| if NodeId(n) == lost { 2 } else { 1 };
+        let all = (0..4).map(|n| arrival(n, disk(n))).collect();
+        let map = change(&mut b, AuthorityInput::Start(all), 30).unwrap();
+        assert!(copied(&map).iter().all(|(from, to)| *from != lost && *to != lost));
+        assert!(volume(&map).extents.iter().any(|e| e.filling_on(NodeId(3)).is_some()));
+    }
+}
+
 #[test]
 fn what_is_drained_must_fit_beside_what_is_being_drained() {
     use crate::cluster::can_drain;

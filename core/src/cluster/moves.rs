@@ -32,8 +32,11 @@ pub(super) fn filled(volume: &mut Arc<Volume>, node: NodeId) {
     }
 }
 
-/// A node's disk is empty: all its columns are filled, with what was written before `from`.
+/// A node's disk is empty: all its columns are filled, with what was written before `from`. Those that
+/// were being copied to it, or from it, are not any more: what was written since they came to it was on
+/// the disk that is gone, and not on the other.
 pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
+    stop_copying(volume, |n| n != node);
     if volume.extents.iter().all(|e| e.column_of(node).is_none()) {
         return;
     }
