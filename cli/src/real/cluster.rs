@@ -40,7 +40,7 @@ pub const VOLUME: &str = "vol0";
 pub const VOLUME_BYTES: u64 = 64 << 20;
 
 /// The volume that has a file system, and its size.
-pub const FILES: &str = "files";
+pub const FILES_VOLUME: &str = "files";
 const FILES_BYTES: u64 = 32 << 20;
 
 /// How long it may take to start everything.
@@ -130,7 +130,10 @@ impl Cluster {
             without,
         };
         let spec = Spec {
-            volumes: vec![(VOLUME.to_string(), VOLUME_BYTES), (FILES.to_string(), FILES_BYTES)],
+            volumes: vec![
+                (VOLUME.to_string(), VOLUME_BYTES),
+                (FILES_VOLUME.to_string(), FILES_BYTES),
+            ],
             layout: Some(layout),
             ..Spec::default()
         };
@@ -195,8 +198,8 @@ impl Cluster {
     /// The nodes that a fault is possible at, and the attached host's number if it is at that.
     pub fn victims(&self, fault: Fault) -> Vec<usize> {
         let can = |n: &usize| match fault {
-            Fault::Stop | Fault::Flip | Fault::Replace if *n == self.host() => false,
-            Fault::Fill if *n == self.host() => false,
+            // It has no disk, and does not take part as nodes do.
+            Fault::Stop | Fault::Fill | Fault::Flip | Fault::Replace if *n == self.host() => false,
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n),
             fault => self.network.is_some() || !fault.is_of_links(),
@@ -339,7 +342,7 @@ impl Cluster {
     /// Has everything read and verified. Stripes are passed over while a node is out for a moment, as
     /// may happen on a machine that is busy: these are looked at again.
     pub fn scrub(&mut self) -> Result<()> {
-        for volume in [VOLUME, FILES] {
+        for volume in [VOLUME, FILES_VOLUME] {
             for left in (0..SCRUBS).rev() {
                 let found = self.ask(0, &Request::scrub(volume))?;
                 let count = |what: &str| found[what].as_u64().unwrap_or(0);

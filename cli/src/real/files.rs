@@ -24,7 +24,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::geteuid;
 use weft_front::nbd::client::Client;
 
-use super::cluster::FILES;
+use super::cluster::FILES_VOLUME;
 use super::device::Device;
 use super::watch::Watch;
 
@@ -94,7 +94,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes a file system in the volume [`FILES`], which the nodes serve at `sockets`, and starts the
+    /// Makes a file system in the volume [`FILES_VOLUME`], which the nodes serve at `sockets`, and starts the
     /// programs. `dir` is for its mount points.
     pub fn start(dir: &Path, sockets: &[PathBuf], seed: u64) -> Result<Files> {
         let watch = Arc::new(Watch::default());
@@ -167,7 +167,7 @@ fn connect(socket: &Path) -> Result<Client<UnixStream>> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(Client::connect(stream, FILES)?)
+    Ok(Client::connect(stream, FILES_VOLUME)?)
 }
 
 /// Writes one file after the other, each durable before the next, over older ones of its name.
@@ -291,7 +291,7 @@ impl Stack {
         let qemu = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-storage-daemon", "--blockdev"])
             .arg(format!(
-                "driver=nbd,node-name=v,export={FILES},server.type=unix,server.path={},reconnect-delay={RECONNECT}",
+                "driver=nbd,node-name=v,export={FILES_VOLUME},server.type=unix,server.path={},reconnect-delay={RECONNECT}",
                 socket.display()
             ))
             .arg("--export")

@@ -111,14 +111,20 @@ pub struct Piece {
 
 /// What a disk operation's time is made of: [`Times`] for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct Parts {
+    /// [`Times::queued`].
     pub queue_ns: Nanos,
+    /// [`Times::overhead`].
     pub overhead_ns: Nanos,
+    /// [`Times::seek`].
     pub seek_ns: Nanos,
+    /// [`Times::head_switch`].
     pub switch_ns: Nanos,
+    /// [`Times::rotation`].
     pub rotation_ns: Nanos,
+    /// [`Times::transfer`].
     pub transfer_ns: Nanos,
+    /// [`Times::bus`].
     pub bus_ns: Nanos,
 }
 
