@@ -40,6 +40,7 @@ struct Bench {
     node: Node,
     disk: VecDeque<DiskRequest>,
     sent: Vec<Body>,
+    notices: Vec<(NodeId, Notice)>,
     reports: Vec<MemberReport>,
     replies: Vec<(u64, Result<HostData, HostError>)>,
 }
@@ -53,6 +54,7 @@ impl Bench {
             node: Node::new(US, 1, sectors, config),
             disk: VecDeque::new(),
             sent: Vec::new(),
+            notices: Vec::new(),
             reports: Vec::new(),
             replies: Vec::new(),
         };
@@ -66,7 +68,10 @@ impl Bench {
     fn take(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Send(envelope) => self.sent.extend(envelope.body),
+                Output::Send(envelope) => {
+                    self.notices.extend(envelope.notices.into_iter().map(|n| (envelope.to, n)));
+                    self.sent.extend(envelope.body);
+                }
                 Output::Disk(request) => self.disk.push_back(request),
                 Output::Report(report) => self.reports.push(report),
                 Output::Reply(number, result) => self.replies.push((number, result)),
@@ -82,16 +87,12 @@ impl Bench {
     }
 
     fn hear(&mut self, from: NodeId, body: Body) {
+        self.hear_with(from, vec![], Some(body));
+    }
+
+    fn hear_with(&mut self, from: NodeId, notices: Vec<Notice>, body: Option<Body>) {
         let epoch = self.node.map.epoch;
-        let body = Some(body);
-        self.handle(Input::Message(Envelope {
-            from,
-            to: US,
-            epoch,
-            hops: 0,
-            notices: vec![],
-            body,
-        }));
+        self.handle(Input::Message(Envelope { from, to: US, epoch, hops: 0, notices, body }));
     }
 
     fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
@@ -248,4 +249,31 @@ fn a_flush_waits_for_disks_and_not_for_hosts_that_are_their_own_controllers() {
         bench.hear(node, Body::Flushed { id: 1 });
     }
     assert!(matches!(bench.replies[..], [(7, Ok(HostData::Done))]));
+}
+
+/// The originator found out by asking that a write is decided, before whoever counts the votes says so.
+/// That one speaks for itself, and not for others that may not have heard.
+#[test]
+fn a_decided_write_is_forgotten_only_when_all_that_prepared_it_have_heard() {
+    let mut bench = Bench::new();
+    let write = HostOp::Write(UNIT, Buffer::Length(UNIT as usize));
+    bench.handle(Input::Host(1, VOLUME, write));
+    let ts = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    let ts = ts.expect("the peer is to write");
+    bench.enter(map(2, Attendance::default()), at(150));
+    for node in [PEER, THIRD] {
+        bench.hear(node, Body::Answer { ts, standing: Standing::Prepared });
+    }
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]));
+    let released = |b: &Bench| b.notices.iter().any(|(_, n)| *n == Notice::Release(ts));
+    bench.hear(PEER, Body::Done { ts, result: Ok(()) });
+    bench.hear_with(PEER, vec![Notice::Ack(ts)], None);
+    bench.handle(Input::Timer(Timer::Soon));
+    assert!(!released(&bench), "the third has not heard");
+    bench.hear_with(THIRD, vec![Notice::Ack(ts)], None);
+    bench.handle(Input::Timer(Timer::Soon));
+    assert!(released(&bench));
 }

@@ -209,8 +209,13 @@ impl Originator {
         if result.is_ok() {
             outbox.notice(from, Notice::Heard(ts));
             // Its outcome may have been asked for meanwhile, and found.
-            if let Some(settling) = self.settling.remove(&ts) {
-                self.settled(ts, settling, outbox);
+            if let Some(settling) = self.settling.get(&ts) {
+                // Without journal all have it in place. With one it is decided, and some who prepared
+                // it may not have heard.
+                if settling.job.is_some() {
+                    let settling = self.settling.remove(&ts).expect("just seen");
+                    self.settled(ts, settling, outbox);
+                }
                 return;
             }
         }
