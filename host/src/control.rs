@@ -284,6 +284,13 @@ pub(crate) fn error(why: impl std::fmt::Display) -> Value {
     json!({"ok": false, "error": why.to_string()})
 }
 
+/// The answer that nothing has been done, because another process leads now.
+pub(crate) fn ask_again() -> Value {
+    let mut answer = error("the leader has just changed; ask again");
+    answer["again"] = json!(true);
+    answer
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

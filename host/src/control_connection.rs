@@ -11,7 +11,7 @@ use weft_core::units::NodeId;
 
 use crate::cluster::Together;
 use crate::control::error;
-use crate::desk::{Outcome, Wait};
+use crate::desk::{ELECTION, Outcome, Wait};
 
 /// The most that is kept of what a connection sends ahead.
 const MOST_INPUT: usize = 64 << 10;
@@ -144,6 +144,10 @@ impl ControlConnection {
     pub(crate) fn answered(&mut self, process: NodeId, answer: &[u8]) {
         let said: Value = serde_json::from_slice(answer).unwrap_or_default();
         let waits = said["waits_for"].is_string();
+        let asked = matches!(self.wait, Some(Wait::Elsewhere(asked)) if asked == process);
+        if asked && said["again"] == true && self.asks_again() {
+            return;
+        }
         let passes_on = match &self.wait {
             Some(Wait::Elsewhere(asked)) => *asked == process,
             // That it was done, the map says.
@@ -156,6 +160,16 @@ impl ControlConnection {
             }
             self.answer(answer);
         }
+    }
+
+    /// Goes and looks for the leader again, unless it has done so for long enough.
+    fn asks_again(&mut self) -> bool {
+        let Ok(request) = serde_json::from_slice(&self.question) else { return false };
+        let asks = self.since.elapsed() < ELECTION;
+        if asks {
+            self.wait = Some(Wait::Leader(Box::new(request), false, self.since));
+        }
+        asks
     }
 
     /// Gives the answer, a line.
@@ -205,7 +219,7 @@ mod tests {
     use weft_core::units::VolumeId;
 
     use super::*;
-    use crate::control::Request;
+    use crate::control::{Request, ask_again};
     use crate::engine::Ticket;
 
     fn waits_for_a_leader() -> Option<Wait> {
@@ -249,6 +263,25 @@ mod tests {
         let mut buffer = [0; 100];
         let got = (&theirs).read(&mut buffer).unwrap();
         assert_eq!(buffer[..got], *format!("{}\n{}\n", lines[0], lines[1]).as_bytes());
+    }
+
+    #[test]
+    fn what_a_process_that_leads_no_more_has_not_begun_is_asked_again_for_a_while() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.question = serde_json::to_vec(&Request::Status).unwrap();
+        control.wait = Some(Wait::Elsewhere(NodeId(2)));
+        let again = ask_again().to_string();
+        control.answered(NodeId(2), again.as_bytes());
+        assert!(matches!(control.wait, Some(Wait::Leader(..))) && control.output.is_empty());
+        control.wait = Some(Wait::Elsewhere(NodeId(1)));
+        control.answered(NodeId(1), br#"{"ok":false,"error":"no such volume"}"#);
+        assert!(control.wait.is_none(), "an answer is an answer");
+        control.output.clear();
+        control.wait = Some(Wait::Elsewhere(NodeId(1)));
+        control.since = Instant::now().checked_sub(ELECTION).unwrap();
+        control.answered(NodeId(1), again.as_bytes());
+        assert!(control.wait.is_none() && !control.output.is_empty(), "not for ever");
     }
 
     #[test]

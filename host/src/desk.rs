@@ -29,8 +29,8 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::arrivals::Arrivals;
 use crate::claim::Claim;
-use crate::cluster::Admission;
-use crate::control::{DiskAction, Request, error, ok};
+use crate::cluster::{Admission, Together};
+use crate::control::{DiskAction, Request, ask_again, error, ok};
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
 use crate::news::News;
@@ -43,7 +43,7 @@ use crate::status::{self, Clients};
 use shrinking::Survey;
 
 /// How long a question for the leader waits for one.
-const ELECTION: Duration = Duration::from_secs(10);
+pub(crate) const ELECTION: Duration = Duration::from_secs(10);
 
 /// How long a command that hosts stand in the way of waits for them to be gone: one may have ended
 /// its connection just now, and word of that is on its way.
@@ -164,7 +164,8 @@ impl Desk<'_> {
     }
 
     /// Takes up a question that was asked at `since`. One for the leader waits a while for there to
-    /// be one: elections take a second.
+    /// be one: elections take a second. It waits also until the leader knows which nodes run, since what
+    /// has been begun cannot be asked of another process again, should that lead instead.
     fn take_up(
         &mut self,
         conn: usize,
@@ -173,7 +174,8 @@ impl Desk<'_> {
         since: Instant,
     ) -> Outcome {
         let route = self.route(&request);
-        if route.is_err() && self.leader().is_err() && since.elapsed() < ELECTION {
+        let waits = since.elapsed() < ELECTION || self.begins_to_lead();
+        if route.is_err() && self.leader().is_err() && waits {
             return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
         }
         let here = matches!(route, Ok(None));
@@ -182,7 +184,7 @@ impl Desk<'_> {
         }
         route
             .and_then(|elsewhere| match elsewhere {
-                Some(_) if handed_on => fail("the leader has just changed; ask again"),
+                Some(_) if handed_on => Ok(Outcome::Answer(ask_again())),
                 Some(node) => Ok(Outcome::HandOn(node)),
                 None => self.try_handle(conn, request),
             })
@@ -241,13 +243,23 @@ impl Desk<'_> {
     fn leader(&self) -> Result<Option<NodeId>> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
         match together.leader() {
-            Some(node) if node == together.us() => Ok(None),
+            Some(node) if node == together.us() && together.leads() => Ok(None),
+            Some(node) if node == together.us() => fail(
+                "this process has just been elected to lead and is finding out which nodes run; ask \
+                 again",
+            ),
             Some(node) if together.is_connected(node) => Ok(Some(node)),
             _ => fail(
                 "no process leads the cluster now; see that a majority of the nodes' processes \
                  run and reach one another, and ask again",
             ),
         }
+    }
+
+    /// Whether this process has been elected to lead and does not know yet which nodes run.
+    fn begins_to_lead(&self) -> bool {
+        let begins = |t: &Together| t.leader() == Some(t.us()) && !t.leads();
+        self.engine.rule.together().is_some_and(begins)
     }
 
     fn try_handle(&mut self, conn: usize, request: Request) -> Result<Outcome> {

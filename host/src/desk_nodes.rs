@@ -173,9 +173,10 @@ impl Desk<'_> {
                 if self.engine.map().is_up(NodeId(*n as u16)) {
                     return Ok(Outcome::Wait(wait));
                 }
-                match self.leader()? {
-                    Some(leader) => Ok(Outcome::HandOn(leader)),
-                    None => {
+                match self.leader() {
+                    Err(_) => Ok(Outcome::Wait(wait)),
+                    Ok(Some(leader)) => Ok(Outcome::HandOn(leader)),
+                    Ok(None) => {
                         let ticket = self.engine.fail_disk(*n)?;
                         Ok(Outcome::Wait(Wait::GivenUp(*n, ticket)))
                     }

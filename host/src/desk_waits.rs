@@ -28,7 +28,7 @@ impl Wait {
 
     /// Whether time alone may bring it about.
     pub(crate) fn is_timed(&self) -> bool {
-        matches!(self, Wait::Leader(..) | Wait::Parting(..))
+        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(_))
     }
 }
 
@@ -50,9 +50,15 @@ impl Desk<'_> {
     /// What is waited for, in words for whoever asked and wonders.
     pub(crate) fn waits_for(&self, wait: &Wait) -> Option<String> {
         Some(match wait {
-            Wait::Leader(..) => "a process that leads the cluster; a majority of the nodes' \
+            Wait::Leader(..) | Wait::DownHere(_) if self.begins_to_lead() => {
+                "the process that leads the cluster to find out which nodes run".to_string()
+            }
+            Wait::DownHere(_) if self.leader().is_ok() => return None,
+            Wait::Leader(..) | Wait::DownHere(_) => {
+                "a process that leads the cluster; a majority of the nodes' \
                                  processes must run and reach one another"
-                .to_string(),
+                    .to_string()
+            }
             Wait::Parting(request, ..) => {
                 let n = self.hosts_in_the_way(request);
                 format!("the hosts that use the volume to disconnect (connections: {n})")

@@ -138,6 +138,8 @@ pub struct Status {
     pub map: Arc<ClusterMap>,
     /// The end of its lease, if it has one.
     pub lease_until: Option<Nanos>,
+    /// It leads and knows which nodes run: changes that it is asked for are made at once.
+    pub settled: bool,
     /// If it leads: the processes that it has declared dead.
     pub dead: Vec<MemberId>,
 }

@@ -111,6 +111,11 @@ impl Leader {
         self.liveness.dead()
     }
 
+    /// Whether it makes changes that it is asked for at once.
+    pub fn is_settled(&self) -> bool {
+        self.reign == Reign::Settled
+    }
+
     /// A process shows itself.
     pub fn alive(&mut self, from: MemberId, alive: Alive, desk: &mut Desk) {
         let nodes = alive.nodes.clone();

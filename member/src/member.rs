@@ -123,6 +123,7 @@ impl Member {
             learners,
             map: self.agreed.map.clone(),
             lease_until: self.holder.lease_until(),
+            settled: self.leader.as_ref().is_some_and(Leader::is_settled),
             dead: self.leader.as_ref().map_or(Vec::new(), Leader::dead),
         }
     }

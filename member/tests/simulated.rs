@@ -227,6 +227,9 @@ fn a_voter_leaves_for_good_and_learners_take_its_place() {
     let leader = world.leader().unwrap();
     let status = world.processes[&leader].member.as_ref().unwrap().status();
     assert_eq!((status.voters.len(), status.learners.len()), (5, 2));
+    let settled = |m: &MemberId| world.processes[m].member.as_ref().unwrap().status().settled;
+    let settled: Vec<MemberId> = world.processes.keys().copied().filter(settled).collect();
+    assert_eq!(settled, [leader], "who leads, and nobody else, takes up changes");
     let leaves = *status.voters.iter().find(|m| **m != leader).unwrap();
     world.input(leader, Input::RemoveMember(1 << 40, leaves));
     world.crash(leaves);

@@ -102,10 +102,15 @@ impl Together {
         let (memory, stored) = Memory::open(home.dir())?;
         let config = Config { seed: home.cluster() as u64, ..Config::default() };
         let (us, nodes) = (home.process, home.nodes());
-        let process = Process::new(us, &nodes, stored, config, Arc::new(Codec))
-            .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
+        let pause = transport.limits.longest_pause.as_nanos() as Nanos;
+        assert!(
+            2 * pause < config.dead_after,
+            "who is up again is heard before it is taken for dead"
+        );
+        let process = Process::new(us, &nodes, stored, config, Arc::new(Codec))
+            .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
         transport.peers = home.peers.iter().map(Known::peer).collect::<Result<_>>()?;
         let peers = home.peers.iter().map(|k| (NodeId(k.node), k.clone())).collect();
         for path in &home.unused {
@@ -196,6 +201,11 @@ impl Together {
     /// The process that leads, if that is known.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         self.process.status().leader.map(node_of)
+    }
+
+    /// Whether this process leads and makes changes that it is asked for at once.
+    pub(crate) fn leads(&self) -> bool {
+        self.process.status().settled
     }
 
     /// Whether there is a connection to a process.

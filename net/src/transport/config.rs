@@ -74,7 +74,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// The first pause before dialling again.
     pub shortest_pause: Duration,
-    /// The longest pause before dialling again.
+    /// The longest pause before dialling again: what a process that is up again waits at most for
+    /// those that dial it, beyond the time that connecting takes.
     pub longest_pause: Duration,
     /// How long a peer may leave what was sent to it unacknowledged, or a full window closed.
     pub silence: Duration,
@@ -91,7 +92,7 @@ impl Default for Limits {
             undelivered_bytes: 2 * MAX_PAYLOAD,
             handshake: Duration::from_secs(5),
             shortest_pause: Duration::from_millis(50),
-            longest_pause: Duration::from_secs(2),
+            longest_pause: Duration::from_millis(400),
             silence: Duration::from_secs(15),
             strangers: 64,
             log_pause: Duration::from_secs(10),
