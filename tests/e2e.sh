@@ -425,20 +425,28 @@ two_killed() {
     nbdcopy "$T/a" "$URI"
     weft node kill 1
     qio 'write -P 0x21 16M 4M' 'read -P 0x21 16M 4M'
+    weft volume set vol0 lost-wait=0s
     weft node kill 3
-    # The volume is lost for now: errors, and no silence.
+    # The volume is lost for now: errors at once, and no silence.
     fails qemu-io -f raw -c 'write -P 0x66 60M 4M' "$URI"
     fails qemu-io -f raw -c 'read 0 4M' "$URI"
     nbdinfo --size "$URI"
     weft status | tee "$T/status"
-    grep -q failed "$T/status"
+    grep -q 'have failed; .*lost-wait: 0s' "$T/status"
+    # Who waits for the nodes does not notice; what does not need them goes on.
+    weft volume set vol0 lost-wait=5m | grep -c 'lost-wait: 5m'
+    qemu-io -f raw -c 'write -P 0x68 24M 4M' -c 'read -P 0x68 24M 4M' "$URI" >"$T/waited" & local waits=$!
+    wait_until status 'import re; sys.exit(not any(re.search("[1-9][0-9]* for lost nodes", str(n.get("waiting"))) for n in s["nodes"]))'
     weft node start 3
     weft node start 1
+    wait $waits || { cat "$T/waited"; return 1; }
+    weft volume set vol0 lost-wait=20s
     wait_until whole
     qio 'read -P 0x21 16M 4M' 'write -P 0x67 60M 4M' 'read -P 0x67 60M 4M'
     nbdcopy "$URI" "$T/b"
     cmp -n $((16 * MIB)) "$T/a" "$T/b"
-    cmp -i $((20 * MIB)) -n $((28 * MIB)) "$T/a" "$T/b"
+    cmp -i $((20 * MIB)) -n $((4 * MIB)) "$T/a" "$T/b"
+    cmp -i $((28 * MIB)) -n $((20 * MIB)) "$T/a" "$T/b"
     scrub
 }
 bad_input() {

@@ -37,23 +37,6 @@ pub fn node_dir(dir: &Path, node: usize) -> PathBuf {
     dir.join(format!("node-{node}"))
 }
 
-/// Reads a length of time such as 30s, 15m, 12h or 7d, in seconds.
-pub fn seconds(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit = match &text[split..] {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(86_400),
-        _ => None,
-    };
-    let number = text[..split].parse::<u64>().ok();
-    number
-        .zip(unit)
-        .and_then(|(n, unit)| n.checked_mul(unit))
-        .ok_or_else(|| format!("'{text}' is no length of time; write it like 30s, 15m, 12h or 7d"))
-}
-
 /// Which running array is meant, and how to answer.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
@@ -122,14 +105,6 @@ pub fn layout(text: &str) -> Result<LayoutSpec, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_of_time_have_units() {
-        assert_eq!((seconds("90s"), seconds("2h"), seconds("7d")), (Ok(90), Ok(7200), Ok(604_800)));
-        for bad in ["", "1", "h", "1w", "-1s", "99999999999999999d"] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn volumes_are_names_with_sizes() {

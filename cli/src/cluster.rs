@@ -14,7 +14,7 @@ use weft_host::{
     Configuration, JoinToken, Request, certify, found, join, join_certified, join_request,
 };
 
-use crate::args::{self, Common};
+use crate::args::Common;
 use crate::output::{say, say_json};
 use crate::rebalance::Rebalance;
 
@@ -61,7 +61,7 @@ struct New {
 #[derive(Debug, Args)]
 pub struct Token {
     /// How long it is good, such as 15m or 12h
-    #[arg(long, default_value = "1h", value_parser = args::seconds)]
+    #[arg(long, default_value = "1h", value_parser = weft_host::parse_seconds)]
     valid: u64,
     #[command(flatten)]
     common: Common,

@@ -283,6 +283,7 @@ impl Write {
             ordering: self.common.ordering,
             sequencer: self.common.form(),
             journal,
+            ..Policy::default()
         })
     }
 }

@@ -65,6 +65,9 @@ pub struct Create {
     /// When a write is decided: late or early [default: late]
     #[arg(long)]
     commit: Option<String>,
+    /// For how long a request waits for nodes that the volume cannot do without, before it fails: 0s, 20s, 5m, forever [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    lost_wait: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -74,7 +77,7 @@ pub struct Create {
 pub struct Set {
     /// Name of the volume
     name: String,
-    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks)
+    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks), lost-wait=0s|20s|5m|forever (for how long a request waits for nodes that the volume cannot do without, before it fails)
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// ordering=none also for a volume that several hosts use, or are to use
@@ -141,10 +144,11 @@ impl Volume {
                 let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
                 let form = volume["sequencer"].as_str();
                 let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-                let [commit, dispatch, roles, apart] =
-                    ["commit", "dispatch", "roles", "apart"].map(word);
+                let [commit, dispatch, roles, apart, wait] =
+                    ["commit", "dispatch", "roles", "apart", "lost_wait"].map(word);
                 say(format!(
-                    "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}"
+                    "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}, \
+                     lost-wait: {wait}"
                 ))?;
                 for line in troubles(volume) {
                     say(line)?;
@@ -175,6 +179,7 @@ impl Volume {
                     ordering: c.ordering.map(|o| o.to_string()),
                     sequencer: c.sequencer.map(|s| s.to_string()),
                     commit: c.commit.clone(),
+                    lost_wait: c.lost_wait.clone(),
                 };
                 (&c.common, request)
             }
@@ -246,11 +251,13 @@ pub fn troubles(volume: &Value) -> Vec<String> {
         volume["missing"].as_array().into_iter().flatten().map(lacking).collect();
     if !missing.is_empty() {
         out.push(format!(
-            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}",
+            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}; \
+             requests wait for them (lost-wait: {})",
             number("extents_failed"),
             number("extents"),
             number("stripes_failed"),
-            missing.join(", ")
+            missing.join(", "),
+            volume["lost_wait"].as_str().unwrap_or("?")
         ));
     }
     out

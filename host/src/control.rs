@@ -121,12 +121,16 @@ pub enum Request {
         /// When writes are decided; late if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         commit: Option<String>,
+        /// For how long its requests wait for nodes that it cannot do without; the usual time if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lost_wait: Option<String>,
     },
     /// Change a volume's policy while it is in use.
     VolumeSet {
         /// Its name; the empty name means the first.
         name: String,
-        /// What is to be otherwise: `ordering`, `sequencer`, `commit`, `dispatch`.
+        /// What is to be otherwise: `ordering`, `sequencer`, `commit`, `dispatch`,
+        /// `roles`, `lost-wait`.
         set: BTreeMap<String, String>,
         /// Also what may corrupt data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -316,6 +320,7 @@ mod tests {
                     ordering: None,
                     sequencer: None,
                     commit: None,
+                    lost_wait: None,
                 },
             ),
             (

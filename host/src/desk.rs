@@ -242,13 +242,15 @@ impl Desk<'_> {
     /// The process that leads, if that is not this one.
     fn leader(&self) -> Result<Option<NodeId>> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
+        let us = together.us();
         match together.leader() {
-            Some(node) if node == together.us() && together.leads() => Ok(None),
-            Some(node) if node == together.us() => fail(
+            // One that reaches no majority any more may be succeeded by another and not know.
+            Some(node) if node == us && together.leads() && together.may_serve() => Ok(None),
+            Some(node) if node != us && together.is_connected(node) => Ok(Some(node)),
+            Some(_) if self.begins_to_lead() => fail(
                 "this process has just been elected to lead and is finding out which nodes run; ask \
                  again",
             ),
-            Some(node) if together.is_connected(node) => Ok(Some(node)),
             _ => fail(
                 "no process leads the cluster now; see that a majority of the nodes' processes \
                  run and reach one another, and ask again",
@@ -311,10 +313,12 @@ impl Desk<'_> {
                 ordering,
                 sequencer,
                 commit,
+                lost_wait,
             } => {
                 let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
                 let sequencer = sequencer.as_deref().map(policy::sequencer).transpose()?;
                 let commit = commit.as_deref().map(policy::commit).transpose()?;
+                let lost_wait = lost_wait.as_deref().map(policy::lost_wait).transpose()?;
                 let spec = Spec {
                     stripe_unit,
                     journal,
@@ -323,6 +327,7 @@ impl Desk<'_> {
                     ordering,
                     sequencer,
                     commit,
+                    lost_wait,
                     ..Spec::default()
                 };
                 Outcome::Wait(self.create(name, size, layout, spec)?)

@@ -7,8 +7,10 @@ use weft_core::cluster::PolicyChange;
 use weft_core::order::sequencer::{SequencerForm, UnknownForm};
 use weft_core::order::{Ordering, UnknownOrdering};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
+use weft_core::units::{MILLIS, Nanos};
 
 use crate::error::{Error, Result, fail};
+use crate::length_of_time::{self, parse_seconds};
 
 const STRATEGIES: [(&str, Strategy); 2] = [("small", Strategy::Small), ("large", Strategy::Large)];
 const PARITY_AT: [(&str, ParityAt); 3] = [
@@ -30,6 +32,9 @@ const DISPATCHES: [(&str, Dispatch); 2] =
 const ROLES: [(&str, Dispatch); 2] =
     [("node", Dispatch::Collaborative), ("host", Dispatch::Commanded)];
 
+/// A wait for lost nodes that has no bound.
+const FOREVER: &str = "forever";
+
 /// A commit protocol that a volume can be given, by its name. (Without one, writes are not atomic:
 /// that is for measuring, in an array that is made for it.)
 pub(crate) fn commit(word: &str) -> Result<Commit> {
@@ -46,6 +51,23 @@ pub(crate) fn sequencer(word: &str) -> Result<SequencerForm> {
     word.parse().map_err(|e: UnknownForm| Error(e.to_string()))
 }
 
+/// For how long requests wait for lost nodes, in words.
+pub(crate) fn lost_wait(word: &str) -> Result<Nanos> {
+    if word == FOREVER {
+        return Ok(Policy::FOREVER);
+    }
+    let seconds = parse_seconds(word).map_err(|e| Error(format!("{e}; or {FOREVER}")))?;
+    // So long is for ever.
+    Ok(seconds.saturating_mul(1000 * MILLIS))
+}
+
+fn lost_wait_in_words(wait: Nanos) -> String {
+    match wait {
+        Policy::FOREVER => FOREVER.to_string(),
+        wait => length_of_time::in_words(wait / (1000 * MILLIS)),
+    }
+}
+
 /// The words for what a volume has.
 pub(crate) fn words(policy: &Policy) -> Vec<(&'static str, String)> {
     let mut words = vec![
@@ -53,6 +75,7 @@ pub(crate) fn words(policy: &Policy) -> Vec<(&'static str, String)> {
         ("commit", word(&COMMITS, policy.commit)),
         ("dispatch", word(&DISPATCHES, policy.dispatch)),
         ("roles", word(&ROLES, policy.dispatch)),
+        ("lost_wait", lost_wait_in_words(policy.lost_wait)),
     ];
     if policy.ordering == Ordering::Sequencer {
         words.push(("sequencer", policy.sequencer.to_string()));
@@ -65,7 +88,8 @@ pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<Poli
     let mut change = PolicyChange { unordered_sharing: force, ..PolicyChange::default() };
     if set.is_empty() {
         return fail(
-            "say what is to be set: ordering=..., sequencer=..., commit=..., dispatch=... or roles=...",
+            "say what is to be set: ordering=..., sequencer=..., commit=..., dispatch=..., roles=... or \
+             lost-wait=...",
         );
     }
     for (key, value) in set {
@@ -74,14 +98,15 @@ pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<Poli
             "sequencer" => change.sequencer = Some(sequencer(value)?),
             "commit" => change.commit = Some(commit(value)?),
             "dispatch" => change.dispatch = Some(chosen("dispatch", &DISPATCHES, value)?),
+            "lost-wait" => change.lost_wait = Some(lost_wait(value)?),
             "roles" if set.contains_key("dispatch") => {
                 return fail("roles and dispatch are one choice; set one of them");
             }
             "roles" => change.dispatch = Some(chosen("roles", &ROLES, value)?),
             other => {
                 return fail(format!(
-                    "'{other}' cannot be set; there are ordering, sequencer, commit, dispatch and \
-                     roles"
+                    "'{other}' cannot be set; there are ordering, sequencer, commit, dispatch, roles \
+                     and lost-wait"
                 ));
             }
         }
@@ -111,6 +136,8 @@ pub(crate) struct PolicyEntry {
     ordering: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sequencer: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost_wait: Option<String>,
 }
 
 impl PolicyEntry {
@@ -120,12 +147,14 @@ impl PolicyEntry {
         let commit = Some(policy.commit).filter(|c| *c != default.commit);
         let ordering = Some(policy.ordering).filter(|o| *o != default.ordering);
         let sequencer = Some(policy.sequencer).filter(|s| *s != default.sequencer);
+        let lost_wait = Some(policy.lost_wait).filter(|w| *w != default.lost_wait);
         let entry = PolicyEntry {
             strategy: policy.strategy.map(|s| word(&STRATEGIES, s)),
             parity_at: policy.parity_at.map(|p| word(&PARITY_AT, p)),
             commit: commit.map(|c| word(&COMMITS, c)),
             ordering: ordering.map(|o| o.to_string()),
             sequencer: sequencer.map(|s| s.to_string()),
+            lost_wait: lost_wait.map(lost_wait_in_words),
         };
         (entry != PolicyEntry::default()).then_some(entry)
     }
@@ -136,6 +165,7 @@ impl PolicyEntry {
         let ordering = self.ordering.as_deref().map(str::parse::<Ordering>).transpose();
         let ordering = ordering.map_err(|e| Error(e.to_string()))?;
         let sequencer = self.sequencer.as_deref().map(sequencer).transpose()?;
+        let wait = self.lost_wait.as_deref().map(lost_wait).transpose()?;
         Ok(Policy {
             strategy: meant(&STRATEGIES, self.strategy.as_deref())?,
             parity_at: meant(&PARITY_AT, self.parity_at.as_deref())?,
@@ -144,6 +174,7 @@ impl PolicyEntry {
             ordering: ordering.unwrap_or_default(),
             sequencer: sequencer.unwrap_or_default(),
             journal,
+            lost_wait: wait.unwrap_or(Policy::USUAL_LOST_WAIT),
         })
     }
 }
@@ -191,6 +222,12 @@ mod tests {
             let entry = PolicyEntry::of(&policy).unwrap_or_default();
             assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
         }
+        for (word, wait) in [("0s", 0), ("1m", 60_000 * MILLIS), ("forever", Policy::FOREVER)] {
+            assert_eq!(lost_wait(word), Ok(wait));
+            let policy = Policy { lost_wait: wait, ..Policy::default() };
+            let entry = PolicyEntry::of(&policy).unwrap_or_default();
+            assert_eq!(entry.policy(policy.journal, false).unwrap(), policy);
+        }
         let set = |key: &str, value: &str| change(&[(key.into(), value.into())].into(), false);
         for ordering in Ordering::ALL {
             let to = PolicyChange { ordering: Some(ordering), ..PolicyChange::default() };
@@ -201,7 +238,12 @@ mod tests {
             ("sequencer", "central", "there are centralized"),
             ("commit", "none", "there are late and early"),
             ("dispatch", "", "there are collaborative and commanded"),
-            ("order", "none", "there are ordering, sequencer, commit, dispatch and roles"),
+            (
+                "order",
+                "none",
+                "there are ordering, sequencer, commit, dispatch, roles and lost-wait",
+            ),
+            ("lost-wait", "20", "30s, 15m, 12h or 7d; or forever"),
             ("roles", "disk", "there are node and host"),
         ] {
             assert!(set(key, value).unwrap_err().0.contains(why), "{key}={value}");

@@ -5,7 +5,7 @@ use weft_core::layout::{LayoutSpec, Placement};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
-use weft_core::units::{MAX_NODES, SECTOR};
+use weft_core::units::{MAX_NODES, Nanos, SECTOR};
 
 use crate::disk_queue::DiskQueue;
 use crate::error::{Result, fail};
@@ -46,6 +46,9 @@ pub struct Spec {
     /// With a sequencer: who keeps the graph of requests. If open, as for the other volumes that
     /// have one.
     pub sequencer: Option<SequencerForm>,
+    /// For how long requests to a volume made now wait for nodes that it cannot do without; open: for
+    /// [`Policy::USUAL_LOST_WAIT`].
+    pub lost_wait: Option<Nanos>,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,
@@ -87,6 +90,7 @@ impl Spec {
             ordering: self.ordering.unwrap_or_default(),
             sequencer: self.sequencer.unwrap_or_default(),
             journal: self.journal(),
+            lost_wait: self.lost_wait.unwrap_or(Policy::USUAL_LOST_WAIT),
         }
     }
 

@@ -95,6 +95,7 @@ fn volumes_come_and_go() {
         ordering: None,
         sequencer: None,
         commit: None,
+        lost_wait: None,
     };
     let made = control.request(&create).unwrap();
     assert_eq!(
@@ -162,6 +163,7 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         ordering: None,
         sequencer: None,
         commit: None,
+        lost_wait: None,
     };
     assert!(control.request(&create).is_err(), "and nothing hangs");
     let stopped = array.stop().unwrap();
@@ -205,6 +207,7 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
             ordering: ordering.map(Into::into),
             sequencer: sequencer.map(Into::into),
             commit: None,
+            lost_wait: None,
         })
     };
     for (ordering, sequencer, why) in [

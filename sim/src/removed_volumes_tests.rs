@@ -7,7 +7,7 @@ use fastrand::Rng;
 use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig};
-use weft_core::plan::Range;
+use weft_core::plan::{Policy, Range};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -29,7 +29,8 @@ fn volume(id: VolumeId, layout: &str, data: u64) -> Volume {
     let rooms = Room::apart(&[data; NODES]);
     // Several extents, so that they are on different nodes.
     let extents = place_volume(&geometry, size, &rooms, &[], 3 * geometry.unit).unwrap();
-    Volume::new(id, "v", size, &layout, geometry, extents)
+    let policy = Policy { lost_wait: 0, ..Policy::default() };
+    Volume { policy, ..Volume::new(id, "v", size, &layout, geometry, extents) }
 }
 
 struct Trial {

@@ -22,7 +22,7 @@ use crate::node::{MapMessage, MemberReport};
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
 use crate::plan::{Commit, Dispatch};
-use crate::units::{Epoch, MAX_NODES, NodeId, Timestamp, VolumeId};
+use crate::units::{Epoch, MAX_NODES, Nanos, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +58,8 @@ pub struct PolicyChange {
     pub commit: Option<Commit>,
     /// Who works out what each worker does.
     pub dispatch: Option<Dispatch>,
+    /// For how long requests wait for nodes that the volume cannot do without.
+    pub lost_wait: Option<Nanos>,
     /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
     pub unordered_sharing: bool,
 }
@@ -69,6 +71,7 @@ impl PolicyChange {
         policy.commit = self.commit.unwrap_or(policy.commit);
         policy.dispatch = self.dispatch.unwrap_or(policy.dispatch);
         policy.sequencer = self.sequencer.unwrap_or(policy.sequencer);
+        policy.lost_wait = self.lost_wait.unwrap_or(policy.lost_wait);
         if let Some(ordering) = self.ordering {
             policy.ordering = ordering;
             volume.unordered_sharing = ordering == Ordering::None && self.unordered_sharing;

@@ -18,6 +18,10 @@ mod pace;
 mod sequence_message;
 mod sequencing;
 mod settle;
+#[cfg(test)]
+mod test_bench;
+#[cfg(test)]
+mod waiting_tests;
 mod worker;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
+//! - [`waiting`]: jobs that wait for nodes that are lost
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
 #[path = "originator_locking.rs"]
@@ -17,6 +18,8 @@ mod reading;
 mod rebuilding;
 #[path = "originator_settling.rs"]
 mod settling;
+#[path = "originator_waiting.rs"]
+mod waiting;
 #[path = "originator_writing.rs"]
 mod writing;
 
@@ -111,9 +114,25 @@ struct Job {
     computes: bool,
     /// What it has of the lock server.
     locked: Option<Locked>,
+    /// Since when it has needed nodes that are lost.
+    lost_since: Option<Nanos>,
 }
 
 impl Job {
+    fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {
+        Job {
+            purpose,
+            volume,
+            what,
+            avoid: ColumnSet::EMPTY,
+            attempts: 0,
+            fresh_looks: 0,
+            computes: false,
+            locked: None,
+            lost_since: None,
+        }
+    }
+
     /// Bytes that it holds while in work.
     fn bytes(&self) -> u64 {
         match &self.what {
@@ -178,6 +197,8 @@ pub(crate) struct Originator {
     ready: VecDeque<Job>,
     /// Jobs that pause before they are tried again, by the time at which they are.
     paused: BTreeMap<(Nanos, Timestamp), Job>,
+    /// Jobs that wait for nodes that are lost.
+    waiting: VecDeque<Job>,
     bytes: u64,
     txns: BTreeMap<Timestamp, Txn>,
     /// Committed writes and the participants that have not said that they know.
@@ -218,6 +239,7 @@ impl Originator {
             queue: VecDeque::new(),
             ready: VecDeque::new(),
             paused: BTreeMap::new(),
+            waiting: VecDeque::new(),
             bytes: 0,
             txns: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -254,11 +276,12 @@ impl Originator {
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
         format!(
-            "{} requests, {} transactions, {} settling, {} waiting for a rebuild",
+            "{} requests, {} transactions, {} settling, {} waiting for a rebuild, {} for lost nodes",
             self.requests.len(),
             self.txns.len(),
             self.settling.len(),
-            self.parked.len()
+            self.parked.len(),
+            self.waiting.len()
         )
     }
 
@@ -326,6 +349,7 @@ impl Originator {
                 *next = progress.stripes;
             }
         }
+        self.wake_waiting_of(id);
     }
 
     /// Cuts a request into jobs.
@@ -341,16 +365,7 @@ impl Originator {
         let mut left = 0;
         for chunk in cut {
             left += 1;
-            self.queue.push_back(Job {
-                purpose: Purpose::Host(id),
-                volume: volume.id,
-                what: what(chunk),
-                avoid: ColumnSet::EMPTY,
-                attempts: 0,
-                fresh_looks: 0,
-                computes: false,
-                locked: None,
-            });
+            self.queue.push_back(Job::new(Purpose::Host(id), volume.id, what(chunk)));
         }
         let request = Request::new(volume.id, answer, left);
         self.requests.insert(id, request);
@@ -416,8 +431,7 @@ impl Originator {
         }
         let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
         if writes && self.map.is_asleep(&volume) {
-            self.finish(job, Err(HostError::TooManyLost), outbox);
-            return;
+            return self.lacks_nodes(job, outbox);
         }
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
             self.unlock_job(&mut job, outbox);
@@ -543,16 +557,7 @@ impl Originator {
     /// to fit what is there (shared storage 3.2.3).
     pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
         for (volume, stripe) in stripes {
-            self.ready.push_back(Job {
-                purpose: Purpose::Repair,
-                volume,
-                what: What::Verify { stripe },
-                avoid: ColumnSet::EMPTY,
-                attempts: 0,
-                fresh_looks: 0,
-                computes: false,
-                locked: None,
-            });
+            self.ready.push_back(Job::new(Purpose::Repair, volume, What::Verify { stripe }));
         }
     }
 
@@ -571,16 +576,8 @@ impl Originator {
                 && pace.may(outbox.now, *rate)
             {
                 pace.take(unit, *rate);
-                self.ready.push_back(Job {
-                    purpose: Purpose::Host(*id),
-                    volume: request.volume,
-                    what: What::Verify { stripe: *next },
-                    avoid: ColumnSet::EMPTY,
-                    attempts: 0,
-                    fresh_looks: 0,
-                    computes: false,
-                    locked: None,
-                });
+                let what = What::Verify { stripe: *next };
+                self.ready.push_back(Job::new(Purpose::Host(*id), request.volume, what));
                 *next += 1;
                 request.left += 1;
             }
@@ -672,7 +669,7 @@ impl Originator {
                 unlock(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
                     // It waits for the outcome of a write, which nobody can know now.
-                    self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+                    self.lacks_nodes(txn.job, outbox);
                 } else {
                     self.retry(txn.job);
                 }
@@ -687,6 +684,7 @@ impl Originator {
             }
         }
         self.tick_locks(outbox);
+        self.tick_waiting(outbox);
         for (ts, settling) in &mut self.settling {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
@@ -721,6 +719,7 @@ impl Originator {
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.leave_removed(outbox);
+        self.wake_waiting();
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is
             // answered when they have.

@@ -52,8 +52,7 @@ impl Originator {
             return;
         }
         let Ok(plan) = ReadPlan::new(g, range, avoid) else {
-            self.finish(job, Err(HostError::TooManyLost), outbox);
-            return;
+            return self.lacks_nodes(job, outbox);
         };
         let sends = |c: &usize| plan.rows.iter().any(|r| !r.cell(g, *c).send.is_empty());
         let columns: ColumnSet = match wanted {

@@ -4,9 +4,9 @@
 use super::{Job, Key, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{HostData, HostError, Refusal};
+use crate::node::{HostData, Refusal};
 use crate::plan::Span;
-use crate::units::{ColumnSet, NodeId, VolumeId};
+use crate::units::{NodeId, VolumeId};
 
 impl Originator {
     /// A worker could not do its part of this job; the attempt is over.
@@ -92,16 +92,9 @@ impl Originator {
         computes: bool,
     ) {
         if self.rebuilding.insert((volume, stripe, column)) {
-            self.ready.push_back(Job {
-                purpose: Purpose::Rebuild,
-                volume,
-                what: What::Rebuild { stripe, column, part },
-                avoid: ColumnSet::EMPTY,
-                attempts: 0,
-                fresh_looks: 0,
-                computes,
-                locked: None,
-            });
+            let what = What::Rebuild { stripe, column, part };
+            let job = Job::new(Purpose::Rebuild, volume, what);
+            self.ready.push_back(Job { computes, ..job });
         }
     }
 
@@ -117,7 +110,7 @@ impl Originator {
             if good {
                 self.ready.push_back(job);
             } else {
-                self.finish(job, Err(HostError::TooManyLost), outbox);
+                self.lacks_nodes(job, outbox);
             }
         }
     }

@@ -65,8 +65,14 @@ impl Originator {
             State::Reading(_) | State::Writing(_) => return,
         };
         if self.map.is_asleep(&volume) {
-            let txn = self.txns.remove(&ts).expect("just seen");
-            self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+            // Whether it has happened those will say that it waits for.
+            let mut txn = self.txns.remove(&ts).expect("just seen");
+            if self.may_wait(&mut txn.job, outbox.now) {
+                txn.started = outbox.now;
+                self.txns.insert(ts, txn);
+            } else {
+                self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+            }
             return;
         }
         let voters = voters(&self.map, &volume, txn.extent, participants, ts);

@@ -10,7 +10,7 @@ use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Bug, Header, HostData, HostError, Item, Notice, Refusal, Slot, Task};
+use crate::node::{Body, Bug, Header, HostData, Item, Notice, Refusal, Slot, Task};
 use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose};
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
@@ -87,8 +87,7 @@ impl Originator {
             _ => unreachable!("not a write"),
         };
         let Ok(plan) = plan else {
-            self.finish(job, Err(HostError::TooManyLost), outbox);
-            return;
+            return self.lacks_nodes(job, outbox);
         };
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();

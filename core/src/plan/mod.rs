@@ -28,6 +28,7 @@ pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
 use crate::layout::Geometry;
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
+use crate::units::{MILLIS, Nanos};
 
 /// Bytes `offset..offset + len` of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,9 +137,19 @@ pub struct Policy {
     pub sequencer: SequencerForm,
     /// Whether a participant journals its part before it votes.
     pub journal: bool,
+    /// For how long a host's request waits for nodes that the volume cannot do without and that may
+    /// come back; after that it fails. [`Policy::FOREVER`] is no bound.
+    pub lost_wait: Nanos,
 }
 
 impl Policy {
+    /// A request waits until the nodes are back, or given up.
+    pub const FOREVER: Nanos = Nanos::MAX;
+
+    /// What a request waits usually: longer than a process takes to be started again, and less than
+    /// the half minute after which the disk drivers of most systems lose patience.
+    pub const USUAL_LOST_WAIT: Nanos = 20_000 * MILLIS;
+
     /// Whether the originator asks every device that will write, before any does, whether it may:
     /// the first phase of shared storage's Figures 7 and 8. Where a server keeps the order, or
     /// nobody does, there is nothing to ask.
@@ -164,6 +175,7 @@ impl Default for Policy {
             ordering: Ordering::Timestamps,
             sequencer: SequencerForm::Centralized,
             journal: true,
+            lost_wait: Policy::USUAL_LOST_WAIT,
         }
     }
 }

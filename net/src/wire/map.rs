@@ -95,7 +95,16 @@ wire_enum!(Placement, "placement" {
     5 = RightAsymmetric,
 });
 
-wire_struct!(Policy { strategy, parity_at, dispatch, commit, ordering, sequencer, journal });
+wire_struct!(Policy {
+    strategy,
+    parity_at,
+    dispatch,
+    commit,
+    ordering,
+    sequencer,
+    journal,
+    lost_wait
+});
 
 wire_enum!(Strategy, "strategy" {
     1 = Full,

@@ -270,15 +270,19 @@ fn policy() -> impl Strategy<Value = Policy> {
     let commit = select(vec![Commit::Late, Commit::Early, Commit::None, Commit::Limited]);
     let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
     let ordering = (select(Ordering::ALL.to_vec()), select(SequencerForm::ALL.to_vec()));
-    (option::of(way), option::of(place), dispatch, (commit, ordering), any::<bool>()).prop_map(
-        |(strategy, parity_at, dispatch, (commit, (ordering, sequencer)), journal)| Policy {
-            strategy,
-            parity_at,
-            dispatch,
-            commit,
-            ordering,
-            sequencer,
-            journal,
+    let journal = (any::<bool>(), any::<u64>());
+    (option::of(way), option::of(place), dispatch, (commit, ordering), journal).prop_map(
+        |(strategy, parity_at, dispatch, (commit, (ordering, sequencer)), (journal, lost_wait))| {
+            Policy {
+                strategy,
+                parity_at,
+                dispatch,
+                commit,
+                ordering,
+                sequencer,
+                journal,
+                lost_wait,
+            }
         },
     )
 }

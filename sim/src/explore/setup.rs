@@ -198,7 +198,7 @@ impl Setup {
         let geometry = Geometry::new(spec.over(self.columns.len()).expect("enough columns"), UNIT);
         let size = self.stripes * geometry.stripe_bytes();
         let columns = self.columns.iter().map(|n| (NodeId(*n), 0)).collect();
-        let policy = Policy { strategy: self.strategy, ..Policy::default() };
+        let policy = Policy { strategy: self.strategy, lost_wait: 0, ..Policy::default() };
         let extents = vec![Extent::new(0, columns)];
         Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) }
     }

@@ -107,6 +107,7 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
         ordering: system.volume.ordering.into(),
         sequencer: system.volume.sequencer.into(),
         journal: system.volume.journal,
+        ..Policy::default()
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
 }

@@ -307,6 +307,7 @@ fn spec(system: &System) -> Result<Spec> {
             Commit::Late => plan::Commit::Late,
             Commit::Limited => plan::Commit::Limited,
         }),
+        lost_wait: None,
         apart: None,
     })
 }

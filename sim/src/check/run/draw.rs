@@ -10,7 +10,7 @@ use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::store::StoreConfig;
-use weft_core::units::{MILLIS, NodeId, SECTOR};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use super::super::options::Options;
 use super::super::places::Places;
@@ -65,6 +65,7 @@ impl Run {
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
         policy.journal = wide_rng.as_mut().is_none_or(|r| r.u8(0..4) != 0);
         policy.commit = commit;
+        policy.lost_wait = draw_lost_wait(seed);
         if commit == Commit::Limited {
             policy.dispatch = Dispatch::Commanded;
         }
@@ -200,6 +201,16 @@ fn draw_commit(seed: u64) -> Commit {
     match Rng::with_seed(seed ^ 0x0011_3173_d000).u8(0..8) {
         0 => Commit::Limited,
         _ => Commit::Late,
+    }
+}
+
+/// Requests wait for lost nodes in one of four seeds: for a while, or until they are back.
+fn draw_lost_wait(seed: u64) -> Nanos {
+    let mut rng = Rng::with_seed(seed ^ 0x0010_5700_a170);
+    match rng.u8(0..8) {
+        0 => rng.u64(1..=40) * MILLIS,
+        1 => Policy::FOREVER,
+        _ => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hosts: what they ask, and what they are answered.
 
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::plan::{Range, chunks};
+use weft_core::plan::{Policy, Range, chunks};
 use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, content, numbers};
@@ -197,7 +197,9 @@ impl Run {
             // It may have begun.
             Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
             // What a failed write did is not known.
-            Err(HostError::TooManyLost) if self.beyond => self.left_open(pieces.clone()),
+            Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
+                self.left_open(pieces.clone());
+            }
             Err(error) => {
                 let text =
                     format!("request {request} failed though the layout bears the faults: {error}");
@@ -205,6 +207,11 @@ impl Run {
             }
         }
         self.tell_answer(n, pieces);
+    }
+
+    /// Whether requests wait for lost nodes for as long as it takes.
+    fn waits_for_lost(&self) -> bool {
+        self.volume.policy.lost_wait == Policy::FOREVER
     }
 
     /// A request was refused before anything of it was done.
