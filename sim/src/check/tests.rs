@@ -247,7 +247,7 @@ fn answers_without_a_lease_are_found() {
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 144..148);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 322..330);
 }
 
 #[test]
