@@ -62,6 +62,8 @@ pub struct Cluster {
     devices: BTreeMap<usize, Device>,
     /// Why something is not possible.
     without: Option<String>,
+    /// How many nodes the volumes bear to lose.
+    bears: usize,
     /// The host has been let in.
     attached: bool,
     /// The processes, the attached host's last.
@@ -121,6 +123,7 @@ impl Cluster {
         }
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
+            bears: layout.over(nodes)?.parity,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,
@@ -148,6 +151,16 @@ impl Cluster {
         cluster.attach()?;
         cluster.wait_until_whole(START, Duration::ZERO)?;
         Ok(cluster)
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.configs.len()
+    }
+
+    /// How many the volumes bear to lose.
+    pub fn bears(&self) -> usize {
+        self.bears
     }
 
     /// The number of the attached host.
@@ -199,7 +212,11 @@ impl Cluster {
     pub fn victims(&self, fault: Fault) -> Vec<usize> {
         let can = |n: &usize| match fault {
             // It has no disk, and does not take part as nodes do.
-            Fault::Stop | Fault::Fill | Fault::Flip | Fault::Replace if *n == self.host() => false,
+            Fault::Outage | Fault::Stop | Fault::Fill | Fault::Flip | Fault::Replace
+                if *n == self.host() =>
+            {
+                false
+            }
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n),
             fault => self.network.is_some() || !fault.is_of_links(),

@@ -30,11 +30,21 @@ const ELECTION: Duration = Duration::from_millis(1000);
 /// was under way, and an election among those that saw the leader's connections break.
 const FALL: Duration = Duration::from_millis(1000);
 
+/// The longest that nodes of an outage stay away.
+const OUTAGE: Duration = Duration::from_millis(3000);
+
+/// What it takes processes that have all been started anew to elect a leader, which waits for those that
+/// open their disks, and to enter a map.
+const RISE: Duration = Duration::from_millis(4000);
+
 /// Something that is done to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Its process is killed, and started again.
     Kill,
+    /// Its process and some others, or all, are killed at the same time, more than the layout bears, and
+    /// started again one after the other.
+    Outage,
     /// Its process is stopped in good order, and started again.
     Stop,
     /// Its process is stopped (SIGSTOP), and continued.
@@ -66,8 +76,9 @@ const ENOUGH: u64 = 1 << 20;
 const SECTOR: u64 = 4096;
 
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 10] = [
+pub const FAULTS: [(Fault, &str); 11] = [
     (Fault::Kill, "kill"),
+    (Fault::Outage, "outage"),
     (Fault::Stop, "stop"),
     (Fault::Pause, "pause"),
     (Fault::Cut, "cut"),
@@ -115,6 +126,7 @@ impl Fault {
         match self {
             // Silence has to be noticed; if the leader is silent, others see its connections break.
             Fault::Kill => MASKED + FALL,
+            Fault::Outage => OUTAGE + PATIENCE.max(RISE) + FALL,
             // A host of this node waits for it as long as it has patience. Whoever waits for this
             // node at another one waits until it is counted dead.
             Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => {
@@ -132,6 +144,7 @@ impl Fault {
         match self {
             Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => 2 * MASKED,
             Fault::Kill
+            | Fault::Outage
             | Fault::Stop
             | Fault::Fill
             | Fault::Errors
@@ -148,6 +161,7 @@ impl Fault {
                 wait(rng, 0, 4000);
                 cluster.start_node(node)
             }
+            Fault::Outage => outage(cluster, node, rng),
             Fault::Stop => {
                 cluster.ask(node, &Request::Node { action: NodeAction::Stop, node })?;
                 wait(rng, 0, 2000);
@@ -190,6 +204,25 @@ impl Fault {
 
 fn wait(rng: &mut Rng, least: u64, most: u64) {
     thread::sleep(Duration::from_millis(rng.u64(least..=most)));
+}
+
+/// A power cut of several boxes, or of all.
+fn outage(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
+    let mut others: Vec<usize> = (0..cluster.nodes()).filter(|n| *n != node).collect();
+    rng.shuffle(&mut others);
+    let least = cluster.bears().min(others.len());
+    others.truncate(rng.usize(least..=others.len()));
+    let mut gone: Vec<usize> = others.into_iter().chain([node]).collect();
+    for n in &gone {
+        cluster.kill_node(*n)?;
+    }
+    rng.shuffle(&mut gone);
+    let pause = OUTAGE.as_millis() as u64 / gone.len() as u64;
+    for n in gone {
+        wait(rng, 0, pause);
+        cluster.start_node(n)?;
+    }
+    Ok(())
 }
 
 /// Fills the file system of a node's disk. What the node then cannot write ends it; it is
