@@ -7,6 +7,14 @@ use super::*;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::plan::{Commit, Dispatch};
 
+/// The map with a volume whose writes are not voted on.
+fn limited(epoch: Epoch) -> Arc<ClusterMap> {
+    let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
+    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap());
+    (volume.policy.commit, volume.policy.dispatch) = (Commit::Limited, Dispatch::Commanded);
+    Arc::new(map)
+}
+
 #[test]
 fn a_write_that_has_only_begun_counts_as_unsettled() {
     let first = at(100);
@@ -49,12 +57,6 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
 /// Who asked for a write without votes may have died in the middle of it, and be up again in the next map.
 #[test]
 fn a_stripe_that_may_be_half_written_is_looked_at_in_the_new_epoch() {
-    let limited = |epoch| {
-        let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
-        let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap());
-        (volume.policy.commit, volume.policy.dispatch) = (Commit::Limited, Dispatch::Commanded);
-        Arc::new(map)
-    };
     let mut bench = Bench::new();
     bench.enter(limited(2), at(50));
     bench.begin_write(at(100));
@@ -153,4 +155,32 @@ fn a_decided_write_is_forgotten_only_when_all_that_prepared_it_have_heard() {
     bench.hear_with(THIRD, vec![Notice::Ack(ts)], None);
     bench.handle(Input::Timer(Timer::Soon));
     assert!(released(&bench));
+}
+
+/// Without votes one that has written its part says nothing of the others: only when all have is the
+/// write done.
+#[test]
+fn a_write_without_votes_is_answered_when_all_have_written() {
+    let mut bench = Bench::new();
+    bench.enter(limited(2), at(50));
+    let write = HostOp::Write(UNIT, Buffer::Length(UNIT as usize));
+    bench.handle(Input::Host(1, VOLUME, write));
+    bench.enter(limited(3), at(150));
+    let ts = bench.sent.iter().find_map(|b| match b {
+        Body::Ask { ts } => Some(*ts),
+        _ => None,
+    });
+    let ts = ts.expect("it asks what became of its write");
+    let wrote = Standing::Committed { safe: true };
+    bench.hear(PEER, Body::Answer { ts, standing: wrote });
+    bench.handle(Input::Timer(Timer::Soon));
+    let told = |b: &Bench| b.notices.iter().any(|(_, n)| *n == Notice::Commit(ts));
+    assert!(
+        !told(&bench),
+        "the third, told of a write that it knows nothing of, says that all is well"
+    );
+    bench.hear(THIRD, Body::Answer { ts, standing: wrote });
+    bench.hear_with(PEER, vec![Notice::Ack(ts)], None);
+    bench.hear_with(THIRD, vec![Notice::Ack(ts)], None);
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
 }
