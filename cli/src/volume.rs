@@ -65,7 +65,7 @@ pub struct Create {
     /// When a write is decided: late or early [default: late]
     #[arg(long)]
     commit: Option<String>,
-    /// For how long a request waits for nodes that the volume cannot do without, before it fails: 0s, 20s, 5m, forever [default: 20s]
+    /// For how long requests wait when the volume has lost nodes that it cannot do without, before they fail: 0s, 20s, 5m, forever [default: 20s]
     #[arg(long, value_name = "TIME")]
     lost_wait: Option<String>,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub struct Create {
 pub struct Set {
     /// Name of the volume
     name: String,
-    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks), lost-wait=0s|20s|5m|forever (for how long a request waits for nodes that the volume cannot do without, before it fails)
+    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks), lost-wait=0s|20s|5m|forever (for how long requests wait when the volume has lost nodes that it cannot do without, before they fail)
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// ordering=none also for a volume that several hosts use, or are to use

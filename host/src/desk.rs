@@ -173,7 +173,10 @@ impl Desk<'_> {
         handed_on: bool,
         since: Instant,
     ) -> Outcome {
-        let route = self.route(&request);
+        let route = self.route(&request).and_then(|elsewhere| match elsewhere {
+            None if asks_the_leader(&request) => self.leader().map(|_| None),
+            elsewhere => Ok(elsewhere),
+        });
         let waits = since.elapsed() < ELECTION || self.begins_to_lead();
         if route.is_err() && self.leader().is_err() && waits {
             return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
@@ -530,6 +533,14 @@ impl Desk<'_> {
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
         (self.clients)(volume) as u64 + self.news.clients_of(volume)
     }
+}
+
+/// Whether who does this at home has the leader do the rest.
+fn asks_the_leader(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Disk { action: DiskAction::Fail, .. } | Request::DiskAdd { path: Some(_), .. }
+    )
 }
 
 /// The change was not made because another came before it.

@@ -170,6 +170,9 @@ impl Desk<'_> {
                 }
             }
             Wait::DownHere(n) => {
+                if self.engine.slots[*n].wanted {
+                    return fail(format!("node {n} has been started again; its disk is kept"));
+                }
                 if self.engine.map().is_up(NodeId(*n as u16)) {
                     return Ok(Outcome::Wait(wait));
                 }

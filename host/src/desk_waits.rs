@@ -20,7 +20,11 @@ impl Wait {
     /// Whether it is over when whoever asked is gone: nothing has been changed, or it changes nothing.
     pub(crate) fn ends_with_its_asker(&self) -> bool {
         match self {
-            Wait::Leader(..) | Wait::Parting(..) | Wait::Scrub(..) | Wait::Elsewhere(_) => true,
+            Wait::Leader(..)
+            | Wait::Parting(..)
+            | Wait::DownHere(_)
+            | Wait::Scrub(..)
+            | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,
         }

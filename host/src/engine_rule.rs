@@ -288,7 +288,7 @@ impl Engine {
         };
         for volume in self.map().volumes.values().filter(|v| lost(v)) {
             (self.log)(&format!(
-                "volume '{}': too few nodes run; requests fail until more are started",
+                "volume '{}': too few nodes run; requests wait for more to be started, or fail",
                 volume.name
             ));
         }

@@ -114,8 +114,8 @@ struct Job {
     computes: bool,
     /// What it has of the lock server.
     locked: Option<Locked>,
-    /// Since when it has needed nodes that are lost.
-    lost_since: Option<Nanos>,
+    /// Its bytes count as in work.
+    has_room: bool,
 }
 
 impl Job {
@@ -129,7 +129,7 @@ impl Job {
             fresh_looks: 0,
             computes: false,
             locked: None,
-            lost_since: None,
+            has_room: false,
         }
     }
 
@@ -199,6 +199,10 @@ pub(crate) struct Originator {
     paused: BTreeMap<(Nanos, Timestamp), Job>,
     /// Jobs that wait for nodes that are lost.
     waiting: VecDeque<Job>,
+    /// Since when volumes sleep.
+    asleep_since: BTreeMap<VolumeId, Nanos>,
+    /// When what waits to be read was last tried.
+    looked: Nanos,
     bytes: u64,
     txns: BTreeMap<Timestamp, Txn>,
     /// Committed writes and the participants that have not said that they know.
@@ -240,6 +244,8 @@ impl Originator {
             ready: VecDeque::new(),
             paused: BTreeMap::new(),
             waiting: VecDeque::new(),
+            asleep_since: BTreeMap::new(),
+            looked: 0,
             bytes: 0,
             txns: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -387,7 +393,6 @@ impl Originator {
             match self.queue.pop_front_if(|job| room(job)) {
                 Some(job) => {
                     worked = true;
-                    self.bytes += job.bytes();
                     self.launch(job, outbox);
                 }
                 None => return worked,
@@ -397,6 +402,9 @@ impl Originator {
 
     /// Begins an attempt at a job.
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
+        if !std::mem::replace(&mut job.has_room, true) {
+            self.bytes += job.bytes();
+        }
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
@@ -502,7 +510,7 @@ impl Originator {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}
             Purpose::Host(id) => {
-                self.bytes -= job.bytes();
+                self.give_room(&mut job);
                 self.part_done(id, &job, result, outbox);
             }
         }
@@ -719,7 +727,7 @@ impl Originator {
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.leave_removed(outbox);
-        self.wake_waiting();
+        self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is
             // answered when they have.

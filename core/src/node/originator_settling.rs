@@ -65,12 +65,8 @@ impl Originator {
             State::Reading(_) | State::Writing(_) => return,
         };
         if self.map.is_asleep(&volume) {
-            // Whether it has happened those will say that it waits for.
-            let mut txn = self.txns.remove(&ts).expect("just seen");
-            if self.may_wait(&mut txn.job, outbox.now) {
-                txn.started = outbox.now;
-                self.txns.insert(ts, txn);
-            } else {
+            if !self.waits_undecided(ts, outbox.now) {
+                let txn = self.txns.remove(&ts).expect("just seen");
                 self.finish(txn.job, Err(HostError::TooManyLost), outbox);
             }
             return;

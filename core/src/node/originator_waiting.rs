@@ -1,42 +1,71 @@
-//! Jobs that need nodes which are lost and may come back. They wait for as long as their volume's
-//! policy says, and fail then: a host that is told of an error gives up its file system, and one
-//! that waits for a machine to be started again does not notice.
+//! Jobs that need nodes which are lost and may come back. They wait until their volume has been asleep for as
+//! long as its policy says; from then on they fail at once: a host that is told of an error gives up
+//! its file system, and one that waits for a machine to be started again does not notice.
+//!
+//! A write that had begun waits only where votes are journalled. Without, a node that comes back may have lost
+//! its part of it, and say that all is well when it is told that the write has happened.
 
 use std::collections::VecDeque;
 
-use super::{Job, Originator, Purpose, What};
+use super::{Job, Originator, Purpose, State, What, unlock};
 use crate::node::HostError;
 use crate::node::outbox::Outbox;
-use crate::units::{ColumnSet, Nanos};
+use crate::units::{ColumnSet, Nanos, Timestamp};
 
 impl Originator {
-    /// A job cannot go on without nodes that are lost: it waits for them, or fails.
+    /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
+    /// or fails.
     pub(super) fn lacks_nodes(&mut self, mut job: Job, outbox: &mut Outbox) {
-        if !self.may_wait(&mut job, outbox.now) {
+        if !self.may_wait(&job, outbox.now) {
             return self.finish(job, Err(HostError::TooManyLost), outbox);
         }
         self.unlock_job(&mut job, outbox);
-        // It is not in work: requests to other volumes have its room meanwhile.
-        self.bytes -= job.bytes();
+        self.give_room(&mut job);
         (job.avoid, job.attempts, job.fresh_looks) = (ColumnSet::EMPTY, 0, 0);
         self.waiting.push_back(job);
     }
 
-    /// Whether a job that needs lost nodes may wait for them, still.
-    pub(super) fn may_wait(&self, job: &mut Job, now: Nanos) -> bool {
-        let Purpose::Host(id) = job.purpose else { return false };
-        let is_there = self.requests.get(&id).is_some_and(|r| !r.gone);
-        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
-        // A scrub goes past what it cannot see.
-        if !is_there || matches!(job.what, What::Verify { .. }) || !self.map.is_asleep(volume) {
-            return false;
+    /// It is not known what became of a write that has begun, and nobody can decide it before lost nodes are
+    /// back: it waits for them. False if it may not.
+    pub(super) fn waits_undecided(&mut self, ts: Timestamp, now: Nanos) -> bool {
+        let Some(mut txn) = self.txns.remove(&ts) else { return false };
+        let waits = txn.volume.policy.is_journaled() && self.may_wait(&txn.job, now);
+        if waits {
+            self.give_room(&mut txn.job);
         }
-        let since = *job.lost_since.get_or_insert(now);
-        now.saturating_sub(since) < volume.policy.lost_wait
+        self.txns.insert(ts, txn);
+        waits
     }
 
-    /// There is a new map: nodes may be back, or not be waited for any more.
-    pub(super) fn wake_waiting(&mut self) {
+    /// Whether a job that needs lost nodes may wait for them, still.
+    fn may_wait(&self, job: &Job, now: Nanos) -> bool {
+        let Purpose::Host(id) = job.purpose else { return false };
+        let is_wanted = self.requests.get(&id).is_some_and(|r| !r.gone);
+        // A scrub goes past what it cannot see.
+        if !is_wanted || matches!(job.what, What::Verify { .. }) {
+            return false;
+        }
+        let since = self.asleep_since.get(&job.volume);
+        let volume = self.map.volumes.get(&job.volume);
+        since
+            .zip(volume)
+            .is_some_and(|(since, volume)| now.saturating_sub(*since) < volume.policy.lost_wait)
+    }
+
+    /// What is not in work does not hold up what can be: requests to other volumes have its room meanwhile.
+    pub(super) fn give_room(&mut self, job: &mut Job) {
+        if std::mem::take(&mut job.has_room) {
+            self.bytes -= job.bytes();
+        }
+    }
+
+    /// There is a new map: nodes may be back, or gone.
+    pub(super) fn enter_waiting(&mut self, now: Nanos) {
+        let map = &self.map;
+        let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).map(|v| v.id);
+        let before = std::mem::take(&mut self.asleep_since);
+        let since = |v| (v, before.get(&v).copied().unwrap_or(now));
+        self.asleep_since = asleep.map(since).collect();
         self.queue.append(&mut self.waiting);
     }
 
@@ -49,14 +78,37 @@ impl Originator {
         self.waiting = others;
     }
 
-    /// Some have waited for long enough.
+    /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
+    /// because something that stood before it has been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
-        for mut job in std::mem::take(&mut self.waiting) {
-            if self.may_wait(&mut job, outbox.now) {
-                self.waiting.push_back(job);
-            } else {
-                self.bytes += job.bytes();
+        if self.asleep_since.is_empty() {
+            return;
+        }
+        let now = outbox.now;
+        let looks = now.saturating_sub(self.looked) >= self.config.patience;
+        if looks {
+            self.looked = now;
+        }
+        for job in std::mem::take(&mut self.waiting) {
+            let reads = matches!(job.what, What::Read(_) | What::Holes(_));
+            if !self.may_wait(&job, now) {
                 self.finish(job, Err(HostError::TooManyLost), outbox);
+            } else if reads && looks {
+                self.queue.push_back(job);
+            } else {
+                self.waiting.push_back(job);
+            }
+        }
+        let undecided = self.txns.iter().filter(|(_, txn)| {
+            let asks = matches!(txn.state, State::Asking(..) | State::GivingUp(..));
+            let host = matches!(txn.job.purpose, Purpose::Host(_));
+            asks && host && self.asleep_since.contains_key(&txn.job.volume)
+        });
+        for ts in undecided.map(|(ts, _)| *ts).collect::<Vec<_>>() {
+            if !self.waits_undecided(ts, now) {
+                let txn = self.txns.remove(&ts).expect("just seen");
+                unlock(ts, &txn, outbox);
+                self.finish(txn.job, Err(HostError::TooManyLost), outbox);
             }
         }
     }

@@ -197,17 +197,34 @@ impl Sequencing {
         if !found.is_some_and(|v| v.is_sequenced()) || reach_of(volume, &op).is_none() {
             return Some(op);
         }
-        // The microsecond tells this life of the node from others.
-        let micros = outbox.now / 1000 % (1 << 50);
-        let unique = OWN | u64::from(self.me.0) << 50 | micros;
-        let host = *self.own.get_or_insert(HostId(unique));
-        let own = RequestId { host, number: 0 }..;
-        let oldest = self.pending.range(own).next().filter(|p| p.0.host == host);
-        let oldest = oldest.map_or(self.own_next, |p| p.0.number);
+        let place = self.own_place(outbox.now);
+        self.ordered(number, volume, place, op, outbox);
+        None
+    }
+
+    /// The place of a request that came without one: nothing is said of what it is to come after.
+    fn own_place(&mut self, now: Nanos) -> Place {
+        let oldest = |me: &Sequencing, host| {
+            let own = RequestId { host, number: 0 }..;
+            let oldest = me.pending.range(own).next().filter(|p| p.0.host == host);
+            oldest.map_or(me.own_next, |p| p.0.number)
+        };
+        // One may wait for lost nodes for long, and a host gets only so far ahead of its oldest.
+        let is_far = |host| self.own_next - oldest(self, host) >= self.config.sequencer.ahead / 2;
+        let host = match self.own {
+            Some(host) if !is_far(host) => host,
+            before => {
+                // The microsecond tells this life of the node from others.
+                let unique = OWN | u64::from(self.me.0) << 50 | (now / 1000 % (1 << 50));
+                self.own_next = 1;
+                HostId(before.map_or(unique, |b| unique.max(b.0 + 1)))
+            }
+        };
+        self.own = Some(host);
+        let oldest = oldest(self, host);
         let id = RequestId { host, number: self.own_next };
         self.own_next += 1;
-        self.ordered(number, volume, Place { id, after: Vec::new(), oldest }, op, outbox);
-        None
+        Place { id, after: Vec::new(), oldest }
     }
 
     /// A host's request with a place.

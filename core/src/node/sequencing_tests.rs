@@ -38,3 +38,24 @@ fn a_table_that_comes_again_does_not_undo_what_was_recorded_since() {
     backup.message(primary, take(), &mut outbox);
     assert!(backup.table.has_open());
 }
+
+#[test]
+fn requests_without_a_place_go_on_though_one_of_them_waits_for_long() {
+    let mut config = NodeConfig::default();
+    config.sequencer.ahead = 8;
+    let mut node = Sequencing::new(NodeId(0), config);
+    let first = node.own_place(1_000_000);
+    let claim = Claim { reach: reach_of(VolumeId(1), &HostOp::Flush), place: first.clone() };
+    let (progress, asked) = (Progress::Waiting, 0);
+    let (volume, op) = (VolumeId(1), Some(HostOp::Flush));
+    node.pending
+        .insert(first.id, Pending { number: 1, volume, op, claim, central: true, progress, asked });
+    let mut seen = BTreeSet::from([first.id]);
+    for _ in 0..100 {
+        let place = node.own_place(1_000_000);
+        assert!(seen.insert(place.id), "{:?} comes twice", place.id);
+        assert!(place.id.number - place.oldest < 8);
+        let alone = place.id.host != first.id.host && place.oldest == place.id.number;
+        assert!(alone || place.oldest == first.id.number);
+    }
+}

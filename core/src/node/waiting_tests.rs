@@ -1,17 +1,23 @@
 //! Requests to a volume that lacks nodes.
 
+use std::collections::BTreeSet;
+
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
 use super::*;
 use crate::cluster::Attendance;
+use crate::plan::Policy;
 use crate::units::MILLIS;
 
 const SECOND: Nanos = 1_000 * MILLIS;
 
 /// The map without two of three nodes, of which the volume bears to lose one.
 fn lacking(epoch: Epoch, lost_wait: Nanos) -> Arc<ClusterMap> {
+    lacking_with(epoch, Policy { lost_wait, ..Policy::default() })
+}
+
+fn lacking_with(epoch: Epoch, policy: Policy) -> Arc<ClusterMap> {
     let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
-    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap());
-    volume.policy.lost_wait = lost_wait;
+    Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap()).policy = policy;
     for node in [PEER, THIRD] {
         map.nodes[usize::from(node.0)].up = false;
     }
@@ -60,9 +66,17 @@ fn requests_fail_when_they_have_waited_long_enough_or_nobody_wants_them() {
     bench.enter(lacking(3, SECOND), at(150));
     pass(&mut bench, SECOND / 2);
     assert!(matches!(bench.replies[1..], [(1, Err(HostError::TooManyLost))]));
-    bench.enter(lacking(4, 0), at(250));
     bench.handle(Input::Host(3, VOLUME, write()));
-    assert!(matches!(bench.replies[2..], [(3, Err(HostError::TooManyLost))]), "at once");
+    assert!(matches!(bench.replies[2..], [(3, Err(HostError::TooManyLost))]), "it is too late");
+    // Nodes that were back for a moment are waited for anew.
+    bench.enter(map(4, Attendance::default()), at(250));
+    bench.enter(lacking(5, SECOND), at(350));
+    bench.handle(Input::Host(4, VOLUME, write()));
+    assert_eq!(bench.replies.len(), 3);
+    bench.enter(lacking(6, 0), at(450));
+    bench.handle(Input::Host(5, VOLUME, write()));
+    let ends: Vec<u64> = bench.replies[3..].iter().map(|r| r.0).collect();
+    assert_eq!(ends, [4, 5], "as soon as nobody is to wait");
 }
 
 #[test]
@@ -94,16 +108,66 @@ fn a_write_that_nobody_can_decide_waits_for_those_who_can() {
     assert!(matches!(bench.replies[..], [(1, Err(HostError::TooManyLost))]));
 }
 
+/// A node that comes back may have lost its part of it, and its answer would be taken for a promise.
+#[test]
+fn a_write_that_has_begun_without_journal_does_not_wait() {
+    let mut bench = Bench::new();
+    let policy = Policy { journal: false, lost_wait: SECOND, ..Policy::default() };
+    bench.handle(Input::Host(1, VOLUME, write()));
+    bench.enter(lacking_with(2, policy), at(50));
+    assert!(matches!(bench.replies[..], [(1, Err(HostError::TooManyLost))]));
+    bench.handle(Input::Host(2, VOLUME, write()));
+    assert_eq!(bench.replies.len(), 1, "one that has not begun waits");
+}
+
+#[test]
+fn a_begun_write_of_a_host_that_is_gone_waits_for_nobody() {
+    let mut bench = Bench::new();
+    bench.handle(Input::Host(1, VOLUME, write()));
+    bench.enter(lacking(2, Policy::FOREVER), at(50));
+    pass(&mut bench, SECOND);
+    assert!(bench.replies.is_empty());
+    bench.handle(Input::HostGone(1));
+    pass(&mut bench, 1);
+    assert!(matches!(bench.replies[..], [(1, Err(_))]));
+}
+
+/// Of a volume that sleeps, what healthy columns hold can be read. A read that takes long may wait for a
+/// write that is undecided, or only for a slow disk.
+#[test]
+fn a_read_that_takes_long_is_tried_again() {
+    let mut bench = Bench::new();
+    bench.enter(lacking(2, Policy::FOREVER), at(50));
+    bench.handle(Input::Host(1, VOLUME, own_read()));
+    for _ in 0..5 {
+        assert!(bench.has_sent(|b| matches!(b, Body::Read { .. })));
+        bench.sent.clear();
+        // It is given up, and tried again after as long.
+        pass(&mut bench, NodeConfig::default().patience);
+        pass(&mut bench, NodeConfig::default().patience);
+    }
+    assert!(bench.replies.is_empty());
+}
+
 #[test]
 fn what_waits_takes_no_room_from_what_can_be_done() {
     let mut bench = Bench::new();
-    bench.enter(lacking(2, SECOND), at(50));
     let most = NodeConfig::default().max_in_flight / UNIT;
     for number in 0..=most {
         bench.handle(Input::Host(number, VOLUME, write()));
     }
-    assert!(bench.sent.is_empty());
-    // The first unit is on this node's own disk.
-    bench.handle(Input::Host(most + 1, VOLUME, HostOp::Read(Range { offset: 0, len: UNIT })));
+    let begun = bench.sent.iter().filter_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    assert_eq!(begun.collect::<BTreeSet<_>>().len() as u64, most, "one waits for room");
+    bench.enter(lacking(2, SECOND), at(50));
+    bench.sent.clear();
+    bench.handle(Input::Host(most + 1, VOLUME, own_read()));
     assert!(bench.has_sent(|b| matches!(b, Body::Read { .. })));
+}
+
+/// A read of the first unit, which is on this node's own disk.
+fn own_read() -> HostOp {
+    HostOp::Read(Range { offset: 0, len: UNIT })
 }

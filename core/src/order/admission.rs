@@ -36,48 +36,73 @@ pub enum Verdict {
     Rejected(Timestamp),
 }
 
+/// The latest writes of a sector.
 #[derive(Clone, Copy, Debug, Default, Hash)]
-struct Stamps {
-    read: Timestamp,
+struct Writes {
     content: Timestamp,
     delta: Timestamp,
-    /// The latest write that has committed.
+    /// The latest that has committed.
     committed: Timestamp,
 }
 
-impl Stamps {
-    /// The latest timestamp that stands against an access.
-    fn against(&self, access: Access) -> Timestamp {
-        match access {
-            Access::Read => self.content.max(self.delta),
-            Access::Content => self.read.max(self.content).max(self.delta),
-            Access::Delta => self.read.max(self.content),
-        }
-    }
-}
-
+/// Neighbouring sectors. What is not touched is not there: most are only read, or not in use at all.
 #[derive(Clone, Debug, Default, Hash)]
 struct Granule {
-    /// Apart, so that what the map moves about and looks through is small.
-    stamps: Box<[Stamps; GRANULE as usize]>,
+    /// The latest read of each.
+    reads: Option<Box<[Timestamp; GRANULE as usize]>>,
+    writes: Option<Box<[Writes; GRANULE as usize]>>,
     newest: Timestamp,
     prewrites: Vec<Prewrite>,
 }
 
 impl Granule {
+    /// The latest timestamp that stands against an access to these places.
+    fn against(&self, within: Range<usize>, access: Access) -> Timestamp {
+        let mut latest = Timestamp::ZERO;
+        for w in self.writes(within.clone()) {
+            latest = latest.max(w.content);
+            if access != Access::Delta {
+                latest = latest.max(w.delta);
+            }
+        }
+        if let (Some(reads), Access::Content | Access::Delta) = (&self.reads, access) {
+            latest = reads[within].iter().copied().fold(latest, Timestamp::max);
+        }
+        latest
+    }
+
+    /// The latest write of these places that has committed.
+    fn committed(&self, within: Range<usize>) -> Timestamp {
+        self.writes(within).iter().map(|w| w.committed).max().unwrap_or_default()
+    }
+
+    fn writes(&self, within: Range<usize>) -> &[Writes] {
+        self.writes.as_ref().map_or(&[], |w| &w[within])
+    }
+
     /// Notes an access to the places `within` it; `range` is all that the access is to.
     fn stamp(&mut self, ts: Timestamp, within: Range<usize>, range: Range<u64>, access: Access) {
         self.newest = self.newest.max(ts);
-        for s in &mut self.stamps[within] {
-            match access {
-                Access::Read => s.read = s.read.max(ts),
-                Access::Content => s.content = s.content.max(ts),
-                Access::Delta => s.delta = s.delta.max(ts),
-            }
+        if access == Access::Read {
+            let reads = &mut self.reads.get_or_insert_default()[within];
+            reads.iter_mut().for_each(|r| *r = ts.max(*r));
+            return;
         }
-        if access != Access::Read {
-            let delta = access == Access::Delta;
-            self.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
+        let delta = access == Access::Delta;
+        for w in &mut self.writes.get_or_insert_default()[within] {
+            let stamp = if delta { &mut w.delta } else { &mut w.content };
+            *stamp = ts.max(*stamp);
+        }
+        self.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
+    }
+
+    /// The prewrite `ts` of the places `within` is decided.
+    fn resolve(&mut self, ts: Timestamp, within: Range<usize>, committed: bool) {
+        self.prewrites.retain(|p| p.ts != ts);
+        if committed {
+            self.newest = self.newest.max(ts);
+            let writes = &mut self.writes.get_or_insert_default()[within];
+            writes.iter_mut().for_each(|w| w.committed = ts.max(w.committed));
         }
     }
 }
@@ -133,7 +158,7 @@ impl Admission {
             return None;
         }
         let granule = self.granules.entry(number).or_default();
-        let latest = granule.stamps[within.clone()].iter().map(|s| s.against(access)).max()?;
+        let latest = granule.against(within.clone(), access);
         if latest >= ts && latest > Timestamp::ZERO {
             return Some(Verdict::Rejected(latest));
         }
@@ -154,9 +179,7 @@ impl Admission {
         let mut latest = Timestamp::ZERO;
         for (number, within) in granules(range) {
             let Some(granule) = self.granules.get(&number) else { continue };
-            for s in &granule.stamps[within] {
-                latest = latest.max(s.against(access));
-            }
+            latest = latest.max(granule.against(within, access));
         }
         latest
     }
@@ -174,8 +197,7 @@ impl Admission {
             let Some(granule) = self.granules.get(&number) else { continue };
             let earlier = |p: &Prewrite| p.lo < range.end && range.start < p.hi && p.ts < ts;
             waits |= granule.prewrites.iter().any(earlier);
-            let committed = granule.stamps[within].iter().map(|s| s.committed).max();
-            latest = latest.max(committed.unwrap_or_default());
+            latest = latest.max(granule.committed(within));
         }
         (waits, latest)
     }
@@ -214,20 +236,16 @@ impl Admission {
     /// The latest write of `range` that has committed. A read that had to wait may find that
     /// one later than itself went by meanwhile; then it comes too late after all.
     pub fn latest_committed(&self, range: Range<u64>) -> Timestamp {
-        let latest = granules(range).filter_map(|(number, within)| {
-            self.granules.get(&number)?.stamps[within].iter().map(|s| s.committed).max()
-        });
+        let latest = granules(range)
+            .filter_map(|(number, within)| Some(self.granules.get(&number)?.committed(within)));
         latest.max().unwrap_or_default()
     }
 
     /// The prewrite of `ts` in `range` is committed or aborted.
     pub fn resolve(&mut self, ts: Timestamp, range: Range<u64>, committed: bool) {
         for (number, within) in granules(range) {
-            let Some(granule) = self.granules.get_mut(&number) else { continue };
-            granule.prewrites.retain(|p| p.ts != ts);
-            if committed {
-                granule.newest = granule.newest.max(ts);
-                granule.stamps[within].iter_mut().for_each(|s| s.committed = s.committed.max(ts));
+            if let Some(granule) = self.granules.get_mut(&number) {
+                granule.resolve(ts, within, committed);
             }
         }
     }

@@ -137,16 +137,16 @@ pub struct Policy {
     pub sequencer: SequencerForm,
     /// Whether a participant journals its part before it votes.
     pub journal: bool,
-    /// For how long a host's request waits for nodes that the volume cannot do without and that may
-    /// come back; after that it fails. [`Policy::FOREVER`] is no bound.
+    /// For how long hosts' requests wait when the volume has lost nodes that it cannot do without; from then
+    /// on, until they are back, they fail. [`Policy::FOREVER`] is no bound.
     pub lost_wait: Nanos,
 }
 
 impl Policy {
-    /// A request waits until the nodes are back, or given up.
+    /// Requests wait until the nodes are back.
     pub const FOREVER: Nanos = Nanos::MAX;
 
-    /// What a request waits usually: longer than a process takes to be started again, and less than
+    /// What requests wait usually: longer than a process takes to be started again, and less than
     /// the half minute after which the disk drivers of most systems lose patience.
     pub const USUAL_LOST_WAIT: Nanos = 20_000 * MILLIS;
 
