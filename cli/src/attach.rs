@@ -16,8 +16,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use weft_core::node::FillRates;
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, JoinToken, Listen, Request, Size, join_as_host,
-    to_stderr,
+    Array, Configuration, DiskQueue, Home, JoinToken, Listen, NewDirectory, Request, Size,
+    join_as_host, to_stderr,
 };
 
 use crate::args;
@@ -132,21 +132,14 @@ impl Attach {
             fill: FillRates::default(),
             queue: DiskQueue::default(),
         };
-        let made = !dir.exists();
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let joined = Listen::Tcp(address.to_string())
-            .check()
-            .map_err(anyhow::Error::from)
-            .and_then(|()| store(&config, file))
-            .and_then(|()| Ok(join_as_host(&config, token, at, &self.volume)?));
-        if joined.is_err() && !Home::is_taken(dir) {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(file);
-            if made {
-                let _ = fs::remove_dir(dir);
-            }
+        let place = NewDirectory::make(dir)?;
+        Listen::Tcp(address.to_string()).check()?;
+        store(&config, file)?;
+        let joined = join_as_host(&config, token, at, &self.volume);
+        if Home::is_taken(dir) {
+            place.keep();
         }
-        joined
+        Ok(joined?)
     }
 
     /// Where it is to be reached that hosts can say: by NBD, and by the native protocol.

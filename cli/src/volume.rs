@@ -252,15 +252,24 @@ pub fn troubles(volume: &Value) -> Vec<String> {
     if !missing.is_empty() {
         out.push(format!(
             "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}; \
-             requests wait for them (lost-wait: {})",
+             {}",
             number("extents_failed"),
             number("extents"),
             number("stripes_failed"),
             missing.join(", "),
-            volume["lost_wait"].as_str().unwrap_or("?")
+            meanwhile(volume["lost_wait"].as_str().unwrap_or("?"))
         ));
     }
     out
+}
+
+/// What becomes of requests that need what a volume lacks, in words.
+fn meanwhile(lost_wait: &str) -> String {
+    match lost_wait {
+        "0s" => "requests that need them fail (lost-wait: 0s)".to_string(),
+        "forever" => "requests that need them wait (lost-wait: forever)".to_string(),
+        time => format!("requests that need them fail after {time} (lost-wait: {time})"),
+    }
 }
 
 /// A node that extents lack, in words.
@@ -316,15 +325,18 @@ mod tests {
                 { "node": 1, "name": "n1", "up": false, "extents": 3 },
                 { "node": 4, "name": null, "up": true, "extents": 2 },
             ],
+            "lost_wait": "20s",
         });
         assert_eq!(
             troubles(&volume),
             [
                 "volume v: of 40 stripes 10 are degraded, 10 bear no more losses",
                 "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
-                 extents), node 4 (not caught up; 2 extents)",
+                 extents), node 4 (not caught up; 2 extents); requests that need them fail after 20s \
+                 (lost-wait: 20s)",
             ]
         );
+        assert!(meanwhile("0s").contains("fail (") && meanwhile("forever").contains("wait ("));
         assert!(troubles(&json!({ "name": "v", "mode": "fault-free", "stripes": 40 })).is_empty());
     }
 }

@@ -51,7 +51,7 @@ mod volumes;
 pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
-    Configuration, Home, Invitation, JoinRequest, certify, found, join, join_as_host,
+    Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
     join_certified, join_request,
 };
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};

@@ -83,6 +83,18 @@ pub(crate) struct Verdict {
     pub heirs: Option<Vec<MemberId>>,
 }
 
+/// What a leader makes of who answers, and of what others say.
+struct View {
+    /// They may be dead.
+    silent: BTreeSet<MemberId>,
+    /// Those of them that others hear, and count on.
+    seen: BTreeSet<MemberId>,
+    /// They have to go, or may not come.
+    misfits: BTreeSet<MemberId>,
+    /// Should the leader be one of them, it leads on all the same: no other can, or none has.
+    stays: bool,
+}
+
 /// Who is asked.
 pub(crate) struct Circle<'a> {
     /// The leader.
@@ -181,46 +193,68 @@ impl Liveness {
     }
 
     fn judge(&mut self, now: Nanos, config: &Config, circle: &Circle) -> Verdict {
-        let hasty = config.bug == Some(Bug::NoLeaseWait);
-        let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
+        let view = self.look(now, config, circle);
+        let heirs = self.heirs(circle, &view.misfits, &view.silent);
+        let suffice = heirs.len() >= majority(circle.voters.len());
+        let mut verdict = self.put_out(now, config, circle.us, &view, suffice);
+        let hands_over = view.misfits.contains(&circle.us) && !view.stays;
+        if hands_over && (self.had_better_go.is_none() || now >= self.next_probe) {
+            verdict.heirs = Some(heirs);
+        }
+        // It counts from when it began, until all is well.
+        let since = self.had_better_go.unwrap_or(now);
+        let is_not_well = hands_over || (view.stays && !view.silent.is_empty());
+        self.had_better_go = is_not_well.then_some(since);
+        verdict
+    }
+
+    /// Who is silent, and who has to go for that.
+    fn look(&self, now: Nanos, config: &Config, circle: &Circle) -> View {
         let silent = self.silent(now, config, circle.us);
         let heard_of = silent.iter().copied().filter(|m| self.is_heard_of(*m, &silent, config));
-        let mut seen: BTreeSet<MemberId> = heard_of.collect();
-        let mut misfits = self.misfits(now, config, circle, &silent, &seen);
-        let waited = |since: Nanos| now.saturating_sub(since) >= config.dead_after;
+        let seen: BTreeSet<MemberId> = heard_of.collect();
+        let misfits = self.misfits(now, config, circle, &silent, &seen);
         let mut follow: BTreeSet<MemberId> =
             seen.union(&self.out(now, config, &silent)).copied().collect();
         follow.retain(|m| !misfits.contains(m));
+        let waited = |since: Nanos| now.saturating_sub(since) >= config.dead_after;
         let stays = !self.others_suffice(circle, &misfits, &silent, &follow)
             || self.had_better_go.is_some_and(waited);
-        if misfits.contains(&circle.us) && stays {
-            // Nobody takes over: hosts must not wait for whom only others hear.
-            seen.clear();
-            misfits = self.misfits(now, config, circle, &silent, &seen);
+        if !(misfits.contains(&circle.us) && stays) {
+            return View { silent, seen, misfits, stays };
         }
-        let heirs = self.heirs(circle, &misfits, &silent);
-        let suffice = heirs.len() >= majority(circle.voters.len());
+        // Nobody takes over: hosts must not wait for whom only others hear.
+        let seen = BTreeSet::new();
+        let misfits = self.misfits(now, config, circle, &silent, &seen);
+        View { silent, seen, misfits, stays }
+    }
+
+    /// Declares dead who is, and shuts out who has to go. `suffice` says whether those that remain are a
+    /// majority.
+    fn put_out(
+        &mut self,
+        now: Nanos,
+        config: &Config,
+        us: MemberId,
+        view: &View,
+        suffice: bool,
+    ) -> Verdict {
+        let hasty = config.bug == Some(Bug::NoLeaseWait);
+        let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
         let mut verdict = Verdict::default();
         for (m, p) in &mut self.processes {
-            let goes = misfits.contains(m) && *m != circle.us;
+            let goes = view.misfits.contains(m) && *m != us;
             let shut_out = goes && (suffice || p.dead);
-            if shut_out && !p.shut_out && !p.dead && !silent.contains(m) {
+            if shut_out && !p.shut_out && !p.dead && !view.silent.contains(m) {
                 verdict.shut_out.push(*m);
             }
             p.shut_out = shut_out;
-            let gone = silent.contains(m) && (goes || !seen.contains(m));
+            let gone = view.silent.contains(m) && (goes || !view.seen.contains(m));
             if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
                 p.dead = true;
                 verdict.dead.push(*m);
             }
         }
-        let goes = misfits.contains(&circle.us) && !stays;
-        if goes && (self.had_better_go.is_none() || now >= self.next_probe) {
-            verdict.heirs = Some(heirs);
-        }
-        // It counts from when it began, until all is well.
-        let since = self.had_better_go.unwrap_or(now);
-        self.had_better_go = (goes || (stays && !silent.is_empty())).then_some(since);
         verdict
     }
 

@@ -29,6 +29,7 @@ pub use certificate::{JoinRequest, certify, join_certified, join_request};
 pub use config::Configuration;
 pub use found::{Invitation, found};
 pub use home::Home;
+pub use site::NewDirectory;
 
 pub(crate) use admission::Admission;
 pub(crate) use post::Mail;

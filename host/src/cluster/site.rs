@@ -99,7 +99,7 @@ fn write_first_log(dir: &Path, process: NodeId, stored: Stored) -> Result<()> {
 }
 
 /// A directory for new files. Unless it is kept, those go, and the directory if it was made too.
-pub(super) struct NewDirectory {
+pub struct NewDirectory {
     path: PathBuf,
     /// Directories above it that were made, the uppermost first.
     above: Vec<PathBuf>,
@@ -110,7 +110,11 @@ pub(super) struct NewDirectory {
 
 impl NewDirectory {
     /// The directory at a path, which is made if it is not there.
-    pub(super) fn make(path: &Path) -> Result<NewDirectory> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made or read.
+    pub fn make(path: &Path) -> Result<NewDirectory> {
         let before = match names(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             names => Some(names.map_err(at("read", path))?),
@@ -125,7 +129,7 @@ impl NewDirectory {
     }
 
     /// Leaves it, and what is in it.
-    pub(super) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.kept = true;
     }
 
