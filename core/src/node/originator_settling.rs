@@ -67,7 +67,7 @@ impl Originator {
         if self.map.is_asleep(&volume) {
             if !self.waits_undecided(ts, outbox.now) {
                 let txn = self.txns.remove(&ts).expect("just seen");
-                self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+                self.fail_for_lost(txn.job, outbox);
             }
             return;
         }

@@ -17,7 +17,7 @@ impl Originator {
     /// or fails.
     pub(super) fn lacks_nodes(&mut self, mut job: Job, outbox: &mut Outbox) {
         if !self.may_wait(&job, outbox.now) {
-            return self.finish(job, Err(HostError::TooManyLost), outbox);
+            return self.fail_for_lost(job, outbox);
         }
         self.unlock_job(&mut job, outbox);
         self.give_room(&mut job);
@@ -35,6 +35,16 @@ impl Originator {
         }
         self.txns.insert(ts, txn);
         waits
+    }
+
+    /// A job does not wait for lost nodes, or not any more.
+    pub(super) fn fail_for_lost(&mut self, job: Job, outbox: &mut Outbox) {
+        let gone = |id| self.requests.get(&id).is_some_and(|r| r.gone);
+        let error = match job.purpose {
+            Purpose::Host(id) if gone(id) => HostError::Gone,
+            _ => HostError::TooManyLost,
+        };
+        self.finish(job, Err(error), outbox);
     }
 
     /// Whether a job that needs lost nodes may wait for them, still.
@@ -92,7 +102,7 @@ impl Originator {
         for job in std::mem::take(&mut self.waiting) {
             let reads = matches!(job.what, What::Read(_) | What::Holes(_));
             if !self.may_wait(&job, now) {
-                self.finish(job, Err(HostError::TooManyLost), outbox);
+                self.fail_for_lost(job, outbox);
             } else if reads && looks {
                 self.queue.push_back(job);
             } else {
@@ -108,7 +118,7 @@ impl Originator {
             if !self.waits_undecided(ts, now) {
                 let txn = self.txns.remove(&ts).expect("just seen");
                 unlock(ts, &txn, outbox);
-                self.finish(txn.job, Err(HostError::TooManyLost), outbox);
+                self.fail_for_lost(txn.job, outbox);
             }
         }
     }

@@ -129,7 +129,7 @@ fn a_begun_write_of_a_host_that_is_gone_waits_for_nobody() {
     assert!(bench.replies.is_empty());
     bench.handle(Input::HostGone(1));
     pass(&mut bench, 1);
-    assert!(matches!(bench.replies[..], [(1, Err(_))]));
+    assert!(matches!(bench.replies[..], [(1, Err(HostError::Gone))]));
 }
 
 /// Of a volume that sleeps, what healthy columns hold can be read. A read that takes long may wait for a
