@@ -184,3 +184,20 @@ fn a_write_without_votes_is_answered_when_all_have_written() {
     bench.hear_with(THIRD, vec![Notice::Ack(ts)], None);
     assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
 }
+
+/// Who has written its part without votes, said so in vain, and asks whether that is heard, does not wait for
+/// the originator to lose patience.
+#[test]
+fn a_question_that_shows_that_a_message_was_lost_is_followed_up_at_once() {
+    let mut bench = Bench::new();
+    bench.enter(limited(2), at(50));
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
+    let begun = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    let ts = begun.expect("the write has begun");
+    bench.hear(PEER, Body::Query { ts });
+    let asked = bench.sent.iter().filter(|b| matches!(b, Body::Ask { ts: t } if *t == ts)).count();
+    assert!(asked > 1, "all that write are asked");
+}
