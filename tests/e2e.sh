@@ -433,7 +433,7 @@ two_killed() {
     nbdinfo --size "$URI"
     weft status | tee "$T/status"
     grep -q 'have failed; .*lost-wait: 0s' "$T/status"
-    # Who waits for the nodes does not notice; what does not need them goes on.
+    # Who waits for the nodes does not notice that they were away.
     weft volume set vol0 lost-wait=5m | grep -c 'lost-wait: 5m'
     qemu-io -f raw -c 'write -P 0x68 24M 4M' -c 'read -P 0x68 24M 4M' "$URI" >"$T/waited" & local waits=$!
     wait_until status 'import re; sys.exit(not any(re.search("[1-9][0-9]* for lost nodes", str(n.get("waiting"))) for n in s["nodes"]))'

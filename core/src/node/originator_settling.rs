@@ -46,8 +46,8 @@ impl Originator {
 
     /// A participant wants to forget a write: only if nobody here still asks after it.
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        // Without votes that it wants to says that it has written its part and waits; if this still waits,
-        // too, a message was lost.
+        // Without votes only who has written its part asks. If that has not been heard here, its message was
+        // lost, and perhaps others'.
         let alone = |t: &Txn| !t.volume.policy.commit.is_voted();
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
