@@ -224,6 +224,13 @@ impl Cluster {
         self.places().filter(can).collect()
     }
 
+    /// Whether a node's disk may say of a write that it was done when it was not. A loop device says so
+    /// of a write of which the full file system under it took only the first part (`lo_complete_rq` in
+    /// Linux's drivers/block/loop.c). What is missing is found by its checksum, as after [`Fault::Flip`].
+    pub fn lies(&self, fault: Fault, node: usize) -> bool {
+        fault == Fault::Fill && self.devices.contains_key(&node)
+    }
+
     /// What is not possible here, and why.
     pub fn without(&self) -> Option<&str> {
         self.without.as_deref()

@@ -156,7 +156,8 @@ impl Real {
             let victims = cluster.victims(*fault);
             let node = victims[rng.usize(0..victims.len())];
             let what = format!("round {number}: {fault} at {}", cluster.called(node));
-            let scrubs = fault.hurts_data() || number % SCRUB_EVERY == SCRUB_EVERY - 1;
+            let hurts = fault.hurts_data() || cluster.lies(*fault, node);
+            let scrubs = hurts || number % SCRUB_EVERY == SCRUB_EVERY - 1;
             let round = self.round(*fault, node, scrubs, &mut cluster, &users, &mut rng);
             let Round { waited, healed, erasures } =
                 round.with_context(|| cluster.describe()).with_context(|| what.clone())?;
