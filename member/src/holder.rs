@@ -62,7 +62,8 @@ impl Holder {
         (local.opening, local.entered) = (false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
-        local.state = Some(NodeState { arrival, life, heard, frozen: None, caught_up: None });
+        let (frozen, caught_up, wakes) = (None, None, None);
+        local.state = Some(NodeState { arrival, life, heard, frozen, caught_up, wakes });
     }
 
     pub fn died(&mut self, node: NodeId) {
@@ -76,6 +77,7 @@ impl Holder {
         let kept = match report {
             MemberReport::Frozen { .. } => &mut state.frozen,
             MemberReport::CaughtUp { .. } => &mut state.caught_up,
+            MemberReport::Wake { .. } => &mut state.wakes,
         };
         if kept.is_none_or(|k| epoch_of(&k) <= epoch_of(&report)) {
             *kept = Some(report);
@@ -166,7 +168,9 @@ impl Holder {
 
 fn epoch_of(report: &MemberReport) -> Epoch {
     match report {
-        MemberReport::Frozen { epoch, .. } | MemberReport::CaughtUp { epoch } => *epoch,
+        MemberReport::Frozen { epoch, .. }
+        | MemberReport::CaughtUp { epoch }
+        | MemberReport::Wake { epoch } => *epoch,
     }
 }
 

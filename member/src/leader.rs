@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap};
+use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, ClusterMap};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -126,7 +126,8 @@ impl Leader {
         }
         self.recount(desk);
         for state in nodes {
-            let NodeState { arrival: Arrival { node, .. }, life, heard, frozen, caught_up } = state;
+            let NodeState { arrival, life, heard, frozen, caught_up, wakes } = state;
+            let node = arrival.node;
             if self.told.get(&node) != Some(&life) {
                 let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
                 let gone_on_without = match self.reign {
@@ -143,7 +144,7 @@ impl Leader {
             if self.words.get(&node).is_some_and(|w| heard >= (w.term, w.number)) {
                 self.words.remove(&node);
             }
-            for report in [frozen, caught_up].into_iter().flatten() {
+            for report in [frozen, caught_up, wakes].into_iter().flatten() {
                 self.tell(AuthorityInput::Report(node, report), desk);
             }
         }

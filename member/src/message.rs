@@ -12,7 +12,7 @@ use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
 use crate::hearing::Unheard;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -63,6 +63,7 @@ pub(crate) struct NodeState {
     pub heard: (u64, u64),
     pub frozen: Option<MemberReport>,
     pub caught_up: Option<MemberReport>,
+    pub wakes: Option<MemberReport>,
 }
 
 /// A word of the authority on its way to a life of a node.
@@ -88,6 +89,7 @@ const ENTER: u8 = 2;
 
 const FROZEN: u8 = 1;
 const CAUGHT_UP: u8 = 2;
+const WAKE: u8 = 3;
 
 impl Message {
     pub fn encode(&self, codec: &dyn MapCodec) -> Vec<u8> {
@@ -170,6 +172,7 @@ impl Alive {
             w.u64(node.heard.1);
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
+            w.option(node.wakes.as_ref(), write_report);
         }
         write_unheard(w, &self.unheard);
     }
@@ -182,7 +185,7 @@ impl Alive {
             number: r.u64()?,
             stamp: r.u64()?,
             opening: r.bool()?,
-            nodes: r.list(52, |r| {
+            nodes: r.list(53, |r| {
                 let node = NodeId(r.u16()?);
                 let (disk, sectors) = (r.u64()?, r.u64()?);
                 Some(NodeState {
@@ -191,6 +194,7 @@ impl Alive {
                     heard: (r.u64()?, r.u64()?),
                     frozen: r.option(read_report)?,
                     caught_up: r.option(read_report)?,
+                    wakes: r.option(read_report)?,
                 })
             })?,
             unheard: read_unheard(r)?,
@@ -213,14 +217,19 @@ fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
     match report {
-        MemberReport::Frozen { epoch, oldest, clock } => {
+        MemberReport::Frozen { epoch, oldest, clock, busy } => {
             w.u8(FROZEN);
             w.u64(*epoch);
             w.u64(oldest.0);
             w.u64(clock.0);
+            w.u8(u8::from(*busy));
         }
         MemberReport::CaughtUp { epoch } => {
             w.u8(CAUGHT_UP);
+            w.u64(*epoch);
+        }
+        MemberReport::Wake { epoch } => {
+            w.u8(WAKE);
             w.u64(*epoch);
         }
     }
@@ -232,9 +241,10 @@ fn read_report(r: &mut Reader) -> Option<MemberReport> {
     match kind {
         FROZEN => {
             let (oldest, clock) = (Timestamp(r.u64()?), Timestamp(r.u64()?));
-            Some(MemberReport::Frozen { epoch, oldest, clock })
+            Some(MemberReport::Frozen { epoch, oldest, clock, busy: r.bool()? })
         }
         CAUGHT_UP => Some(MemberReport::CaughtUp { epoch }),
+        WAKE => Some(MemberReport::Wake { epoch }),
         _ => None,
     }
 }

@@ -713,7 +713,11 @@ fn brief(message: &MapMessage) -> String {
             let stale = |n: &&u16| map.is_stale(NodeId(**n));
             let stale: Vec<u16> = up.iter().filter(stale).copied().collect();
             let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).count();
-            format!("enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep", map.epoch)
+            let rest = map.volumes.values().filter(|v| map.rests(v)).count();
+            format!(
+                "enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep of which {rest} rest",
+                map.epoch
+            )
         }
     }
 }

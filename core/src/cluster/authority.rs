@@ -185,12 +185,32 @@ enum Phase {
     Settled,
     /// Waiting for every node that takes part to stop.
     Freezing {
-        frozen: BTreeMap<NodeId, (Timestamp, Timestamp)>,
+        frozen: BTreeMap<NodeId, Frozen>,
     },
     /// Waiting for the map to be durable.
     Storing {
         floor: Timestamp,
     },
+}
+
+/// What a node said that has stopped, as in [`MemberReport::Frozen`].
+#[derive(Clone, Copy, Debug, Hash)]
+struct Frozen {
+    oldest: Timestamp,
+    clock: Timestamp,
+    busy: bool,
+}
+
+/// What a new map is made from, besides what is known of the nodes.
+struct Findings<'a> {
+    /// The nodes that take part.
+    members: &'a [NodeId],
+    /// The oldest write that any of them has unsettled.
+    oldest: Timestamp,
+    /// Every write from now on comes after this.
+    floor: Timestamp,
+    /// None of them has anything in work.
+    idle: bool,
 }
 
 /// The holder of the map.
@@ -205,6 +225,8 @@ pub struct Authority {
     restarted: Vec<NodeId>,
     caught_up: Vec<NodeId>,
     changes: Vec<Change>,
+    /// Somebody has something to write to a volume that rests.
+    wakes: bool,
     phase: Phase,
     next: ClusterMap,
     /// The highest epoch ever proposed.
@@ -305,6 +327,7 @@ impl Authority {
             restarted: Vec::new(),
             caught_up: Vec::new(),
             changes: Vec::new(),
+            wakes: false,
             phase: Phase::Settled,
             proposed: 0,
             settled_once: false,
@@ -395,11 +418,11 @@ impl Authority {
 
     fn report(&mut self, node: NodeId, report: MemberReport, out: &mut Vec<AuthorityOutput>) {
         match report {
-            MemberReport::Frozen { epoch, oldest, clock } => {
+            MemberReport::Frozen { epoch, oldest, clock, busy } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    frozen.insert(node, (oldest, clock));
+                    frozen.insert(node, Frozen { oldest, clock, busy });
                     self.try_freeze(out);
                 }
             }
@@ -407,6 +430,14 @@ impl Authority {
                 let current = epoch == self.map.epoch && self.is_settled();
                 if current && self.map.is_stale(node) {
                     self.caught_up.push(node);
+                    self.propose(out);
+                }
+            }
+            MemberReport::Wake { epoch } => {
+                let map = &self.map;
+                let current = epoch == map.epoch && self.is_settled();
+                if current && map.volumes.values().any(|v| map.rests(v)) {
+                    self.wakes = true;
                     self.propose(out);
                 }
             }
@@ -420,14 +451,16 @@ impl Authority {
         if members.is_empty() || !members.iter().all(|n| frozen.contains_key(n)) {
             return;
         }
-        let oldest = frozen.values().map(|f| f.0).min().expect("not empty");
-        let floor = frozen.values().map(|f| f.1).max().expect("not empty");
-        self.make_map(&members, oldest, floor);
+        let oldest = frozen.values().map(|f| f.oldest).min().expect("not empty");
+        let floor = frozen.values().map(|f| f.clock).max().expect("not empty");
+        let idle = !frozen.values().any(|f| f.busy);
+        self.make_map(&Findings { members: &members, oldest, floor, idle });
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
     }
 
-    fn make_map(&mut self, members: &[NodeId], oldest: Timestamp, floor: Timestamp) {
+    fn make_map(&mut self, findings: &Findings<'_>) {
+        let Findings { members, floor, .. } = *findings;
         self.changes.iter().for_each(|change| change.apply(&mut self.next));
         for node in self.caught_up.iter().filter(|n| members.contains(n)) {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
@@ -440,7 +473,7 @@ impl Authority {
         for volume in &volumes {
             let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
             attendance.stale_since.retain(|n, _| !empty.contains(n));
-            self.attend(volume, &mut attendance, members, oldest, floor);
+            self.attend(volume, &mut attendance, findings);
             attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
             self.next.attendance.insert(volume.id, attendance);
         }
@@ -491,19 +524,13 @@ impl Authority {
     }
 
     /// Who takes part in a volume from now on, and who has missed what of it.
-    fn attend(
-        &self,
-        volume: &Volume,
-        a: &mut Attendance,
-        members: &[NodeId],
-        oldest: Timestamp,
-        floor: Timestamp,
-    ) {
+    fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
+        let Findings { members, oldest, floor, .. } = *findings;
         a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
         let behind = a.stale_since.clone();
         let runs = |n: NodeId| members.contains(&n);
         let unsound = |n: NodeId| !runs(n) || a.away.contains(&n) || behind.contains_key(&n);
-        if volume.too_many(unsound) {
+        if volume.too_many(unsound) || self.may_rest(volume, a, findings) {
             // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
             // same: the others may need what it has to catch up.
             a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
@@ -530,6 +557,31 @@ impl Authority {
         a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
     }
 
+    /// Whether a volume may rest: nodes have left it, and nobody has anything to write to it or to settle.
+    /// It sleeps then, as one that has lost too many, though it could go on: so who has left misses
+    /// nothing, is current when it is back, and may be the one without which others could not be made
+    /// whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
+    ///
+    /// A volume whose columns are to be moved or rebuilt has no rest.
+    fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
+        let map = &self.next;
+        let nodes = volume.nodes();
+        let info = |n: &NodeId| map.nodes.get(usize::from(n.0));
+        let moves = |n: &NodeId| info(n).is_some_and(|i| i.given_up || i.draining);
+        let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
+        let slept = self.map.is_asleep(volume) || !self.settled_once;
+        // It may not know what it was told before it was started again.
+        let lapsed = |n: &NodeId| !slept && self.map.is_up(*n) && self.restarted.contains(n);
+        findings.idle
+            && !self.wakes
+            && volume.policy.is_journaled()
+            && nodes.iter().any(|n| !findings.members.contains(n))
+            && (a.away.is_empty() && a.stale_since.is_empty())
+            && !map.rebalancing
+            && volume.extents.iter().all(whole)
+            && !nodes.iter().any(|n| moves(n) || lapsed(n))
+    }
+
     fn stored(&mut self, epoch: Epoch, out: &mut Vec<AuthorityOutput>) {
         let Phase::Storing { floor } = self.phase else { return };
         if epoch != self.next.epoch {
@@ -541,6 +593,7 @@ impl Authority {
         self.caught_up.clear();
         self.changes.clear();
         self.given_up.clear();
+        self.wakes = false;
         self.settled_once = true;
         let map = Arc::new(self.map.clone());
         for node in self.members() {

@@ -97,6 +97,12 @@ pub struct Attendance {
     pub counts_from: BTreeMap<NodeId, Timestamp>,
 }
 
+impl Attendance {
+    fn is_missing_or_behind(&self, node: NodeId) -> bool {
+        self.away.contains(&node) || self.stale_since.contains_key(&node)
+    }
+}
+
 /// A run of stripes kept on one set of disks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
@@ -353,6 +359,15 @@ impl ClusterMap {
     pub fn is_asleep(&self, volume: &Volume) -> bool {
         let awaited = |n: NodeId| !self.is_up(n) && !self.is_away(volume.id, n);
         volume.extents.iter().any(|e| e.columns.iter().any(|c| awaited(c.0)))
+    }
+
+    /// Whether a volume that [is asleep](ClusterMap::is_asleep) could go on: no more of it is missing than
+    /// its layout bears. Nobody had anything to write to it when the nodes left that it waits for, and
+    /// as soon as somebody has it goes on without them.
+    pub fn rests(&self, volume: &Volume) -> bool {
+        let a = self.attendance.get(&volume.id);
+        let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
+        self.is_asleep(volume) && !volume.too_many(|n| !self.is_up(n) || behind(n))
     }
 
     /// Whether `node` has a say in whether the write `ts` to an extent happens. Nobody has in one to

@@ -436,9 +436,16 @@ pub enum MemberReport {
         oldest: Timestamp,
         /// Its clock.
         clock: Timestamp,
+        /// Whether a request, or a write that is not settled everywhere, is in work here.
+        busy: bool,
     },
     /// Its disk has everything that it missed.
     CaughtUp {
+        /// In this epoch.
+        epoch: Epoch,
+    },
+    /// There is something to be written to a volume that rests.
+    Wake {
         /// In this epoch.
         epoch: Epoch,
     },

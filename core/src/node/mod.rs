@@ -594,7 +594,10 @@ impl Node {
                 let own = self.originator.clock().latest(self.outbox.now);
                 let clock = own.max(self.worker.store.latest());
                 let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
-                self.outbox.report(MemberReport::Frozen { epoch, oldest, clock });
+                let busy = self.sequencing.is_busy()
+                    || self.originator.is_busy()
+                    || self.worker.oldest_unsettled().is_some();
+                self.outbox.report(MemberReport::Frozen { epoch, oldest, clock, busy });
             }
             MapMessage::Enter { map, floor } => {
                 if map.epoch <= self.map.epoch || map.epoch < self.coming {

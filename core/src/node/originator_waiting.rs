@@ -4,18 +4,24 @@
 //!
 //! A write that had begun waits only where votes are journalled. Without, a node that comes back may have lost
 //! its part of it, and say that all is well when it is told that the write has happened.
+//!
+//! What is to be written to a volume that [rests](crate::cluster::ClusterMap::rests) waits too, but only until the
+//! authority, which is told, has made a map in which the volume goes on without the nodes that left.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::{Job, Originator, Purpose, State, What, unlock};
-use crate::node::HostError;
+use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
+use crate::node::{HostError, MemberReport};
 use crate::units::{ColumnSet, Nanos, Timestamp};
 
 impl Originator {
     /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
     /// or fails.
     pub(super) fn lacks_nodes(&mut self, mut job: Job, outbox: &mut Outbox) {
+        self.wake_resting(&job, outbox);
         if !self.may_wait(&job, outbox.now) {
             return self.fail_for_lost(job, outbox);
         }
@@ -55,11 +61,17 @@ impl Originator {
         if !is_wanted || matches!(job.what, What::Verify { .. }) {
             return false;
         }
+        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
+        let waited = |since: &Nanos| now.saturating_sub(*since);
         let since = self.asleep_since.get(&job.volume);
-        let volume = self.map.volumes.get(&job.volume);
-        since
-            .zip(volume)
-            .is_some_and(|(since, volume)| now.saturating_sub(*since) < volume.policy.lost_wait)
+        self.map.rests(volume) || since.is_some_and(|s| waited(s) < volume.policy.lost_wait)
+    }
+
+    /// If a job's volume only rests, says that it is to go on.
+    fn wake_resting(&self, job: &Job, outbox: &mut Outbox) {
+        if self.map.volumes.get(&job.volume).is_some_and(|v| self.map.rests(v)) {
+            outbox.report(MemberReport::Wake { epoch: self.map.epoch });
+        }
     }
 
     /// What is not in work does not hold up what can be: requests to other volumes have its room meanwhile.
@@ -72,7 +84,8 @@ impl Originator {
     /// There is a new map: nodes may be back, or gone.
     pub(super) fn enter_waiting(&mut self, now: Nanos) {
         let map = &self.map;
-        let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).map(|v| v.id);
+        let lacks = |v: &&Arc<Volume>| map.is_asleep(v) && !map.rests(v);
+        let asleep = map.volumes.values().filter(lacks).map(|v| v.id);
         let before = std::mem::take(&mut self.asleep_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.asleep_since = asleep.map(since).collect();
@@ -91,7 +104,7 @@ impl Originator {
     /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
     /// because something that stood before it has been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
-        if self.asleep_since.is_empty() {
+        if self.asleep_since.is_empty() && self.waiting.is_empty() {
             return;
         }
         let now = outbox.now;
@@ -101,6 +114,7 @@ impl Originator {
         }
         for job in std::mem::take(&mut self.waiting) {
             let reads = matches!(job.what, What::Read(_) | What::Holes(_));
+            self.wake_resting(&job, outbox);
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {

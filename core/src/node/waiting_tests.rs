@@ -171,3 +171,44 @@ fn what_waits_takes_no_room_from_what_can_be_done() {
 fn own_read() -> HostOp {
     HostOp::Read(Range { offset: 0, len: UNIT })
 }
+
+/// The map without one of three nodes, which left when nobody had anything to write.
+fn resting(epoch: Epoch) -> Arc<ClusterMap> {
+    let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
+    Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap()).policy.lost_wait = 0;
+    map.nodes[usize::from(THIRD.0)].up = false;
+    Arc::new(map)
+}
+
+#[test]
+fn what_is_to_be_written_to_a_volume_that_rests_wakes_it() {
+    let mut bench = Bench::new();
+    bench.enter(resting(2), at(50));
+    bench.handle(Input::Host(1, VOLUME, HostOp::Read(Range { offset: UNIT, len: UNIT })));
+    assert!(bench.has_sent(|b| matches!(b, Body::Read { .. })), "what is there can be read");
+    assert!(bench.reports.is_empty());
+    bench.handle(Input::Host(2, VOLUME, write()));
+    assert_eq!(bench.reports, [MemberReport::Wake { epoch: 2 }]);
+    assert!(!bench.has_sent(|b| matches!(b, Body::Write { .. })));
+    // As often as it takes, and however short others wait for nodes that are really needed.
+    pass(&mut bench, SECOND);
+    assert!(bench.reports.len() > 1 && bench.replies.is_empty());
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
+    assert!(matches!(bench.reports.last(), Some(MemberReport::Frozen { busy: true, .. })));
+    let mut awake = ClusterMap::clone(&resting(3));
+    let away = Attendance { away: BTreeSet::from([THIRD]), ..Attendance::default() };
+    awake.attendance.insert(VOLUME, away);
+    bench.enter(Arc::new(awake), at(150));
+    assert!(bench.has_sent(|b| matches!(b, Body::Write { .. })));
+}
+
+#[test]
+fn who_has_nothing_in_work_says_so_when_it_stops() {
+    let mut bench = Bench::new();
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 2 }));
+    assert!(matches!(bench.reports[..], [MemberReport::Frozen { busy: false, .. }]));
+    bench.enter(map(2, Attendance::default()), at(50));
+    bench.begin_write(at(100));
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
+    assert!(matches!(bench.reports[1..], [MemberReport::Frozen { busy: true, .. }]));
+}

@@ -153,6 +153,7 @@ wire_enum!(MapMessage, "message of the authority" {
 });
 
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock },
+    1 = Frozen { epoch, oldest, clock, busy },
     2 = CaughtUp { epoch },
+    3 = Wake { epoch },
 });

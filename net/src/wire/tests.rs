@@ -386,10 +386,11 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts()).prop_map(|(epoch, oldest, clock)| {
-            Message::Report(MemberReport::Frozen { epoch, oldest, clock })
+        1 => (any::<u64>(), ts(), ts(), any::<bool>()).prop_map(|(epoch, oldest, clock, busy)| {
+            Message::Report(MemberReport::Frozen { epoch, oldest, clock, busy })
         }),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
+        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
     ]
 }
 

@@ -15,6 +15,7 @@ pub(super) fn describe(packet: &Packet) -> String {
         }
         Packet::Report(MemberReport::Frozen { epoch, .. }) => format!("frozen for epoch {epoch}"),
         Packet::Report(MemberReport::CaughtUp { .. }) => "caught up".into(),
+        Packet::Report(MemberReport::Wake { .. }) => "something to be written".into(),
         Packet::Ready(_) => "ready".into(),
         Packet::Missed => "is missed".into(),
     }
