@@ -2,7 +2,8 @@
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
-//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `once` the story is told of the run as it is.
+//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `steady` hosts are never
+//! silent all together; with `once` the story is told of the run as it is.
 use weft_core::plan::Commit;
 use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
@@ -28,7 +29,8 @@ fn main() {
     };
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
-    let options = Options { members, member_bug, attached, commit, ..Options::default() };
+    let lulls = !has("steady");
+    let options = Options { members, member_bug, attached, commit, lulls, ..Options::default() };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")

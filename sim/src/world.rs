@@ -140,6 +140,8 @@ pub struct World {
     pub events: u64,
     /// Messages sent from one node to another.
     pub sent: u64,
+    /// Maps in which a volume rests, and how often a node said that one is to go on.
+    pub rests: (u64, u64),
 }
 
 impl World {
@@ -228,6 +230,7 @@ impl World {
             awaited: None,
             events: 0,
             sent: 0,
+            rests: (0, 0),
         }
     }
 
@@ -573,6 +576,7 @@ impl World {
 
     fn outputs(&mut self, id: NodeId, out: Vec<Output>) {
         for output in out {
+            self.rests.1 += u64::from(matches!(output, Output::Report(MemberReport::Wake { .. })));
             let output = match self.together {
                 Some(_) => self.through_gate(id, output),
                 None => Some(output),
@@ -682,6 +686,7 @@ impl World {
                 }
                 AuthorityOutput::Store(map) => {
                     let epoch = map.epoch;
+                    self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
                     self.stored = map;
                     let input = AuthorityInput::Stored(epoch);
                     self.queue.push(100 * MICROS, Event::Authority(input, self.authority_life));

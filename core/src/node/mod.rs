@@ -267,6 +267,8 @@ pub enum Bug {
     MissedSector,
     /// A request begins before those that it is to come after are complete.
     BeginsEarly,
+    /// A volume that rests is written to.
+    DisturbsRest,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.

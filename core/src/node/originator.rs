@@ -30,8 +30,8 @@ use super::outbox::Outbox;
 use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
-    Timer,
+    Body, Bug, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal,
+    Standing, Timer,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -438,7 +438,8 @@ impl Originator {
             return;
         }
         let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
-        if writes && self.map.is_asleep(&volume) {
+        let disturbs = self.config.bug == Some(Bug::DisturbsRest) && self.map.rests(&volume);
+        if writes && self.map.is_asleep(&volume) && !disturbs {
             return self.lacks_nodes(job, outbox);
         }
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {

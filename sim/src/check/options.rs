@@ -120,6 +120,8 @@ pub struct Options {
     pub commit: Option<Commit>,
     /// Whether requests may have places among others.
     pub places: bool,
+    /// Whether there may be times in which no host asks for anything.
+    pub lulls: bool,
     /// Whether the nodes are in processes that rule together; drawn if open.
     pub members: Option<bool>,
     /// If they are: how many nodes each process has; drawn if open, one in most seeds.
@@ -143,6 +145,7 @@ impl Options {
         sequencer: None,
         commit: None,
         places: true,
+        lulls: true,
         members: None,
         hosted: None,
         attached: None,
@@ -182,6 +185,8 @@ pub struct Summary {
     pub healing: Nanos,
     /// Requests that had a place among others, and those of them that were refused.
     pub placed: (u64, u64),
+    /// Maps in which a volume rests, and how often a node said that one is to go on.
+    pub rests: (u64, u64),
     /// A hash of everything that the hosts saw: equal for equal runs.
     pub fingerprint: u64,
 }

@@ -3,6 +3,7 @@
 mod draw;
 mod faults;
 mod hosts;
+mod lulls;
 mod members;
 mod operator;
 
@@ -16,6 +17,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 use self::faults::Fault;
 use self::hosts::Client;
+use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
 use super::history::{BLOCK, Did, Op, check, check_limited};
@@ -59,6 +61,8 @@ struct Run {
     clients: Vec<Client>,
     /// What requests say must come first, if they do in this run.
     places: Option<Places>,
+    /// When all hosts are silent, if they are at times in this run.
+    lulls: Option<Lulls>,
     /// What is drawn of processes, if the nodes are in some.
     members: Option<Members>,
     /// The longest time that healing took.
@@ -274,6 +278,7 @@ impl Run {
             members: self.members.as_ref().map(|_| self.world.terms_and_maps()),
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
+            rests: self.world.rests,
             fingerprint,
         }
     }

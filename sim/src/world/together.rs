@@ -679,6 +679,7 @@ impl World {
         }
         if map.epoch > together.newest.epoch {
             together.newest = map.clone();
+            self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
         }
         let seat = self.seat_mut(id);
         let before = std::mem::replace(&mut seat.agreed, map.epoch);

@@ -15,6 +15,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 use super::super::options::Options;
 use super::super::places::Places;
 use super::hosts::Client;
+use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
 use super::{Run, VOLUME};
@@ -167,6 +168,7 @@ impl Run {
             max_chunk,
             clients,
             places,
+            lulls: options.lulls.then(|| Lulls::draw(seed)).flatten(),
             members,
             healing: 0,
             ops: BTreeMap::new(),

@@ -23,6 +23,11 @@ impl Run {
         if self.clients[n].op.is_some() || self.to_issue == 0 {
             return;
         }
+        let now = self.world.now();
+        if let Some(wait) = self.lulls.as_mut().and_then(|l| l.wait(now)) {
+            self.world.call_after(wait, CLIENT | n as u64);
+            return;
+        }
         let node = self.clients[n].node;
         if !self.world.is_open(node) {
             self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
