@@ -6,6 +6,7 @@ use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::plan::{Commit, Dispatch};
+use crate::units::MILLIS;
 
 /// The map with a volume whose writes are not voted on.
 fn limited(epoch: Epoch) -> Arc<ClusterMap> {
@@ -52,6 +53,38 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
         written |= bench.disk_works().expect("the disk has something to do");
     }
     assert!(written, "the abort went to the journal first");
+}
+
+/// It was decided without this disk, and who decided it may forget it at any time.
+#[test]
+fn a_disk_has_caught_up_when_what_it_was_told_is_safe() {
+    let ts = at(100);
+    let mut bench = Bench::new();
+    bench.begin_write(ts);
+    while bench.disk_works().is_some() {}
+    let behind = Attendance {
+        stale_since: BTreeMap::from([(US, at(50))]),
+        counts_from: BTreeMap::from([(US, at(150))]),
+        ..Attendance::default()
+    };
+    bench.enter(map(2, behind), at(150));
+    bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
+    bench.hear(PEER, Body::DirtyReply { found: vec![(VOLUME, vec![(0, 0, ts)])] });
+    bench.hear(THIRD, Body::DirtyReply { found: vec![] });
+    let is_safe =
+        |b: &Bench| b.node.writes().any(|w| w == (ts, Standing::Committed { safe: true }));
+    for _ in 0..20 {
+        let reported = bench.reports.iter().any(|r| matches!(r, MemberReport::CaughtUp { .. }));
+        assert!(is_safe(&bench) || !reported, "it has caught up, and could forget again");
+        if reported {
+            return;
+        }
+        if bench.disk_works().is_none() {
+            bench.now += 100 * MILLIS;
+            bench.handle(Input::Timer(Timer::Tick));
+        }
+    }
+    panic!("it does not catch up: {}", bench.node.status().waiting);
 }
 
 /// Who asked for a write without votes may have died in the middle of it, and be up again in the next map.

@@ -101,6 +101,10 @@ impl Worker {
         // A write from before this node was away makes nothing fresh: others came after it. Nor does one
         // where its volume has been cut off meanwhile: there may be another's now.
         let makes_fresh = self.has_say(ts);
+        // It counts as what this disk has all the same, and nobody else remembers it for this disk's sake.
+        if !makes_fresh && self.catchup.is_behind() {
+            self.freshening.insert(ts);
+        }
         for (sector, count, delta) in ranges {
             self.admission.resolve(ts, sector..sector + count, true);
             if !delta && makes_fresh && self.is_its_place(ts, sector..sector + count) {
