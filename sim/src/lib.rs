@@ -24,4 +24,6 @@ pub mod paper;
 pub mod perf;
 #[cfg(test)]
 mod removed_volumes_tests;
+#[cfg(test)]
+mod store_tests;
 pub mod world;
