@@ -490,7 +490,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0600",
+        "0700",
         "3b000000", // version, head of 59 bytes
         "01",
         "0100",
