@@ -33,6 +33,8 @@ struct Trial {
     /// What is committed: the byte that fills each sector.
     content: BTreeMap<u64, u8>,
     writes: BTreeMap<Timestamp, Write>,
+    /// Writes whose abort is safe: they must not be in doubt again.
+    over: BTreeSet<Timestamp>,
     started: Vec<u64>,
     clock: u64,
     crashes: u32,
@@ -55,6 +57,7 @@ impl Trial {
             open: false,
             content: BTreeMap::new(),
             writes: BTreeMap::new(),
+            over: BTreeSet::new(),
             started: Vec::new(),
             clock: 10,
             crashes: 0,
@@ -113,6 +116,7 @@ impl Trial {
                 let told = self.writes.iter_mut().filter(|(ts, _)| list.contains(ts));
                 told.for_each(|(_, w)| w.safe = true);
                 let over = |w: &Write| w.safe && w.outcome == Some(false);
+                self.over.extend(self.writes.iter().filter(|(_, w)| over(w)).map(|(ts, _)| *ts));
                 self.writes.retain(|_, w| !over(w));
             }
             Event::Opened(found) => {
@@ -128,6 +132,8 @@ impl Trial {
     /// What is in doubt is decided as it was before, if it was.
     fn opened(&mut self, found: &BTreeMap<Timestamp, bool>) {
         self.open = true;
+        let known = |ts: &Timestamp| self.writes.contains_key(ts) || !self.over.contains(ts);
+        assert!(found.keys().all(known), "what was over has come back: {found:?}");
         for (ts, mut write) in std::mem::take(&mut self.writes) {
             match (found.get(&ts), write.outcome) {
                 (None, None) => assert!(!write.prepared, "{ts} was prepared, and is forgotten"),

@@ -557,7 +557,7 @@ impl Authority {
         a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
     }
 
-    /// Whether a volume may rest: nodes have left it, and nobody has anything to write to it or to settle.
+    /// Whether a volume may rest: nodes have left it, and nobody has anything in work.
     /// It sleeps then, as one that has lost too many, though it could go on: so who has left misses
     /// nothing, is current when it is back, and may be the one without which others could not be made
     /// whole. With anything to write it goes on without them ([`MemberReport::Wake`]).

@@ -170,7 +170,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn enter(&mut self, volume: &Volume) {
-        let asleep = self.map.is_asleep(volume);
+        let asleep = self.map.is_asleep(volume) && !self.map.rests(volume);
         for (n, extent) in volume.extents.iter().enumerate() {
             let sectors = volume.extent_sectors(n);
             for (node, first) in extent.columns.iter().chain(extent.leaving.values()) {

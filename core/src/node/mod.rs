@@ -587,7 +587,7 @@ impl Node {
                 let own = self.originator.clock().latest(self.outbox.now);
                 let clock = own.max(self.worker.store.latest());
                 let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
-                let busy = self.sequencing.is_busy()
+                let busy = self.sequencing.has_requests()
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 self.outbox.report(MemberReport::Frozen { epoch, oldest, clock, busy });

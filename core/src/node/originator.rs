@@ -201,6 +201,8 @@ pub(crate) struct Originator {
     waiting: VecDeque<Job>,
     /// Since when volumes sleep.
     asleep_since: BTreeMap<VolumeId, Nanos>,
+    /// The authority has been told that volumes that rest are to go on.
+    wake_said: bool,
     /// When what waits to be read was last tried.
     looked: Nanos,
     bytes: u64,
@@ -245,6 +247,7 @@ impl Originator {
             paused: BTreeMap::new(),
             waiting: VecDeque::new(),
             asleep_since: BTreeMap::new(),
+            wake_said: false,
             looked: 0,
             bytes: 0,
             txns: BTreeMap::new(),
@@ -274,6 +277,7 @@ impl Originator {
             && self.settling.is_empty()
             && self.queue.is_empty()
             && self.ready.is_empty()
+            && self.waiting.is_empty()
             && self.paused.is_empty()
             && !self.locks.is_busy()
             && self.parked.is_empty())

@@ -21,7 +21,9 @@ impl Originator {
     /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
     /// or fails.
     pub(super) fn lacks_nodes(&mut self, mut job: Job, outbox: &mut Outbox) {
-        self.wake_resting(&job, outbox);
+        if self.map.volumes.get(&job.volume).is_some_and(|v| self.map.rests(v)) {
+            self.wake_resting(outbox);
+        }
         if !self.may_wait(&job, outbox.now) {
             return self.fail_for_lost(job, outbox);
         }
@@ -55,21 +57,22 @@ impl Originator {
 
     /// Whether a job that needs lost nodes may wait for them, still.
     fn may_wait(&self, job: &Job, now: Nanos) -> bool {
-        let Purpose::Host(id) = job.purpose else { return false };
+        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
+        let rests = self.map.rests(volume);
+        let Purpose::Host(id) = job.purpose else { return rests };
         let is_wanted = self.requests.get(&id).is_some_and(|r| !r.gone);
         // A scrub goes past what it cannot see.
         if !is_wanted || matches!(job.what, What::Verify { .. }) {
             return false;
         }
-        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
         let waited = |since: &Nanos| now.saturating_sub(*since);
         let since = self.asleep_since.get(&job.volume);
-        self.map.rests(volume) || since.is_some_and(|s| waited(s) < volume.policy.lost_wait)
+        rests || since.is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
-    /// If a job's volume only rests, says that it is to go on.
-    fn wake_resting(&self, job: &Job, outbox: &mut Outbox) {
-        if self.map.volumes.get(&job.volume).is_some_and(|v| self.map.rests(v)) {
+    /// Says that volumes that rest are to go on: once for all that wait for it.
+    fn wake_resting(&mut self, outbox: &mut Outbox) {
+        if !std::mem::replace(&mut self.wake_said, true) {
             outbox.report(MemberReport::Wake { epoch: self.map.epoch });
         }
     }
@@ -90,6 +93,7 @@ impl Originator {
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.asleep_since = asleep.map(since).collect();
         self.queue.append(&mut self.waiting);
+        self.wake_said = false;
     }
 
     /// The host of a request is gone: nothing of it waits any more.
@@ -104,17 +108,20 @@ impl Originator {
     /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
     /// because something that stood before it has been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
-        if self.asleep_since.is_empty() && self.waiting.is_empty() {
+        if self.asleep_since.is_empty() && !self.wake_said {
             return;
         }
         let now = outbox.now;
+        // It may have been lost.
+        if std::mem::take(&mut self.wake_said) {
+            self.wake_resting(outbox);
+        }
         let looks = now.saturating_sub(self.looked) >= self.config.patience;
         if looks {
             self.looked = now;
         }
         for job in std::mem::take(&mut self.waiting) {
             let reads = matches!(job.what, What::Read(_) | What::Holes(_));
-            self.wake_resting(&job, outbox);
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {

@@ -170,12 +170,15 @@ impl Sequencing {
     }
 
     pub fn is_busy(&self) -> bool {
-        !(self.pending.is_empty()
-            && self.unnoted.is_empty()
-            && self.telling.is_none()
-            && !self.table.has_open())
+        self.has_requests()
+            || self.telling.is_some()
             || self.primary.is_busy()
             || self.peers.is_busy()
+    }
+
+    /// Whether there is any request that is not over.
+    pub fn has_requests(&self) -> bool {
+        !(self.pending.is_empty() && self.unnoted.is_empty()) || self.table.has_open()
     }
 
     /// What is in work, in words.

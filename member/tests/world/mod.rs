@@ -399,7 +399,7 @@ impl World {
             MapMessage::Freeze { epoch } if epoch > n.epoch && epoch >= n.coming => {
                 (n.serving, n.coming) = (false, epoch);
                 let clock = Timestamp::new(clock / 1000, node);
-                Some(MemberReport::Frozen { epoch, oldest: clock, clock, busy: true })
+                Some(MemberReport::Frozen { epoch, oldest: clock, clock, busy: self.rng.bool() })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {
                 (n.serving, n.epoch) = (true, map.epoch);
