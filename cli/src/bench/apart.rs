@@ -4,7 +4,7 @@
 //! Small requests, one at a time, to the same array twice: its nodes in one process, and each in
 //! one of its own with TLS between them. Beside that stands what the bare sockets take for the
 //! messages that such a request needs one after the other: from the originator to the data's
-//! worker, to the parity's worker, and back the same way.
+//! worker, for a write from there to the parity's worker, and back to the originator.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -45,8 +45,8 @@ const PIECE: usize = 1 << 20;
 /// A workload in both forms.
 struct Pair {
     case: Case,
-    /// Round trips between nodes, one after the other.
-    trips: u32,
+    /// Messages between nodes, one after the other.
+    messages: u32,
     together: Measured,
     apart: Measured,
 }
@@ -118,7 +118,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExitCode> {
 impl Pair {
     /// Microseconds that the bare sockets take.
     fn sockets(&self, trip: f64) -> f64 {
-        trip * f64::from(self.trips)
+        trip / 2.0 * f64::from(self.messages)
     }
 
     /// What is beyond the sockets, to what it takes in one process.
@@ -150,7 +150,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
     let cases: Vec<(Case, u32)> = workload::CASES
         .into_iter()
         .filter(|c| c.random && c.depth == 1)
-        .map(|c| (c, if c.write { 2 } else { 1 }))
+        .map(|c| (c, if c.write { 3 } else { 2 }))
         .collect();
     let together = {
         let dir = Scratch::new("weft-bench-", &medium.dir)?;
@@ -172,7 +172,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
     processes.stop()?;
     let pairs = cases.into_iter().zip(together.into_iter().zip(apart));
     let pairs = pairs
-        .map(|((case, trips), (together, apart))| Pair { case, trips, together, apart })
+        .map(|((case, messages), (together, apart))| Pair { case, messages, together, apart })
         .collect();
     Ok((pairs, rebuild))
 }
