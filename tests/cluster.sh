@@ -554,7 +554,8 @@ boxes() {
     mv "$T/b2-1.img" "$T/away.img"
     for n in 0 1 2; do run_box $n; done
     wait_until box_has 1 up 7
-    box_mode 1 degraded
+    # Nobody has missed anything, so that each can do without it.
+    box_says 1 "sys.exit(any(v['mode'] == 'failed' for v in s['volumes']))"
     nbdcopy "$(uri b2)" - | cmp - "$T/image"
     nbdcopy "$T/image" "$(uri b0)"
     mv "$T/away.img" "$T/b2-1.img"

@@ -75,6 +75,8 @@ pub(super) struct Members {
     /// The longest that a host thinks.
     thinks: Nanos,
     traps: Vec<Trap>,
+    /// The processes that alone may suffer in this phase, if it is one of those.
+    victims: BTreeSet<NodeId>,
     /// Operations that were asked when everything was at rest.
     at_rest: Vec<Range<u32>>,
 }
@@ -126,6 +128,7 @@ impl Members {
             span,
             thinks: 0,
             traps,
+            victims: BTreeSet::new(),
             at_rest,
         })
     }
@@ -196,6 +199,8 @@ impl Run {
             let mut processes = BTreeSet::new();
             victims.retain(|v| processes.insert(self.world.process_of(*v)));
             victims.truncate(bears);
+            let processes = victims.iter().map(|v| self.world.process_of(*v)).collect();
+            self.cluster().victims = processes;
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
         // Nobody needs these: all of them may be lost beside the victims.
@@ -371,9 +376,10 @@ impl Run {
         let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << home.0 };
         let direction = m.rng.u8(0..4);
         let only_some = m.rng.u8(0..3) == 0;
-        // Of two that do not hear each other either may be lost; of one and several others, that one.
-        // Those with disks are the first.
+        // Of two that do not hear each other either may be lost; of one and several others, that one. Other
+        // victims may be gone, so that nobody misses them. Those with disks are the first.
         let mut whole: u8 = if beyond || attached { 0 } else { 2 };
+        let mut hale = whole;
         let mut links = Vec::new();
         let processes = self.world.processes();
         let m = self.cluster();
@@ -381,10 +387,13 @@ impl Run {
             |one: u64| processes.iter().map(|p| p.0).filter(move |n| side >> n & 1 == one);
         for a in side_of(1) {
             for b in side_of(0) {
-                if only_some && whole == 0 && m.rng.bool() {
+                let spared = only_some && whole == 0 && m.rng.bool();
+                let is_hale = !m.victims.contains(&NodeId(b));
+                if spared && (hale == 0 || !is_hale) {
                     continue;
                 }
                 whole = whole.saturating_sub(1);
+                hale = hale.saturating_sub(u8::from(is_hale));
                 if direction != 0 {
                     links.push((NodeId(a), NodeId(b)));
                 }
