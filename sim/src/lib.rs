@@ -25,5 +25,7 @@ pub mod perf;
 #[cfg(test)]
 mod removed_volumes_tests;
 #[cfg(test)]
+mod rewriting_tests;
+#[cfg(test)]
 mod store_tests;
 pub mod world;

@@ -29,14 +29,16 @@ pub struct Envelope {
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// Originator, or who knows of it, to participants: it happened.
+    /// Collector to participants: it happened.
     Commit(Timestamp),
     /// Anyone who knows to participants: it did not happen.
     Abort(Timestamp),
-    /// Participant to who told it: the outcome is safe here.
+    /// Participant to collector: the outcome is safe here.
     Ack(Timestamp),
-    /// Originator to participants: everyone knows, it can be forgotten.
+    /// Collector to participants: everyone knows, it can be forgotten.
     Release(Timestamp),
+    /// Originator to a collecting worker: it has heard what became of it.
+    Heard(Timestamp),
     /// Originator to a worker that serves locks: this transaction has read what it read.
     Unlock(Timestamp),
 }
@@ -49,6 +51,7 @@ impl Notice {
             | Notice::Abort(ts)
             | Notice::Ack(ts)
             | Notice::Release(ts)
+            | Notice::Heard(ts)
             | Notice::Unlock(ts) => ts,
         }
     }
@@ -207,7 +210,7 @@ pub enum Body {
         /// The data.
         items: Vec<Item>,
     },
-    /// W to O: prepared, or cannot.
+    /// W to the collector: prepared, or cannot.
     Vote {
         /// The write.
         ts: Timestamp,
@@ -215,6 +218,13 @@ pub enum Body {
         column: usize,
         /// The vote.
         vote: Result<(), Refusal>,
+    },
+    /// Collecting worker to O: what became of the write.
+    Done {
+        /// The write.
+        ts: Timestamp,
+        /// The outcome.
+        result: Result<(), Refusal>,
     },
     /// Anyone to a participant: what do you know of this write?
     Ask {
@@ -341,6 +351,7 @@ impl Body {
             Body::Read { ts, .. }
             | Body::ReadReply { ts, .. }
             | Body::Vote { ts, .. }
+            | Body::Done { ts, .. }
             | Body::Ask { ts }
             | Body::Answer { ts, .. }
             | Body::Query { ts }
@@ -360,6 +371,7 @@ impl Body {
             Body::Write { .. } => "Write",
             Body::Part { .. } => "Part",
             Body::Vote { .. } => "Vote",
+            Body::Done { .. } => "Done",
             Body::Ask { .. } => "Ask",
             Body::Answer { .. } => "Answer",
             Body::Query { .. } => "Query",
@@ -390,6 +402,7 @@ impl Body {
                 | Body::Write { .. }
                 | Body::Part { .. }
                 | Body::Vote { .. }
+                | Body::Done { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::locking::unlock;
 use super::{Job, Originator, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
@@ -193,6 +194,38 @@ impl Originator {
             if !answered {
                 self.commit(ts, txn, participants, outbox);
             }
+        }
+    }
+
+    /// The outcome of a write whose votes a worker collected.
+    pub fn on_done(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        result: Result<(), Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        if result.is_ok() {
+            outbox.notice(from, Notice::Heard(ts));
+            // Its outcome may have been asked for meanwhile, and found.
+            if let Some(settling) = self.settling.get(&ts) {
+                // Without journal all have it in place. With one it is decided, and some who prepared
+                // it may not have heard.
+                if settling.job.is_some() {
+                    let settling = self.settling.remove(&ts).expect("just seen");
+                    self.settled(ts, settling, outbox);
+                }
+                return;
+            }
+        }
+        match result {
+            Ok(()) => {
+                let Some(txn) = self.txns.remove(&ts) else { return };
+                unlock(ts, &txn, outbox);
+                self.count_round_trips(txn.job.purpose, outbox.hops);
+                self.finish(txn.job, Ok(HostData::Done), outbox);
+            }
+            Err(refusal) => self.give_up(ts, from, Some(refusal), outbox),
         }
     }
 }

@@ -48,6 +48,13 @@ use cells::Cell;
 use ordering::{Before, Entrance, Waiting};
 use reading::ReadJob;
 
+/// Where a participant's vote goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Collector {
+    Me,
+    Node(NodeId),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// Cells are being executed.
@@ -68,6 +75,7 @@ struct Txn {
     extent: usize,
     column: usize,
     journal: bool,
+    collector: Collector,
     /// Whether it is written without waiting for the others.
     alone: bool,
     originator: NodeId,
@@ -91,6 +99,8 @@ struct Txn {
     copies: bool,
     phase: Phase,
     hops: u8,
+    votes: BTreeSet<usize>,
+    acks: BTreeSet<NodeId>,
     /// Who said that it committed.
     told_by: Option<NodeId>,
     /// The originator knows the outcome, or is gone.
@@ -293,6 +303,11 @@ impl Worker {
         })
     }
 
+    /// Whether this worker collects the votes of a write.
+    pub fn collects(&self, ts: Timestamp) -> bool {
+        self.txns.get(&ts).is_some_and(|t| t.collector == Collector::Me)
+    }
+
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.rebuilds)
     }
@@ -400,6 +415,11 @@ impl Worker {
         let cells: Vec<Cell> = cells;
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
+        let collector = match plan.collector(g) {
+            Some(c) if c == column => Collector::Me,
+            Some(c) => Collector::Node(extent.columns[c].0),
+            None => Collector::Node(header.ts.originator()),
+        };
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
         let ranges = cells.iter().flat_map(Cell::writes).collect();
         let txn = Txn {
@@ -416,6 +436,7 @@ impl Worker {
                     Task::Rebuild { .. } => false,
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
+            collector,
             alone: !volume.policy.commit.is_voted(),
             originator: header.ts.originator(),
             participants,
@@ -432,6 +453,8 @@ impl Worker {
             copies: matches!(header.task, Task::Copy { .. }),
             phase: Phase::Working,
             hops: 0,
+            votes: BTreeSet::new(),
+            acks: BTreeSet::new(),
             told_by: None,
             heard: false,
             since: outbox.now,
@@ -681,8 +704,31 @@ impl Worker {
     /// This disk cannot do its part.
     fn refuse(&mut self, ts: Timestamp, refusal: Refusal, outbox: &mut Outbox) {
         let txn = &self.txns[&ts];
-        let vote = Body::Vote { ts, column: txn.column, vote: Err(refusal) };
-        outbox.send(txn.originator, vote);
+        let (collector, column, originator) = (txn.collector, txn.column, txn.originator);
+        match collector {
+            Collector::Me => self.abort_all(ts, refusal, originator, outbox),
+            Collector::Node(node) => {
+                outbox.send(node, Body::Vote { ts, column, vote: Err(refusal) });
+                self.drop_txn(ts);
+            }
+        }
+    }
+
+    /// As collector: tells the participants and the originator that it will not happen.
+    fn abort_all(
+        &mut self,
+        ts: Timestamp,
+        refusal: Refusal,
+        originator: NodeId,
+        outbox: &mut Outbox,
+    ) {
+        for (_, node) in self.txns[&ts].participants.clone() {
+            if node != self.node {
+                outbox.notice(node, Notice::Abort(ts));
+            }
+        }
+        outbox.hurry();
+        outbox.send(originator, Body::Done { ts, result: Err(refusal) });
         self.drop_txn(ts);
     }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  width
-//!      0      1  version of the encoding, 6
+//!      0      1  version of the encoding, 7
 //!      1      1  zero
 //!      2      4  length of the head, H, counted from offset 6
 //!      6      H  the head: what kind of message, then its fields
