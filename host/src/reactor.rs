@@ -295,7 +295,7 @@ impl Reactor {
             return Ok(());
         }
         let map = self.engine.map();
-        let awake = map.volumes.values().all(|v| !map.is_asleep(v) || map.rests(v));
+        let awake = map.volumes.values().all(|v| !map.lacks_nodes(v));
         let patient = self.started.elapsed() < GATHERING;
         if self.engine.rule.together().is_some() && !awake && patient {
             return Ok(());

@@ -297,7 +297,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "not served"
     } else if volume.visible == 0 {
         "unfinished"
-    } else if lost > parity || (engine.map().is_asleep(volume) && !engine.map().rests(volume)) {
+    } else if lost > parity || engine.map().lacks_nodes(volume) {
         "failed"
     } else if lost > 0 {
         "degraded"

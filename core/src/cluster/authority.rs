@@ -6,12 +6,13 @@
 //! made durable first, takes effect. For each volume that goes on without it, a node that
 //! leaves is marked stale from the oldest write that anyone had unsettled; one that returns
 //! takes part at once but counts as stale until it has caught up. A volume that cannot go on
-//! sleeps until enough of those have returned that took part last. What was on a node that is
+//! sleeps until enough of those have returned that took part last; one in which nobody has anything in work
+//! when nodes leave rests until somebody has. What was on a node that is
 //! given up moves to other disks, a few extents at a time, and is rebuilt there; so is what was
 //! on a disk that an empty one has replaced, and what is on a node that is drained (see [`moves`](super::moves)).
 //!
-//! It is a state machine like a node. Today one process holds one; replicating it is what
-//! remains to be done for several machines.
+//! It is a state machine like a node. An array in one process has one; of several processes the one that
+//! leads has it, and a map is stored when a majority has it (`weft-member`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -539,9 +540,7 @@ impl Authority {
         }
         // One that was not missed when it went and came may have lost what it was told; but if
         // the volume would then have too few, it is waited for as after a power cut.
-        let slept = self.map.is_asleep(volume) || !self.settled_once;
-        let lapsed =
-            |n: NodeId| !slept && runs(n) && self.map.is_up(n) && self.restarted.contains(&n);
+        let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
         let lapse = !volume.too_many(|n| unsound(n) || lapsed(n));
         for node in volume.nodes() {
             let was_away = a.away.contains(&node);
@@ -557,10 +556,9 @@ impl Authority {
         a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
     }
 
-    /// Whether a volume may rest: nodes have left it, and nobody has anything in work.
-    /// It sleeps then, as one that has lost too many, though it could go on: so who has left misses
-    /// nothing, is current when it is back, and may be the one without which others could not be made
-    /// whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
+    /// Whether a volume may rest: nodes have left it, and nobody has anything in work. It sleeps then, as
+    /// one that has lost too many, though it could go on: so who has left misses nothing, is current when
+    /// it is back, and may be the one without which others could not be made whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
     ///
     /// A volume whose columns are to be moved or rebuilt has no rest.
     fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
@@ -569,9 +567,6 @@ impl Authority {
         let info = |n: &NodeId| map.nodes.get(usize::from(n.0));
         let moves = |n: &NodeId| info(n).is_some_and(|i| i.given_up || i.draining);
         let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
-        let slept = self.map.is_asleep(volume) || !self.settled_once;
-        // It may not know what it was told before it was started again.
-        let lapsed = |n: &NodeId| !slept && self.map.is_up(*n) && self.restarted.contains(n);
         findings.idle
             && !self.wakes
             && volume.policy.is_journaled()
@@ -579,7 +574,14 @@ impl Authority {
             && (a.away.is_empty() && a.stale_since.is_empty())
             && !map.rebalancing
             && volume.extents.iter().all(whole)
-            && !nodes.iter().any(|n| moves(n) || lapsed(n))
+            && !nodes.iter().any(|n| moves(n) || self.has_lapsed(volume, *n))
+    }
+
+    /// Whether a node was started again while a volume went on, and was not missed: it may not know what it
+    /// was told before.
+    fn has_lapsed(&self, volume: &Volume, node: NodeId) -> bool {
+        let slept = self.map.is_asleep(volume) || !self.settled_once;
+        !slept && self.map.is_up(node) && self.restarted.contains(&node)
     }
 
     fn stored(&mut self, epoch: Epoch, out: &mut Vec<AuthorityOutput>) {

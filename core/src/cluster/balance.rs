@@ -170,13 +170,14 @@ impl<'a> Ledger<'a> {
     }
 
     fn enter(&mut self, volume: &Volume) {
-        let asleep = self.map.is_asleep(volume) && !self.map.rests(volume);
+        let lacks_nodes = self.map.lacks_nodes(volume);
         for (n, extent) in volume.extents.iter().enumerate() {
             let sectors = volume.extent_sectors(n);
             for (node, first) in extent.columns.iter().chain(extent.leaving.values()) {
                 self.taken.entry(*node).or_default().insert(*first, sectors);
             }
-            let still = !asleep && extent.filling.is_empty() && self.map.lost(volume, n).is_empty();
+            let still =
+                !lacks_nodes && extent.filling.is_empty() && self.map.lost(volume, n).is_empty();
             let rank = rank(n);
             for (node, _) in &extent.columns {
                 let has_it_all = self.map.behind_since(volume, n, *node).is_none();

@@ -370,6 +370,11 @@ impl ClusterMap {
         self.is_asleep(volume) && !volume.too_many(|n| !self.is_up(n) || behind(n))
     }
 
+    /// Whether a volume cannot go on before nodes are back: it is asleep, and does not only rest.
+    pub fn lacks_nodes(&self, volume: &Volume) -> bool {
+        self.is_asleep(volume) && !self.rests(volume)
+    }
+
     /// Whether `node` has a say in whether the write `ts` to an extent happens. Nobody has in one to
     /// an extent that has been cut off.
     pub fn has_say(&self, volume: &Volume, extent: usize, node: NodeId, ts: Timestamp) -> bool {

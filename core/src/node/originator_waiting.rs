@@ -9,10 +9,8 @@
 //! authority, which is told, has made a map in which the volume goes on without the nodes that left.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use super::{Job, Originator, Purpose, State, What, unlock};
-use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
 use crate::units::{ColumnSet, Nanos, Timestamp};
@@ -87,8 +85,7 @@ impl Originator {
     /// There is a new map: nodes may be back, or gone.
     pub(super) fn enter_waiting(&mut self, now: Nanos) {
         let map = &self.map;
-        let lacks = |v: &&Arc<Volume>| map.is_asleep(v) && !map.rests(v);
-        let asleep = map.volumes.values().filter(lacks).map(|v| v.id);
+        let asleep = map.volumes.values().filter(|v| map.lacks_nodes(v)).map(|v| v.id);
         let before = std::mem::take(&mut self.asleep_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.asleep_since = asleep.map(since).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
 use super::*;
 use crate::cluster::Attendance;
-use crate::plan::Policy;
+use crate::plan::{Policy, Span};
 use crate::units::MILLIS;
 
 const SECOND: Nanos = 1_000 * MILLIS;
@@ -211,4 +211,18 @@ fn who_has_nothing_in_work_says_so_when_it_stops() {
     bench.begin_write(at(100));
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
     assert!(matches!(bench.reports[1..], [MemberReport::Frozen { busy: true, .. }]));
+}
+
+/// What is lost is put back when the volume goes on; to fail would be to leave it lost.
+#[test]
+fn what_is_to_be_repaired_of_a_volume_that_rests_wakes_it_too() {
+    let mut bench = Bench::new();
+    bench.enter(resting(2), at(50));
+    bench.node.originator.rebuild(VOLUME, 0, 1, Span::new(0, UNIT));
+    pass(&mut bench, MILLIS);
+    assert_eq!(bench.reports, [MemberReport::Wake { epoch: 2 }]);
+    assert!(bench.node.status().waiting.contains("1 for lost nodes"));
+    bench.enter(map(3, Attendance::default()), at(150));
+    let rebuilds = |b: &Body| matches!(b, Body::Write { header, .. } if matches!(header.task, Task::Rebuild { .. }));
+    assert!(bench.has_sent(rebuilds), "{:?}", bench.sent);
 }

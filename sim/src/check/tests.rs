@@ -4,6 +4,9 @@ use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Commit;
 
+/// What was drawn when hosts were never silent all together.
+const WITHOUT_LULLS: Options = Options { lulls: false, ..Options::DEFAULT };
+
 /// What was drawn when one authority ruled in all runs.
 const ALONE: Options =
     Options { members: Some(false), commit: Some(Commit::Late), ..WITHOUT_LULLS };
@@ -28,9 +31,6 @@ fn seeds_to_find(bug: Bug, most: u64) -> u64 {
         .find(|seed| fails(*seed, bug, ALONE))
         .unwrap_or_else(|| panic!("{bug:?} not found in {most} seeds"))
 }
-
-/// What was drawn when hosts were never silent all together.
-const WITHOUT_LULLS: Options = Options { lulls: false, ..Options::DEFAULT };
 
 #[test]
 fn volumes_rest_and_go_on() {

@@ -637,7 +637,7 @@ impl World {
         let nodes = nodes.iter().filter_map(|n| self.places[usize::from(n.0)].node.as_ref());
         let mut nodes = nodes.peekable();
         let serves = nodes.peek().is_some() && nodes.all(|n| n.serves_in(map.epoch));
-        let awake = map.volumes.values().all(|v| !map.is_asleep(v) || map.rests(v));
+        let awake = map.volumes.values().all(|v| !map.lacks_nodes(v));
         self.seat_mut(id).open = serves && awake;
     }
 

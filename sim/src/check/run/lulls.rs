@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use weft_core::units::{MILLIS, Nanos};
 
-/// One in so many requests is followed by a lull.
+/// One in so many requests comes after a lull.
 const SELDOM: u32 = 20;
 
 /// What is drawn of lulls, if there are some in this run: in a third of the seeds.
