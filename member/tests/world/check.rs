@@ -101,6 +101,13 @@ pub fn word(world: &mut World, id: MemberId, node: NodeId, message: &MapMessage)
     }
 }
 
+/// A node starts anew only if others have agreed to go on without it.
+pub fn restarts(world: &World, id: MemberId, node: NodeId) {
+    let Some((epoch, newest)) = world.checks.agreed.last_key_value() else { return };
+    let takes_part = world.processes[&id].nodes[&node].epoch == *epoch && newest.is_up(node);
+    assert!(!takes_part, "{node} is to start anew, and takes part in the newest map");
+}
+
 /// After each input: one leader in a term, and nobody is dead who holds a lease.
 pub fn after(world: &mut World, id: MemberId) {
     let Some(member) = &world.processes[&id].member else { return };

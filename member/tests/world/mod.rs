@@ -358,7 +358,10 @@ impl World {
                 }
             }
             Output::Tell(node, message) => self.word(id, node, message),
-            Output::Restart(node) => self.kill_node(id, node),
+            Output::Restart(node) => {
+                check::restarts(self, id, node);
+                self.kill_node(id, node);
+            }
             Output::Wake(at) => {
                 let delay = self.until(id, at);
                 let p = self.processes.get_mut(&id).unwrap();
