@@ -128,6 +128,8 @@ struct Report {
     crashes: u64,
     /// Seeds whose nodes were in processes, and how many maps these agreed on.
     members: (u64, u64),
+    /// Nodes that joined, and left.
+    moved: (u64, u64),
     /// Those of them with hosts that were their own controllers.
     attached: u64,
     nanos: u64,
@@ -243,9 +245,9 @@ impl Check {
         if report.members.0 > 0 {
             let (seeds, maps) = report.members;
             out += &format!(
-                "\n{seeds} of them with processes, which agreed on {maps} maps; {} of these with hosts that \
-                 are their own controllers",
-                report.attached
+                "\n{seeds} of them with processes, which agreed on {maps} maps; {} nodes joined and {} left; \
+                 {} of these with hosts that are their own controllers",
+                report.moved.0, report.moved.1, report.attached
             );
         }
         for failed in &report.failed {
@@ -291,6 +293,8 @@ impl Check {
             "with_processes": report.members.0,
             "with_attached_hosts": report.attached,
             "maps_agreed_on": report.members.1,
+            "nodes_joined": report.moved.0,
+            "nodes_left": report.moved.1,
             "simulated_seconds": report.nanos as f64 / 1e9,
             "seconds": seconds,
             "failures": report.failed.iter().map(failure).collect::<Vec<_>>(),
@@ -328,6 +332,8 @@ impl Report {
                     self.members = (self.members.0 + 1, self.members.1 + maps);
                 }
                 self.attached += u64::from(summary.attached > 0);
+                let (joined, left) = summary.joined_and_left;
+                self.moved = (self.moved.0 + joined, self.moved.1 + left);
                 self.nanos += summary.time;
             }
             Err(failed) => self.failed.push(failed),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NodeInfo, PolicyChange,
-    Volume, VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NewNodes, NodeInfo,
+    PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -61,6 +61,10 @@ impl Default for Conditions {
     }
 }
 
+/// What clocks show at the beginning, and how far they may be apart where they change.
+const MANY_HOURS: Nanos = 1_000_000_000 * MILLIS;
+const TWO_HOURS: Nanos = 7_200_000 * MILLIS;
+
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -80,6 +84,8 @@ pub enum Event {
     Process(NodeId, u64, Happens),
     /// An operator looks what became of a wish.
     Wish(usize),
+    /// A node that has been admitted starts for the first time.
+    Joins(NodeId),
     /// Something of the caller's.
     Caller(u64),
 }
@@ -93,6 +99,9 @@ pub struct Crew {
     pub hosted: u16,
     /// Hosts that are their own controllers: nodes without disks, each in a process of its own.
     pub attached: usize,
+    /// So many of the nodes, the last, are not in the map at first: they are admitted later
+    /// ([`World::admit_next`]). Then each node is in a process of its own, and no host is its own controller.
+    pub later: usize,
 }
 
 struct Place {
@@ -140,6 +149,8 @@ pub struct World {
     pub events: u64,
     /// Messages sent from one node to another.
     pub sent: u64,
+    /// See [`World::let_clocks_change`].
+    clocks_change: bool,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
 }
@@ -202,7 +213,7 @@ impl World {
                     superblock = Some(sb);
                 }
                 let drift_ppm = rng.i64(-200..=200);
-                let clock_offset = 1_000_000_000 * MILLIS + rng.u64(0..5 * MILLIS);
+                let clock_offset = MANY_HOURS + rng.u64(0..5 * MILLIS);
                 Place { node: None, disk, superblock, life: 0, drift_ppm, clock_offset }
             })
             .collect();
@@ -230,6 +241,7 @@ impl World {
             awaited: None,
             events: 0,
             sent: 0,
+            clocks_change: false,
             rests: (0, 0),
         }
     }
@@ -249,6 +261,11 @@ impl World {
         self.places[usize::from(id.0)].superblock.is_none()
     }
 
+    /// Whether a node has been admitted and has not left.
+    pub fn belongs(&self, id: NodeId) -> bool {
+        self.map().nodes.get(usize::from(id.0)).is_some_and(|info| !info.removed)
+    }
+
     /// How many nodes have disks; their numbers are the first.
     pub fn with_disks(&self) -> usize {
         self.places.iter().filter(|p| p.superblock.is_some()).count()
@@ -266,6 +283,12 @@ impl World {
     pub fn shift_clock(&mut self, node: NodeId, by: i64) {
         let place = &mut self.places[usize::from(node.0)];
         place.clock_offset = place.clock_offset.saturating_add_signed(by);
+    }
+
+    /// From now on nodes' clocks are up to two hours apart, and set anew whenever a node starts.
+    pub fn let_clocks_change(&mut self) {
+        self.clocks_change = true;
+        self.places.iter_mut().for_each(|p| p.clock_offset = any_clock(&mut self.rng));
     }
 
     /// The disk of a node.
@@ -317,8 +340,12 @@ impl World {
         all.into_iter().for_each(|n| self.start_node(n));
     }
 
-    /// Starts a node on its disk; if it has a process that does not run, that and all nodes of it.
+    /// Starts a node on its disk; if it has a process that does not run, that and all nodes of it. One that
+    /// was not admitted, or has left, does not start.
     pub fn start_node(&mut self, id: NodeId) {
+        if !self.belongs(id) {
+            return;
+        }
         if self.together.is_some() {
             let starts = !self.has_process(id);
             self.start_process(id);
@@ -337,6 +364,9 @@ impl World {
         // Whoever starts it has seen to its disk.
         place.disk.refuse_writes(false);
         place.life += 1;
+        if self.clocks_change {
+            place.clock_offset = any_clock(&mut self.rng);
+        }
         let mut node = Node::new(id, CLUSTER, place.disk.sectors(), config);
         let mut out = Vec::new();
         node.start(&mut out);
@@ -387,6 +417,19 @@ impl World {
     pub fn drain(&mut self, id: NodeId, on: bool) {
         self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
         self.operator(AuthorityInput::Drain(id, on));
+    }
+
+    /// The next node that is not in the map is admitted, and starts some time after that.
+    pub fn admit_next(&mut self) {
+        let node = NodeId(self.map().nodes.len() as u16);
+        self.tell(|| format!("{node} is admitted"));
+        self.operator(AuthorityInput::AddNodes(NewNodes::one(node)));
+    }
+
+    /// A node that was drained leaves for good.
+    pub fn remove_node(&mut self, id: NodeId) {
+        self.tell(|| format!("{id} is removed"));
+        self.operator(AuthorityInput::RemoveNode(id));
     }
 
     fn operator(&mut self, change: AuthorityInput) {
@@ -515,6 +558,8 @@ impl World {
         match event {
             Event::Process(node, life, what) => self.happened(node, life, what),
             Event::Wish(n) => self.look_after_wish(n),
+            Event::Joins(node) if self.runs(node) => {}
+            Event::Joins(node) => self.start_node(node),
             Event::Caller(what) => return Some(Some(what)),
             Event::Deliver(envelope, life) => {
                 if self.places[envelope.to.0 as usize].life == life {
@@ -694,6 +739,10 @@ impl World {
             }
         }
     }
+}
+
+fn any_clock(rng: &mut Rng) -> Nanos {
+    MANY_HOURS + rng.u64(0..TWO_HOURS)
 }
 
 fn describe(e: &Envelope) -> String {

@@ -453,7 +453,10 @@ impl Authority {
             return;
         }
         let oldest = frozen.values().map(|f| f.oldest).min().expect("not empty");
-        let floor = frozen.values().map(|f| f.clock).max().expect("not empty");
+        // All of them may have been started again with clocks that were set back: then those who counted
+        // from a later time on would have no say in what is written next.
+        let clock = frozen.values().map(|f| f.clock).max().expect("not empty");
+        let floor = clock.max(self.map.latest_timestamp());
         let idle = !frozen.values().any(|f| f.busy);
         self.make_map(&Findings { members: &members, oldest, floor, idle });
         self.phase = Phase::Storing { floor };

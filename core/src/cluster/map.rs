@@ -418,6 +418,18 @@ impl ClusterMap {
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
+    /// The latest timestamp that stands in the map. Every write after it must have a later one.
+    pub(super) fn latest_timestamp(&self) -> Timestamp {
+        let attended = |a: &Attendance| {
+            let times = a.stale_since.values().chain(a.counts_from.values());
+            times.copied().max()
+        };
+        let filled = self.volumes.values().flat_map(|v| &v.extents);
+        let filled = filled.flat_map(|e| e.filling.values().copied());
+        let latest = self.attendance.values().filter_map(attended).chain(filled).max();
+        latest.unwrap_or(Timestamp::ZERO)
+    }
+
     /// Whether a disk may have missed writes to a volume.
     pub(super) fn has_missed(&self, volume: VolumeId, node: NodeId) -> bool {
         self.attendance.get(&volume).is_some_and(|a| a.stale_since.contains_key(&node))

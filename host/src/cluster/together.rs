@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mio::{Registry, Token};
-use rustix::time::{ClockId, clock_gettime};
 use weft_core::cluster::{self, Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
@@ -20,6 +19,7 @@ use super::home::{Home, Known};
 use super::memory::Memory;
 use super::post::{Mail, Post};
 use crate::claim::Claim;
+use crate::clock::boot_time;
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
 
@@ -529,10 +529,4 @@ impl Together {
             }
         }
     }
-}
-
-/// Nanoseconds that go on while the process is stopped and while the machine sleeps.
-fn boot_time() -> Nanos {
-    let time = clock_gettime(ClockId::Boottime);
-    time.tv_sec as Nanos * 1_000_000_000 + time.tv_nsec as Nanos
 }

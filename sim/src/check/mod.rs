@@ -68,7 +68,7 @@ fn shrink(seed: u64, options: Options) -> Options {
     }
     let mut step = best.operations / 2;
     while step > 0 {
-        let fewer = Options { operations: best.operations - step, ..best };
+        let fewer = Options { operations: best.operations.saturating_sub(step), ..best };
         if fewer.operations > 0 && fails(fewer) {
             best = fewer;
         } else {

@@ -26,8 +26,8 @@ pub struct Faults {
     pub beyond: bool,
     /// What is on a node is moved to others.
     pub moves: bool,
-    /// An operator moves columns until disks are equally full, and changes the volume's size, where
-    /// nodes are in no processes.
+    /// An operator moves columns until disks are equally full and changes the volume's size; where there
+    /// are processes, some are admitted later, and some leave.
     pub operator: bool,
     /// Processes are stopped for a while, where there are some.
     pub pauses: bool,
@@ -181,6 +181,8 @@ pub struct Summary {
     pub time: Nanos,
     /// If the nodes were in processes: terms that had a leader, and maps that were agreed on.
     pub members: Option<(u64, u64)>,
+    /// Nodes that were admitted while hosts worked, and nodes that left for good.
+    pub joined_and_left: (u64, u64),
     /// The longest simulated time from the end of the faults until all was whole.
     pub healing: Nanos,
     /// Requests that had a place among others, and those of them that were refused.

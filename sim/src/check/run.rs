@@ -125,10 +125,11 @@ impl Run {
         self.beyond = false;
         self.check_balance()?;
         self.verify()?;
-        match phase + 1 < self.options.phases {
-            true => self.resize(),
-            false => Ok(()),
+        if phase + 1 < self.options.phases {
+            self.resize()?;
+            self.leave()?;
         }
+        Ok(())
     }
 
     /// Lets the world go on until something is so.
@@ -189,6 +190,18 @@ impl Run {
         self.world.host_gone(node, u64::from(request));
     }
 
+    /// How long after a death all know of it, at the latest.
+    fn noticed_within(&self) -> Nanos {
+        self.members.as_ref().map_or(0, Members::notices_within)
+    }
+
+    /// The node after this one, of those that belong to the cluster.
+    fn next_node(&self, node: NodeId) -> NodeId {
+        let nodes = self.world.size() as u16;
+        let others = (1..=nodes).map(|n| NodeId((node.0 + n) % nodes));
+        others.into_iter().find(|n| self.world.belongs(*n)).unwrap_or(node)
+    }
+
     /// The faults stop; everything must come to rest and be whole.
     fn heal(&mut self) -> Result<(), String> {
         self.world.tell(|| "the faults stop".to_string());
@@ -200,10 +213,11 @@ impl Run {
                 self.world.start_node(n);
             }
         }
+        self.all_join()?;
         self.until_whole()?;
         self.healing = self.healing.max(self.world.now() - begun);
         // Silence from before may yet be taken for a death.
-        let noticed = begun + self.members.as_ref().map_or(0, Members::notices_within);
+        let noticed = begun + self.noticed_within();
         self.until("silence is noticed", |run| run.world.now() >= noticed)?;
         self.until_whole()
     }
@@ -211,6 +225,7 @@ impl Run {
     fn until_whole(&mut self) -> Result<(), String> {
         self.until("everything at rest and whole", |run| {
             let nodes = (0..run.world.size() as u16).map(NodeId);
+            let nodes = nodes.filter(|n| run.world.belongs(*n));
             let map = run.world.map();
             let whole = nodes.clone().into_iter().all(|n| map.is_up(n) && !map.is_stale(n));
             let even = run.world.is_settled() && !map.rebalancing;
@@ -231,10 +246,10 @@ impl Run {
             self.scrub = Some(id);
             let unit = self.volume.geometry.unit;
             let scrub = self.operator.as_mut().map_or(HostOp::SCRUB, |o| o.scrub(unit));
-            self.world.host(NodeId(0), u64::from(id), VOLUME, scrub);
+            let first = self.next_node(NodeId(self.world.size() as u16 - 1));
+            self.world.host(first, u64::from(id), VOLUME, scrub);
             self.until("the scrub is done", |run| run.scrubbed)?;
         }
-        let nodes = self.world.size() as u16;
         let all = self.volume.size / BLOCK;
         let mut first = 0;
         while first < all {
@@ -242,7 +257,8 @@ impl Run {
             first = blocks.end;
             let len = (blocks.end - blocks.start) * BLOCK;
             let op = HostOp::Read(Range { offset: blocks.start * BLOCK, len });
-            self.clients[0].node = NodeId(self.next_op as u16 % nodes);
+            let nodes = self.world.size() as u16;
+            self.clients[0].node = self.next_node(NodeId(self.next_op as u16 % nodes));
             self.ask(0, &Did::Read(Vec::new()), blocks, op);
             self.until("the last reads are answered", |run| run.clients[0].op.is_none())?;
         }
@@ -276,6 +292,7 @@ impl Run {
             events: self.world.events,
             time: self.world.now(),
             members: self.members.as_ref().map(|_| self.world.terms_and_maps()),
+            joined_and_left: self.world.joined_and_left(),
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             rests: self.world.rests,

@@ -183,6 +183,8 @@ impl World {
         });
         let codec = together.codec.clone();
         let mut map = (*self.stored).clone();
+        assert!(crew.later == 0 || (crew.attached == 0 && crew.hosted == 1), "see Crew::later");
+        map.nodes.truncate(map.nodes.len() - crew.later);
         for (node, info) in (0..).map(NodeId).zip(&mut map.nodes) {
             let first = together.process_of(node);
             info.process = (first != node).then_some(first);
@@ -284,6 +286,14 @@ impl World {
         self.together.as_ref().map_or((0, 0), |t| (t.leaders.len() as u64, t.agreed.len() as u64))
     }
 
+    /// How many nodes were admitted since the beginning, and how many have left.
+    pub fn joined_and_left(&self) -> (u64, u64) {
+        let Some(together) = &self.together else { return (0, 0) };
+        let nodes = &together.newest.nodes;
+        let joined = nodes.len() + together.crew.later - self.places.len();
+        (joined as u64, nodes.iter().filter(|info| info.removed).count() as u64)
+    }
+
     /// Whether a process is stopped.
     pub fn is_paused(&self, id: NodeId) -> bool {
         self.together.is_some() && self.seat(id).paused_until > self.now()
@@ -313,7 +323,7 @@ impl World {
                 process.is_some_and(|p| p.map().epoch == epoch && p.status().leader.is_some());
             agrees && self.may_serve(id) && node.is_some_and(|n| n.serves_in(epoch))
         };
-        self.leader().is_some() && self.all_nodes().all(united)
+        self.leader().is_some() && self.all_nodes().filter(|n| self.belongs(*n)).all(united)
     }
 
     fn member_clock(&self, id: NodeId) -> Nanos {
@@ -678,7 +688,12 @@ impl World {
             together.wrong = Some(format!("two maps were agreed on at epoch {}", map.epoch));
         }
         if map.epoch > together.newest.epoch {
-            together.newest = map.clone();
+            let before = std::mem::replace(&mut together.newest, map.clone()).nodes.len();
+            let longest = together.config.dead_after;
+            for node in before..map.nodes.len() {
+                let delay = self.rng.u64(0..longest);
+                self.queue.push(delay, Event::Joins(NodeId(node as u16)));
+            }
             self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
         }
         let seat = self.seat_mut(id);

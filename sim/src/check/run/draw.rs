@@ -49,15 +49,16 @@ impl Run {
             (options.faults.moves, options.faults.operator) = (false, false);
             options.places = false;
         }
-        let works = options.faults.operator && members.is_none();
-        let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
-        // With an operator some disks come later; with several nodes in a process the columns of an
-        // extent are in different ones.
-        let first = nodes;
+        // With several nodes in a process the columns of an extent are in different ones.
         let hosted = members.as_ref().map_or(1, |m| m.hosted);
-        let nodes = first * usize::from(hosted);
-        let nodes = nodes + operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
         let attached = members.as_ref().map_or(0, |m| usize::from(m.attached));
+        let works = options.faults.operator && hosted == 1;
+        let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
+        // With an operator some disks come later; where there are processes, processes do.
+        let first = nodes;
+        let more = operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
+        let later = if members.is_some() && attached == 0 { more } else { 0 };
+        let nodes = first * usize::from(hosted) + more;
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
@@ -138,7 +139,7 @@ impl Run {
         let mut world = match &members {
             Some(m) => World::of_processes(
                 seed,
-                Crew { nodes, hosted, attached },
+                Crew { nodes, hosted, attached, later },
                 (1200, journal),
                 config,
                 m.config,
@@ -147,6 +148,9 @@ impl Run {
             None => World::new(seed, nodes, 1200, journal, config, volumes),
         };
         world.story_length = story;
+        if Rng::with_seed(seed ^ 0x000c_10c5_5e70).u8(0..4) == 0 {
+            world.let_clocks_change();
+        }
         let clients: Vec<Client> = (0..rng.usize(2..=hosts))
             .map(|n| NodeId((n % world.size()) as u16))
             .map(|node| Client { node, op: None, pieces: 0 })

@@ -205,8 +205,10 @@ impl Run {
             }
             Fault::Member(fault) => self.member_fault(fault),
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
-            Fault::GiveUp(node) if !self.world.runs(node) => self.world.give_up(node),
-            Fault::Drain(node, on) => self.world.drain(node, on),
+            Fault::GiveUp(node) if !self.world.runs(node) && self.world.belongs(node) => {
+                self.world.give_up(node);
+            }
+            Fault::Drain(node, on) if self.world.belongs(node) => self.world.drain(node, on),
             Fault::Rebalance(on) => {
                 if let Some(op) = self.operator.as_mut() {
                     op.evens = on;
@@ -227,7 +229,11 @@ impl Run {
                 let page = self.rng.u64(first..end);
                 self.hurt(node, page, unreadable);
             }
-            Fault::Kill(..) | Fault::Return(_) | Fault::Replace(_) | Fault::GiveUp(_) => {}
+            Fault::Kill(..)
+            | Fault::Return(_)
+            | Fault::Replace(_)
+            | Fault::GiveUp(_)
+            | Fault::Drain(..) => {}
         }
     }
 
@@ -261,13 +267,11 @@ impl Run {
 
     /// The hosts of dead nodes never hear what became of their requests.
     pub(super) fn abandon(&mut self, which: impl Fn(&Client) -> bool) {
-        let nodes = self.world.size() as u16;
         for n in 0..self.clients.len() {
             if !which(&self.clients[n]) {
                 continue;
             }
-            let next = (self.clients[n].node.0 + 1) % nodes;
-            self.clients[n].node = NodeId(next);
+            self.clients[n].node = self.next_node(self.clients[n].node);
             if let Some(first) = self.clients[n].op.take() {
                 self.never_hears(first..first + self.clients[n].pieces);
                 self.world.call_after(MILLIS, CLIENT | n as u64);

@@ -30,7 +30,7 @@ impl Run {
         }
         let node = self.clients[n].node;
         if !self.world.is_open(node) {
-            self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+            self.clients[n].node = self.next_node(node);
             self.world.call_after(MILLIS, CLIENT | n as u64);
             return;
         }

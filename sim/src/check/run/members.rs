@@ -33,6 +33,8 @@ pub(super) enum MemberFault {
     Disconnect(NodeId),
     /// A clock's rate changes.
     Rate(NodeId, i64),
+    /// The next node is admitted.
+    Admit,
     /// Something happens so soon after the map begins to change (`false`) or has changed (`true`) for
     /// the next time.
     Trap(bool, Snap, Nanos),
@@ -169,7 +171,8 @@ impl Run {
         self.world.set_log_times(members.log_times);
         self.until("the cluster is founded and all have joined", |run| {
             let map = run.world.map();
-            run.nodes().all(|n| map.is_up(n) && !map.is_stale(n)) && run.world.is_united()
+            let mut nodes = run.nodes().filter(|n| run.world.belongs(*n));
+            nodes.all(|n| map.is_up(n) && !map.is_stale(n)) && run.world.is_united()
         })
     }
 
@@ -235,6 +238,43 @@ impl Run {
         let span = self.cluster().span;
         let moves = self.operator.as_mut().filter(|_| f.operator).map(|op| op.moves(span));
         moves.into_iter().flatten().for_each(|(at, fault)| self.plan(at, fault));
+        for _ in self.world.map().nodes.len()..self.world.size() {
+            let at = self.operator.as_mut().map_or(0, |op| op.rng.u64(0..span));
+            self.plan_member(at, MemberFault::Admit);
+        }
+    }
+
+    /// While the map changes at rest: processes die and return, and whoever leads, perhaps at the very moment.
+    pub(super) fn disturb_members(&mut self) {
+        let f = self.options.faults;
+        let nodes: Vec<NodeId> = self.nodes().filter(|n| self.world.belongs(*n)).collect();
+        let dead_after = self.cluster().config.dead_after;
+        let Some(op) = self.operator.as_mut() else { return };
+        let mut plan = Vec::new();
+        let (stays, at) = (op.rng.u64(0..2 * dead_after), op.rng.u64(0..2 * MILLIS));
+        let changed = op.rng.bool();
+        match op.rng.u8(0..4) {
+            0 if f.power => plan.push((0, MemberFault::Trap(changed, Snap::Power, at))),
+            1 if f.crashes => {
+                plan.push((0, MemberFault::Trap(changed, Snap::Kill(None, stays), at)));
+            }
+            2 if f.crashes => {
+                let whom = op.rng.choice(nodes);
+                plan.push((0, MemberFault::Trap(changed, Snap::Kill(whom, stays), at)));
+            }
+            3 if f.pauses => plan.push((at, MemberFault::PauseLeader(stays))),
+            _ => {}
+        }
+        plan.into_iter().for_each(|(at, fault)| self.plan_member(at, fault));
+    }
+
+    /// Whoever was to be admitted and was not yet is.
+    pub(super) fn all_join(&mut self) -> Result<(), String> {
+        while self.members.is_some() && self.world.map().nodes.len() < self.world.size() {
+            self.world.admit_next();
+            self.until("a node is admitted", |run| run.world.is_settled())?;
+        }
+        Ok(())
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -435,6 +475,10 @@ impl Run {
                 self.world.connections(node, true);
             }
             MemberFault::Rate(node, rate) => self.world.set_rate(node, rate),
+            MemberFault::Admit if self.world.map().nodes.len() < self.world.size() => {
+                self.world.admit_next();
+            }
+            MemberFault::Admit => {}
             MemberFault::Trap(changed, snap, soon) => {
                 let count = self.count(changed);
                 self.cluster().traps.push(Trap { changed, count, snap, soon });
@@ -528,7 +572,7 @@ impl Run {
         }
         let m = self.cluster();
         if m.rng.u8(0..4) < if m.hot { 1 } else { 2 } {
-            self.clients[n].node = NodeId((node.0 + 1) % self.world.size() as u16);
+            self.clients[n].node = self.next_node(node);
         }
         self.world.call_after(MILLIS, CLIENT | n as u64);
     }

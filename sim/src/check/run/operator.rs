@@ -1,5 +1,6 @@
 //! What an operator does in a run while hosts work and things fail: has columns moved until disks are
-//! equally full, makes the volume smaller and larger, bounds rates.
+//! equally full, makes the volume smaller and larger, bounds rates; where there are processes, admits
+//! nodes and takes some out for good.
 //!
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what
 //! they were. In these runs the volume is at first on some of the nodes only.
@@ -108,12 +109,7 @@ impl Run {
 
     /// Has the map say so, while as many nodes die as the layout bears, or all power goes.
     fn set_size(&mut self, to: VolumeSize) -> Result<(), String> {
-        // Where there are processes nobody need be left who could make the map.
-        let victims = match self.members {
-            Some(_) => Vec::new(),
-            None => self.draw_victims(),
-        };
-        victims.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+        self.disturb();
         // Whoever asked for it asks again if the authority died and did not do it.
         for _ in 0..4 {
             self.world.size_volume(VOLUME, to.clone());
@@ -127,6 +123,61 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Plans what is to go wrong while the map changes. No host asks for anything then.
+    fn disturb(&mut self) {
+        match self.members {
+            Some(_) => self.disturb_members(),
+            None => self.draw_victims().into_iter().for_each(|(at, fault)| self.plan(at, fault)),
+        }
+    }
+
+    /// At rest, between phases, where there are processes: perhaps a node leaves for good. What is on it goes
+    /// to the others, it is switched off, and taken out of the map.
+    pub(super) fn leave(&mut self) -> Result<(), String> {
+        let Some(node) = self.draw_leaver() else { return Ok(()) };
+        self.world.drain(node, true);
+        self.disturb();
+        self.until("nothing of the volume is on the node that leaves", |run| {
+            let settled = run.pending_faults == 0 && run.world.is_settled();
+            settled && !run.world.map().volumes[&VOLUME].nodes().contains(&node)
+        })?;
+        self.volume = (*self.world.map().volumes[&VOLUME]).clone();
+        self.disturb();
+        // It is not done while the node is still believed to run.
+        for _ in 0..20 {
+            let power = self.operator.as_mut().is_some_and(|op| op.rng.bool());
+            self.fault(Fault::Kill(node, power));
+            self.world.remove_node(node);
+            let again = self.world.now() + self.noticed_within();
+            self.until("the node is taken out, or is still believed to run", |run| {
+                run.pending_faults == 0 && run.world.is_settled() && run.world.now() >= again
+            })?;
+            if !self.world.belongs(node) {
+                break;
+            }
+        }
+        if self.world.belongs(node) {
+            return Err(format!("{node} is drained and down and cannot leave"));
+        }
+        let next = self.next_node(node);
+        self.clients.iter_mut().filter(|c| c.node == node).for_each(|c| c.node = next);
+        self.heal()
+    }
+
+    /// A node that the others can do without.
+    fn draw_leaver(&mut self) -> Option<NodeId> {
+        self.members.as_ref()?;
+        let op = self.operator.as_mut().filter(|_| self.options.faults.operator)?;
+        let leaves = op.rng.u8(0..3) == 0;
+        let map = self.world.map();
+        let room = map.places(&self.volume.apart).into_iter().filter(|p| p.sectors > 0).count();
+        let with_disks = |n: &NodeId| !self.world.is_attached(*n) && self.world.belongs(*n);
+        let all: Vec<NodeId> =
+            (0..self.world.size() as u16).map(NodeId).filter(with_disks).collect();
+        let spare = room > self.volume.geometry.layout.width();
+        op.rng.choice(all).filter(|_| leaves && spare)
     }
 
     fn draw_victims(&mut self) -> Vec<(Nanos, Fault)> {
