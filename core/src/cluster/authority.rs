@@ -208,7 +208,7 @@ struct Findings<'a> {
     members: &'a [NodeId],
     /// The oldest write that any of them has unsettled.
     oldest: Timestamp,
-    /// Every write from now on comes after this.
+    /// Every write until now comes before this, every later one after it.
     floor: Timestamp,
     /// None of them has anything in work.
     idle: bool,
@@ -454,9 +454,11 @@ impl Authority {
         }
         let oldest = frozen.values().map(|f| f.oldest).min().expect("not empty");
         // All of them may have been started again with clocks that were set back: then those who counted
-        // from a later time on would have no say in what is written next.
+        // from a later time on would have no say in what is written next, and the latest clock is that
+        // of a write, which may be unsettled.
         let clock = frozen.values().map(|f| f.clock).max().expect("not empty");
-        let floor = clock.max(self.map.latest_timestamp());
+        let latest = clock.max(self.map.latest_timestamp());
+        let floor = Timestamp::new(latest.micros() + 1, NodeId(0));
         let idle = !frozen.values().any(|f| f.busy);
         self.make_map(&Findings { members: &members, oldest, floor, idle });
         self.phase = Phase::Storing { floor };

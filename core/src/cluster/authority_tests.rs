@@ -36,9 +36,9 @@ fn at(time: u64) -> Timestamp {
     Timestamp::new(time, NodeId(0))
 }
 
-/// Every write after a map was entered is later than whatever stands in the map.
+/// Every write until now is earlier, and every later one is later than whatever stands in the map.
 fn assert_floor(map: &ClusterMap, floor: Timestamp, time: u64) {
-    assert!(floor >= at(time) && floor >= map.latest_timestamp(), "{floor}");
+    assert!(floor > at(time) && floor >= map.latest_timestamp(), "{floor}");
 }
 
 /// Has a change made, with every node saying that its oldest unsettled write is at `time - 1`
@@ -98,6 +98,10 @@ fn a_node_that_was_away_is_stale_until_it_has_caught_up() {
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 30).unwrap();
     assert_eq!(map.behind_since(volume(&map), 0, NodeId(2)), Some(at(19)));
     assert!(!map.has_say(volume(&map), 0, NodeId(2), at(25)), "it was not there then");
+    assert!(
+        !map.has_say(volume(&map), 0, NodeId(2), at(30)),
+        "nor when the latest write was begun"
+    );
     assert!(map.has_say(volume(&map), 0, NodeId(2), at(31)));
     let map = caught_up(&mut a, 2, 40).unwrap();
     assert!(!map.is_stale(NodeId(2)));
@@ -114,12 +118,12 @@ fn clocks_that_were_set_back_take_no_say_away() {
     let mut a = Authority::new(caught_up(&mut a, 2, 40).unwrap().as_ref().clone());
     let all = (0..4).map(|n| arrival(n, 1)).collect();
     let map = change(&mut a, AuthorityInput::Start(all), 5).unwrap();
-    assert_eq!(map.latest_timestamp(), at(30));
+    assert_eq!(map.latest_timestamp(), at(31));
     let map = change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 6).unwrap();
-    assert_eq!(map.latest_timestamp(), at(30), "the oldest that is unsettled may be older");
+    assert_eq!(map.latest_timestamp(), at(31), "the oldest that is unsettled may be older");
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 2)), 7).unwrap();
-    assert!(!map.has_say(volume(&map), 0, NodeId(3), at(29)));
-    assert!(map.has_say(volume(&map), 0, NodeId(3), at(31)));
+    assert!(!map.has_say(volume(&map), 0, NodeId(3), at(31)));
+    assert!(map.has_say(volume(&map), 0, NodeId(3), at(33)));
 }
 
 #[test]
@@ -158,8 +162,8 @@ fn an_empty_disk_is_filled_from_the_start() {
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 2)), 30).unwrap();
     let v = volume(&map);
     assert_eq!(map.behind_since(v, 0, NodeId(3)), Some(Timestamp::ZERO));
-    assert_eq!(v.extents[0].filling_on(NodeId(3)), Some(at(30)));
-    assert!(!map.has_say(v, 0, NodeId(3), at(29)) && map.has_say(v, 0, NodeId(3), at(30)));
+    assert_eq!(v.extents[0].filling_on(NodeId(3)), Some(at(31)));
+    assert!(!map.has_say(v, 0, NodeId(3), at(30)) && map.has_say(v, 0, NodeId(3), at(31)));
     let map = change(&mut a, AuthorityInput::NodeDown(NodeId(0)), 40).unwrap();
     assert!(map.is_asleep(volume(&map)), "the column being filled is one lost");
     change(&mut a, AuthorityInput::NodeUp(arrival(0, 1)), 50);
