@@ -6,28 +6,27 @@ use rustix::time::{ClockId, clock_gettime};
 use weft_core::units::Nanos;
 
 /// Nanoseconds since 1970 as the time of day was when the process started, and from then on as much
-/// more as has passed.
+/// more as has passed; if the time of day is ahead of that, this clock follows it.
 ///
-/// Whoever sets the time of day later changes nothing here. If it was set back and this clock waited
-/// until it has caught up, as once it did, nothing would be due until then: nothing asked again, nothing
-/// put in place. Nodes' clocks need not agree: timestamps follow the highest that is heard of.
-#[derive(Debug)]
+/// So it never goes back, and never stands still. If the time of day was set back and this clock
+/// waited until it has caught up, as once it did, nothing would be due until then: nothing asked again,
+/// nothing put in place. Nodes' clocks need not agree: timestamps follow the highest that is heard of.
+#[derive(Debug, Default)]
 pub(crate) struct Clock {
     /// What to add to the time since the machine was started.
     base: Nanos,
 }
 
-impl Default for Clock {
-    fn default() -> Clock {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { base: (since.as_nanos() as Nanos).saturating_sub(boot_time()) }
-    }
-}
-
 impl Clock {
     /// The time.
-    pub(crate) fn now(&self) -> Nanos {
-        self.base + boot_time()
+    pub(crate) fn now(&mut self) -> Nanos {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.read(since.as_nanos() as Nanos, boot_time())
+    }
+
+    fn read(&mut self, time_of_day: Nanos, since_boot: Nanos) -> Nanos {
+        self.base = self.base.max(time_of_day.saturating_sub(since_boot));
+        self.base + since_boot
     }
 }
 
@@ -41,13 +40,13 @@ pub(crate) fn boot_time() -> Nanos {
 mod tests {
     use super::*;
 
-    /// It is the time of day if nobody has set that since, and goes on.
     #[test]
-    fn it_goes_on_from_the_time_of_day() {
-        let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as Nanos;
-        let clock = Clock::default();
-        let (first, second) = (clock.now(), clock.now());
-        let hour = 3_600_000_000_000;
-        assert!(first >= before - hour && first <= before + hour && second >= first);
+    fn it_follows_the_time_of_day_forward_and_never_back() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.read(1_000, 10), 1_000, "the time of day");
+        assert_eq!(clock.read(400, 15), 1_005, "set back: it goes on");
+        assert_eq!(clock.read(410, 25), 1_015);
+        assert_eq!(clock.read(5_000, 30), 5_000, "set forward: it follows");
+        assert_eq!(clock.read(5_001, 32), 5_002);
     }
 }

@@ -131,11 +131,12 @@ impl Leader {
             if self.told.get(&node) != Some(&life) {
                 let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
                 // A map without it that nobody has agreed on yet may come to nothing, if this leader is cut
-                // off: the next one takes the node over as it is.
+                // off: the next one takes the node over as it is. But where no other node runs there is nobody
+                // to make such a map with, and nobody goes on without it.
                 let gone_on_without = match self.reign {
                     Reign::Gathering => desk.begun && !ran_on(desk.agreed, node, life),
                     Reign::TakingOver => false,
-                    Reign::Settled => !ran_on(desk.agreed, node, life),
+                    Reign::Settled => self.told.is_empty() || !ran_on(desk.agreed, node, life),
                 };
                 if gone_on_without && heard != FRESH && !may_stay {
                     let outlived = Message::Outlived { term: self.term, node, life };

@@ -99,6 +99,24 @@ fn epoch(world: &World, id: u64) -> u64 {
     world.processes[&MemberId(id)].member.as_ref().unwrap().map().epoch
 }
 
+/// Where no other node runs there will be no map without a node that was counted dead: it is told to
+/// start anew all the same, or it would never serve again.
+#[test]
+fn a_node_that_was_silent_comes_back_where_no_other_runs() {
+    let mut world = World::new(7, 3, None);
+    world.run_until(10 * SECOND);
+    check::converged(&world);
+    let leader = world.leader().unwrap().0;
+    let other = leader % 3 + 1;
+    for id in (1..=3).filter(|id| *id != other) {
+        assert!(world.end_node(MemberId(id), NodeId(id as u16 - 1)));
+    }
+    world.run_until(12 * SECOND);
+    world.pause(MemberId(other), 3 * SECOND);
+    world.run_until(25 * SECOND);
+    assert!(serves(&world, other), "{}", world.story.join("\n"));
+}
+
 #[test]
 fn a_minority_stops_and_the_majority_goes_on_without_it() {
     let mut world = World::new(7, 5, None);

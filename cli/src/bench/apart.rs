@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use weft_core::units::SECTOR;
 use weft_host::{Array, Control, Listen, NodeAction, Request};
 
 use super::workload::{self, Case, Measured};
@@ -53,8 +54,10 @@ struct Pair {
 
 /// The rebuild of a disk.
 struct Rebuild {
-    /// Of what was put back.
+    /// Of what was put back, from the command until all was whole.
     mb_per_s: f64,
+    /// The same from when the first of it was back; `None` if it was over too soon to tell.
+    once_begun_mb_per_s: Option<f64>,
     /// The same if the disk under all nodes did nothing else than read and write it in large
     /// pieces; `None` in memory.
     ceiling_mb_per_s: Option<f64>,
@@ -103,16 +106,27 @@ pub(super) fn run(bench: &Bench) -> Result<ExitCode> {
     for (name, _, rebuild) in &media {
         say(match rebuild.ceiling_mb_per_s {
             Some(ceiling) => format!(
-                "{name}: a disk was rebuilt at {:.0} MB/s; {:.0} MB/s if the disk under all nodes \
-                 did nothing but read and write it in pieces of 1 MiB: {:.2} of it",
-                rebuild.mb_per_s,
-                ceiling,
-                rebuild.mb_per_s / ceiling
+                "{name}: {}; {ceiling:.0} MB/s if the disk under all nodes did nothing but read and \
+                 write it in pieces of 1 MiB: {:.2} of it{}",
+                rebuild.describe(),
+                rebuild.mb_per_s / ceiling,
+                rebuild.once_begun(|rate| format!("{:.2}", rate / ceiling))
             ),
-            None => format!("{name}: a disk was rebuilt at {:.0} MB/s", rebuild.mb_per_s),
+            None => format!("{name}: {}", rebuild.describe()),
         })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Rebuild {
+    fn describe(&self) -> String {
+        let begun = self.once_begun(|rate| format!("{rate:.0} MB/s"));
+        format!("a disk was rebuilt at {:.0} MB/s{begun}", self.mb_per_s)
+    }
+
+    fn once_begun(&self, say: impl Fn(f64) -> String) -> String {
+        self.once_begun_mb_per_s.map_or(String::new(), |rate| format!(", {} once begun", say(rate)))
+    }
 }
 
 impl Pair {
@@ -141,6 +155,7 @@ fn as_json(name: &str, pairs: &[Pair], rebuild: &Rebuild, trip: f64) -> serde_js
         "medium": name,
         "cases": pairs.iter().map(pair).collect::<Vec<_>>(),
         "rebuild_mb_per_s": rebuild.mb_per_s,
+        "rebuild_once_begun_mb_per_s": rebuild.once_begun_mb_per_s,
         "rebuild_ceiling_mb_per_s": rebuild.ceiling_mb_per_s,
     })
 }
@@ -206,21 +221,30 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     let stage = Stage::new(format!("{}: a disk is rebuilt", medium.name), share, Counts::Bytes);
     control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
     wait_for(&mut control, "nobody else noticed", |s| s["nodes"][VICTIM]["state"] != "up")?;
-    let begun = Instant::now();
+    let mut victim = Control::connect(&node_dir(dir, VICTIM))?;
+    let asked = Instant::now();
     control.request(&Request::disk_replace(VICTIM))?;
+    let mut put_back = 0;
+    wait_for(&mut victim, "nothing was rebuilt", |s| {
+        put_back = s["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0) * SECTOR;
+        put_back > 0
+    })?;
+    let begun = Instant::now();
     wait_for(&mut control, "the disk was not rebuilt", |s| {
         s["nodes"][VICTIM]["state"] == "up" && s["volumes"][0]["mode"] == "fault-free"
     })?;
-    let rate = mb_per_s(share, begun.elapsed().as_secs_f64());
+    let rate = mb_per_s(share, asked.elapsed().as_secs_f64());
+    let left = Some(share.saturating_sub(put_back)).filter(|left| *left > share / 2);
+    let once_begun = left.map(|left| mb_per_s(left, begun.elapsed().as_secs_f64()));
     stage.done(format!("{rate:9.1} MB/s"));
     let ceiling = (!medium.volatile).then(|| ceiling(dir, share)).transpose()?;
-    Ok(Rebuild { mb_per_s: rate, ceiling_mb_per_s: ceiling })
+    Ok(Rebuild { mb_per_s: rate, once_begun_mb_per_s: once_begun, ceiling_mb_per_s: ceiling })
 }
 
 fn wait_for(
     control: &mut Control,
     why: &str,
-    is_so: impl Fn(&serde_json::Value) -> bool,
+    mut is_so: impl FnMut(&serde_json::Value) -> bool,
 ) -> Result<()> {
     let since = Instant::now();
     while !is_so(&control.request(&Request::Status)?) {

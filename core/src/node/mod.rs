@@ -594,7 +594,7 @@ impl Node {
                 self.coming = epoch;
                 // A clock that stood ahead before a restart must not issue a name twice.
                 let own = self.originator.clock().latest(self.outbox.now);
-                let clock = own.max(self.worker.store.latest());
+                let clock = own.max(self.worker.store.latest()).max(self.worker.latest_begun());
                 let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
                 let busy = self.sequencing.has_requests()
                     || self.originator.is_busy()

@@ -290,6 +290,12 @@ impl Worker {
         self.txns.keys().next().copied()
     }
 
+    /// The latest write that it has begun and not forgotten: perhaps of an originator whose clock is ahead
+    /// of all others', and not prepared yet.
+    pub fn latest_begun(&self) -> Timestamp {
+        self.txns.keys().next_back().copied().unwrap_or_default()
+    }
+
     /// The writes that it has begun and not forgotten. One that it may still drop, or that has
     /// yet to become durable, is busy.
     pub fn writes(&self) -> impl Iterator<Item = (Timestamp, Standing)> + '_ {

@@ -101,11 +101,13 @@ pub fn word(world: &mut World, id: MemberId, node: NodeId, message: &MapMessage)
     }
 }
 
-/// A node starts anew only if others have agreed to go on without it.
+/// A node starts anew only if others have agreed to go on without it, or none of them runs.
 pub fn restarts(world: &World, id: MemberId, node: NodeId) {
     let Some((epoch, newest)) = world.checks.agreed.last_key_value() else { return };
+    let nodes = || world.processes.values().filter(|p| p.member.is_some()).flat_map(|p| &p.nodes);
+    let alone = !nodes().any(|(n, state)| *n != node && state.ready && newest.is_up(*n));
     let takes_part = world.processes[&id].nodes[&node].epoch == *epoch && newest.is_up(node);
-    assert!(!takes_part, "{node} is to start anew, and takes part in the newest map");
+    assert!(!takes_part || alone, "{node} is to start anew, and takes part in the newest map");
 }
 
 /// After each input: one leader in a term, and nobody is dead who holds a lease.

@@ -239,18 +239,25 @@ impl World {
         self.processes.get_mut(&id).unwrap().paused_until = self.now + time;
     }
 
+    /// A node dies, and opens its disk again.
     pub fn kill_node(&mut self, id: MemberId, node: NodeId) {
+        if self.end_node(id, node) {
+            let (life, delay) = (self.processes[&id].life, self.rng.u64(MILLIS..3000 * MILLIS));
+            self.push(delay, Event::Ready(id, life, node));
+        }
+    }
+
+    /// A node dies for good, if it runs; says whether.
+    pub fn end_node(&mut self, id: MemberId, node: NodeId) -> bool {
         let p = self.processes.get_mut(&id).unwrap();
         let n = p.nodes.get_mut(&node).unwrap();
         if p.member.is_none() || !n.ready || p.paused_until > self.now {
-            return;
+            return false;
         }
         *n = ModelNode { life: n.life + 1, ..ModelNode::default() };
-        let life = p.life;
         self.tell(format!("{node} dies"));
         self.input(id, Input::NodeDied(node));
-        let delay = self.rng.u64(MILLIS..3000 * MILLIS);
-        self.push(delay, Event::Ready(id, life, node));
+        true
     }
 
     pub fn run_until(&mut self, time: Nanos) {

@@ -270,11 +270,14 @@ impl Run {
 
     /// Whoever was to be admitted and was not yet is.
     pub(super) fn all_join(&mut self) -> Result<(), String> {
-        while self.members.is_some() && self.world.map().nodes.len() < self.world.size() {
+        for _ in 0..20 {
+            if self.members.is_none() || self.world.map().nodes.len() == self.world.size() {
+                return Ok(());
+            }
             self.world.admit_next();
             self.until("a node is admitted", |run| run.world.is_settled())?;
         }
-        Ok(())
+        Err("a node that asks to be admitted is not".into())
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
