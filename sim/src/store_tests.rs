@@ -1,18 +1,22 @@
 //! One disk by itself: writes to a few sectors, contents, zeros and deltas, are
 //! prepared, decided and put in place, while the process dies or the power goes again and again, also
-//! while the disk is being opened. What was decided must be there each time.
+//! while the disk is being opened. What was decided must be there each time, what was written without
+//! the journal from when it is in place, and the disk must know how late its content is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use weft_core::Buffer;
-use weft_core::store::{Change, Event, JournalStore, Store, StoreConfig, Superblock};
+use weft_core::store::{Change, Event, JournalStore, Scan, Store, StoreConfig, Superblock};
 use weft_core::units::{NodeId, SECTOR, Timestamp};
 
 use crate::disk::SimDisk;
 
 /// Sectors that are written to. They are on three pages of the table.
 const PLACES: [u64; 12] = [0, 1, 2, 3, 4, 100, 253, 254, 255, 256, 510, 511];
+
+/// Sectors that are written without the journal, as what is rebuilt is.
+const LOOSE: [u64; 4] = [5, 252, 512, 600];
 
 /// A write that has not been forgotten.
 #[derive(Clone, Debug)]
@@ -33,6 +37,10 @@ struct Trial {
     /// What is committed: the byte that fills each sector.
     content: BTreeMap<u64, u8>,
     writes: BTreeMap<Timestamp, Write>,
+    /// What may be in place in each of [`LOOSE`]; `None` stands for lost content.
+    loose: BTreeMap<u64, BTreeSet<Option<u8>>>,
+    /// What is to be placed there.
+    unplaced: BTreeMap<Timestamp, (u64, u8)>,
     /// Writes whose abort is safe: they must not be in doubt again.
     over: BTreeSet<Timestamp>,
     started: Vec<u64>,
@@ -58,6 +66,8 @@ impl Trial {
             open: false,
             content: BTreeMap::new(),
             writes: BTreeMap::new(),
+            loose: LOOSE.map(|sector| (sector, BTreeSet::from([Some(0)]))).into(),
+            unplaced: BTreeMap::new(),
             over: BTreeSet::new(),
             started: Vec::new(),
             clock: 10,
@@ -78,6 +88,7 @@ impl Trial {
             10..12 if self.open => self.release(),
             12 if self.open => self.place(),
             13 if self.open => self.store.flush_outcomes(),
+            14..16 if self.open => self.write_loose(),
             _ => self.finish_one(),
         }
         self.settle();
@@ -112,6 +123,7 @@ impl Trial {
 
     fn hear(&mut self, event: Event) {
         match event {
+            Event::Prepared(ts) if self.unplaced.contains_key(&ts) => {}
             Event::Prepared(ts) => self.writes.get_mut(&ts).expect("it was asked").prepared = true,
             Event::OutcomeSafe(list) => {
                 let told = self.writes.iter_mut().filter(|(ts, _)| list.contains(ts));
@@ -119,6 +131,10 @@ impl Trial {
                 let over = |w: &Write| w.safe && w.outcome == Some(false);
                 self.over.extend(self.writes.iter().filter(|(_, w)| over(w)).map(|(ts, _)| *ts));
                 self.writes.retain(|_, w| !over(w));
+            }
+            Event::Placed(ts) => {
+                let (sector, byte) = self.unplaced.remove(&ts).expect("it was asked");
+                self.loose.insert(sector, BTreeSet::from([Some(byte)]));
             }
             Event::Opened(found) => {
                 let found = found.into_iter().map(|r| (r.ts, r.committed)).collect();
@@ -170,6 +186,9 @@ impl Trial {
             false => self.disk.power_cut(&mut self.rng),
         }
         self.started.clear();
+        for (sector, byte) in std::mem::take(&mut self.unplaced).into_values() {
+            self.loose.get_mut(&sector).expect("a loose sector").extend([Some(byte), None]);
+        }
         self.open = false;
         self.store = Trial::opening(self.sectors);
     }
@@ -192,16 +211,28 @@ impl Trial {
         if changes.is_empty() {
             return;
         }
-        let data = |byte| match byte {
-            0 => Buffer::Zero(SECTOR as usize),
-            _ => Buffer::from(vec![byte; SECTOR as usize]),
-        };
         let made =
             changes.iter().map(|&(sector, delta, byte)| Change { sector, delta, data: data(byte) });
         let made = made.collect();
         let write = Write { changes, prepared: false, outcome: None, safe: false };
         self.writes.insert(ts, write);
         self.store.prepare(ts, Vec::new(), made, true);
+    }
+
+    /// One at a time for each sector.
+    fn write_loose(&mut self) {
+        let sector = *self.rng.choice(&LOOSE).expect("not empty");
+        if self.unplaced.values().any(|w| w.0 == sector) {
+            return;
+        }
+        self.clock += 1;
+        let ts = Timestamp::new(self.clock, NodeId(0));
+        let byte = self.rng.u8(0..3);
+        self.unplaced.insert(ts, (sector, byte));
+        let change = Change { sector, delta: false, data: data(byte) };
+        self.store.prepare(ts, Vec::new(), vec![change], false);
+        self.store.outcome(ts, true);
+        self.store.release(ts);
     }
 
     fn decide(&mut self) {
@@ -236,30 +267,68 @@ impl Trial {
             self.finish_one();
             self.settle();
         }
-        for &sector in &PLACES {
-            self.store.read(sector, sector, 1);
-            let done = loop {
-                match self.store.poll() {
-                    Some(Event::Read(done)) => break done,
-                    Some(event) => self.hear(event),
-                    None => {
-                        for request in Store::take_ops(&mut self.store) {
-                            self.disk.start(request.id, request.op);
-                            self.started.push(request.id);
-                        }
-                        self.finish_one();
-                    }
-                }
-            };
+        for sector in PLACES {
             let expected = self.content.get(&sector).copied().unwrap_or(0);
-            assert!(done.erased.is_empty(), "sector {sector} is lost");
-            let bytes = done.data.to_bytes();
-            assert!(
-                bytes.iter().all(|b| *b == expected),
-                "sector {sector} holds {} instead of {expected}",
-                bytes[0]
-            );
+            assert_eq!(self.read(sector), Some(expected), "sector {sector}");
         }
+        for sector in LOOSE {
+            let found = self.read(sector);
+            match self.unplaced.values().find(|w| w.0 == sector) {
+                Some((_, byte)) => assert_eq!(found, Some(*byte), "sector {sector}"),
+                None => {
+                    let known = self.loose.insert(sector, BTreeSet::from([found]));
+                    let known = known.expect("a loose sector");
+                    assert!(known.contains(&found), "sector {sector}: {found:?} of {known:?}");
+                }
+            }
+        }
+        let latest = self.store.latest();
+        let later = Scan::Kept(Timestamp(latest.0 + 1));
+        for sector in PLACES.into_iter().chain(LOOSE) {
+            self.store.scan(0, sector, 1, later);
+            let found = self.await_event(|event| match event {
+                Event::Scanned(_, found) => Ok(found),
+                other => Err(other),
+            });
+            assert_eq!(found, [], "content later than {latest}, the latest that the disk knows");
+        }
+    }
+
+    /// The byte that fills a sector, if it is there.
+    fn read(&mut self, sector: u64) -> Option<u8> {
+        self.store.read(sector, sector, 1);
+        let done = self.await_event(|event| match event {
+            Event::Read(done) => Ok(done),
+            other => Err(other),
+        });
+        let bytes = done.data.to_bytes();
+        assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
+        done.erased.is_empty().then_some(bytes[0])
+    }
+
+    /// The disk works until the store says what is awaited; all else that it says is heard.
+    fn await_event<T>(&mut self, awaited: impl Fn(Event) -> Result<T, Event>) -> T {
+        loop {
+            match self.store.poll().map(&awaited) {
+                Some(Ok(found)) => return found,
+                Some(Err(event)) => self.hear(event),
+                None => {
+                    for request in Store::take_ops(&mut self.store) {
+                        self.disk.start(request.id, request.op);
+                        self.started.push(request.id);
+                    }
+                    self.finish_one();
+                }
+            }
+        }
+    }
+}
+
+/// A sector full of one byte.
+fn data(byte: u8) -> Buffer {
+    match byte {
+        0 => Buffer::Zero(SECTOR as usize),
+        _ => Buffer::from(vec![byte; SECTOR as usize]),
     }
 }
 

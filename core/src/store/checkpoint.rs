@@ -5,6 +5,10 @@
 //! table, and is flushed; then the superblock's tail moves. Until the table is there the
 //! journal still holds everything needed to do it again, and the apply entry tells whether
 //! a sector already has its deltas or not.
+//!
+//! Of what was written without the journal, with nothing else in it, there is no apply entry. Then
+//! the superblock is written along with the data: it must name a timestamp as late as any in the
+//! table, or after a crash the disk would not know how late its own content is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,7 +245,7 @@ impl JournalStore {
         let sectors = c.finals.clone();
         if !logged && self.journal.used() == 0 {
             self.checkpoint = Some(c);
-            self.checkpoint_logged();
+            self.place(self.superblock.latest > self.latest_kept);
             return;
         }
         let known = || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
@@ -256,7 +260,14 @@ impl JournalStore {
 
     /// The apply entry is safe: put the data in place.
     pub(super) fn checkpoint_logged(&mut self) {
-        let Some(mut c) = self.checkpoint.take() else { return };
+        if self.checkpoint.is_some() {
+            self.place(false);
+        }
+    }
+
+    /// Puts the data in place, and with `mark` the superblock.
+    fn place(&mut self, mark: bool) {
+        let mut c = self.checkpoint.take().expect("in work");
         debug_assert_eq!(c.stage, Stage::Log);
         c.stage = Stage::Place;
         self.counters.checkpoints += 1;
@@ -265,8 +276,12 @@ impl JournalStore {
         let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
         let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
         let start = self.superblock.data_start();
-        c.waiting = runs.len() + holes.len();
+        c.waiting = runs.len() + holes.len() + usize::from(mark);
         let nothing = c.waiting == 0;
+        if mark {
+            // Safe with the flush of the data.
+            self.write_superblock(false);
+        }
         for run in &runs {
             let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
             let data = data.collect();
@@ -366,10 +381,17 @@ impl JournalStore {
         }
         sb.tail = tail;
         sb.tail_frame = frame;
+        self.write_superblock(true);
+    }
+
+    /// The older copy of the superblock becomes the newer one.
+    fn write_superblock(&mut self, durable: bool) {
+        let sb = &mut self.superblock;
         sb.sequence += 1;
+        self.latest_kept = sb.latest;
         let offset = sb.sequence % 2 * SECTOR;
         let data = vec![sb.encode().into()];
-        self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: true });
+        self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable });
     }
 }
 

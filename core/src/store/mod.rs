@@ -253,6 +253,8 @@ enum Purpose {
 pub struct JournalStore {
     config: StoreConfig,
     superblock: Superblock,
+    /// The latest timestamp that the superblock on the disk names.
+    latest_kept: Timestamp,
     journal: Journal,
     table: Table,
     overlay: Overlay,

@@ -90,6 +90,7 @@ impl JournalStore {
             config,
             journal: Journal::new(&superblock),
             superblock,
+            latest_kept: Timestamp::ZERO,
             table: Table::new(config.table_pages),
             overlay: Overlay::default(),
             txns: BTreeMap::new(),
@@ -120,6 +121,7 @@ impl JournalStore {
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.journal = vec![0; (sb.journal * SECTOR) as usize];
                     self.journal = Journal::new(&sb);
+                    self.latest_kept = sb.latest;
                     self.superblock = sb;
                     self.read_journal_piece();
                 }
@@ -241,6 +243,7 @@ impl JournalStore {
     /// A checkpoint was about to place this sector.
     fn replay_apply(&mut self, applied: Applied) {
         let sector = applied.sector;
+        self.superblock.latest = self.superblock.latest.max(applied.version);
         let recovery = self.recovery.as_mut().expect("opening");
         let mut chosen = Over::default();
         // Without a trace of what was chosen it is either done and gone from the journal, or
