@@ -76,6 +76,11 @@ pub(crate) struct Asking {
     pub listed: BTreeMap<u64, Timestamp>,
     /// Written since.
     pub fresh: BTreeSet<u64>,
+    /// The columns whose disks have said all that was written to them, of extents that are copied
+    /// here.
+    pub witnesses: BTreeSet<(Place, usize)>,
+    /// Sectors of this disk whose row somebody has written since the column came here, or may have.
+    pub written_since: BTreeSet<u64>,
     /// What this disk has, of the extents that it has looked at.
     pub own: BTreeMap<u64, Timestamp>,
     /// Extents that it has yet to look at; `None` before it begins.
@@ -187,15 +192,16 @@ impl Catchup {
         fresh
     }
 
-    /// When everything has been heard, the stale sectors are known.
-    pub fn conclude(&mut self) {
+    /// When everything has been heard, the stale sectors are known. `holds_parity` says of a
+    /// sector of this disk and another column whether that holds parity of the same stripe.
+    pub fn conclude(&mut self, holds_parity: impl Fn(u64, usize) -> bool) {
         let Some(a) = &self.asking else { return };
         let looked = a.to_look_at.as_ref().is_some_and(Vec::is_empty);
         if !a.waiting.is_empty() || a.asleep || !looked {
             return;
         }
         let a = self.asking.take().expect("just seen");
-        for behind in a.extents.values() {
+        for (place, behind) in &a.extents {
             let has = |s: &u64| a.own.get(s).copied().unwrap_or_default();
             let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;
             let listed = a.listed.range(behind.sectors.clone());
@@ -208,9 +214,14 @@ impl Catchup {
                 let lost = own.filter(|(s, v)| **v == LOST && !a.fresh.contains(s));
                 let lost: Vec<u64> = lost.map(|(s, _)| *s).collect();
                 self.stale.extend(&lost);
-                if !behind.runs_since {
-                    self.lost.extend(lost);
-                }
+                // Every write to a row changes all its parity. So one whole column with parity that
+                // has not been written since shows that this one has not been either.
+                let unchanged = |s: u64| {
+                    let columns = a.witnesses.iter().filter(|w| w.0 == *place).map(|w| w.1);
+                    !a.written_since.contains(&s) && columns.into_iter().any(|c| holds_parity(s, c))
+                };
+                let newer = |s: &u64| !behind.runs_since && !unchanged(*s);
+                self.lost.extend(lost.into_iter().filter(newer));
             }
             let missed = listed.filter(|(s, v)| misses(s, **v)).map(|(s, _)| *s);
             let left = a.own.range(behind.sectors.clone()).filter(|(_, v)| useless(**v));
@@ -258,10 +269,10 @@ mod tests {
         a.listed.extend([4, 5, 6, 7].map(|s| (s, Timestamp(20))));
         a.own = [(6, Timestamp(20)), (7, Timestamp(15))].into();
         a.to_look_at = Some(Vec::new());
-        c.conclude();
+        c.conclude(|_, _| false);
         assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
         c.asking().unwrap().asleep = false;
-        c.conclude();
+        c.conclude(|_, _| false);
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert!(!c.enter(first.into()), "what is known stays known");
@@ -281,7 +292,7 @@ mod tests {
         // 0 has been rebuilt; 2 and 3 hold what another extent left, 4 is older than nothing.
         a.own.extend([(0, Timestamp(110)), (2, Timestamp(90)), (3, Timestamp(90))]);
         a.to_look_at = Some(Vec::new());
-        c.conclude();
+        c.conclude(|_, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3]);
     }
@@ -295,10 +306,26 @@ mod tests {
         a.listed.extend([0, 1, 2, 3].map(|s| (s, Timestamp(u64::MAX))));
         a.own.extend([(0, Timestamp(120)), (1, Timestamp(90)), (4, Timestamp(90)), (5, LOST)]);
         a.to_look_at = Some(Vec::new());
-        c.conclude();
+        c.conclude(|_, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3, 4, 5]);
         assert!(c.is_lost(5) && !c.is_lost(4));
+    }
+
+    #[test]
+    fn what_is_lost_is_copied_if_it_is_known_not_to_have_been_written_since() {
+        let mut c = Catchup::default();
+        let copied = Behind { copied: true, ..behind(0..6, 0, 100) };
+        c.enter([(place(2), copied)].into());
+        let a = c.asking().unwrap();
+        a.own.extend([0, 1, 2].map(|s| (s, LOST)));
+        a.written_since.insert(1);
+        a.witnesses.insert((place(2), 3));
+        a.to_look_at = Some(Vec::new());
+        c.conclude(|sector, column| column == 3 && sector < 2);
+        assert_eq!(c.stale_sectors(), Some(3));
+        let lost: Vec<u64> = (0..3).filter(|s| c.is_lost(*s)).collect();
+        assert_eq!(lost, [1, 2], "1 was written, and of 2 no parity is known");
     }
 
     #[test]
@@ -307,7 +334,7 @@ mod tests {
         let first = behind(0..4, 10, 0);
         c.enter([(place(0), first.clone())].into());
         c.asking().unwrap().to_look_at = Some(Vec::new());
-        c.conclude();
+        c.conclude(|_, _| false);
         let more = behind(8..9, 0, 30);
         assert!(c.enter([(place(0), first), (place(1), more)].into()));
         assert!(c.is_stale(8..9) && !c.is_stale(0..4));

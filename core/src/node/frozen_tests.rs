@@ -235,3 +235,34 @@ fn a_question_that_shows_that_a_message_was_lost_is_followed_up_at_once() {
     let asked = bench.sent.iter().filter(|b| matches!(b, Body::Ask { ts: t } if *t == ts)).count();
     assert!(asked > 1, "all that write are asked");
 }
+
+/// One refuses and another has written its part already: the write is tried again as soon as that one says
+/// that what it wrote is safe, and not when the originator asks again.
+#[test]
+fn a_given_up_write_goes_on_when_those_who_wrote_say_so() {
+    let mut bench = Bench::new();
+    bench.enter(limited(2), at(50));
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
+    bench.enter(limited(3), at(150));
+    let asked = |b: &Body| if let Body::Ask { ts } = b { Some(*ts) } else { None };
+    let ts = bench.sent.iter().find_map(asked).expect("it asks what became of its write");
+    bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: false } });
+    bench.hear(THIRD, Body::Vote { ts, column: 2, vote: Err(Refusal::Late(at(200))) });
+    bench.sent.clear();
+    bench.hear_with(PEER, vec![Notice::Ack(ts)], None);
+    assert!(!bench.sent.is_empty(), "the next attempt begins");
+}
+
+/// A vote that comes when it has been asked for is an answer.
+#[test]
+fn a_vote_that_comes_late_answers_the_question() {
+    let mut bench = Bench::new();
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
+    let begun = |b: &Body| if let Body::Write { header, .. } = b { Some(header.ts) } else { None };
+    let ts = bench.sent.iter().find_map(begun).expect("the peer is to write");
+    bench.enter(map(2, Attendance::default()), at(150));
+    bench.hear(PEER, Body::Answer { ts, standing: Standing::Prepared });
+    assert!(bench.replies.is_empty());
+    bench.hear(THIRD, Body::Vote { ts, column: 2, vote: Ok(()) });
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+}

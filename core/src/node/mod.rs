@@ -208,6 +208,9 @@ pub struct NodeConfig {
     pub patience: Nanos,
     /// How long a timestamp is remembered (shared storage 4.5.2's T).
     pub timestamp_window: Nanos,
+    /// Of how many units of 16 sectors timestamps are remembered at most, but for what comes until
+    /// a quarter of the window is over.
+    pub remembered_units: usize,
     /// How long a lock that a device serves is waited for before deadlock is presumed (shared
     /// storage 4.3).
     pub lock_timeout: Nanos,
@@ -236,6 +239,7 @@ impl Default for NodeConfig {
             notice_delay: MILLIS,
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
+            remembered_units: 1 << 18,
             lock_timeout: 200 * MILLIS,
             lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,

@@ -17,11 +17,14 @@ impl Originator {
         self.settled(ts, settling, outbox);
     }
 
-    /// A participant that waits for nobody has written its part: that is its vote too.
+    /// A participant that waits for nobody has written its part: that is its vote too, and the answer
+    /// if it has been asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let alone = |t: &&mut Txn| !t.volume.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
-        let State::Writing(w) = &mut txn.state else { return };
+        let State::Writing(w) = &mut txn.state else {
+            return self.on_answer(from, ts, Standing::Committed { safe: true }, outbox);
+        };
         if !w.wrote(from) {
             return;
         }
@@ -133,6 +136,25 @@ impl Originator {
         self.go_on_if_given_up(ts, outbox);
     }
 
+    /// A vote that comes when it has been asked for answers the question: who is prepared says so, and
+    /// who refused takes no part in it any more.
+    pub(super) fn voted_late(
+        &mut self,
+        from: NodeId,
+        ts: Timestamp,
+        vote: Result<(), Refusal>,
+        outbox: &mut Outbox,
+    ) {
+        let asking = matches!(self.txns[&ts].state, State::Asking(..));
+        match vote {
+            Ok(()) if asking => self.on_answer(from, ts, Standing::Prepared, outbox),
+            // It has been told that it is given up, and asked.
+            Ok(()) => {}
+            Err(refusal) if asking => self.give_up(ts, from, Some(refusal), outbox),
+            Err(_) => self.on_answer(from, ts, Standing::Unknown, outbox),
+        }
+    }
+
     /// Gives up an attempt of which nobody can have written anything: nobody need be asked.
     fn call_off(&mut self, ts: Timestamp, refusal: Option<Refusal>, outbox: &mut Outbox) {
         let txn = self.txns.remove(&ts).expect("a write in work");
@@ -167,6 +189,7 @@ impl Originator {
         }
     }
 
+    /// A participant says how it stands with a write that is asked after.
     pub fn on_answer(
         &mut self,
         from: NodeId,

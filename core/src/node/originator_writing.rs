@@ -167,7 +167,9 @@ impl Originator {
             }
             return;
         };
-        let State::Writing(w) = &mut txn.state else { return };
+        let State::Writing(w) = &mut txn.state else {
+            return self.voted_late(from, ts, vote, outbox);
+        };
         if let Err(refusal) = vote {
             return self.give_up(ts, from, Some(refusal), outbox);
         }

@@ -101,11 +101,23 @@ impl Worker {
         if !asking.waiting.remove(&from) {
             return;
         }
+        for (place, behind) in &asking.extents {
+            let Some(volume) = self.map.volumes.get(&place.0).filter(|_| behind.copied) else {
+                continue;
+            };
+            let column = volume.extents[place.1].column_of(from);
+            let whole = self.map.behind_since(volume, place.1, from).is_none();
+            asking.witnesses.extend(column.filter(|_| whole).map(|c| (*place, c)));
+        }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
             for (stripe, within, version) in sectors {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
+                let place = (id, volume.extent_of(stripe));
+                if asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from) {
+                    asking.written_since.insert(sector);
+                }
                 // A data unit at that version has it all. Parity does not: changes add up in
                 // any order, so one may be missing below a later one.
                 let version = match volume.geometry.layout.role(stripe, column) {
@@ -162,7 +174,14 @@ impl Worker {
                 a.to_look_at = Some(a.extents.keys().copied().collect());
                 self.look_at_own();
             }
-            self.catchup.conclude();
+            let map = &self.map;
+            self.catchup.conclude(|sector, column| {
+                map.volumes.values().any(|v| {
+                    let stripe = v.stripe_at(self.node, sector).map(|found| found.0);
+                    let role = |stripe| v.geometry.layout.role(stripe, column);
+                    stripe.is_some_and(|s| matches!(role(s), ColumnRole::Parity(_)))
+                })
+            });
             if self.config.bug == Some(Bug::MissedSector) && !self.catchup.is_asking() {
                 self.catchup.miss_one();
             }

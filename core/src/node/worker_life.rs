@@ -41,12 +41,13 @@ impl Worker {
         }
     }
 
-    /// Forgets what is older than the window of timestamps. That is to look through all that is
+    /// Forgets what is older than the window of timestamps, or too much. That is to look through all that is
     /// remembered, so it is done now and then and not at every tick.
     fn forget_old(&mut self, now: Nanos) {
         let window = self.config.timestamp_window;
         let horizon = Timestamp::new(now.saturating_sub(window) / 1000, NodeId(0));
         self.admission.raise_floor(horizon);
+        self.admission.bound(self.config.remembered_units);
         self.fenced = self.fenced.split_off(&horizon);
         self.forgets_at = now + window / 4;
     }

@@ -131,6 +131,18 @@ impl Admission {
         }
     }
 
+    /// Remembers timestamps of at most `most` units of 16 sectors: if it does of more, it forgets
+    /// the older half, and refuses what is not later than that. So memory stays bounded also where
+    /// clocks are so far ahead of this disk's that nothing ever gets old.
+    pub fn bound(&mut self, most: usize) {
+        if self.granules.len() > most {
+            let mut newest: Vec<Timestamp> = self.granules.values().map(|g| g.newest).collect();
+            let half = newest.len() / 2;
+            let (_, floor, _) = newest.select_nth_unstable(half);
+            self.raise_floor(*floor);
+        }
+    }
+
     /// Admits transaction `ts` to all of `accesses`, or to none.
     pub fn admit(&mut self, ts: Timestamp, accesses: &[(Range<u64>, Access)]) -> Verdict {
         if ts <= self.floor {
@@ -316,6 +328,23 @@ mod tests {
         let both = [(0..5, Access::Content), (19..21, Access::Content)];
         assert_eq!(a.admit(at(15), &both), Verdict::Rejected(at(20)));
         assert!(!a.must_wait(at(100), 0..5));
+    }
+
+    #[test]
+    fn of_too_many_the_older_half_is_forgotten() {
+        let mut a = Admission::default();
+        for n in 0..10 {
+            assert!(
+                a.admit(at(100 - n), &[(n * GRANULE..n * GRANULE + 1, Access::Read)])
+                    == Verdict::Admitted
+            );
+        }
+        a.bound(10);
+        assert_eq!(a.granules.len(), 10);
+        a.bound(9);
+        assert_eq!(a.granules.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(a.admit(at(96), &[(900..901, Access::Read)]), Verdict::Rejected(at(96)));
+        assert_eq!(a.admit(at(97), &[(900..901, Access::Read)]), Verdict::Admitted);
     }
 
     #[test]

@@ -216,6 +216,17 @@ fn seeds_that_failed_wide() {
     }
 }
 
+#[test]
+fn seeds_that_failed_with_everything() {
+    let seeds = [
+        933_303, // a lost page counted as newer than the disk it was copied from, which others knew it was not
+        940_702, // a write without votes that was given up did not hear that its parts were safe by then
+    ];
+    for seed in seeds {
+        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+    }
+}
+
 /// Nodes join while hosts work and things fail, and some leave.
 #[test]
 fn nodes_join_and_leave() {
@@ -287,12 +298,12 @@ fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: O
 
 #[test]
 fn answers_without_a_lease_are_found() {
-    member_bug_is_found(weft_member::Bug::ServesWithoutLease, 30..32);
+    member_bug_is_found(weft_member::Bug::ServesWithoutLease, 62..63);
 }
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 338..340);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 69..70);
 }
 
 #[test]
@@ -308,6 +319,6 @@ fn a_node_that_comes_back_as_it_was_is_found() {
 #[test]
 fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::NeedsHosts, 50..51, ATTACHED);
-    found_together(weft_member::Bug::ServesWithoutLease, 71..72, ATTACHED);
-    found_together(weft_member::Bug::ComesBackAsItWas, 31..32, ATTACHED);
+    found_together(weft_member::Bug::ServesWithoutLease, 332..333, ATTACHED);
+    found_together(weft_member::Bug::ComesBackAsItWas, 508..509, ATTACHED);
 }

@@ -94,6 +94,7 @@ impl Run {
             notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
             patience: 40 * MILLIS,
             timestamp_window: 2000 * MILLIS,
+            remembered_units: 1 << 18,
             lock_timeout: 30 * MILLIS,
             lease: 500 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
