@@ -136,8 +136,9 @@ impl Originator {
         self.go_on_if_given_up(ts, outbox);
     }
 
-    /// A vote that comes when it has been asked for answers the question: who is prepared says so, and
-    /// who refused takes no part in it any more.
+    /// A participant's vote that comes when it has been asked for answers the question: who is prepared
+    /// says so, and who refused takes no part in it any more. Who only showed what it has is not asked:
+    /// it may refuse the same message when that comes once more, after all others have prepared.
     pub(super) fn voted_late(
         &mut self,
         from: NodeId,
@@ -145,7 +146,14 @@ impl Originator {
         vote: Result<(), Refusal>,
         outbox: &mut Outbox,
     ) {
-        let asking = matches!(self.txns[&ts].state, State::Asking(..));
+        let (asking, participants) = match &self.txns[&ts].state {
+            State::Asking(_, participants) => (true, participants),
+            State::GivingUp(_, participants, _) => (false, participants),
+            State::Reading(_) | State::Writing(_) => return,
+        };
+        if participants.iter().all(|p| p.1 != from) {
+            return;
+        }
         match vote {
             Ok(()) if asking => self.on_answer(from, ts, Standing::Prepared, outbox),
             // It has been told that it is given up, and asked.

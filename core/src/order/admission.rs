@@ -202,9 +202,10 @@ impl Admission {
         }
     }
 
-    /// What a read at `ts` finds: whether it must wait, and the latest write that has committed.
+    /// What a read at `ts` finds: whether it must wait, and the latest write that has committed, or
+    /// may have and is forgotten.
     pub fn before_read(&self, ts: Timestamp, range: Range<u64>) -> (bool, Timestamp) {
-        let (mut waits, mut latest) = (false, Timestamp::ZERO);
+        let (mut waits, mut latest) = (false, self.floor);
         for (number, within) in granules(range.clone()) {
             let Some(granule) = self.granules.get(&number) else { continue };
             let earlier = |p: &Prewrite| p.lo < range.end && range.start < p.hi && p.ts < ts;
@@ -246,11 +247,12 @@ impl Admission {
     }
 
     /// The latest write of `range` that has committed. A read that had to wait may find that
-    /// one later than itself went by meanwhile; then it comes too late after all.
+    /// one later than itself went by meanwhile; then it comes too late after all. So it does when
+    /// the floor has gone by, below which all is forgotten.
     pub fn latest_committed(&self, range: Range<u64>) -> Timestamp {
         let latest = granules(range)
             .filter_map(|(number, within)| Some(self.granules.get(&number)?.committed(within)));
-        latest.max().unwrap_or_default()
+        latest.max().unwrap_or_default().max(self.floor)
     }
 
     /// The prewrite of `ts` in `range` is committed or aborted.
@@ -353,6 +355,8 @@ mod tests {
         assert!(one(&mut a, 10, Access::Read));
         a.raise_floor(at(50));
         assert_eq!(a.admit(at(50), &[(0..1, Access::Read)]), Verdict::Rejected(at(50)));
+        let late = (a.before_read(at(40), 0..1), a.latest_committed(0..1));
+        assert_eq!(late, ((false, at(50)), at(50)), "what a read would miss is forgotten");
         assert!(a.granules.is_empty());
         assert!(one(&mut a, 51, Access::Content));
     }
