@@ -520,7 +520,7 @@ fn a_clock_that_is_an_hour_off_costs_a_refusal() {
             (HOUR, config(), 10),
             (-HOUR, config(), 10),
             // At most once each.
-            (HOUR, forgetful.clone(), 2 * 19),
+            (HOUR, forgetful, 2 * 19),
             (-HOUR, forgetful, 2 * 19),
         ] {
             let mut bench = Bench::new(policy(ordering, Commit::Late), 1, config);
