@@ -216,12 +216,12 @@ impl Catchup {
                 self.stale.extend(&lost);
                 // Every write to a row changes all its parity. So one whole column with parity that
                 // has not been written since shows that this one has not been either.
-                let unchanged = |s: u64| {
-                    let columns = a.witnesses.iter().filter(|w| w.0 == *place).map(|w| w.1);
-                    !a.written_since.contains(&s) && columns.into_iter().any(|c| holds_parity(s, c))
-                };
-                let newer = |s: &u64| !behind.runs_since && !unchanged(*s);
-                self.lost.extend(lost.into_iter().filter(newer));
+                let witnessed =
+                    |s: u64| a.witnesses.iter().any(|(p, c)| p == place && holds_parity(s, *c));
+                let unchanged = |s: u64| !a.written_since.contains(&s) && witnessed(s);
+                if !behind.runs_since {
+                    self.lost.extend(lost.into_iter().filter(|s| !unchanged(*s)));
+                }
             }
             let missed = listed.filter(|(s, v)| misses(s, **v)).map(|(s, _)| *s);
             let left = a.own.range(behind.sectors.clone()).filter(|(_, v)| useless(**v));

@@ -336,10 +336,9 @@ mod tests {
     fn of_too_many_the_older_half_is_forgotten() {
         let mut a = Admission::default();
         for n in 0..10 {
-            assert!(
-                a.admit(at(100 - n), &[(n * GRANULE..n * GRANULE + 1, Access::Read)])
-                    == Verdict::Admitted
-            );
+            let sector = n * GRANULE;
+            let verdict = a.admit(at(100 - n), &[(sector..sector + 1, Access::Read)]);
+            assert_eq!(verdict, Verdict::Admitted);
         }
         a.bound(10);
         assert_eq!(a.granules.len(), 10);

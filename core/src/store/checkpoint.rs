@@ -265,7 +265,7 @@ impl JournalStore {
         }
     }
 
-    /// Puts the data in place, and with `mark` the superblock.
+    /// Puts the data in place, and with `mark` writes the superblock that says how late it is.
     fn place(&mut self, mark: bool) {
         let mut c = self.checkpoint.take().expect("in work");
         debug_assert_eq!(c.stage, Stage::Log);
