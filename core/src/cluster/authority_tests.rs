@@ -155,6 +155,30 @@ fn who_comes_back_takes_part_though_too_many_are_behind() {
     assert!(!map.has_say(v, 0, NodeId(2), at(45)), "it was not there then");
 }
 
+/// The only disk with what a column held is gone while another column is behind: nobody can do without it,
+/// though it has no column any more.
+#[test]
+fn a_volume_waits_for_the_disk_that_a_column_is_copied_from() {
+    let mut a = started("raid1", 3, 1);
+    let of = |map: &ClusterMap| volume(map).extents[0].columns.iter().map(|c| c.0).collect();
+    let before: Vec<NodeId> = of(a.map());
+    let (from, other) = (before[0], before[1]);
+    let map = change(&mut a, AuthorityInput::Drain(from, true), 20).unwrap();
+    let now: Vec<NodeId> = of(&map);
+    assert!(
+        !now.contains(&from) && volume(&map).nodes().contains(&from),
+        "it is copied from there"
+    );
+    let map = change(&mut a, AuthorityInput::NodeDown(other), 30).unwrap();
+    assert!(!map.is_asleep(volume(&map)), "the column can be had from where it was");
+    let map = change(&mut a, AuthorityInput::NodeDown(from), 40).unwrap();
+    assert!(map.lacks_nodes(volume(&map)));
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(other.0, 1)), 50).unwrap();
+    assert!(map.lacks_nodes(volume(&map)), "that one has missed writes");
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(from.0, 1)), 60).unwrap();
+    assert!(!map.is_asleep(volume(&map)) && !map.is_stale(from));
+}
+
 #[test]
 fn an_empty_disk_is_filled_from_the_start() {
     let mut a = started("raid5", 4, 2);

@@ -355,10 +355,11 @@ impl ClusterMap {
         (0..columns.len()).filter(gone).collect()
     }
 
-    /// Whether nothing can be written to a volume or decided of it, because it waits for nodes.
+    /// Whether nothing can be written to a volume or decided of it, because it waits for nodes: for
+    /// those that hold columns, and those from which columns are being copied.
     pub fn is_asleep(&self, volume: &Volume) -> bool {
         let awaited = |n: NodeId| !self.is_up(n) && !self.is_away(volume.id, n);
-        volume.extents.iter().any(|e| e.columns.iter().any(|c| awaited(c.0)))
+        volume.nodes().into_iter().any(awaited)
     }
 
     /// Whether a volume that [is asleep](ClusterMap::is_asleep) could go on: no more of it is missing than
