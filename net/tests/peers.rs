@@ -103,7 +103,7 @@ fn messages_of_nodes_go_through() {
     let data = Buffer::from(vec![0xa5; 4 << 20]);
     let items = vec![(3, data.clone()), (4, Buffer::Zero(65536))];
     let body = Body::ReadReply { ts: Timestamp(9), column: 2, result: Ok(items) };
-    let (from, to, notices) = (NodeId(1), NodeId(0), vec![Notice::Heard(Timestamp(8))]);
+    let (from, to, notices) = (NodeId(1), NodeId(0), vec![Notice::Ack(Timestamp(8))]);
     let envelope = Envelope { from, to, epoch: 5, hops: 2, notices, body: Some(body) };
     let message = Message::Envelope(envelope);
     nodes[1].transport.send(to, weft_net::MESSAGE, message.encode()).unwrap();

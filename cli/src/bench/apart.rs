@@ -4,7 +4,7 @@
 //! Small requests, one at a time, to the same array twice: its nodes in one process, and each in
 //! one of its own with TLS between them. Beside that stands what the bare sockets take for the
 //! messages that such a request needs one after the other: from the originator to the data's
-//! worker, for a write from there to the parity's worker, and back the same way.
+//! worker, for a write from there to the parity's worker, and back to the originator.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -165,7 +165,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
     let cases: Vec<(Case, u32)> = workload::CASES
         .into_iter()
         .filter(|c| c.random && c.depth == 1)
-        .map(|c| (c, if c.write { 4 } else { 2 }))
+        .map(|c| (c, if c.write { 3 } else { 2 }))
         .collect();
     let together = {
         let dir = Scratch::new("weft-bench-", &medium.dir)?;

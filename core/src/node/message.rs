@@ -29,18 +29,18 @@ pub struct Envelope {
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// Collector to participants: it happened.
+    /// Originator, or who knows of it, to participants: it happened.
     Commit(Timestamp),
     /// Anyone who knows to participants: it did not happen.
     Abort(Timestamp),
-    /// Participant to collector: the outcome is safe here.
+    /// Participant to who told it: the outcome is safe here.
     Ack(Timestamp),
-    /// Collector to participants: everyone knows, it can be forgotten.
+    /// Originator to participants: everyone knows, it can be forgotten.
     Release(Timestamp),
-    /// Originator to a collecting worker: it has heard what became of it.
-    Heard(Timestamp),
     /// Originator to a worker that serves locks: this transaction has read what it read.
     Unlock(Timestamp),
+    /// Worker to O: something waits here until it is known what becomes of this write.
+    Awaited(Timestamp),
 }
 
 impl Notice {
@@ -51,8 +51,8 @@ impl Notice {
             | Notice::Abort(ts)
             | Notice::Ack(ts)
             | Notice::Release(ts)
-            | Notice::Heard(ts)
-            | Notice::Unlock(ts) => ts,
+            | Notice::Unlock(ts)
+            | Notice::Awaited(ts) => ts,
         }
     }
 }
@@ -210,7 +210,7 @@ pub enum Body {
         /// The data.
         items: Vec<Item>,
     },
-    /// W to the collector: prepared, or cannot.
+    /// W to O: prepared, or cannot.
     Vote {
         /// The write.
         ts: Timestamp,
@@ -218,13 +218,6 @@ pub enum Body {
         column: usize,
         /// The vote.
         vote: Result<(), Refusal>,
-    },
-    /// Collecting worker to O: what became of the write.
-    Done {
-        /// The write.
-        ts: Timestamp,
-        /// The outcome.
-        result: Result<(), Refusal>,
     },
     /// Anyone to a participant: what do you know of this write?
     Ask {
@@ -351,7 +344,6 @@ impl Body {
             Body::Read { ts, .. }
             | Body::ReadReply { ts, .. }
             | Body::Vote { ts, .. }
-            | Body::Done { ts, .. }
             | Body::Ask { ts }
             | Body::Answer { ts, .. }
             | Body::Query { ts }
@@ -371,7 +363,6 @@ impl Body {
             Body::Write { .. } => "Write",
             Body::Part { .. } => "Part",
             Body::Vote { .. } => "Vote",
-            Body::Done { .. } => "Done",
             Body::Ask { .. } => "Ask",
             Body::Answer { .. } => "Answer",
             Body::Query { .. } => "Query",
@@ -402,7 +393,6 @@ impl Body {
                 | Body::Write { .. }
                 | Body::Part { .. }
                 | Body::Vote { .. }
-                | Body::Done { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }

@@ -4,7 +4,7 @@
 //! order. A host's request first goes through [`sequencing`], which knows what it is to come after.
 //! The life of a write: [`originator`] cuts a host's request into chunks, plans each
 //! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
-//! prepares them in its store; the collector counts the votes; the host is answered; the
+//! prepares them in its store; the originator counts the votes; the host is answered; the
 //! outcome follows to the participants as notices.
 
 mod catchup;
@@ -472,13 +472,8 @@ impl Node {
                 }
             }
             Body::Vote { ts, column, vote } => {
-                if worker.collects(ts) {
-                    worker.on_vote(ts, column, vote, outbox);
-                } else {
-                    originator.on_vote(from, ts, column, vote, outbox);
-                }
+                originator.on_vote(from, ts, column, vote, outbox);
             }
-            Body::Done { ts, result } => originator.on_done(from, ts, result, outbox),
             Body::Query { ts } => originator.on_query(from, ts, outbox),
             Body::QueryReply { ts, waiting } => worker.on_query_reply(ts, waiting, outbox),
             Body::Ask { ts } => worker.on_ask(from, ts, outbox),
@@ -516,11 +511,8 @@ impl Node {
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
             Notice::Unlock(ts) => self.worker.on_unlock(ts),
-            Notice::Heard(ts) => self.worker.on_heard(ts, &mut self.outbox),
-            Notice::Ack(ts) => {
-                self.originator.on_ack(from, ts, &mut self.outbox);
-                self.worker.on_ack(from, ts, &mut self.outbox);
-            }
+            Notice::Ack(ts) => self.originator.on_ack(from, ts, &mut self.outbox),
+            Notice::Awaited(ts) => self.originator.on_awaited(from, ts, &mut self.outbox),
         }
     }
 

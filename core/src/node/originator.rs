@@ -155,6 +155,10 @@ struct Txn {
     extent: usize,
     state: State,
     started: Nanos,
+    /// Where something waits to hear what becomes of it.
+    awaited_by: BTreeSet<NodeId>,
+    /// It has happened, in an earlier epoch; its host waits until it is in place.
+    decided: bool,
 }
 
 #[derive(Clone, Hash)]
@@ -219,6 +223,8 @@ pub(crate) struct Originator {
 
 #[derive(Clone, Hash)]
 struct Settling {
+    volume: VolumeId,
+    stripes: std::ops::Range<u64>,
     participants: Vec<NodeId>,
     left: BTreeSet<NodeId>,
     /// The job that is finished when all know (without journal).
@@ -744,7 +750,8 @@ impl Originator {
                 let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
                 let participants = columns.filter_map(place).collect();
                 let state = State::Asking(Inquiry::default(), participants);
-                self.txns.insert(ts, Txn { job, volume, extent, state, started: outbox.now });
+                let txn = Txn::new(job, volume, extent, state, outbox.now);
+                self.txns.insert(ts, Txn { decided: true, ..txn });
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
@@ -784,6 +791,31 @@ impl Originator {
     }
 }
 
+impl Txn {
+    fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
+        Txn { job, volume, extent, state, started, awaited_by: BTreeSet::new(), decided: false }
+    }
+}
+
+impl Settling {
+    fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
+        Settling {
+            volume: txn.job.volume,
+            stripes: txn.job.what.stripes(&txn.volume),
+            left: participants.iter().copied().collect(),
+            participants,
+            job: None,
+            since,
+        }
+    }
+
+    /// Whether it is of any of these stripes.
+    fn meets(&self, volume: VolumeId, stripes: &std::ops::Range<u64>) -> bool {
+        let both = self.stripes.start < stripes.end && stripes.start < self.stripes.end;
+        self.volume == volume && both
+    }
+}
+
 impl Request {
     fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
         Request { volume, answer, left, round_trips: 0, error: None, gone: false }
@@ -803,13 +835,15 @@ impl Request {
 }
 
 impl What {
-    fn first_stripe(&self, volume: &Volume) -> u64 {
+    fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) => {
-                r.offset / volume.geometry.stripe_bytes()
-            }
-            What::Rebuild { stripe, .. } | What::Verify { stripe } => *stripe,
+            What::Read(r) | What::Holes(r) | What::Write(r, _) => r.stripes(&volume.geometry),
+            What::Rebuild { stripe, .. } | What::Verify { stripe } => *stripe..*stripe + 1,
         }
+    }
+
+    fn first_stripe(&self, volume: &Volume) -> u64 {
+        self.stripes(volume).start
     }
 
     fn offset(&self) -> u64 {

@@ -68,7 +68,7 @@ impl Originator {
             Reading { plan, avoid, asked: columns, missing: columns, pieces: BTreeMap::new() };
         let state = State::Reading(reading);
         let started = outbox.now;
-        self.txns.insert(ts, Txn { job, volume, extent, state, started });
+        self.txns.insert(ts, Txn::new(job, volume, extent, state, started));
     }
 
     pub fn on_read_reply(

@@ -32,9 +32,8 @@ impl Originator {
         let txn = self.txns.remove(&ts).expect("just seen");
         unlock(ts, &txn, outbox);
         self.count_round_trips(txn.job.purpose, outbox.hops);
-        let settling =
-            Settling { participants, left: BTreeSet::new(), job: Some(txn.job), since: outbox.now };
-        self.settled(ts, settling, outbox);
+        let settling = Settling::new(&txn, participants, outbox.now);
+        self.settled(ts, Settling { job: Some(txn.job), ..settling }, outbox);
     }
 
     /// All participants know the outcome of a write for good.
@@ -44,6 +43,38 @@ impl Originator {
         }
         if let Some(job) = settling.job {
             self.finish(job, Ok(HostData::Done), outbox);
+        }
+    }
+
+    /// Something waits at a participant to hear what becomes of a write: it is told at once.
+    pub fn on_awaited(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
+        if let Some(txn) = self.txns.get_mut(&ts) {
+            txn.awaited_by.insert(from);
+        } else if self.settling.contains_key(&ts) {
+            outbox.hurry_to(from);
+        }
+    }
+
+    /// Tells the participants of a write what became of earlier ones of the same stripes, if that has not been
+    /// sent: it would wait for it there, and not all of them hear from this node before it does.
+    pub(super) fn tell_outcomes(
+        &self,
+        job: &Job,
+        volume: &Volume,
+        participants: &[(usize, NodeId)],
+        outbox: &mut Outbox,
+    ) {
+        let stripes = job.what.stripes(volume);
+        let earlier = |notice: &Notice| match notice {
+            Notice::Commit(ts) => {
+                self.settling.get(ts).is_some_and(|s| s.meets(job.volume, &stripes))
+            }
+            _ => false,
+        };
+        for (_, node) in participants {
+            if outbox.queued(*node).iter().any(earlier) {
+                outbox.hurry_to(*node);
+            }
         }
     }
 
@@ -85,7 +116,11 @@ impl Originator {
         txn.started = outbox.now;
         if voters.is_empty() {
             let txn = self.txns.remove(&ts).expect("just seen");
-            self.retry(txn.job);
+            match txn.decided {
+                // All who took part have been left by their columns, which took it along.
+                true => self.finish(txn.job, Ok(HostData::Done), outbox),
+                false => self.retry(txn.job),
+            }
             return;
         }
         for node in inquiry.unanswered(&voters) {
@@ -247,9 +282,9 @@ impl Originator {
         for node in &participants {
             outbox.notice(*node, Notice::Commit(ts));
         }
-        let left = participants.iter().copied().collect();
+        txn.awaited_by.iter().for_each(|node| outbox.hurry_to(*node));
         let policy = txn.volume.policy;
-        let mut settling = Settling { participants, left, job: None, since: outbox.now };
+        let mut settling = Settling::new(&txn, participants, outbox.now);
         // What is put back is not journalled: it is done when it is in place.
         if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
             self.finish(txn.job, Ok(HostData::Done), outbox);

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::locking::unlock;
-use super::{Job, Originator, State, Txn, What};
+use super::{Job, Originator, Purpose, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
@@ -31,7 +30,6 @@ pub(super) struct Writing {
     pub is_past_commit_point: bool,
     /// Messages in the longest chain that ended here so far.
     hops: u8,
-    answered: bool,
 }
 
 /// Old content of a row, for who computes its parity.
@@ -102,7 +100,6 @@ impl Originator {
             is_past_commit_point: !plan.rows.iter().any(|r| r.asks_first),
             plan,
             hops: 0,
-            answered: false,
         };
         match source {
             Some(node) => {
@@ -114,9 +111,9 @@ impl Originator {
                 tell_workers(&writing, &job, &volume, extent, announce, outbox);
             }
         }
+        self.tell_outcomes(&job, &volume, &writing.participants, outbox);
         let state = State::Writing(Box::new(writing));
-        let started = outbox.now;
-        self.txns.insert(ts, Txn { job, volume, extent, state, started });
+        self.txns.insert(ts, Txn::new(job, volume, extent, state, outbox.now));
     }
 
     /// Old content for a row whose parity is computed here.
@@ -175,12 +172,11 @@ impl Originator {
         }
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);
-        if self.config.bug == Some(Bug::AnswerBeforeLastVote)
-            && w.votes_missing.len() == 1
-            && !w.answered
-        {
-            w.answered = true;
+        let early = self.config.bug == Some(Bug::AnswerBeforeLastVote);
+        if early && w.votes_missing.len() == 1 {
+            // The bug: what comes after this concerns no host any more.
             let job = txn.job.clone();
+            (txn.job.purpose, txn.job.has_room) = (Purpose::Repair, false);
             self.finish(job, Ok(HostData::Done), outbox);
             return;
         }
@@ -190,44 +186,9 @@ impl Originator {
             let journaled = policy.is_journaled();
             let hops = w.hops + if journaled { 0 } else { 2 };
             let participants = w.participants.iter().map(|p| p.1).collect();
-            let answered = w.answered;
             let txn = self.txns.remove(&ts).expect("just seen");
             self.count_round_trips(txn.job.purpose, hops);
-            if !answered {
-                self.commit(ts, txn, participants, outbox);
-            }
-        }
-    }
-
-    /// The outcome of a write whose votes a worker collected.
-    pub fn on_done(
-        &mut self,
-        from: NodeId,
-        ts: Timestamp,
-        result: Result<(), Refusal>,
-        outbox: &mut Outbox,
-    ) {
-        if result.is_ok() {
-            outbox.notice(from, Notice::Heard(ts));
-            // Its outcome may have been asked for meanwhile, and found.
-            if let Some(settling) = self.settling.get(&ts) {
-                // Without journal all have it in place. With one it is decided, and some who prepared
-                // it may not have heard.
-                if settling.job.is_some() {
-                    let settling = self.settling.remove(&ts).expect("just seen");
-                    self.settled(ts, settling, outbox);
-                }
-                return;
-            }
-        }
-        match result {
-            Ok(()) => {
-                let Some(txn) = self.txns.remove(&ts) else { return };
-                unlock(ts, &txn, outbox);
-                self.count_round_trips(txn.job.purpose, outbox.hops);
-                self.finish(txn.job, Ok(HostData::Done), outbox);
-            }
-            Err(refusal) => self.give_up(ts, from, Some(refusal), outbox),
+            self.commit(ts, txn, participants, outbox);
         }
     }
 }

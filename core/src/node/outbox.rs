@@ -90,7 +90,17 @@ impl Outbox {
     pub fn notice_at_once(&mut self, to: NodeId, notice: Notice) {
         self.counters.notices += 1;
         self.notices.entry(to).or_default().push(notice);
+        self.hurry_to(to);
+    }
+
+    /// What is queued for a node must not wait.
+    pub fn hurry_to(&mut self, to: NodeId) {
         self.at_once.insert(to);
+    }
+
+    /// The notices that are queued for a node.
+    pub fn queued(&self, to: NodeId) -> &[Notice] {
+        self.notices.get(&to).map_or(&[], Vec::as_slice)
     }
 
     /// Queued notices must not wait.

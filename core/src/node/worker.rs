@@ -48,13 +48,6 @@ use cells::Cell;
 use ordering::{Before, Entrance, Waiting};
 use reading::ReadJob;
 
-/// Where a participant's vote goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Collector {
-    Me,
-    Node(NodeId),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// Cells are being executed.
@@ -75,7 +68,6 @@ struct Txn {
     extent: usize,
     column: usize,
     journal: bool,
-    collector: Collector,
     /// Whether it is written without waiting for the others.
     alone: bool,
     originator: NodeId,
@@ -99,8 +91,8 @@ struct Txn {
     copies: bool,
     phase: Phase,
     hops: u8,
-    votes: BTreeSet<usize>,
-    acks: BTreeSet<NodeId>,
+    /// Its originator has been told that something here waits for its outcome.
+    awaited: bool,
     /// Who said that it committed.
     told_by: Option<NodeId>,
     /// The originator knows the outcome, or is gone.
@@ -309,11 +301,6 @@ impl Worker {
         })
     }
 
-    /// Whether this worker collects the votes of a write.
-    pub fn collects(&self, ts: Timestamp) -> bool {
-        self.txns.get(&ts).is_some_and(|t| t.collector == Collector::Me)
-    }
-
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.rebuilds)
     }
@@ -421,11 +408,6 @@ impl Worker {
         let cells: Vec<Cell> = cells;
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
-        let collector = match plan.collector(g) {
-            Some(c) if c == column => Collector::Me,
-            Some(c) => Collector::Node(extent.columns[c].0),
-            None => Collector::Node(header.ts.originator()),
-        };
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
         let ranges = cells.iter().flat_map(Cell::writes).collect();
         let txn = Txn {
@@ -442,7 +424,6 @@ impl Worker {
                     Task::Rebuild { .. } => false,
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
-            collector,
             alone: !volume.policy.commit.is_voted(),
             originator: header.ts.originator(),
             participants,
@@ -459,8 +440,7 @@ impl Worker {
             copies: matches!(header.task, Task::Copy { .. }),
             phase: Phase::Working,
             hops: 0,
-            votes: BTreeSet::new(),
-            acks: BTreeSet::new(),
+            awaited: false,
             told_by: None,
             heard: false,
             since: outbox.now,
@@ -525,12 +505,13 @@ impl Worker {
         if txn.unfinished > 0 {
             return;
         }
-        let waits = self.is_on_top_of_undecided(ts) || self.copies_too_early(ts);
-        let txn = self.txns.get_mut(&ts).expect("just seen");
-        if waits {
+        let undecided = self.undecided_below(ts);
+        if !undecided.is_empty() || self.copies_too_early(ts) {
+            self.hasten(undecided, outbox);
             self.stalled.insert(ts);
             return;
         }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
         let copies = txn.copies;
         let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
         if copies && !changes.is_empty() {
@@ -559,16 +540,16 @@ impl Worker {
         self.store.prepare(ts, meta, changes, journal);
     }
 
-    /// Whether a write would change parity that is still undecided.
+    /// The writes on top of whose parity a write would go, and which are still undecided.
     ///
     /// What changes parity was computed from what the data columns had. One of them may not have
     /// heard of an earlier write whose parity this disk has prepared, or know that it did not
     /// happen; and if those who know fail, it may yet happen here. So nothing is put on top of
     /// new parity, and no change on top of a change of the same data, until that is decided.
-    fn is_on_top_of_undecided(&self, ts: Timestamp) -> bool {
+    fn undecided_below(&self, ts: Timestamp) -> BTreeSet<Timestamp> {
         let txn = &self.txns[&ts];
         if txn.ordering == Ordering::None {
-            return false;
+            return BTreeSet::new();
         }
         let overlaps = |earlier: &Txn, first: u64, count: u64| {
             let meets = |r: &(u64, u64, bool)| r.0 < first + count && first < r.0 + r.1;
@@ -577,16 +558,16 @@ impl Worker {
                 && share_sectors(earlier.writes, txn.writes)
                 && earlier.ranges.iter().any(meets)
         };
-        let on_top = |(first, count, delta): (u64, u64, bool)| {
+        let below = |(first, count, delta): (u64, u64, bool)| {
             let range = first..first + count;
-            self.admission.has_earlier_content(ts, range.clone())
-                || delta
-                    && self
-                        .admission
-                        .earlier_unresolved(ts, range)
-                        .any(|e| self.txns.get(&e).is_some_and(|t| overlaps(t, first, count)))
+            let same_data = move |e: &Timestamp| {
+                delta && self.txns.get(e).is_some_and(|t| overlaps(t, first, count))
+            };
+            let changes = self.admission.earlier_unresolved(ts, range.clone()).filter(same_data);
+            self.admission.earlier_content(ts, range).chain(changes)
         };
-        txn.cells.iter().any(|c| c.is_parity() && c.writes().any(on_top))
+        let parity = txn.cells.iter().filter(|c| c.is_parity());
+        parity.flat_map(Cell::writes).flat_map(below).collect()
     }
 
     /// Whether a copy must wait: because a write from before it is undecided where it is to go (it
@@ -646,6 +627,7 @@ impl Worker {
             Before::Nothing => {}
             Before::Later(later) => return Err(Refusal::Late(later)),
             Before::Undecided => {
+                self.hasten_below(ts, ranges, outbox);
                 let txn = self.txns.get_mut(&ts).expect("just seen");
                 if !std::mem::replace(&mut txn.delayed, true) {
                     outbox.push(Output::Delayed(ts.originator()));
@@ -710,31 +692,8 @@ impl Worker {
     /// This disk cannot do its part.
     fn refuse(&mut self, ts: Timestamp, refusal: Refusal, outbox: &mut Outbox) {
         let txn = &self.txns[&ts];
-        let (collector, column, originator) = (txn.collector, txn.column, txn.originator);
-        match collector {
-            Collector::Me => self.abort_all(ts, refusal, originator, outbox),
-            Collector::Node(node) => {
-                outbox.send(node, Body::Vote { ts, column, vote: Err(refusal) });
-                self.drop_txn(ts);
-            }
-        }
-    }
-
-    /// As collector: tells the participants and the originator that it will not happen.
-    fn abort_all(
-        &mut self,
-        ts: Timestamp,
-        refusal: Refusal,
-        originator: NodeId,
-        outbox: &mut Outbox,
-    ) {
-        for (_, node) in self.txns[&ts].participants.clone() {
-            if node != self.node {
-                outbox.notice(node, Notice::Abort(ts));
-            }
-        }
-        outbox.hurry();
-        outbox.send(originator, Body::Done { ts, result: Err(refusal) });
+        let vote = Body::Vote { ts, column: txn.column, vote: Err(refusal) };
+        outbox.send(txn.originator, vote);
         self.drop_txn(ts);
     }
 

@@ -31,8 +31,6 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         alone: false,
         unfinished: 0,
         new: false,
-        // Whoever collected the votes, the outcome is found by asking.
-        collector: Collector::Node(NodeId(u16::MAX)),
         originator: NodeId(0),
         participants: (0..count).map(participant).collect::<Option<_>>()?,
         cells: Vec::new(),
@@ -43,8 +41,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         copies: false,
         phase: Phase::Prepared,
         hops: 0,
-        votes: BTreeSet::new(),
-        acks: BTreeSet::new(),
+        awaited: false,
         told_by: None,
         heard: false,
         since: 0,

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::{Admitted, Worker};
+use super::{Admitted, Phase, Worker};
 use crate::node::outbox::Outbox;
-use crate::node::{Bug, Output, Refusal, Timer};
+use crate::node::{Bug, Notice, Output, Refusal, Timer};
 use crate::order::{Access, Lock, Ordering, joined};
 use crate::units::{Nanos, Timestamp};
 
@@ -60,9 +60,12 @@ impl Worker {
             exclusive: *access != Access::Read,
         };
         let locks = joined(accesses.iter().map(lock).collect());
-        if self.locks.ask(ts, locks) {
+        if self.locks.ask(ts, locks.clone()) {
             return self.check(ts, ordering, &accesses);
         }
+        let mut first = self.locks.holders(&locks);
+        first.extend(self.locks.waiters(&locks));
+        self.hasten(first, outbox);
         outbox.push(Output::Delayed(ts.originator()));
         if !std::mem::replace(&mut self.lock_timer_is_set, true) {
             outbox.push(Output::Timer(Timer::Locks, self.config.lock_timeout));
@@ -95,6 +98,36 @@ impl Worker {
             Admitted::Admitted => Entrance::Open,
             Admitted::Rejected(latest) => Entrance::Late(latest),
         }
+    }
+
+    /// Something here waits for what becomes of these writes: their originators are to say it at once, and
+    /// not when they have something else to say.
+    pub(super) fn hasten(
+        &mut self,
+        writes: impl IntoIterator<Item = Timestamp>,
+        outbox: &mut Outbox,
+    ) {
+        for ts in writes {
+            // In a new epoch the participants ask one another.
+            if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.epoch == self.map.epoch)
+                && !matches!(txn.phase, Phase::Committed { .. })
+                && !std::mem::replace(&mut txn.awaited, true)
+            {
+                outbox.notice_at_once(ts.originator(), Notice::Awaited(ts));
+            }
+        }
+    }
+
+    /// The same of the writes that stand before one that reads at `ts`.
+    pub(super) fn hasten_below(
+        &mut self,
+        ts: Timestamp,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+        outbox: &mut Outbox,
+    ) {
+        let below = |range| self.admission.earlier_unresolved(ts, range).collect::<Vec<_>>();
+        let writes: Vec<Timestamp> = ranges.into_iter().flat_map(below).collect();
+        self.hasten(writes, outbox);
     }
 
     /// The originator of a transaction says that it is over.

@@ -20,72 +20,10 @@ impl Worker {
             return;
         }
         if txn.alone {
-            let told_by = match txn.collector {
-                Collector::Me => None,
-                Collector::Node(node) => Some(node),
-            };
-            return self.commit(ts, told_by, outbox);
+            let originator = txn.originator;
+            return self.commit(ts, Some(originator), outbox);
         }
-        match txn.collector {
-            Collector::Me => {
-                txn.votes.insert(column);
-                self.count_votes(ts, outbox);
-            }
-            Collector::Node(node) => {
-                let hops = txn.hops + 1;
-                outbox.send_after(node, Body::Vote { ts, column, vote: Ok(()) }, hops);
-            }
-        }
-    }
-
-    /// A vote for a write whose votes this worker collects.
-    pub fn on_vote(
-        &mut self,
-        ts: Timestamp,
-        column: usize,
-        vote: Result<(), Refusal>,
-        outbox: &mut Outbox,
-    ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
-        if matches!(txn.phase, Phase::Committed { .. }) || txn.epoch != self.map.epoch {
-            return;
-        }
-        txn.hops = txn.hops.max(outbox.hops);
-        match vote {
-            Ok(()) => {
-                txn.votes.insert(column);
-                self.count_votes(ts, outbox);
-            }
-            Err(refusal) => {
-                let originator = txn.originator;
-                self.abort_all(ts, refusal, originator, outbox);
-            }
-        }
-    }
-
-    pub(super) fn count_votes(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let txn = &self.txns[&ts];
-        let needed = txn.participants.iter().filter(|p| !txn.votes.contains(&p.0)).count();
-        let early = self.config.bug == Some(Bug::AnswerBeforeLastVote);
-        if early && needed == 1 {
-            let hops = txn.hops + 1;
-            outbox.send_after(txn.originator, Body::Done { ts, result: Ok(()) }, hops);
-        }
-        if needed > 0 || txn.phase != Phase::Prepared {
-            return;
-        }
-        let (originator, journal, hops) = (txn.originator, txn.journal, txn.hops + 1);
-        for (_, node) in txn.participants.clone() {
-            if node != self.node {
-                outbox.notice(node, Notice::Commit(ts));
-            }
-        }
-        self.commit(ts, None, outbox);
-        if journal {
-            outbox.send_after(originator, Body::Done { ts, result: Ok(()) }, hops);
-        } else {
-            outbox.hurry();
-        }
+        outbox.send_after(txn.originator, Body::Vote { ts, column, vote: Ok(()) }, txn.hops + 1);
     }
 
     /// The write happened.
@@ -167,47 +105,6 @@ impl Worker {
         }
     }
 
-    /// A participant knows the outcome for good.
-    pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
-        let committed = matches!(txn.phase, Phase::Committed { .. });
-        if txn.collector == Collector::Me && (committed || txn.alone) {
-            txn.acks.insert(from);
-            self.count_acks(ts, outbox);
-        }
-    }
-
-    pub(super) fn count_acks(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let txn = &self.txns[&ts];
-        if !txn.participants.iter().all(|p| txn.acks.contains(&p.1)) {
-            return;
-        }
-        if !txn.journal && !txn.heard {
-            let hops = txn.hops + 3;
-            outbox.send_after(txn.originator, Body::Done { ts, result: Ok(()) }, hops);
-        }
-        if !txn.heard {
-            return;
-        }
-        for (_, node) in &txn.participants {
-            if *node != self.node {
-                outbox.notice(*node, Notice::Release(ts));
-            }
-        }
-        self.on_release(ts);
-    }
-
-    /// The originator knows the outcome of a write whose votes this worker collected.
-    pub fn on_heard(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
-        if matches!(txn.phase, Phase::Committed { .. }) {
-            txn.heard = true;
-            if txn.collector == Collector::Me {
-                self.count_acks(ts, outbox);
-            }
-        }
-    }
-
     /// Whether the originator still asks after a write.
     pub fn on_query_reply(&mut self, ts: Timestamp, waiting: bool, outbox: &mut Outbox) {
         if let Some(txn) = self.txns.get_mut(&ts)
@@ -223,11 +120,7 @@ impl Worker {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let Phase::Committed { safe } = &mut txn.phase else { return };
         *safe = true;
-        let me = self.node;
-        if txn.collector == Collector::Me {
-            txn.acks.insert(me);
-            self.count_acks(ts, outbox);
-        } else if let Some(node) = txn.told_by {
+        if let Some(node) = txn.told_by {
             outbox.notice(node, Notice::Ack(ts));
             if !txn.journal {
                 outbox.hurry();

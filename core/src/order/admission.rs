@@ -229,9 +229,13 @@ impl Admission {
         self.unresolved(range).filter(move |p| p.ts < ts).map(|p| p.ts)
     }
 
-    /// Whether content that comes before `ts` is not resolved.
-    pub fn has_earlier_content(&self, ts: Timestamp, range: Range<u64>) -> bool {
-        self.unresolved(range).any(|p| p.ts < ts && !p.delta)
+    /// The content before `ts` that is not resolved; one write may come several times.
+    pub fn earlier_content(
+        &self,
+        ts: Timestamp,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Timestamp> {
+        self.unresolved(range).filter(move |p| p.ts < ts && !p.delta).map(|p| p.ts)
     }
 
     /// Whether committed content or changes of `sector`, the newest of them at `ts`, may not

@@ -79,15 +79,12 @@ impl WritePlan {
         }
         t.messages += handed.len() as u64;
         let participants = self.participants(g).len() as u64;
-        // Each votes, the last one to the originator if a worker collects the others' votes.
+        // Each votes.
         t.messages += participants;
         if policy.is_journaled() {
             t.journal_writes = participants;
         }
-        let mut chain = match self.collector(g) {
-            Some(_) => 4,
-            None => self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0),
-        };
+        let mut chain = self.rows.iter().map(|r| r.serial_messages(g)).max().unwrap_or(0);
         if !policy.is_journaled() && policy.commit.is_voted() {
             // The host is answered when all have heard and say that it is in place.
             chain += 2;

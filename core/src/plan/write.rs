@@ -173,18 +173,6 @@ impl WritePlan {
         }
         shows.minus(writes)
     }
-
-    /// The worker that collects the votes, if it is not the originator: the data column of
-    /// a small write inside one unit, to which every parity column answers anyway.
-    pub fn collector(&self, g: &Geometry) -> Option<usize> {
-        let [row] = self.rows[..] else { return None };
-        let forwards = row.strategy == Strategy::Small && row.parity_at == ParityAt::Parity;
-        if !forwards || row.live_parities(g).is_empty() {
-            return None;
-        }
-        let (first, last) = row.units(g);
-        (first == last).then(|| g.layout.data_column(row.stripe, first))
-    }
 }
 
 fn check_lost(g: &Geometry, avoid: ColumnSet) -> Result<(), PlanError> {

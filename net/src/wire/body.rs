@@ -23,8 +23,8 @@ wire_enum!(Notice, "notice" {
     2 = Abort(ts),
     3 = Ack(ts),
     4 = Release(ts),
-    5 = Heard(ts),
-    6 = Unlock(ts),
+    5 = Unlock(ts),
+    6 = Awaited(ts),
 });
 
 wire_enum!(Task, "task" {
@@ -67,17 +67,16 @@ wire_enum!(Body, "body" {
     3 = Write { header, items },
     4 = Part { header, items },
     5 = Vote { ts, column, vote },
-    6 = Done { ts, result },
-    7 = Ask { ts },
-    8 = Answer { ts, standing },
-    9 = Query { ts },
-    10 = QueryReply { ts, waiting },
-    11 = Flush { id },
-    12 = Flushed { id },
-    13 = Dirty { extents },
-    14 = DirtyReply { found },
-    15 = Lock(message),
-    16 = Sequence(message),
+    6 = Ask { ts },
+    7 = Answer { ts, standing },
+    8 = Query { ts },
+    9 = QueryReply { ts, waiting },
+    10 = Flush { id },
+    11 = Flushed { id },
+    12 = Dirty { extents },
+    13 = DirtyReply { found },
+    14 = Lock(message),
+    15 = Sequence(message),
 });
 
 wire_struct!(RequestId { host, number });

@@ -126,7 +126,6 @@ fn body() -> BoxedStrategy<Body> {
         (header(), items()).prop_map(|(header, items)| Body::Write { header, items }),
         (header(), items()).prop_map(|(header, items)| Body::Part { header, items }),
         (ts(), 0..32usize, vote()).prop_map(|(ts, column, vote)| Body::Vote { ts, column, vote }),
-        (ts(), vote()).prop_map(|(ts, result)| Body::Done { ts, result }),
         ts().prop_map(|ts| Body::Ask { ts }),
         (ts(), standing).prop_map(|(ts, standing)| Body::Answer { ts, standing }),
         ts().prop_map(|ts| Body::Query { ts }),
@@ -237,13 +236,13 @@ fn sequence() -> impl Strategy<Value = SequenceMessage> {
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
-    let notice = (0..7, ts()).prop_map(|(n, ts)| match n {
+    let notice = (0..6, ts()).prop_map(|(n, ts)| match n {
         0 => Notice::Commit(ts),
         1 => Notice::Abort(ts),
         2 => Notice::Ack(ts),
         3 => Notice::Release(ts),
-        5 => Notice::Unlock(ts),
-        _ => Notice::Heard(ts),
+        4 => Notice::Unlock(ts),
+        _ => Notice::Awaited(ts),
     });
     (node(), node(), any::<u64>(), any::<u8>(), vec(notice, 0..5), option::of(body())).prop_map(
         |(from, to, epoch, hops, notices, body)| Envelope { from, to, epoch, hops, notices, body },
@@ -492,7 +491,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0700",
+        "0800",
         "3b000000", // version, head of 59 bytes
         "01",
         "0100",

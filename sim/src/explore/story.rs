@@ -41,8 +41,6 @@ fn body(body: &Body) -> String {
         Body::Part { header, .. } => format!("Part {}", header.ts),
         Body::Vote { ts, vote: Ok(()), .. } => format!("Vote {ts} prepared"),
         Body::Vote { ts, vote: Err(refusal), .. } => format!("Vote {ts} {refusal:?}"),
-        Body::Done { ts, result: Ok(()) } => format!("Done {ts}"),
-        Body::Done { ts, result: Err(refusal) } => format!("Done {ts} {refusal:?}"),
         Body::Answer { ts, standing } => format!("Answer {ts} {standing:?}"),
         Body::DirtyReply { .. } => "DirtyReply".into(),
         other => format!("{other:?}"),
@@ -55,8 +53,8 @@ fn notice(notice: &Notice) -> String {
         Notice::Abort(ts) => format!("abort {ts}"),
         Notice::Ack(ts) => format!("ack {ts}"),
         Notice::Release(ts) => format!("release {ts}"),
-        Notice::Heard(ts) => format!("heard {ts}"),
         Notice::Unlock(ts) => format!("unlock {ts}"),
+        Notice::Awaited(ts) => format!("awaited {ts}"),
     }
 }
 

@@ -109,10 +109,5 @@ impl Delays {
 
 /// Whether a message says that a transaction has to begin again.
 fn is_refusal(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::ReadReply { result: Err(_), .. }
-            | Body::Vote { vote: Err(_), .. }
-            | Body::Done { result: Err(_), .. }
-    )
+    matches!(body, Body::ReadReply { result: Err(_), .. } | Body::Vote { vote: Err(_), .. })
 }
