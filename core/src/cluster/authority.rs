@@ -606,6 +606,10 @@ impl Authority {
         for node in self.members() {
             out.push(AuthorityOutput::Tell(node, MapMessage::Enter { map: map.clone(), floor }));
         }
+        // One that was admitted by this map, and came before it was known to be stored.
+        if self.members().iter().any(|n| !map.is_up(*n)) {
+            self.propose(out);
+        }
     }
 }
 

@@ -315,6 +315,21 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
 }
 
+/// Its process has seen the map that admits it before the authority knows that it is stored, and that one
+/// begins another change meanwhile.
+#[test]
+fn who_comes_before_its_admission_is_known_is_not_forgotten() {
+    let mut a = started("raid1", 3, 2);
+    let home = Home { name: "n3".into(), address: "h3:1".into(), ..Home::default() };
+    let mut out = Vec::new();
+    a.handle(admit(3, Arc::new(home)), &mut out);
+    a.handle(AuthorityInput::NodeUp(arrival(3, 1)), &mut out);
+    assert!(out.iter().all(|o| matches!(o, AuthorityOutput::Tell(_, MapMessage::Freeze { .. }))));
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(0)), 20).unwrap();
+    assert!(map.is_up(NodeId(3)) && !map.is_up(NodeId(0)));
+    assert!(a.is_settled());
+}
+
 /// Two disks come to three: columns move to them a few at a time, with the volume whole all the
 /// while, until all are as full as planned; and it goes on where it was after a start of everything.
 #[test]

@@ -157,7 +157,7 @@ struct Txn {
     started: Nanos,
     /// Where something waits to hear what becomes of it.
     awaited_by: BTreeSet<NodeId>,
-    /// It has happened, in an earlier epoch; its host waits until it is in place.
+    /// A host's write that has happened, in an earlier epoch: the host waits until it is in place.
     decided: bool,
 }
 
@@ -744,14 +744,21 @@ impl Originator {
             // answered when they have.
             if let Some(job) = settling.job {
                 let volume = map.volumes[&job.volume].clone();
-                let extent = volume.extent_of(job.what.first_stripe(&volume));
+                let stripe = job.what.first_stripe(&volume);
+                if stripe >= volume.stripes() {
+                    // What it wrote has been cut off since.
+                    self.finish(job, Ok(HostData::Done), outbox);
+                    continue;
+                }
+                let extent = volume.extent_of(stripe);
                 let columns = settling.participants.iter();
                 // A disk that its column is leaving knows of it too.
                 let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
                 let participants = columns.filter_map(place).collect();
                 let state = State::Asking(Inquiry::default(), participants);
                 let txn = Txn::new(job, volume, extent, state, outbox.now);
-                self.txns.insert(ts, Txn { decided: true, ..txn });
+                let decided = matches!(txn.job.purpose, Purpose::Host(_));
+                self.txns.insert(ts, Txn { decided, ..txn });
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {

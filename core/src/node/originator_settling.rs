@@ -29,9 +29,10 @@ impl Originator {
             return;
         }
         let participants = w.participants.iter().map(|p| p.1).collect();
+        let hops = w.hops_to_votes(&txn.volume.geometry);
         let txn = self.txns.remove(&ts).expect("just seen");
         unlock(ts, &txn, outbox);
-        self.count_round_trips(txn.job.purpose, outbox.hops);
+        self.count_round_trips(txn.job.purpose, hops);
         let settling = Settling::new(&txn, participants, outbox.now);
         self.settled(ts, Settling { job: Some(txn.job), ..settling }, outbox);
     }
@@ -50,8 +51,9 @@ impl Originator {
     pub fn on_awaited(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         if let Some(txn) = self.txns.get_mut(&ts) {
             txn.awaited_by.insert(from);
-        } else if self.settling.contains_key(&ts) {
-            outbox.hurry_to(from);
+        } else if self.settling.get(&ts).is_some_and(|s| s.left.contains(&from)) {
+            // It is queued, on its way, or lost.
+            outbox.notice_at_once(from, Notice::Commit(ts));
         }
     }
 
@@ -117,7 +119,7 @@ impl Originator {
         if voters.is_empty() {
             let txn = self.txns.remove(&ts).expect("just seen");
             match txn.decided {
-                // All who took part have been left by their columns, which took it along.
+                // Who took part has been left by its columns, which took it along, or is down.
                 true => self.finish(txn.job, Ok(HostData::Done), outbox),
                 false => self.retry(txn.job),
             }

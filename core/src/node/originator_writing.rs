@@ -42,6 +42,11 @@ struct Gathered {
 }
 
 impl Writing {
+    /// Messages in the longest chain that ends with a vote, or with what stands for one.
+    pub fn hops_to_votes(&self, g: &Geometry) -> u8 {
+        self.plan.rows.iter().map(|r| r.serial_messages(g) as u8).max().unwrap_or(0)
+    }
+
     /// A participant has written its part. Says whether that was the last.
     pub fn wrote(&mut self, node: NodeId) -> bool {
         for (column, _) in self.participants.iter().filter(|p| p.1 == node) {
@@ -148,7 +153,7 @@ impl Originator {
         }
     }
 
-    /// A participant's vote, when the originator collects them.
+    /// A participant's vote.
     pub fn on_vote(
         &mut self,
         from: NodeId,

@@ -505,7 +505,8 @@ impl Worker {
         if txn.unfinished > 0 {
             return;
         }
-        let undecided = self.undecided_below(ts);
+        let mut undecided = self.undecided_below(ts);
+        undecided.extend(self.undecided_before_copy(ts));
         if !undecided.is_empty() || self.copies_too_early(ts) {
             self.hasten(undecided, outbox);
             self.stalled.insert(ts);
@@ -570,14 +571,19 @@ impl Worker {
         parity.flat_map(Cell::writes).flat_map(below).collect()
     }
 
-    /// Whether a copy must wait: because a write from before it is undecided where it is to go (it
-    /// comes from a disk that knows nothing of that), or this disk does not know yet what it has.
-    fn copies_too_early(&self, ts: Timestamp) -> bool {
+    /// The writes from before a copy that are undecided where it is to go: it comes from a disk that knows
+    /// nothing of them.
+    fn undecided_before_copy(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
-        let asking = self.catchup.is_asking();
-        let early =
-            |(first, count, _)| asking || self.admission.must_wait(ts, first..first + count);
-        txn.copies && txn.cells.iter().flat_map(Cell::writes).any(early)
+        let cells = txn.cells.iter().filter(|_| txn.copies);
+        let before =
+            |(first, count, _)| self.admission.earlier_unresolved(ts, first..first + count);
+        cells.flat_map(Cell::writes).flat_map(before).collect()
+    }
+
+    /// Whether a copy must wait because this disk does not know yet what it has.
+    fn copies_too_early(&self, ts: Timestamp) -> bool {
+        self.txns[&ts].copies && self.catchup.is_asking()
     }
 
     /// Of a copy, what has not been written since by anyone else.
@@ -627,7 +633,7 @@ impl Worker {
             Before::Nothing => {}
             Before::Later(later) => return Err(Refusal::Late(later)),
             Before::Undecided => {
-                self.hasten_below(ts, ranges, outbox);
+                self.hasten_before(ts, ordering, ranges, outbox);
                 let txn = self.txns.get_mut(&ts).expect("just seen");
                 if !std::mem::replace(&mut txn.delayed, true) {
                     outbox.push(Output::Delayed(ts.originator()));

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::{Admitted, Phase, Worker};
+use super::{Admitted, Phase, Txn, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Bug, Notice, Output, Refusal, Timer};
 use crate::order::{Access, Lock, Ordering, joined};
@@ -108,8 +108,9 @@ impl Worker {
         outbox: &mut Outbox,
     ) {
         for ts in writes {
-            // In a new epoch the participants ask one another.
-            if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.epoch == self.map.epoch)
+            // In a new epoch the participants ask one another; without votes each decides by itself.
+            let told = |t: &&mut Txn| t.epoch == self.map.epoch && !t.alone;
+            if let Some(txn) = self.txns.get_mut(&ts).filter(told)
                 && !matches!(txn.phase, Phase::Committed { .. })
                 && !std::mem::replace(&mut txn.awaited, true)
             {
@@ -119,15 +120,27 @@ impl Worker {
     }
 
     /// The same of the writes that stand before one that reads at `ts`.
-    pub(super) fn hasten_below(
+    pub(super) fn hasten_before(
         &mut self,
         ts: Timestamp,
+        ordering: Ordering,
         ranges: impl IntoIterator<Item = Range<u64>>,
         outbox: &mut Outbox,
     ) {
-        let below = |range| self.admission.earlier_unresolved(ts, range).collect::<Vec<_>>();
-        let writes: Vec<Timestamp> = ranges.into_iter().flat_map(below).collect();
+        let before = |range| self.before(ts, ordering, range);
+        let writes: Vec<Timestamp> = ranges.into_iter().flat_map(before).collect();
         self.hasten(writes, outbox);
+    }
+
+    /// The undecided writes in `range` that one that reads at `ts` waits for. Where there is no order, what is
+    /// prepared may have been answered, and be asked for by way of another node next: that is waited for
+    /// whatever its timestamp, and nothing else.
+    fn before(&self, ts: Timestamp, ordering: Ordering, range: Range<u64>) -> Vec<Timestamp> {
+        let prepared = |e: &Timestamp| self.txns.get(e).is_some_and(|t| t.phase == Phase::Prepared);
+        match ordering {
+            Ordering::None => self.admission.all_unresolved(range).filter(prepared).collect(),
+            _ => self.admission.earlier_unresolved(ts, range).collect(),
+        }
     }
 
     /// The originator of a transaction says that it is over.
@@ -173,8 +186,14 @@ impl Worker {
         ordering: Ordering,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Before {
-        if ordering == Ordering::None || self.config.bug == Some(Bug::StaleRead) {
+        if self.config.bug == Some(Bug::StaleRead) {
             return Before::Nothing;
+        }
+        if ordering == Ordering::None {
+            return match ranges.into_iter().any(|r| !self.before(ts, ordering, r).is_empty()) {
+                true => Before::Undecided,
+                false => Before::Nothing,
+            };
         }
         let mut latest = Timestamp::ZERO;
         for range in ranges {

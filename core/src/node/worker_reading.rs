@@ -134,7 +134,8 @@ impl Worker {
         let before = self.before_read(ts, job.ordering, job.ranges());
         if before == Before::Undecided {
             let ranges: Vec<Range<u64>> = job.ranges().collect();
-            self.hasten_below(ts, ranges, outbox);
+            let ordering = job.ordering;
+            self.hasten_before(ts, ordering, ranges, outbox);
             self.stalled_reads.insert(ts);
             let job = self.reads.get_mut(&ts).expect("just seen");
             if !std::mem::replace(&mut job.delayed, true) {

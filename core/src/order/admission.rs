@@ -220,6 +220,11 @@ impl Admission {
         self.earlier_unresolved(ts, range).next().is_some()
     }
 
+    /// The prewrites in `range` that are unresolved, whenever they come; one may come several times.
+    pub fn all_unresolved(&self, range: Range<u64>) -> impl Iterator<Item = Timestamp> {
+        self.unresolved(range).map(|p| p.ts)
+    }
+
     /// The earlier prewrites in `range` that are unresolved; one may come several times.
     pub fn earlier_unresolved(
         &self,

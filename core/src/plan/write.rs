@@ -477,8 +477,7 @@ impl WriteRow {
         new || !cell.read.is_empty() || cell.send.is_some() || !cell.awaits.originator.is_empty()
     }
 
-    /// Messages in a chain before the last vote arrives at the originator, when it collects
-    /// the votes.
+    /// Messages in the longest chain that ends with a vote.
     pub fn serial_messages(&self, g: &Geometry) -> u32 {
         let gathers = !self.originator_awaits(g).is_empty();
         match self.parity_at {

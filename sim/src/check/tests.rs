@@ -303,7 +303,7 @@ fn answers_without_a_lease_are_found() {
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 83..84);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 428..429);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn forgotten_promises_are_found() {
 
 #[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
-    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 4..5);
+    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 71..72);
 }
 
 #[test]

@@ -76,8 +76,7 @@ impl Setup {
         vec![
             Setup {
                 name: "mirror",
-                about: "two copies on nodes 0 and 1; node 2 writes, the worker of the first copy \
-                        collects the votes",
+                about: "two copies on nodes 0 and 1; node 2, which has neither, writes",
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
@@ -88,7 +87,7 @@ impl Setup {
             },
             Setup {
                 name: "pair",
-                about: "two copies on nodes 0 and 1; node 0 writes and collects the votes itself",
+                about: "two copies on nodes 0 and 1; node 0, which has one of them, writes",
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
@@ -134,16 +133,11 @@ impl Setup {
             },
             raid4(
                 "small",
-                "2+1; node 1 writes a unit that lies on node 0, which collects the votes",
+                "2+1; node 1 writes a unit that lies on node 0",
                 1,
                 vec![write(1, 0..1)],
             ),
-            raid4(
-                "full",
-                "2+1; node 0 writes a whole stripe and collects the votes of all three",
-                1,
-                vec![write(0, 0..2)],
-            ),
+            raid4("full", "2+1; node 0 writes a whole stripe", 1, vec![write(0, 0..2)]),
             raid4(
                 "stripes",
                 "2+1; node 2 writes two units of different stripes, which are atomic together",
