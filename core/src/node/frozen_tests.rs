@@ -189,6 +189,39 @@ fn a_decided_write_is_forgotten_only_when_all_that_prepared_it_have_heard() {
     assert!(released(&bench));
 }
 
+/// Outcomes ride on other messages, or go when the timer fires: but at once to a worker at which something waits,
+/// whether it says so before or after the decision, and again if it still does.
+#[test]
+fn who_waits_for_an_outcome_hears_it_at_once() {
+    let mut bench = Bench::new();
+    let write = HostOp::Write(UNIT, Buffer::Length(UNIT as usize));
+    bench.handle(Input::Host(1, VOLUME, write));
+    let begun = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    let ts = begun.expect("the peer is to write");
+    let told = |b: &Bench, node: NodeId| b.notices.contains(&(node, Notice::Commit(ts)));
+    let awaited = |b: &mut Bench, node: NodeId| {
+        b.notices.clear();
+        b.hear_with(node, vec![Notice::Awaited(ts)], None);
+    };
+    awaited(&mut bench, PEER);
+    assert!(!told(&bench, PEER), "nothing is decided");
+    for (column, node) in [(1, PEER), (2, THIRD)] {
+        bench.hear(node, Body::Vote { ts, column, vote: Ok(()) });
+    }
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]));
+    assert!(told(&bench, PEER) && !told(&bench, THIRD));
+    awaited(&mut bench, THIRD);
+    assert!(told(&bench, THIRD));
+    awaited(&mut bench, THIRD);
+    assert!(told(&bench, THIRD), "it may have been lost");
+    bench.hear_with(THIRD, vec![Notice::Ack(ts)], None);
+    awaited(&mut bench, THIRD);
+    assert!(!told(&bench, THIRD), "it knows");
+}
+
 /// Without votes one that has written its part says nothing of the others: only when all have is the
 /// write done.
 #[test]
