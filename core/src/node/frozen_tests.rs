@@ -170,11 +170,7 @@ fn a_decided_write_is_forgotten_only_when_all_that_prepared_it_have_heard() {
     let mut bench = Bench::new();
     let write = HostOp::Write(UNIT, Buffer::Length(UNIT as usize));
     bench.handle(Input::Host(1, VOLUME, write));
-    let ts = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = ts.expect("the peer is to write");
+    let ts = bench.has_begun();
     bench.enter(map(2, Attendance::default()), at(150));
     for node in [PEER, THIRD] {
         bench.hear(node, Body::Answer { ts, standing: Standing::Prepared });
@@ -196,11 +192,7 @@ fn who_waits_for_an_outcome_hears_it_at_once() {
     let mut bench = Bench::new();
     let write = HostOp::Write(UNIT, Buffer::Length(UNIT as usize));
     bench.handle(Input::Host(1, VOLUME, write));
-    let begun = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = begun.expect("the peer is to write");
+    let ts = bench.has_begun();
     let told = |b: &Bench, node: NodeId| b.notices.contains(&(node, Notice::Commit(ts)));
     let awaited = |b: &mut Bench, node: NodeId| {
         b.notices.clear();
@@ -257,11 +249,7 @@ fn a_question_that_shows_that_a_message_was_lost_is_followed_up_at_once() {
     let mut bench = Bench::new();
     bench.enter(limited(2), at(50));
     bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
-    let begun = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = begun.expect("the write has begun");
+    let ts = bench.has_begun();
     bench.hear(PEER, Body::Query { ts });
     let asked = bench.sent.iter().filter(|b| matches!(b, Body::Ask { ts: t } if *t == ts)).count();
     assert!(asked > 1, "all that write are asked");
@@ -289,8 +277,7 @@ fn a_given_up_write_goes_on_when_those_who_wrote_say_so() {
 fn a_vote_that_comes_late_answers_the_question() {
     let mut bench = Bench::new();
     bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
-    let begun = |b: &Body| if let Body::Write { header, .. } = b { Some(header.ts) } else { None };
-    let ts = bench.sent.iter().find_map(begun).expect("the peer is to write");
+    let ts = bench.has_begun();
     bench.enter(map(2, Attendance::default()), at(150));
     bench.hear(PEER, Body::Answer { ts, standing: Standing::Prepared });
     assert!(bench.replies.is_empty());

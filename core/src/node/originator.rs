@@ -1,8 +1,8 @@
 //! The originator: takes hosts' requests, cuts them into chunks, plans each chunk, tells the
 //! workers, and answers the host.
 //!
-//! - this file: requests, jobs (a chunk, a rebuild, the verifying of a stripe) and what
-//!   becomes of them
+//! - this file: jobs (a chunk, a rebuild, the verifying of a stripe) and what becomes of them
+//! - [`requests`]: hosts' requests, of which jobs are made and which are answered when they are done
 //! - [`settling`]: how a write ends: acknowledged, given up, or asked after
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
@@ -16,6 +16,8 @@ mod locking;
 mod reading;
 #[path = "originator_rebuilding.rs"]
 mod rebuilding;
+#[path = "originator_requests.rs"]
+mod requests;
 #[path = "originator_settling.rs"]
 mod settling;
 #[path = "originator_waiting.rs"]
@@ -27,59 +29,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::outbox::Outbox;
-use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, Bug, HostData, HostError, HostOp, NodeClock, NodeConfig, Notice, Output, Refusal,
-    Standing, Timer,
+    Body, Bug, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Range, Span, chunks};
+use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use locking::{Locked, Locks, unlock};
 use reading::Reading;
+pub use requests::ScrubProgress;
+use requests::{Answer, Flush, Request};
 use writing::Writing;
-
-/// How far a scrub has come, or came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ScrubProgress {
-    /// Stripes of the volume.
-    pub stripes: u64,
-    /// Of those, the ones before the first, which were not looked at.
-    pub from: u64,
-    /// Stripes read and found true, perhaps after repair.
-    pub verified: u64,
-    /// Units in which something could not be read and was rebuilt.
-    pub rebuilt: u64,
-    /// Parity units that did not fit their data and were made anew.
-    pub mismatched: u64,
-    /// Stripes that could not be verified because a column is lost.
-    pub skipped: u64,
-}
-
-/// A host's request in work.
-#[derive(Clone, Hash)]
-struct Request {
-    volume: VolumeId,
-    answer: Answer,
-    /// Jobs that are not finished.
-    left: usize,
-    /// Of the job that took most: they go side by side.
-    round_trips: u64,
-    error: Option<HostError>,
-    /// Its host is gone: nothing of it is begun any more.
-    gone: bool,
-}
-
-#[derive(Clone, Hash)]
-enum Answer {
-    Done,
-    Bytes(BTreeMap<u64, Vec<Buffer>>),
-    Extents(BTreeMap<u64, Vec<(u64, bool)>>),
-    Scrub { next: u64, progress: ScrubProgress, pace: Pace, rate: u64 },
-}
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,13 +195,6 @@ struct Settling {
     since: Nanos,
 }
 
-#[derive(Clone, Hash)]
-struct Flush {
-    request: u64,
-    left: BTreeSet<NodeId>,
-    asked: Nanos,
-}
-
 impl Originator {
     pub fn new(node: NodeId, config: NodeConfig) -> Originator {
         Originator {
@@ -299,92 +255,6 @@ impl Originator {
             self.parked.len(),
             self.waiting.len()
         )
-    }
-
-    /// A host's request.
-    pub fn host(
-        &mut self,
-        id: u64,
-        volume: VolumeId,
-        op: HostOp,
-        map: &ClusterMap,
-        outbox: &mut Outbox,
-    ) {
-        let Some(volume) = map.volumes.get(&volume).cloned() else {
-            outbox.reply(id, Err(HostError::NoVolume));
-            return;
-        };
-        if let Some(range) = range_of(&op)
-            && (range.len == 0 || range.end() > volume.size || range.end() < range.offset)
-        {
-            let Range { offset, len } = range;
-            let error = HostError::OutOfRange { offset, len, size: volume.size };
-            outbox.reply(id, Err(error));
-            return;
-        }
-        match op {
-            HostOp::Read(range) => {
-                self.take(id, &volume, Answer::Bytes(BTreeMap::new()), range, What::Read);
-            }
-            HostOp::Holes(range) => {
-                self.take(id, &volume, Answer::Extents(BTreeMap::new()), range, What::Holes);
-            }
-            HostOp::Write(offset, data) => {
-                let range = Range { offset, len: data.len() as u64 };
-                self.take(id, &volume, Answer::Done, range, |r| {
-                    let at = (r.offset - offset) as usize;
-                    What::Write(r, data.slice(at, at + r.len as usize))
-                });
-            }
-            HostOp::WriteZeroes(range) => self.take(id, &volume, Answer::Done, range, zeroes),
-            HostOp::Trim(range) => match whole_stripes(&volume, range) {
-                Some(inner) => self.take(id, &volume, Answer::Done, inner, zeroes),
-                None => outbox.reply(id, Ok(HostData::Done)),
-            },
-            HostOp::Flush => self.flush(id, &volume, outbox),
-            HostOp::Scrub { from, rate } => {
-                let stripes = volume.stripes();
-                let from = from.min(stripes);
-                let progress = ScrubProgress { stripes, from, ..ScrubProgress::default() };
-                let pace = Pace::default();
-                let answer = Answer::Scrub { next: from, progress, pace, rate };
-                let request = Request::new(volume.id, answer, 0);
-                self.requests.insert(id, request);
-                self.scrubs.insert(id);
-            }
-        }
-    }
-
-    /// The host of a request is gone. What has begun of it goes on; nothing is begun any more,
-    /// not again either: the host may have asked another node for the same, and for something
-    /// else after it.
-    pub fn abandon(&mut self, id: u64) {
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.gone = true;
-            if let Answer::Scrub { next, progress, .. } = &mut request.answer {
-                *next = progress.stripes;
-            }
-        }
-        self.wake_waiting_of(id);
-    }
-
-    /// Cuts a request into jobs.
-    fn take(
-        &mut self,
-        id: u64,
-        volume: &Volume,
-        answer: Answer,
-        range: Range,
-        what: impl Fn(Range) -> What,
-    ) {
-        let cut = chunks(&volume.geometry, range, self.max_chunk, |s| volume.extent_end(s));
-        let mut left = 0;
-        for chunk in cut {
-            left += 1;
-            self.queue.push_back(Job::new(Purpose::Host(id), volume.id, what(chunk)));
-        }
-        let request = Request::new(volume.id, answer, left);
-        self.requests.insert(id, request);
     }
 
     /// Starts what can be started. Returns whether there was anything.
@@ -527,148 +397,11 @@ impl Originator {
         }
     }
 
-    fn part_done(
-        &mut self,
-        id: u64,
-        job: &Job,
-        result: Result<HostData, HostError>,
-        outbox: &mut Outbox,
-    ) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        request.left -= 1;
-        let at = job.what.offset();
-        match (result, &mut request.answer) {
-            (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
-            (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
-            (Ok(_), _) => {}
-            (Err(_), Answer::Scrub { progress, .. }) => progress.skipped += 1,
-            (Err(error), _) => request.error = Some(error),
-        }
-        if let Answer::Scrub { next, progress, .. } = &request.answer
-            && *next < progress.stripes
-        {
-            return;
-        }
-        if request.left == 0 {
-            self.answer_request(id, outbox);
-        }
-    }
-
-    /// Nothing is left to be done of a request.
-    fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
-        if let Some(request) = self.requests.remove(&id) {
-            self.scrubs.remove(&id);
-            outbox.counters.totals.round_trips += request.round_trips;
-            outbox.reply(id, request.result());
-        }
-    }
-
-    /// The longest chain of messages of a host's job had so many.
-    fn count_round_trips(&mut self, purpose: Purpose, hops: u8) {
-        if let Purpose::Host(id) = purpose
-            && let Some(request) = self.requests.get_mut(&id)
-        {
-            request.round_trips = request.round_trips.max(u64::from(hops.div_ceil(2)));
-        }
-    }
-
     /// Has stripes verified that a host which is gone may have written in part, and their parity made
     /// to fit what is there (shared storage 3.2.3).
     pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
         for (volume, stripe) in stripes {
             self.ready.push_back(Job::new(Purpose::Repair, volume, What::Verify { stripe }));
-        }
-    }
-
-    /// Keeps as many stripes in verification as may be, at most at the rate of each scrub; answers
-    /// those that are done.
-    fn feed_scrubs(&mut self, outbox: &mut Outbox) {
-        let mut done = Vec::new();
-        for id in &self.scrubs {
-            let request = self.requests.get_mut(id).expect("a request in work");
-            let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else {
-                unreachable!("what is no scrub is not among them");
-            };
-            let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
-            while *next < progress.stripes
-                && request.left < self.config.rebuilds_busy
-                && pace.may(outbox.now, *rate)
-            {
-                pace.take(unit, *rate);
-                let what = What::Verify { stripe: *next };
-                self.ready.push_back(Job::new(Purpose::Host(*id), request.volume, what));
-                *next += 1;
-                request.left += 1;
-            }
-            if *next >= progress.stripes && request.left == 0 {
-                done.push(*id);
-            }
-        }
-        for id in done {
-            self.answer_request(id, outbox);
-        }
-    }
-
-    /// The scrubs in work.
-    pub fn scrubs(&self) -> Vec<(VolumeId, ScrubProgress)> {
-        let scrub = |r: &Request| match &r.answer {
-            Answer::Scrub { progress, .. } => Some((r.volume, *progress)),
-            _ => None,
-        };
-        self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
-    }
-
-    fn scrub(&mut self, job: &Job) -> Option<&mut ScrubProgress> {
-        let Purpose::Host(id) = job.purpose else { return None };
-        match &mut self.requests.get_mut(&id)?.answer {
-            Answer::Scrub { progress, .. } => Some(progress),
-            _ => None,
-        }
-    }
-
-    fn count_rebuilt(&mut self, job: &Job, units: u64) {
-        if let Some(progress) = self.scrub(job) {
-            progress.rebuilt += units;
-        }
-    }
-
-    /// With the journal, what was acknowledged is safe already.
-    fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
-        if volume.policy.is_journaled() {
-            outbox.reply(id, Ok(HostData::Done));
-            return;
-        }
-        let answer = Answer::Done;
-        let request = Request::new(volume.id, answer, 1);
-        self.requests.insert(id, request);
-        self.start_flush(id, outbox);
-    }
-
-    fn start_flush(&mut self, request: u64, outbox: &mut Outbox) {
-        let id = self.next_flush;
-        self.next_flush += 1;
-        let left: BTreeSet<NodeId> = self.map.serving().collect();
-        for node in &left {
-            outbox.send(*node, Body::Flush { id });
-        }
-        self.flushes.insert(id, Flush { request, left, asked: outbox.now });
-        self.end_flush(id, outbox);
-    }
-
-    pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
-        if let Some(flush) = self.flushes.get_mut(&id) {
-            flush.left.remove(&from);
-            self.end_flush(id, outbox);
-        }
-    }
-
-    /// A flush is done when no disk is left that it waits for.
-    fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
-        if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
-            let flush = self.flushes.remove(&id).expect("just seen");
-            if let Some(request) = self.requests.remove(&flush.request) {
-                outbox.reply(flush.request, request.result());
-            }
         }
     }
 
@@ -823,24 +556,6 @@ impl Settling {
     }
 }
 
-impl Request {
-    fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
-        Request { volume, answer, left, round_trips: 0, error: None, gone: false }
-    }
-
-    fn result(self) -> Result<HostData, HostError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        Ok(match self.answer {
-            Answer::Done => HostData::Done,
-            Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
-            Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
-            Answer::Scrub { progress, .. } => HostData::Scrubbed(progress),
-        })
-    }
-}
-
 impl What {
     fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
@@ -866,36 +581,4 @@ fn pause(most: Nanos, name: Timestamp) -> Nanos {
     let half = most / 2;
     // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
     half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
-}
-
-fn zeroes(range: Range) -> What {
-    What::Write(range, Buffer::Zero(range.len as usize))
-}
-
-fn range_of(op: &HostOp) -> Option<Range> {
-    match op {
-        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
-        HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
-        HostOp::Flush | HostOp::Scrub { .. } => None,
-    }
-}
-
-/// The whole stripes inside a range.
-fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
-    let stripe = volume.geometry.stripe_bytes();
-    let from = range.offset.next_multiple_of(stripe);
-    let to = range.end() / stripe * stripe;
-    (from < to).then(|| Range { offset: from, len: to - from })
-}
-
-/// Joins neighbours of one kind.
-fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
-    let mut out: Vec<(u64, bool)> = Vec::new();
-    for (len, hole) in extents {
-        match out.last_mut() {
-            Some(last) if last.1 == hole => last.0 += len,
-            _ => out.push((len, hole)),
-        }
-    }
-    out
 }

@@ -196,6 +196,6 @@ impl Reading {
                 }
             }
         }
-        super::joined(out.into_iter())
+        super::requests::joined(out.into_iter())
     }
 }

@@ -127,6 +127,13 @@ impl Bench {
         self.hear(PEER, Body::Write { header, items });
     }
 
+    /// The write that this node, asked by a host, has told others to take part in.
+    pub fn has_begun(&self) -> Timestamp {
+        let begun =
+            |b: &Body| if let Body::Write { header, .. } = b { Some(header.ts) } else { None };
+        self.sent.iter().find_map(begun).expect("others are told to write")
+    }
+
     pub fn has_sent(&self, what: impl Fn(&Body) -> bool) -> bool {
         self.sent.iter().any(what)
     }

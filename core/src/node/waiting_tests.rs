@@ -83,11 +83,7 @@ fn requests_fail_when_they_have_waited_long_enough_or_nobody_wants_them() {
 fn a_write_that_nobody_can_decide_waits_for_those_who_can() {
     let mut bench = Bench::new();
     bench.handle(Input::Host(1, VOLUME, write()));
-    let begun = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = begun.expect("the peer is to write");
+    let ts = bench.has_begun();
     bench.enter(lacking(2, SECOND), at(50));
     pass(&mut bench, SECOND / 2);
     bench.sent.clear();
