@@ -9,6 +9,7 @@ use mio::Poll;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cluster::{Home, Together};
+use crate::disk_emulated::Emulation;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::listen::Listen;
@@ -44,6 +45,15 @@ impl Array {
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir })
+    }
+
+    /// The array with disks, files in memory, that take as long as others do, once it is said which.
+    ///
+    /// # Errors
+    /// If the system has no timers for that.
+    pub fn emulating(mut self, emulation: Emulation) -> Result<Array> {
+        self.reactor.emulate(emulation)?;
+        Ok(self)
     }
 
     /// Where hosts can connect, as URIs without the volume's name.

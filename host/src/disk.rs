@@ -239,3 +239,11 @@ fn in_memory(file: &File, path: &Path) -> Result<bool> {
     let kind = rustix::fs::fstatfs(file).map_err(at("look at", path))?.f_type as u64;
     Ok(IN_MEMORY.contains(&(kind & 0xffff_ffff)))
 }
+
+/// Whether the files of a directory are in memory: nodes then do their disk operations themselves.
+///
+/// # Errors
+/// If it cannot be looked at.
+pub fn is_in_memory(dir: &Path) -> Result<bool> {
+    in_memory(&File::open(dir).map_err(at("open", dir))?, dir)
+}

@@ -21,8 +21,9 @@ use weft_core::store::{DiskRequest, DiskResult};
 use weft_core::units::{NodeId, VolumeId};
 use weft_member::Gate;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, boot_time};
 use crate::disk::Backend;
+use crate::disk_emulated::{Emulated, Emulation};
 use crate::disk_queue::DiskQueue;
 use crate::disk_sync::AtOnce;
 use crate::disk_uring::{Ring, Tag};
@@ -53,6 +54,8 @@ pub(crate) struct Engine {
     pub(crate) fatal: Option<Error>,
     clock: Clock,
     ring: Option<Ring>,
+    /// What holds disks back that are to be like others.
+    emulated: Option<Emulated>,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
     disk_queue: VecDeque<(Tag, DiskRequest)>,
@@ -76,6 +79,7 @@ impl Engine {
             fatal: None,
             clock: Clock::default(),
             ring: ring.ok(),
+            emulated: None,
             starting: true,
             disk_queue: VecDeque::new(),
             ended: Vec::new(),
@@ -191,6 +195,11 @@ impl Engine {
         self.ring.as_ref().map(Ring::fd)
     }
 
+    /// Has the nodes' disks take as long as others, and says what to poll for ends of operations.
+    pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<RawFd> {
+        Ok(self.emulated.insert(Emulated::new(emulation)?).fd())
+    }
+
     /// Turns the crank until nothing is left that need not be waited for. Says whether it
     /// came to that: if nodes keep each other busy, sockets and timers must have their turn.
     pub(crate) fn run(&mut self) -> bool {
@@ -247,6 +256,11 @@ impl Engine {
             let slot = &mut self.slots[tag.node];
             let Some(disk) = slot.disk.as_ref().filter(|_| slot.life == tag.life) else { continue };
             slot.disk_ops += 1;
+            if let Some(emulated) = &mut self.emulated {
+                let result = disk.run(request.op.clone());
+                emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
+                continue;
+            }
             match (disk.backend(), &mut self.ring) {
                 (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
                 _ if disk.queue == DiskQueue::default() => {
@@ -256,6 +270,11 @@ impl Engine {
             }
         }
         at_once.run(&mut self.ended);
+        if let Some(emulated) = &mut self.emulated
+            && let Err(e) = emulated.collect(boot_time(), &mut self.ended)
+        {
+            self.fatal = Some(e);
+        }
         let Some(ring) = &mut self.ring else { return };
         let started = ring.submit();
         ring.collect(&mut self.ended);

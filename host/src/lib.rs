@@ -18,6 +18,7 @@ mod control;
 mod control_connection;
 mod desk;
 mod disk;
+mod disk_emulated;
 mod disk_queue;
 mod disk_sync;
 mod disk_uring;
@@ -56,7 +57,8 @@ pub use cluster::{
 };
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;
-pub use disk::{Backend, Disk};
+pub use disk::{Backend, Disk, is_in_memory};
+pub use disk_emulated::Emulation;
 pub use disk_queue::DiskQueue;
 pub use durable::lock;
 pub use error::{Error, Result};

@@ -45,6 +45,7 @@ use crate::arrivals::Arrivals;
 use crate::client::control_path;
 use crate::cluster::Admission;
 use crate::control_connection::ControlConnection;
+use crate::disk_emulated::Emulation;
 use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Host;
@@ -67,7 +68,8 @@ const PACES: Duration = Duration::from_millis(200);
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
 const SIGNALS: Token = Token(2);
-const CONTROL: usize = 3;
+const EMULATED: Token = Token(3);
+const CONTROL: usize = 4;
 const CONNECTIONS: usize = 1 << 16;
 
 /// The first of the tokens of connections to other processes; there are never so many hosts.
@@ -153,6 +155,12 @@ impl Reactor {
         }
         reactor.listen(0).map_err(cannot)?;
         Ok(reactor)
+    }
+
+    /// Has the nodes' disks take as long as others.
+    pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<()> {
+        let timer = self.engine.emulate(emulation)?;
+        self.watch(timer, EMULATED).map_err(|e| Error(format!("cannot wait for a timer: {e}")))
     }
 
     /// Where hosts can connect, as URIs.

@@ -116,7 +116,7 @@ impl Probe {
             patience: Duration::from_secs(self.patience.into()),
         };
         cpu::check(Path::new(MEMORY), each).context("--volume-size")?;
-        let in_memory = is_in_memory(dir)?;
+        let in_memory = weft_host::is_in_memory(dir)?;
         let disk = match in_memory {
             true => Vec::new(),
             false => {
@@ -230,14 +230,6 @@ impl Probe {
     }
 }
 
-/// Whether a directory's files are in memory: nodes then do their disk operations themselves.
-fn is_in_memory(dir: &Path) -> Result<bool> {
-    /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2).
-    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-    let kind = rustix::fs::statfs(dir).with_context(|| dir.display().to_string())?.f_type as u64;
-    Ok(IN_MEMORY.contains(&(kind & 0xffff_ffff)))
-}
-
 /// The parameters of nodes in one process, as `weft sim --world real` runs them.
 fn parameters(found: &Found, model: &str) -> String {
     let (c, l) = (&found.costs, &found.loopback);
@@ -349,11 +341,5 @@ mod tests {
         found.costs.put(&mut system);
         assert_eq!((system.nodes, system.hosts), (read.nodes, read.hosts));
         assert!(read.disks.in_memory);
-    }
-
-    #[test]
-    fn files_in_memory_are_told_from_others() {
-        assert!(is_in_memory(Path::new(MEMORY)).unwrap());
-        assert!(!is_in_memory(Path::new("/proc")).unwrap());
     }
 }

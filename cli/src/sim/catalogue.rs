@@ -41,6 +41,7 @@ pub const ENTRIES: &[Entry] = entries![
     "examples/flash",
     "examples/replay",
     "examples/shared-bus",
+    "validation/emulated",
     "validation/local",
 ];
 

@@ -302,12 +302,15 @@ impl Sim {
 
     /// Applies what the command line says.
     fn adjust(&self, scenario: &mut Scenario) -> Result<()> {
+        let set = |scenario: &mut Scenario| {
+            self.set.iter().try_for_each(|setting| scenario.set(setting, "--set"))
+        };
         if let Some(file) = &self.params {
+            // What of the file counts depends on what is set, and what is set counts before it.
+            set(scenario)?;
             scenario.replace(file)?;
         }
-        for setting in &self.set {
-            scenario.set(setting, "--set")?;
-        }
+        set(scenario)?;
         let setting = |key: &str, value: String| Setting { key: key.into(), value };
         if let Some(seed) = self.seed {
             scenario.set(&setting("measure.seed", seed.to_string()), "--seed")?;

@@ -197,6 +197,9 @@ impl Scenario {
         keys::check(&values)?;
         let mut found = Vec::new();
         flatten("", &values.table, &mut |key, value| found.push((key, value.clone())));
+        // Disks that are emulated are those of the scenario, whatever the machine has.
+        let emulated = self.document.get("disks.emulated").and_then(Value::as_bool) == Some(true);
+        found.retain(|(key, _)| !(emulated && key.starts_with("disks.")));
         for (key, value) in found {
             let place = values.place(&key).to_string();
             // A disk's file lies beside the one that names it.

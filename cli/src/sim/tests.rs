@@ -276,6 +276,40 @@ fn a_real_array_takes_open_arrivals_and_commands() {
     assert!(rate > 60.0 && rate < 1_500.0, "{rate} requests a second, and 300 come");
 }
 
+/// A directory whose files are in memory.
+const MEMORY: &str = "/dev/shm";
+
+#[test]
+fn a_real_array_on_emulated_disks_is_as_slow_as_they_are() {
+    let temp = tempfile::tempdir_in(MEMORY).unwrap();
+    let dir = temp.path().display();
+    std::fs::write(temp.path().join("s.toml"), TINY).unwrap();
+    // Much larger than there is memory: only what is used takes room.
+    let disk = "name = \"d\"\n[fixed]\ncapacity_bytes = 1099511627776\nsector_bytes = 4096\n\
+                positioning_ms = 20\nbytes_per_s = 1000000000\n";
+    std::fs::write(temp.path().join("slow.toml"), disk).unwrap();
+    // A machine's own disks are not those that are emulated.
+    std::fs::write(temp.path().join("m.toml"), "[disks]\nin_memory = true\ndevices = 1\n").unwrap();
+    let set = "disks.emulated=true disks.model=slow.toml workload.requests.fixed.read_share=1 \
+               nodes.store=journalled measure.requests=10";
+    let line = format!("sim {dir}/s.toml --params {dir}/m.toml --out {dir}/out --set {set}");
+    weft(&format!("{line} --world both --dir {dir}")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(temp.path().join("out").join(name)).unwrap();
+    let comparison: serde_json::Value = serde_json::from_str(&read("comparison.json")).unwrap();
+    let points = comparison["results"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    for point in points {
+        for world in ["predicted", "real"] {
+            let ms = point["response_ms"][world].as_f64().unwrap();
+            assert!(ms >= 20.0, "{world}: {point}");
+        }
+    }
+    let refused = weft(&format!("{line} --world real --dir /proc")).unwrap_err();
+    assert!(format!("{refused:#}").contains("emulated disks are files in memory"), "{refused:#}");
+    let shared = weft(&format!("{line} disks.per_bus=2 --world real --dir {dir}")).unwrap_err();
+    assert!(shared.to_string().contains("disks.per_bus = 2: emulated disks"), "{shared:#}");
+}
+
 #[test]
 fn what_a_real_array_cannot_be_is_refused_by_key() {
     let temp = tempfile::tempdir().unwrap();

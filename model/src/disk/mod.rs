@@ -15,6 +15,7 @@
 //! - `seek`, `mechanics`: how arm and platters move;
 //! - `mechanical`: a disk made of these, with track buffer and read-ahead;
 //! - `fixed`, `flash`: devices without a mechanism;
+//! - `operations`: what the operations of a node's store are to a disk;
 //! - [`bus`]: the way to the host, of a disk's own or shared.
 
 pub mod bus;
@@ -24,6 +25,7 @@ pub mod geometry;
 mod mechanical;
 mod mechanics;
 mod model;
+mod operations;
 mod seek;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use bus::Bus;
 use mechanics::Target;
 use model::DeviceModel;
 pub use model::Model;
+pub use operations::is_flushed_after;
 pub(crate) use seek::seek_ms;
 
 /// Milliseconds as nanoseconds; what is negative is nothing.
@@ -189,10 +192,12 @@ impl Disk {
     }
 
     /// Hands over an access. `id` comes back with its completion. Time may not run backwards
-    /// from one call to the next.
+    /// from one call to the next, and what a disk that serves one access at a time completed before
+    /// `now` has been taken ([`advance`](Self::advance)).
     ///
     /// # Panics
-    /// If the access goes beyond the end of the disk, or is a read or write of nothing.
+    /// If the access goes beyond the end of the disk, or is a read or write of nothing; if what completed
+    /// before has not been taken.
     pub fn submit(&mut self, now: Nanos, id: u64, access: Access) {
         self.act(None, |disk, bus| disk.accept(now, id, access, bus));
     }
@@ -264,6 +269,7 @@ impl Disk {
             self.busy.add(now, until);
             return;
         }
+        assert!(self.next().is_none_or(|at| at >= now), "something completed before {now}");
         let target = match &self.device {
             DeviceState::Mechanical(disk) if self.queue.policy() != Policy::Fcfs => {
                 disk.target(&access)

@@ -11,7 +11,7 @@ use weft_load::stats::Level;
 use weft_load::workload::{Arrivals, Generator};
 use weft_model::disk::{Disk, Model};
 
-use super::super::setup::{VOLUME, config, of_trace, replay, volume};
+use super::super::setup::{VOLUME, config, disks, of_trace, replay, volume};
 use super::super::system::Problem;
 use super::*;
 
@@ -55,10 +55,6 @@ impl Simulation {
             // Reads go on through parity.
             parity => parity as u64 * volume.unit_sectors(),
         };
-        let phase = |n: usize| match (system.disks.synchronized, model.revolution()) {
-            (false, Some(turn)) => streams.stream("phase", n as u64).u64(0..turn),
-            _ => 0,
-        };
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
         let diskless = Diskless::new(system, streams);
@@ -70,9 +66,7 @@ impl Simulation {
             disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
             soon: None,
         };
-        let device = |n: usize| {
-            let chance = streams.stream("disk", n as u64);
-            let disk = Disk::new(&model, system.disks.scheduler, phase(n), chance);
+        let device = |(n, disk): (usize, Disk)| {
             let bus = system.disks.per_bus.map(|so_many| (n / usize::from(so_many)) as u32);
             Device { disk, queue: Level::new(0), due: None, busy_before: 0, bus }
         };
@@ -82,7 +76,7 @@ impl Simulation {
             places: (0..count).map(place).collect(),
             processors: (0..processors).map(|_| Processor::new(system.nodes.mips)).collect(),
             threads: (0..workload.hosts).map(|_| Thread::default()).collect(),
-            devices: (0..devices).map(device).collect(),
+            devices: disks(system, &model, streams, devices).enumerate().map(device).collect(),
             buses: (0..system.disks.buses(devices)).map(|_| shared_bus(&model)).collect(),
             network: Network::new(&system.links, count, streams.stream("links", 0)),
             host_links: system.hosts.links.as_ref().map(|links| {

@@ -1,9 +1,9 @@
 //! The devices that disks are, or are parts of: what is asked of them, and when it is done.
 
-use weft_core::store::{DiskOp, DiskRequest};
+use weft_core::store::DiskRequest;
 use weft_load::stats::Level;
 use weft_model::disk::bus::Bus;
-use weft_model::disk::{Access, Completed, Disk};
+use weft_model::disk::{Access, Completed, Disk, is_flushed_after};
 
 use super::*;
 
@@ -62,20 +62,11 @@ impl Simulation {
             processor.load.up(now);
             return;
         };
-        let sector = self.sector_bytes;
-        let access = match &request.op {
-            DiskOp::Read { offset, len } => Access::read((first + offset) / sector, len / sector),
-            DiskOp::Write { offset, data, .. } => {
-                let len: u64 = data.iter().map(|b| b.len() as u64).sum();
-                Access::write((first + offset) / sector, len / sector)
-            }
-            DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
-        };
+        let access = Access::of(&request.op, first, self.sector_bytes);
         let many = "a node has more disk operations than have numbers";
         assert!(request.id & !(FLUSH_AFTER - 1) == 0, "{many}");
         // The papers' disks write through; real ones have a cache that has to be flushed.
-        let flushed = self.system.nodes.store == Store::Journalled
-            && matches!(request.op, DiskOp::Write { durable: true, .. });
+        let flushed = self.system.nodes.store == Store::Journalled && is_flushed_after(&request.op);
         let number = request.id | if flushed { FLUSH_AFTER } else { 0 };
         let there = &mut self.devices[device as usize];
         there.queue.up(now);

@@ -113,6 +113,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("disks.in_memory", "", Range::YesNo, WEFT,
         "With rounds: whether disk operations are work of the nodes' processors and of nothing else, as \
          those of files in memory are. Then disks.model says only how large they are."),
+    row("disks.emulated", "", Range::YesNo, WEFT,
+        "Whether in the real world, too, disks take as long as disks.model says: files in memory, of \
+         which the end of each operation is held back until then. Means nothing on models, which always do."),
     row("disks.size_bytes", "bytes", Range::Whole(4096, 1 << 60), BST,
         "How much of each disk the array has, a multiple of 4096, if not all."),
     row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,

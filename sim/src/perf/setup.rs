@@ -1,4 +1,4 @@
-//! What a run begins with: its volume, how its nodes are run, and the requests of a trace.
+//! What a run begins with: its volume, its disks, how its nodes are run, and the requests of a trace.
 
 use std::io::Read;
 
@@ -8,8 +8,10 @@ use weft_core::node::NodeConfig;
 use weft_core::plan::{self, Policy, Strategy};
 use weft_core::store::{StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+use weft_load::random::Streams;
 use weft_load::trace::Pace;
 use weft_load::workload::{Asks, Requests};
+use weft_model::disk::{Disk, Model};
 
 use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Store, Stripes, System};
 
@@ -110,4 +112,38 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
         ..Policy::default()
     };
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
+}
+
+/// The devices of a run, as they are before anything is asked of them.
+pub(super) fn disks(
+    system: &System,
+    model: &Model,
+    streams: Streams,
+    devices: usize,
+) -> impl Iterator<Item = Disk> {
+    let turn = model.revolution().filter(|_| !system.disks.synchronized);
+    (0..devices as u64).map(move |n| {
+        let phase = turn.map_or(0, |turn| streams.stream("phase", n).u64(0..turn));
+        Disk::new(model, system.disks.scheduler, phase, streams.stream("disk", n))
+    })
+}
+
+impl System {
+    /// Models of its workers' disks, each a device of its own, as a run of it begins with.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn model_disks(&self, replication: u64) -> Result<Vec<Disk>, Problem> {
+        let model = Model::new(&self.disks.spec()?);
+        let streams = Streams::new(self.measure.seed, replication);
+        Ok(disks(self, &model, streams, self.nodes.workers.into()).collect())
+    }
+
+    /// Bytes of a sector of its disks.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn sector_bytes(&self) -> Result<u64, Problem> {
+        Ok(Model::new(&self.disks.spec()?).sector_bytes())
+    }
 }

@@ -132,6 +132,8 @@ pub struct Disks {
     /// Whether they are in memory: then disk operations are work of the nodes' processors and of
     /// nothing else, and are done in the round that begins them.
     pub in_memory: bool,
+    /// Whether in the real world, too, they take as long as the model says.
+    pub emulated: bool,
     /// How much of each disk the array has, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -149,6 +151,7 @@ impl Default for Disks {
             devices: None,
             per_bus: None,
             in_memory: false,
+            emulated: false,
             size_bytes: None,
             parameters: None,
         }
@@ -789,6 +792,11 @@ impl System {
             let expected =
                 "disks in memory have no bus; leave it out, or give disks.in_memory = false";
             return Err(Problem::new("disks.per_bus", so_many, expected));
+        }
+        if self.disks.emulated && self.disks.in_memory {
+            let expected =
+                "disks in memory take no time of their own; give disks.in_memory = false";
+            return Err(Problem::new("disks.emulated", true, expected));
         }
         if self.disks.in_memory && !nodes.rounds {
             return Err(Problem::new("disks.in_memory", true, format!("{rounds} false")));

@@ -9,8 +9,8 @@ use weft_sim::perf::{
     Disks, Dispatch, Hosts, Links, Nodes, Ordering, Problem, Roles, Store, System, WarmUp,
 };
 
-use super::disk_bytes;
 use super::hosts::longest;
+use super::used_bytes;
 use crate::output::bytes;
 
 /// The most nodes that are run in one process.
@@ -20,7 +20,8 @@ const MOST_HOSTS: u32 = 64;
 /// The longest request that the array takes.
 const LONGEST: u64 = 32 << 20;
 
-/// Tables of a scenario, and single keys, that describe hardware: a real array has its own.
+/// Tables of a scenario, and single keys, that describe hardware: a real array has its own, but for
+/// disks that are emulated.
 pub const MEANINGLESS: &[&str] = &[
     "disks",
     "links",
@@ -45,8 +46,10 @@ pub fn essence(system: &System) -> Result<System> {
         store: Store::Journalled,
         ..Nodes::default()
     };
-    (essence.disks, essence.links, essence.hosts) =
-        (Disks::default(), Links::default(), Hosts::default());
+    if !system.disks.emulated {
+        essence.disks = Disks::default();
+    }
+    (essence.links, essence.hosts) = (Links::default(), Hosts::default());
     Ok(essence)
 }
 
@@ -55,6 +58,9 @@ pub fn check(system: &System) -> Result<(), Problem> {
     let no = |key: &str, value: &dyn ToString, expected: String| {
         Err(Problem { key: key.into(), value: value.to_string(), expected })
     };
+    if system.disks.emulated {
+        check_emulated(system)?;
+    }
     let nodes = &system.nodes;
     if nodes.workers > MOST_NODES {
         let expected = format!("real nodes share one process; give at most {MOST_NODES}");
@@ -112,14 +118,33 @@ pub fn check(system: &System) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses an array for which the file system has no room.
+/// Refuses disks that cannot be emulated.
+fn check_emulated(system: &System) -> Result<(), Problem> {
+    let disks = &system.disks;
+    for (key, value) in [("disks.devices", disks.devices), ("disks.per_bus", disks.per_bus)] {
+        if let Some(value) = value {
+            let expected = "emulated disks are a device and have a bus each; leave it out";
+            return Err(Problem::new(key, value, expected));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an array for which the file system has no room, or that it is too slow for.
 pub fn check_room(system: &System, dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         bail!("--dir {}: this is no directory; make it, or give another", dir.display());
     }
+    if system.disks.emulated && !weft_host::is_in_memory(dir)? {
+        bail!(
+            "--dir {}: emulated disks are files in memory, and this is on a disk; give a directory on \
+             a tmpfs, as /dev/shm, or disks.emulated = false",
+            dir.display()
+        );
+    }
     let there = rustix::fs::statvfs(dir).with_context(|| dir.display().to_string())?;
     let free = there.f_bavail.saturating_mul(there.f_frsize);
-    let need = u64::from(system.nodes.workers) * disk_bytes(system)?;
+    let need = u64::from(system.nodes.workers) * used_bytes(system)?;
     if need > free {
         let size = system.volume.size_bytes.unwrap_or(0);
         bail!(

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
 use weft_core::plan;
-use weft_host::{Array, Control, Handle, Listen, Request, Spec};
-use weft_sim::perf::{Commit, Layout, Outcome, ParityAt, Stripes, Summary, System, VolumeSpec};
+use weft_host::{Array, Control, Emulation, Handle, Listen, Request, Spec};
+use weft_sim::perf::{
+    Commit, Disks, Layout, Outcome, ParityAt, Stripes, Summary, System, VolumeSpec,
+};
 
 use self::hosts::cpu_seconds;
 use super::result::Measured;
@@ -163,11 +165,17 @@ pub fn measure(
 struct Needs {
     workers: u16,
     volume: VolumeSpec,
+    /// What its disks are to be like.
+    emulated: Option<Disks>,
 }
 
 impl Needs {
     fn of(system: &System) -> Needs {
-        Needs { workers: system.nodes.workers, volume: system.volume.clone() }
+        Needs {
+            workers: system.nodes.workers,
+            volume: system.volume.clone(),
+            emulated: system.disks.emulated.then(|| system.disks.clone()),
+        }
     }
 }
 
@@ -193,7 +201,13 @@ impl Running {
         let socket = scratch.path().join(SOCKET);
         let listens = [Listen::Unix(socket.clone())];
         let silent = Arc::new(|_: &str| {});
-        let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?.spawn()?;
+        let emulation = Emulation::default();
+        let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?;
+        let array = match system.disks.emulated {
+            true => array.emulating(emulation.clone())?,
+            false => array,
+        };
+        let array = array.spawn()?;
         let control = Control::connect(scratch.path())?;
         let needs = Needs::of(system);
         let mut running = Running {
@@ -205,7 +219,13 @@ impl Running {
             _array: array,
             _dir: scratch,
         };
+        // That takes no longer than in memory.
         fill(&mut running.connect()?, "filling the volume")?;
+        running.control.request(&Request::Quiesce)?;
+        if system.disks.emulated {
+            let disks = system.model_disks(0).map_err(|p| anyhow!("{p}"))?;
+            emulation.begin(disks, system.sector_bytes().map_err(|p| anyhow!("{p}"))?);
+        }
         Ok(running)
     }
 
@@ -262,8 +282,17 @@ fn volume_bytes(system: &System) -> Result<u64> {
     system.volume.size_bytes.context("volume.size_bytes: a real volume has a size")
 }
 
-/// How large a disk has to be.
+/// How large a disk is: one that is emulated, as large as that, of which the file system needs to have room
+/// for no more than [`used_bytes`].
 fn disk_bytes(system: &System) -> Result<u64> {
+    match system.disks.emulated {
+        true => system.disk_bytes().map_err(|p| anyhow!("{p}")),
+        false => used_bytes(system),
+    }
+}
+
+/// How much of a disk is used.
+fn used_bytes(system: &System) -> Result<u64> {
     let Layout(name) = &system.volume.layout;
     let spec: weft_core::layout::LayoutSpec = name.parse()?;
     let workers = u64::from(system.nodes.workers);
