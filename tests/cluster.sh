@@ -355,6 +355,32 @@ deleting() {
     wait $kept && return 1
     grep -c 'no such volume' "$T/scrubbed"
 }
+# Who deletes a volume dies between: the next to lead deletes it.
+left_over() {
+    local tries leader other slow deleting
+    hidden() { status "$1" "sys.exit(not any(v['name'] == 'w' and v['mode'] == 'unfinished' for v in s['volumes']))"; }
+    for tries in {1..20}; do
+        leader=$(status 2 "print(s['cluster']['leader'])")
+        other=$(((leader + 1) % 4)) slow=$(((leader + 2) % 4))
+        weft volume create w 10M --dir "$T/state$other"
+        # Before it can be deleted all must say that no host uses it, and one takes its time.
+        kill -STOP "$(cat "$T/pid$slow")"
+        weft volume delete w --dir "$T/state$other" & deleting=$!
+        until hidden "$other" && kill -9 "$(cat "$T/pid$leader")" || dead $deleting; do :; done
+        kill -CONT "$(cat "$T/pid$slow")"
+        # Unless it was over too soon, or another leads by now.
+        wait $deleting || ! hidden "$other" || break
+        alive "$(cat "$T/pid$leader")" || run_node "$leader"
+        wait_until has 2 up 4
+        wait_until eval "weft volume delete w --dir '$T/state$other'; ! weft volume show w --dir '$T/state$other'"
+    done
+    echo "$tries tries"
+    run_node "$leader"
+    wait_until grep -q "volume 'w' was never finished" "$T"/log?
+    wait_until status "$other" "sys.exit(any(v['name'] == 'w' for v in s['volumes']))"
+    wait_until has "$other" up 4
+    wait_until mode_is 2 fault-free
+}
 # Nodes that a volume cannot do without, and a majority that is gone: what is said, and that a command is
 # not carried out later which was ended while it waited.
 outvoted() {
@@ -374,6 +400,10 @@ outvoted() {
         grep -c 'waiting for a process that leads' "$T/said"
     done
     for n in 1 2; do run_node $n; done
+    # What is asked before all have come back waits until it can be done.
+    weft volume create soon 5M --dir "$T/state0"
+    weft volume resize soon 6M --dir "$T/state3"
+    weft volume delete soon --dir "$T/state0"
     wait_until has 0 up 4
     wait_until mode_is 0 fault-free
     refused "no volume 'late'" weft volume show late --dir "$T/state0"
@@ -601,6 +631,6 @@ at_once() {
     kill $up
     wait $up
 }
-for check in founding certified joining configurations anywhere killed attached alone resizing shrinking deleting outvoted leaving adding at_once stopping boxes; do t $check; done
+for check in founding certified joining configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

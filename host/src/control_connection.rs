@@ -27,6 +27,8 @@ pub(crate) enum Line {
     Process(NodeId, u64),
     /// A thread of this process.
     Thread(Sender<Vec<u8>>),
+    /// This process itself, which has it done and waits for no answer.
+    Nobody,
 }
 
 /// One who asks.
@@ -56,7 +58,8 @@ impl ControlConnection {
     /// One who asks a single question.
     pub(crate) fn asking(line: Line, mut question: Vec<u8>) -> ControlConnection {
         question.push(b'\n');
-        ControlConnection { closed: true, ..ControlConnection::on(line, question) }
+        let gone = matches!(line, Line::Nobody);
+        ControlConnection { closed: true, gone, ..ControlConnection::on(line, question) }
     }
 
     fn on(line: Line, input: Vec<u8>) -> ControlConnection {
@@ -122,7 +125,8 @@ impl ControlConnection {
     /// Tells whoever asked what is waited for, if it has been for a while.
     pub(crate) fn tell(&mut self, waits_for: impl FnOnce(&Wait) -> Option<String>) {
         let Some(wait) = &self.wait else { return };
-        if self.since.elapsed() < TELL_AFTER || matches!(self.line, Line::Thread(_)) {
+        if self.since.elapsed() < TELL_AFTER || matches!(self.line, Line::Thread(_) | Line::Nobody)
+        {
             return;
         }
         if let Some(text) = waits_for(wait).filter(|text| *text != self.told) {
@@ -194,7 +198,7 @@ impl ControlConnection {
                 }
                 // If it does not wait any more, nobody does.
                 (Line::Thread(sender), _) => drop(sender.send(line)),
-                (Line::Socket(_), _) | (Line::Process(..), None) => {}
+                (Line::Socket(_) | Line::Nobody, _) | (Line::Process(..), None) => {}
             }
         }
         !self.closed || self.wait.is_some() || !self.input.is_empty()

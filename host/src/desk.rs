@@ -37,6 +37,7 @@ use crate::news::News;
 use crate::policy;
 use crate::requests::{Job, Owner, Requests};
 use crate::sessions::Sessions;
+use crate::slot::Phase;
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
@@ -182,6 +183,9 @@ impl Desk<'_> {
             return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
         }
         let here = matches!(route, Ok(None));
+        if here && since.elapsed() < ELECTION && !self.is_ready_for(&request) && self.gets_ready() {
+            return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
+        }
         if here && since.elapsed() < PARTING && self.hosts_in_the_way(&request) > 0 {
             return Outcome::Wait(Wait::Parting(Box::new(request), handed_on, since));
         }
@@ -265,6 +269,35 @@ impl Desk<'_> {
     fn begins_to_lead(&self) -> bool {
         let begins = |t: &Together| t.leader() == Some(t.us()) && !t.leads();
         self.engine.rule.together().is_some_and(begins)
+    }
+
+    /// Whether the nodes agree on a map and one runs, if what a volume is to be depends on that.
+    fn is_ready_for(&self, request: &Request) -> bool {
+        let depends = matches!(
+            request,
+            Request::VolumeCreate { .. } | Request::VolumeResize { .. } | Request::VolumeSet { .. }
+        );
+        !depends || self.is_ready()
+    }
+
+    /// Whether that may come about by itself: nodes are starting, or changing their map.
+    fn gets_ready(&self) -> bool {
+        !self.engine.is_settled() || self.engine.slots.iter().any(|s| s.phase == Phase::Opening)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.engine.is_settled() && self.engine.originator(0).is_some()
+    }
+
+    /// Refuses what is asked before the nodes agree on a map.
+    fn require_ready(&self) -> Result<()> {
+        match self.is_ready() {
+            true => Ok(()),
+            false => fail(
+                "no node runs, or the nodes have not agreed on a cluster map in time; look with `weft \
+                 status`, and ask again",
+            ),
+        }
     }
 
     fn try_handle(&mut self, conn: usize, request: Request) -> Result<Outcome> {

@@ -26,9 +26,7 @@ impl Desk<'_> {
         layout: Option<String>,
         spec: Spec,
     ) -> Result<Wait> {
-        if !self.engine.is_settled() || self.engine.originator(0).is_none() {
-            return fail("the nodes are just starting or changing; try again in a moment");
-        }
+        self.require_ready()?;
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
         let sequencer = self.sequencer(&spec)?;
@@ -60,9 +58,7 @@ impl Desk<'_> {
     }
 
     pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
-        if !self.engine.is_settled() || self.engine.originator(0).is_none() {
-            return fail("the nodes are just starting or changing; try again in a moment");
-        }
+        self.require_ready()?;
         let volume = self.volume(name)?;
         if self.sizing.contains(&volume.id) {
             return fail(format!("volume '{}' is being resized already", volume.name));
@@ -95,9 +91,7 @@ impl Desk<'_> {
     /// Changes a volume's policy. Nothing orders the requests of several hosts with an ordering of
     /// none, so that is for one, unless it is forced.
     pub(super) fn set_policy(&mut self, name: &str, change: PolicyChange) -> Result<Wait> {
-        if !self.engine.is_settled() || self.engine.originator(0).is_none() {
-            return fail("the nodes are just starting or changing; try again in a moment");
-        }
+        self.require_ready()?;
         let volume = self.volume(name)?;
         let mut changed = volume.clone();
         change.apply(&mut changed);
@@ -130,8 +124,8 @@ impl Desk<'_> {
     /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
     /// written before (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
     ///
-    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room; the
-    /// same command again finishes it.
+    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
+    /// next to lead deletes it.
     pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
         if name.is_empty() {
             return fail("say which volume to delete, by its name");

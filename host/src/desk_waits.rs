@@ -17,6 +17,18 @@ impl Wait {
         }
     }
 
+    /// The volume that is being made, changed or deleted.
+    pub(crate) fn is_about(&self) -> Option<VolumeId> {
+        match self {
+            Wait::VolumeThere(volume, _) => Some(volume.id),
+            Wait::PolicySet(id, ..)
+            | Wait::Hidden(id, _)
+            | Wait::Removable(id, _)
+            | Wait::VolumeGone(id, _) => Some(*id),
+            _ => self.sizes(),
+        }
+    }
+
     /// Whether it is over when whoever asked is gone: nothing has been changed, or it changes nothing.
     pub(crate) fn ends_with_its_asker(&self) -> bool {
         match self {
@@ -58,6 +70,9 @@ impl Desk<'_> {
                 "the process that leads the cluster to find out which nodes run".to_string()
             }
             Wait::DownHere(_) if self.leader().is_ok() => return None,
+            Wait::Leader(request, ..) if self.leader().is_ok() && !self.is_ready_for(request) => {
+                "the nodes to start and to agree on the cluster map".to_string()
+            }
             Wait::Leader(..) | Wait::DownHere(_) => {
                 "a process that leads the cluster; a majority of the nodes' \
                                  processes must run and reach one another"

@@ -17,6 +17,7 @@
 //! - [`doors`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
+//! - [`leftovers`]: what those began and nobody finishes
 //! - [`stop`]: the end
 
 #[path = "reactor_controls.rs"]
@@ -27,6 +28,8 @@ mod doors;
 mod events;
 #[path = "reactor_hosts.rs"]
 mod hosts;
+#[path = "reactor_leftovers.rs"]
+mod leftovers;
 #[path = "reactor_stop.rs"]
 mod stop;
 
@@ -56,14 +59,16 @@ use crate::news::News;
 use crate::requests::Requests;
 use crate::sessions::Sessions;
 
+use leftovers::LeftOver;
+
 pub use stop::Stopped;
 pub(crate) use stop::Stopper;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
 
-/// How often one looks how fast nodes catch up.
-const PACES: Duration = Duration::from_millis(200);
+/// How often one looks around: how fast nodes catch up, and what is left over.
+const LOOKS: Duration = Duration::from_millis(200);
 
 const WAKER: Token = Token(0);
 const RING: Token = Token(1);
@@ -102,8 +107,9 @@ pub(crate) struct Reactor {
     to_send: BTreeSet<usize>,
     commands: Vec<Command>,
     started: Instant,
-    /// When it was last looked how fast nodes catch up.
+    /// When it was last looked how fast nodes catch up, and for what is left over.
     looked: Instant,
+    left_over: LeftOver,
     stopper: Stopper,
     stopping: Option<Instant>,
     log: Log,
@@ -146,6 +152,7 @@ impl Reactor {
             commands: Vec::new(),
             started: Instant::now(),
             looked: Instant::now(),
+            left_over: None,
             stopper: Stopper::new(waker),
             stopping: None,
             log,
@@ -218,7 +225,7 @@ impl Reactor {
             }
         }
         self.send();
-        self.look_at_paces();
+        self.look_around();
         self.tell_news();
         self.open_doors()?;
         match self.engine.fatal.take() {
@@ -253,12 +260,13 @@ impl Reactor {
         }
     }
 
-    /// Looks now and then how fast nodes catch up.
-    fn look_at_paces(&mut self) {
+    /// Looks now and then how fast nodes catch up, and for what is left over.
+    fn look_around(&mut self) {
         let now = Instant::now();
-        if now.duration_since(self.looked) >= PACES {
+        if now.duration_since(self.looked) >= LOOKS {
             self.looked = now;
             self.engine.slots.iter_mut().for_each(|slot| slot.look_at_pace(now));
+            self.delete_what_is_left_over(now);
         }
     }
 

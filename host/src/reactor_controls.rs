@@ -72,7 +72,7 @@ impl Reactor {
         }
     }
 
-    fn ask(&mut self, line: Line, question: Vec<u8>) {
+    pub(super) fn ask(&mut self, line: Line, question: Vec<u8>) {
         let id = self.next_connection;
         self.next_connection += 1;
         self.controls.insert(id, ControlConnection::asking(line, question));
@@ -168,7 +168,7 @@ impl Reactor {
             } else if control.next_question() {
                 progress = true;
                 let question = control.question.clone();
-                let handed_on = matches!(control.line, Line::Process(..));
+                let handed_on = matches!(control.line, Line::Process(..) | Line::Nobody);
                 self.at_desk(|desk| desk.handle(id, &question, handed_on))
             } else {
                 return progress;
