@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
-use weft_sim::check::{Failure, Options, Summary, run_seed};
+use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
 
 use crate::args;
 use crate::explore::Explore;
@@ -129,7 +129,7 @@ struct Report {
     /// Seeds whose nodes were in processes, and how many maps these agreed on.
     members: (u64, u64),
     /// Nodes that joined, and left.
-    moved: (u64, u64),
+    comings: Comings,
     /// Those of them with hosts that were their own controllers.
     attached: u64,
     nanos: u64,
@@ -245,9 +245,10 @@ impl Check {
         if report.members.0 > 0 {
             let (seeds, maps) = report.members;
             out += &format!(
-                "\n{seeds} of them with processes, which agreed on {maps} maps; {} nodes joined and {} left; \
-                 {} of these with hosts that are their own controllers",
-                report.moved.0, report.moved.1, report.attached
+                "\n{seeds} of them with processes, which agreed on {maps} maps; {} nodes joined, {} of them \
+                 as disks of processes that ran, and {} left; {} of these with hosts that are their \
+                 own controllers",
+                report.comings.joined, report.comings.added, report.comings.left, report.attached
             );
         }
         for failed in &report.failed {
@@ -293,8 +294,9 @@ impl Check {
             "with_processes": report.members.0,
             "with_attached_hosts": report.attached,
             "maps_agreed_on": report.members.1,
-            "nodes_joined": report.moved.0,
-            "nodes_left": report.moved.1,
+            "nodes_joined": report.comings.joined,
+            "disks_added": report.comings.added,
+            "nodes_left": report.comings.left,
             "simulated_seconds": report.nanos as f64 / 1e9,
             "seconds": seconds,
             "failures": report.failed.iter().map(failure).collect::<Vec<_>>(),
@@ -332,8 +334,7 @@ impl Report {
                     self.members = (self.members.0 + 1, self.members.1 + maps);
                 }
                 self.attached += u64::from(summary.attached > 0);
-                let (joined, left) = summary.joined_and_left;
-                self.moved = (self.moved.0 + joined, self.moved.1 + left);
+                self.comings += summary.comings;
                 self.nanos += summary.time;
             }
             Err(failed) => self.failed.push(failed),

@@ -3,6 +3,7 @@
 //! Who rules is either one authority, or the processes together, each with a member of the group
 //! that keeps the map ([`together`]).
 
+mod crew;
 mod together;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use self::together::Together;
 use crate::disk::SimDisk;
 use crate::engine::Queue;
 
+pub use self::crew::{Comings, Crew};
 pub use self::together::Happens;
 
 const MICROS: Nanos = 1000;
@@ -88,20 +90,6 @@ pub enum Event {
     Joins(NodeId),
     /// Something of the caller's.
     Caller(u64),
-}
-
-/// Who is in a world of processes.
-#[derive(Clone, Copy, Debug)]
-pub struct Crew {
-    /// Nodes with disks.
-    pub nodes: usize,
-    /// How many of these are in a process.
-    pub hosted: u16,
-    /// Hosts that are their own controllers: nodes without disks, each in a process of its own.
-    pub attached: usize,
-    /// So many of the nodes, the last, are not in the map at first: they are admitted later
-    /// ([`World::admit_next`]). Then each node is in a process of its own, and no host is its own controller.
-    pub later: usize,
 }
 
 struct Place {
@@ -261,6 +249,13 @@ impl World {
         self.places[usize::from(id.0)].superblock.is_none()
     }
 
+    /// Whether the process of a node is to get another disk, which has not been admitted yet.
+    pub fn is_to_get_a_disk(&self, id: NodeId) -> bool {
+        let come = |n: &NodeId| self.map().nodes.get(usize::from(n.0)).is_none();
+        let mut all = (0..self.places.len() as u16).map(NodeId);
+        all.any(|n| n != id && come(&n) && self.process_of(n) == self.process_of(id))
+    }
+
     /// Whether a node has been admitted and has not left.
     pub fn belongs(&self, id: NodeId) -> bool {
         self.map().nodes.get(usize::from(id.0)).is_some_and(|info| !info.removed)
@@ -350,8 +345,9 @@ impl World {
             let starts = !self.has_process(id);
             self.start_process(id);
             if starts {
-                let others = self.hosted_with(id).into_iter().filter(|n| *n != id);
-                others.for_each(|n| self.open_node(n));
+                let mut others = self.hosted_with(id);
+                others.retain(|n| *n != id);
+                others.into_iter().for_each(|n| self.open_node(n));
             }
         }
         self.open_node(id);
@@ -422,8 +418,9 @@ impl World {
     /// The next node that is not in the map is admitted, and starts some time after that.
     pub fn admit_next(&mut self) {
         let node = NodeId(self.map().nodes.len() as u16);
-        self.tell(|| format!("{node} is admitted"));
-        self.operator(AuthorityInput::AddNodes(NewNodes::one(node)));
+        let process = Some(self.process_of(node)).filter(|p| *p != node);
+        self.tell(|| format!("{node} is to be admitted"));
+        self.operator(AuthorityInput::AddNodes(NewNodes { process, ..NewNodes::one(node) }));
     }
 
     /// A node that was drained leaves for good.
@@ -558,7 +555,8 @@ impl World {
         match event {
             Event::Process(node, life, what) => self.happened(node, life, what),
             Event::Wish(n) => self.look_after_wish(n),
-            Event::Joins(node) if self.runs(node) => {}
+            // A process that runs has got a disk; one that does not begins with it when it starts.
+            Event::Joins(node) if self.runs(node) || !self.can_join(node) => {}
             Event::Joins(node) => self.start_node(node),
             Event::Caller(what) => return Some(Some(what)),
             Event::Deliver(envelope, life) => {

@@ -15,6 +15,7 @@ mod options;
 mod places;
 mod run;
 
+pub use crate::world::Comings;
 pub use history::{BLOCK, Did, Op, check as check_history, check_limited};
 pub(crate) use history::{content, numbers};
 pub use options::{Faults, Options, Summary};

@@ -6,6 +6,8 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Commit;
 use weft_core::units::Nanos;
 
+use crate::world::Comings;
+
 /// Which kinds of faults happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -182,7 +184,7 @@ pub struct Summary {
     /// If the nodes were in processes: terms that had a leader, and maps that were agreed on.
     pub members: Option<(u64, u64)>,
     /// Nodes that were admitted while hosts worked, and nodes that left for good.
-    pub joined_and_left: (u64, u64),
+    pub comings: Comings,
     /// The longest simulated time from the end of the faults until all was whole.
     pub healing: Nanos,
     /// Requests that had a place among others, and those of them that were refused.

@@ -292,7 +292,7 @@ impl Run {
             events: self.world.events,
             time: self.world.now(),
             members: self.members.as_ref().map(|_| self.world.terms_and_maps()),
-            joined_and_left: self.world.joined_and_left(),
+            comings: self.world.comings(),
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             rests: self.world.rests,

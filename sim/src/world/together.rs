@@ -15,7 +15,7 @@ use weft_member::{
     epoch_parts, member_of, node_of,
 };
 
-use super::{Crew, Event, MICROS, World, brief};
+use super::{Comings, Crew, Event, MICROS, World, brief};
 
 /// A packet that was lost is sent again after this part of the time after which silence is a death:
 /// TCP waits 200 ms at least (Linux, TCP_RTO_MIN), and a death is believed after 1.1 s.
@@ -153,11 +153,7 @@ impl Together {
     }
 
     fn process_of(&self, node: NodeId) -> NodeId {
-        let Crew { nodes, hosted, .. } = self.crew;
-        match usize::from(node.0) < nodes {
-            true => NodeId(node.0 / hosted * hosted),
-            false => node,
-        }
+        self.crew.process_of(node)
     }
 }
 
@@ -249,10 +245,16 @@ impl World {
         self.all_nodes().filter(|n| self.process_of(*n) == *n).collect()
     }
 
-    /// The nodes of the process of a node.
+    /// The nodes of the process of a node: that one, and those that belong to the cluster.
     pub fn hosted_with(&self, node: NodeId) -> Vec<NodeId> {
         let process = self.process_of(node);
-        self.all_nodes().filter(|n| self.process_of(*n) == process).collect()
+        let there = |n: &NodeId| *n == node || self.belongs(*n);
+        self.all_nodes().filter(|n| self.process_of(*n) == process).filter(there).collect()
+    }
+
+    /// Whether a node that was admitted can start now: by itself, or in a process that runs.
+    pub(super) fn can_join(&self, id: NodeId) -> bool {
+        self.process_of(id) == id || self.has_process(id)
     }
 
     pub(super) fn happens(&mut self, id: NodeId, after: Nanos, what: Happens) {
@@ -286,12 +288,16 @@ impl World {
         self.together.as_ref().map_or((0, 0), |t| (t.leaders.len() as u64, t.agreed.len() as u64))
     }
 
-    /// How many nodes were admitted since the beginning, and how many have left.
-    pub fn joined_and_left(&self) -> (u64, u64) {
-        let Some(together) = &self.together else { return (0, 0) };
-        let nodes = &together.newest.nodes;
-        let joined = nodes.len() + together.crew.later - self.places.len();
-        (joined as u64, nodes.iter().filter(|info| info.removed).count() as u64)
+    /// Who has come since the beginning, and who has left.
+    pub fn comings(&self) -> Comings {
+        let Some(together) = &self.together else { return Comings::default() };
+        let (nodes, crew) = (&together.newest.nodes, &together.crew);
+        let joined = (nodes.len() + crew.later - self.places.len()) as u64;
+        Comings {
+            joined,
+            added: if crew.added { joined } else { 0 },
+            left: nodes.iter().filter(|info| info.removed).count() as u64,
+        }
     }
 
     /// Whether a process is stopped.
@@ -518,7 +524,10 @@ impl World {
         self.together.as_ref()?;
         let whose = match event {
             Event::Deliver(envelope, _) => envelope.to,
-            Event::Disk(node, ..) | Event::Timer(node, ..) | Event::Process(node, ..) => *node,
+            Event::Disk(node, ..)
+            | Event::Timer(node, ..)
+            | Event::Process(node, ..)
+            | Event::Joins(node) => *node,
             _ => return None,
         };
         let until = self.seat(whose).paused_until;

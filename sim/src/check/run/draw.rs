@@ -54,10 +54,11 @@ impl Run {
         let attached = members.as_ref().map_or(0, |m| usize::from(m.attached));
         let works = options.faults.operator && hosted == 1;
         let mut operator = works.then(|| Operator::draw(seed, unit)).flatten();
-        // With an operator some disks come later; where there are processes, processes do.
+        // With an operator some disks come later; where there are processes, processes do, or disks of those.
         let first = nodes;
         let more = operator.as_mut().map_or(0, |o| o.rng.usize(0..=2));
         let later = if members.is_some() && attached == 0 { more } else { 0 };
+        let added = later > 0 && Rng::with_seed(seed ^ 0x000a_dded_d15c).bool();
         let nodes = first * usize::from(hosted) + more;
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
@@ -140,7 +141,7 @@ impl Run {
         let mut world = match &members {
             Some(m) => World::of_processes(
                 seed,
-                Crew { nodes, hosted, attached, later },
+                Crew { nodes, hosted, attached, later, added },
                 (1200, journal),
                 config,
                 m.config,

@@ -5,6 +5,8 @@
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what
 //! they were. In these runs the volume is at first on some of the nodes only.
 
+use std::collections::BTreeSet;
+
 use fastrand::Rng;
 use weft_core::cluster::{VolumeSize, place_stripes, plan_balance};
 use weft_core::node::{FillRates, HostOp, UNBOUNDED};
@@ -172,8 +174,15 @@ impl Run {
         let op = self.operator.as_mut().filter(|_| self.options.faults.operator)?;
         let leaves = op.rng.u8(0..3) == 0;
         let map = self.world.map();
-        let room = map.places(&self.volume.apart).into_iter().filter(|p| p.sectors > 0).count();
-        let with_disks = |n: &NodeId| !self.world.is_attached(*n) && self.world.belongs(*n);
+        // So many can hold a column of an extent together.
+        let places = map.places(&self.volume.apart);
+        let domains: BTreeSet<usize> =
+            places.iter().filter(|p| p.sectors > 0).map(|p| p.domain).collect();
+        let room = domains.len();
+        let with_disks = |n: &NodeId| {
+            let stays = self.world.is_attached(*n) || self.world.is_to_get_a_disk(*n);
+            !stays && self.world.belongs(*n)
+        };
         let all: Vec<NodeId> =
             (0..self.world.size() as u16).map(NodeId).filter(with_disks).collect();
         let spare = room > self.volume.geometry.layout.width();
