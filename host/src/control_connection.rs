@@ -58,8 +58,18 @@ impl ControlConnection {
     /// One who asks a single question.
     pub(crate) fn asking(line: Line, mut question: Vec<u8>) -> ControlConnection {
         question.push(b'\n');
-        let gone = matches!(line, Line::Nobody);
-        ControlConnection { closed: true, gone, ..ControlConnection::on(line, question) }
+        ControlConnection { closed: true, ..ControlConnection::on(line, question) }
+    }
+
+    /// Nobody, who has something done and waits for no answer.
+    pub(crate) fn for_nobody(wait: Wait) -> ControlConnection {
+        let nobody = ControlConnection::on(Line::Nobody, Vec::new());
+        ControlConnection { wait: Some(wait), closed: true, gone: true, ..nobody }
+    }
+
+    /// Whether nobody outside waits for the answer.
+    pub(crate) fn is_for_nobody(&self) -> bool {
+        matches!(self.line, Line::Nobody)
     }
 
     fn on(line: Line, input: Vec<u8>) -> ControlConnection {

@@ -96,6 +96,8 @@ pub(crate) enum Wait {
     Hidden(VolumeId, Ticket),
     /// All processes have said, in this epoch or a later one, who uses the volume.
     Removable(VolumeId, Epoch),
+    /// Hosts see the volume again, which is not deleted because one uses it.
+    Kept(VolumeId, Ticket),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
@@ -251,8 +253,7 @@ impl Desk<'_> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
         let us = together.us();
         match together.leader() {
-            // One that reaches no majority any more may be succeeded by another and not know.
-            Some(node) if node == us && together.leads() && together.may_serve() => Ok(None),
+            Some(_) if together.is_in_charge() => Ok(None),
             Some(node) if node != us && together.is_connected(node) => Ok(Some(node)),
             Some(_) if self.begins_to_lead() => fail(
                 "this process has just been elected to lead and is finding out which nodes run; ask \
@@ -275,7 +276,10 @@ impl Desk<'_> {
     fn is_ready_for(&self, request: &Request) -> bool {
         let depends = matches!(
             request,
-            Request::VolumeCreate { .. } | Request::VolumeResize { .. } | Request::VolumeSet { .. }
+            Request::VolumeCreate { .. }
+                | Request::VolumeResize { .. }
+                | Request::VolumeSet { .. }
+                | Request::VolumeDelete { .. }
         );
         !depends || self.is_ready()
     }
@@ -289,14 +293,19 @@ impl Desk<'_> {
         self.engine.is_settled() && self.engine.originator(0).is_some()
     }
 
-    /// Refuses what is asked before the nodes agree on a map.
+    /// Refuses what is asked before the nodes agree on a map, or while no node runs here.
     fn require_ready(&self) -> Result<()> {
-        match self.is_ready() {
-            true => Ok(()),
-            false => fail(
-                "no node runs, or the nodes have not agreed on a cluster map in time; look with `weft \
-                 status`, and ask again",
+        match self.engine.rule.together().map(|t| t.us().0) {
+            _ if self.is_ready() => Ok(()),
+            _ if !self.engine.is_settled() => fail(
+                "the nodes have not agreed on a cluster map in time; look with `weft status`, and ask \
+                 again",
             ),
+            None => fail("no node runs; start one with `weft node start` and ask again"),
+            Some(us) => fail(format!(
+                "no node of the process that leads the cluster runs, which is node {us}'s; start one there \
+                 with `weft node start {us}` and ask again, or stop that process so that another leads"
+            )),
         }
     }
 
@@ -496,6 +505,7 @@ impl Desk<'_> {
             | Wait::Cuttable(..)
             | Wait::Hidden(..)
             | Wait::Removable(..)
+            | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::HostLeft(host) => Ok(match self.sessions.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),

@@ -7,6 +7,7 @@ use weft_core::node::HostOp;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Range;
+use weft_core::units::VolumeId;
 
 use super::{Desk, Outcome, Wait, overtaken, used_by};
 use crate::control::ok;
@@ -125,11 +126,12 @@ impl Desk<'_> {
     /// written before (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// next to lead deletes it.
+    /// process that leads deletes it ([`Desk::delete_left_over`]).
     pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
         if name.is_empty() {
             return fail("say which volume to delete, by its name");
         }
+        self.require_ready()?;
         // Also one that hosts do not see, because whoever made or deleted it is gone.
         let volume = match self.hidden(name) {
             Some(volume) => volume,
@@ -146,10 +148,30 @@ impl Desk<'_> {
                 return fail(format!("{} volume '{name}'; disconnect the hosts first", used_by(n)));
             }
         }
-        let id = volume.id;
+        Ok(self.hide(&volume))
+    }
+
+    fn hide(&mut self, volume: &Volume) -> Wait {
         let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
-        let ticket = self.engine.size_volume(id, to);
-        Ok(Wait::Hidden(id, ticket))
+        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to))
+    }
+
+    /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
+    /// deleting it died before that was known, hosts see it again.
+    pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
+        self.require_ready()?;
+        let hidden = self.engine.map().volumes.get(&id).filter(|v| v.visible == 0);
+        let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        match self.clients_of(id) {
+            0 => Ok(self.hide(&volume)),
+            _ => Ok(self.keep(volume)),
+        }
+    }
+
+    /// Has hosts see a volume again that is not deleted because one uses it.
+    fn keep(&mut self, volume: Volume) -> Wait {
+        let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
+        Wait::Kept(volume.id, self.engine.size_volume(volume.id, to))
     }
 
     /// Goes on with what is done about a volume.
@@ -208,17 +230,30 @@ impl Desk<'_> {
                 Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch)))
             }
             Wait::Removable(id, epoch) => {
+                let hidden = self.engine.map().volumes.get(id).filter(|v| v.visible == 0);
+                // Another process may have led meanwhile, and gone on with it.
+                let Some(volume) = hidden.map(|v| Volume::clone(v)) else {
+                    return Err(overtaken());
+                };
                 if !self.unheard_since(*epoch).is_empty() {
                     return Ok(Outcome::Wait(wait));
                 }
                 if self.clients_of(*id) > 0 {
-                    if let Some(volume) = self.engine.map().volumes.get(id).cloned() {
-                        self.show(Volume::clone(&volume));
-                    }
-                    return fail("a host has connected to the volume meanwhile");
+                    return Ok(Outcome::Wait(self.keep(volume)));
                 }
                 let (id, ticket) = (*id, self.engine.remove_volume(*id));
                 Ok(Outcome::Wait(Wait::VolumeGone(id, ticket)))
+            }
+            Wait::Kept(id, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                match self.engine.map().volumes.get(id).is_some_and(|v| v.visible > 0) {
+                    true => {
+                        fail("a host uses the volume; disconnect it, and delete the volume then")
+                    }
+                    false => Err(overtaken()),
+                }
             }
             Wait::VolumeGone(id, ticket) => {
                 if !self.is_made(ticket)? {

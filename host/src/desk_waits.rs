@@ -18,12 +18,13 @@ impl Wait {
     }
 
     /// The volume that is being made, changed or deleted.
-    pub(crate) fn is_about(&self) -> Option<VolumeId> {
+    pub(crate) fn volume(&self) -> Option<VolumeId> {
         match self {
             Wait::VolumeThere(volume, _) => Some(volume.id),
             Wait::PolicySet(id, ..)
             | Wait::Hidden(id, _)
             | Wait::Removable(id, _)
+            | Wait::Kept(id, _)
             | Wait::VolumeGone(id, _) => Some(*id),
             _ => self.sizes(),
         }
@@ -97,6 +98,7 @@ impl Desk<'_> {
             | Wait::RoomThere(..)
             | Wait::Cut(..)
             | Wait::Hidden(..)
+            | Wait::Kept(..)
             | Wait::VolumeGone(..) => "all nodes to agree on the new cluster map".to_string(),
             _ => return None,
         })

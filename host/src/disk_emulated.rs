@@ -42,7 +42,7 @@ impl Emulation {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Given>> {
-        // Whoever panicked had nothing half done here.
+        // Whoever panicked took the array with it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,18 +165,23 @@ mod tests {
     use super::*;
     use crate::clock::boot_time;
 
-    /// A disk that takes 10 ms for a read or write, and 4 ms for a flush.
-    fn disk() -> Disk {
-        let spec = Spec::parse(
-            "name = \"d\"\nabout = \"a disk of tests\"\n[flash]\ncapacity_bytes = 1048576\n\
-             sector_bytes = 512\nchannels = 1\nunit_bytes = 4096\n\
-             read_latency = [{ quantile = 0.0, ms = 10.0 }]\n\
-             write_latency = [{ quantile = 0.0, ms = 10.0 }]\n\
-             flush_latency = [{ quantile = 0.0, ms = 4.0 }]\n\
-             [bus]\nread_bytes_per_s = 0\nwrite_bytes_per_s = 0\npiece_bytes = 4096\n",
-        );
-        Disk::new(&Model::new(&spec.unwrap()), Policy::Fcfs, 0, fastrand::Rng::with_seed(1))
+    fn disk(spec: &str) -> Disk {
+        let spec =
+            Spec::parse(&format!("name = \"d\"\nabout = \"a disk of tests\"\n{spec}")).unwrap();
+        Disk::new(&Model::new(&spec), Policy::Fcfs, 0, fastrand::Rng::with_seed(1))
     }
+
+    /// One that takes 10 ms for a read or write, and 4 ms for a flush.
+    const FLASH: &str = "[flash]\ncapacity_bytes = 1048576\nsector_bytes = 512\nchannels = 1\n\
+                         unit_bytes = 4096\n\
+                         read_latency = [{ quantile = 0.0, ms = 10.0 }]\n\
+                         write_latency = [{ quantile = 0.0, ms = 10.0 }]\n\
+                         flush_latency = [{ quantile = 0.0, ms = 4.0 }]\n\
+                         [bus]\nread_bytes_per_s = 0\nwrite_bytes_per_s = 0\npiece_bytes = 4096\n";
+
+    /// One that does one thing after the other, each in 10 ms.
+    const FIXED: &str = "[fixed]\ncapacity_bytes = 1048576\nsector_bytes = 512\n\
+                         positioning_ms = 10\nbytes_per_s = 1000000000000\n";
 
     /// Numbers of the operations that have ended.
     fn ids(ended: &mut Vec<(Tag, DiskResult)>) -> Vec<u64> {
@@ -195,7 +200,7 @@ mod tests {
         emulated.start(5, tag(1), &write(true), done(), &mut ended);
         assert_eq!(ids(&mut ended), [1], "not emulated yet: at once");
 
-        emulation.begin(vec![disk()], 512);
+        emulation.begin(vec![disk(FLASH)], 512);
         // The timer is the kernel's, so times are.
         let at = boot_time();
         emulated.start(at, tag(2), &write(false), done(), &mut ended);
@@ -207,5 +212,24 @@ mod tests {
             assert_eq!(ids(&mut ended), expected, "after {after} ms");
         }
         assert!(emulated.held.is_empty() && emulated.due.is_none());
+    }
+    #[test]
+    fn what_comes_after_an_end_that_nobody_has_taken_begins_when_it_comes() {
+        let emulation = Emulation::default();
+        emulation.begin(vec![disk(FIXED)], 512);
+        let mut emulated = Emulated::new(emulation).unwrap();
+        let (at, mut ended) = (boot_time(), Vec::new());
+        let mut read = |after, id, ended: &mut Vec<_>| {
+            let (tag, op) = (Tag { node: 0, life: 1, id }, DiskOp::Read { offset: 0, len: 512 });
+            emulated.start(at + after * MILLIS, tag, &op, Ok(Buffer::Zero(512)), ended);
+        };
+        read(0, 1, &mut ended);
+        read(1, 2, &mut ended);
+        read(35, 3, &mut ended);
+        assert_eq!(ids(&mut ended), [1, 2], "they ended at 10 and 20 ms");
+        for (after, expected) in [(44, vec![]), (46, vec![3])] {
+            emulated.collect(at + after * MILLIS, &mut ended).unwrap();
+            assert_eq!(ids(&mut ended), expected, "after {after} ms");
+        }
     }
 }

@@ -58,6 +58,15 @@ impl News {
         said.is_some_and(|said| said >= epoch)
     }
 
+    /// Whether another process is making, changing or deleting a volume.
+    pub(crate) fn has_in_hand(&self, volume: VolumeId) -> bool {
+        let has = |process: &NodeId| {
+            let in_hand = self.of(*process).and_then(|n| n["in_hand"].as_array());
+            in_hand.is_some_and(|all| all.iter().any(|id| *id == volume.0))
+        };
+        self.0.keys().any(has)
+    }
+
     /// Connections of hosts to a volume in other processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
         let of = |process: &NodeId| self.of(*process)?["clients"][volume.0.to_string()].as_u64();

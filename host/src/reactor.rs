@@ -17,7 +17,7 @@
 //! - [`doors`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
-//! - [`leftovers`]: what those began and nobody finishes
+//! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
 
 #[path = "reactor_controls.rs"]
@@ -152,7 +152,7 @@ impl Reactor {
             commands: Vec::new(),
             started: Instant::now(),
             looked: Instant::now(),
-            left_over: None,
+            left_over: LeftOver::default(),
             stopper: Stopper::new(waker),
             stopping: None,
             log,

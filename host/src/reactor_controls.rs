@@ -72,7 +72,7 @@ impl Reactor {
         }
     }
 
-    pub(super) fn ask(&mut self, line: Line, question: Vec<u8>) {
+    fn ask(&mut self, line: Line, question: Vec<u8>) {
         let id = self.next_connection;
         self.next_connection += 1;
         self.controls.insert(id, ControlConnection::asking(line, question));
@@ -104,10 +104,11 @@ impl Reactor {
         if !self.engine.rule.together().is_some_and(|t| t.wants_news()) {
             return;
         }
-        let stopped = self.is_stopped();
+        let (stopped, in_hand) = (self.is_stopped(), self.volumes_in_hand());
         let news = status::news(&self.engine, &clients);
         if let (Some(mut news), Some(together)) = (news, self.engine.rule.together_mut()) {
             news["stopped"] = json!(stopped);
+            news["in_hand"] = in_hand.iter().map(|v| v.0).collect();
             together.tell_news(news.to_string().into_bytes());
         }
     }
@@ -168,12 +169,13 @@ impl Reactor {
             } else if control.next_question() {
                 progress = true;
                 let question = control.question.clone();
-                let handed_on = matches!(control.line, Line::Process(..) | Line::Nobody);
+                let handed_on = matches!(control.line, Line::Process(..));
                 self.at_desk(|desk| desk.handle(id, &question, handed_on))
             } else {
                 return progress;
             };
             let outcome = self.hand_on(id, outcome);
+            self.log_failure_for_nobody(id, &outcome);
             if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
                 self.stopper.stop();
             }

@@ -1,59 +1,107 @@
 //! Volumes that nobody finishes: hosts do not see them, because they were being made or deleted, and
-//! the process that did it leads no more.
+//! whoever did that is gone, or leads no more.
 //!
-//! Whoever leads gives their room back, as `weft volume delete` does.
+//! The process that leads gives their room back, as `weft volume delete` does.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weft_core::units::{Epoch, VolumeId};
+use weft_core::units::VolumeId;
 
 use super::Reactor;
-use crate::control::Request;
-use crate::control_connection::{ControlConnection, Line};
-use crate::desk::Wait;
+use crate::control_connection::ControlConnection;
+use crate::desk::{Outcome, Wait};
 
-/// For how long nobody may have gone on with one: what is done about a volume is a question all the
-/// time but for moments, and a change of the map takes no longer.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+/// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
+/// done about a volume is a step at a time, and others hear of it with the news.
+const LEFT_AFTER: Duration = Duration::from_secs(5);
 
-/// A volume that hosts do not see, since when nobody here does anything about it, and in which epoch.
-pub(super) type LeftOver = Option<(VolumeId, Epoch, Instant)>;
+/// Volumes that hosts do not see and nobody has in hand, since when.
+#[derive(Debug, Default)]
+pub(super) struct LeftOver(BTreeMap<VolumeId, Instant>);
+
+impl LeftOver {
+    /// Takes note of which there are now. Those that have been there for long enough are to be deleted;
+    /// they are told of once, and again if they are still there after as long.
+    fn look(&mut self, there: &[VolumeId], now: Instant) -> Vec<VolumeId> {
+        self.0.retain(|id, _| there.contains(id));
+        for id in there {
+            self.0.entry(*id).or_insert(now);
+        }
+        let over = |since: &Instant| now.duration_since(*since) >= LEFT_AFTER;
+        self.0.extract_if(.., |_, since| over(since)).map(|(id, _)| id).collect()
+    }
+}
 
 impl Reactor {
-    /// Deletes a volume that nobody has gone on with for a while, if this process leads.
+    /// Deletes the volumes that nobody finishes, if this process leads.
     pub(super) fn delete_what_is_left_over(&mut self, now: Instant) {
-        let left = self.left_over_volume();
-        self.left_over = match (left, self.left_over) {
-            (Some(there), Some((volume, epoch, since))) if there == (volume, epoch) => {
-                if now.duration_since(since) >= FORGOTTEN {
-                    self.delete_left_over(volume);
-                }
-                self.left_over
+        let there = self.hidden_volumes_in_nobodys_hand();
+        for id in self.left_over.look(&there, now) {
+            let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
+            let name = volume.name.clone();
+            (self.log)(&format!(
+                "volume '{name}' is given up: nobody finishes making or deleting it"
+            ));
+            match self.at_desk(|desk| desk.delete_left_over(id)) {
+                Ok(wait) => self.have_done(wait),
+                Err(e) => (self.log)(&format!("volume '{name}' cannot be deleted: {e}")),
             }
-            (there, _) => there.map(|(volume, epoch)| (volume, epoch, now)),
-        };
-    }
-
-    /// The first volume that hosts do not see and nobody does anything about, and the epoch.
-    fn left_over_volume(&self) -> Option<(VolumeId, Epoch)> {
-        let together = self.engine.rule.together()?;
-        if together.leader() != Some(together.us()) || !together.leads() || !together.may_serve() {
-            return None;
         }
-        let map = self.engine.map();
-        let mut hidden = map.volumes.values().filter(|v| v.visible == 0).map(|v| v.id).peekable();
-        hidden.peek()?;
-        let about = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::is_about);
-        let in_hand: Vec<VolumeId> = self.controls.values().filter_map(about).collect();
-        hidden.find(|id| !in_hand.contains(id)).map(|id| (id, map.epoch))
     }
 
-    fn delete_left_over(&mut self, id: VolumeId) {
-        let Some(volume) = self.engine.map().volumes.get(&id) else { return };
-        let name = volume.name.clone();
-        (self.log)(&format!("volume '{name}' was never finished and is given up"));
-        let question = Request::VolumeDelete { name };
-        let question = serde_json::to_vec(&question).expect("a request can be written");
-        self.ask(Line::Nobody, question);
+    /// Volumes that hosts do not see and nobody does anything about, in any process, if this one is to
+    /// see to them.
+    fn hidden_volumes_in_nobodys_hand(&self) -> Vec<VolumeId> {
+        if !self.engine.rule.together().is_some_and(|t| t.is_in_charge()) {
+            return Vec::new();
+        }
+        let hidden = self.engine.map().volumes.values().filter(|v| v.visible == 0).map(|v| v.id);
+        let (ours, news) = (self.volumes_in_hand(), &self.news);
+        hidden.filter(|id| !ours.contains(id) && !news.has_in_hand(*id)).collect()
+    }
+
+    /// The volumes that are being made, changed or deleted by what this process was asked.
+    pub(super) fn volumes_in_hand(&self) -> Vec<VolumeId> {
+        let volume = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::volume);
+        self.controls.values().filter_map(volume).collect()
+    }
+
+    /// Has something done that nobody outside waits for.
+    fn have_done(&mut self, wait: Wait) {
+        let id = self.next_connection;
+        self.next_connection += 1;
+        self.controls.insert(id, ControlConnection::for_nobody(wait));
+    }
+
+    /// Says what became of something that nobody outside waits for, if that failed.
+    pub(super) fn log_failure_for_nobody(&self, id: usize, outcome: &Outcome) {
+        let nobody = self.controls.get(&id).is_some_and(ControlConnection::is_for_nobody);
+        if let (true, Outcome::Answer(answer)) = (nobody, outcome)
+            && let Some(error) = answer["error"].as_str()
+        {
+            (self.log)(&format!("a volume that nobody finishes was not deleted: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_has_in_hand_for_a_while_is_told_of_and_not_at_once_again() {
+        let (a, b) = (VolumeId(1), VolumeId(2));
+        let begun = Instant::now();
+        let after = |seconds: u64| begun + Duration::from_secs(seconds);
+        let mut left = LeftOver::default();
+        assert_eq!(left.look(&[a], after(0)), []);
+        assert_eq!(left.look(&[a, b], after(4)), []);
+        assert_eq!(left.look(&[a, b], after(5)), [a]);
+        assert_eq!(left.look(&[a, b], after(6)), [], "it was told of just now");
+        assert_eq!(left.look(&[a], after(8)), [], "somebody has the other in hand");
+        assert_eq!(left.look(&[a, b], after(9)), [], "and no more");
+        assert_eq!(left.look(&[a, b], after(11)), [a]);
+        assert_eq!(left.look(&[b], after(14)), [b]);
     }
 }

@@ -374,7 +374,7 @@ fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
         }
         _ => format!("Points are measured differently. {INTERVALS}"),
     };
-    let method = match world.method() {
+    let method = match world.method(points) {
         Some(place) => format!("{place} {method}"),
         None => method,
     };

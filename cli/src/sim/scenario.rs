@@ -198,7 +198,9 @@ impl Scenario {
         let mut found = Vec::new();
         flatten("", &values.table, &mut |key, value| found.push((key, value.clone())));
         // Disks that are emulated are those of the scenario, whatever the machine has.
-        let emulated = self.document.get("disks.emulated").and_then(Value::as_bool) == Some(true);
+        let key = "disks.emulated";
+        let emulated = self.document.get(key).and_then(Value::as_bool) == Some(true)
+            || self.axes.iter().any(|a| a.key == key);
         found.retain(|(key, _)| !(emulated && key.starts_with("disks.")));
         for (key, value) in found {
             let place = values.place(&key).to_string();

@@ -306,6 +306,23 @@ fn a_real_array_on_emulated_disks_is_as_slow_as_they_are() {
     }
     let refused = weft(&format!("{line} --world real --dir /proc")).unwrap_err();
     assert!(format!("{refused:#}").contains("emulated disks are files in memory"), "{refused:#}");
+    for (more, why) in [
+        ("--sweep disks.emulated=true,false", "disks.emulated is varied"),
+        ("--set disks.emulated=true volume.size_bytes=1000000000000000", "volume.size_bytes"),
+    ] {
+        let line = format!("{line} {more} --world real --dir {dir}");
+        let error = format!("{:#}", weft(&line).unwrap_err());
+        assert!(error.contains(why), "{more}: {error}");
+    }
+    // Its bytes are no multiple of 4,096; without a size the volume takes what journal and table leave.
+    let whole = TINY.replace("size_bytes = 1048576, ", "");
+    std::fs::write(temp.path().join("w.toml"), whole).unwrap();
+    let small = "name = \"s\"\n[fixed]\ncapacity_bytes = 200000512\nsector_bytes = 512\n\
+                 positioning_ms = 0.1\nbytes_per_s = 1000000000\n";
+    std::fs::write(temp.path().join("small.toml"), small).unwrap();
+    let set =
+        "disks.emulated=true disks.model=small.toml nodes.store=journalled measure.requests=10";
+    weft(&format!("sim {dir}/w.toml --world both --dir {dir} --set {set}")).unwrap();
     let shared = weft(&format!("{line} disks.per_bus=2 --world real --dir {dir}")).unwrap_err();
     assert!(shared.to_string().contains("disks.per_bus = 2: emulated disks"), "{shared:#}");
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use weft_sim::perf::{Problem, Summary, System};
 
@@ -55,6 +55,13 @@ impl World {
             real::limits::check_room(&point.system, dir).with_context(at)?;
         }
         let emulated = points.iter().any(|p| p.system.disks.emulated);
+        if emulated && !points.iter().all(|p| p.system.disks.emulated) {
+            bail!(
+                "{}: disks.emulated is varied, and what the parameters of disks mean depends on it; give \
+                 one value, and run the scenario once with each",
+                scenario.place("disks.emulated")
+            );
+        }
         let means_nothing = |k: &&str| scenario.says(k) && !(emulated && *k == "disks");
         let idle: Vec<&str> =
             real::limits::MEANINGLESS.iter().copied().filter(means_nothing).collect();
@@ -88,14 +95,14 @@ impl World {
     }
 
     /// What is said of how points were measured, if that is not on models.
-    pub fn method(&self) -> Option<String> {
-        match self {
-            World::Simulated { .. } => None,
-            World::Real { dir, .. } => Some(format!(
-                "Measured on real nodes in one process, on files in {}; each host is a connection on a Unix socket.",
-                dir.display()
-            )),
-        }
+    pub fn method(&self, points: &[Point]) -> Option<String> {
+        let World::Real { dir, .. } = self else { return None };
+        let emulated = points.iter().any(|p| p.system.disks.emulated);
+        let disks = if emulated { "disks emulated with" } else { "on" };
+        Some(format!(
+            "Measured on real nodes in one process, {disks} files in {}; each host is a connection on a Unix socket.",
+            dir.display()
+        ))
     }
 
     /// Runs systems, each with a name for errors, and tells of each that is done.

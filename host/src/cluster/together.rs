@@ -208,6 +208,12 @@ impl Together {
         self.process.status().settled
     }
 
+    /// Whether this process leads, knows which nodes run, and may act on it. One that reaches no majority any
+    /// more may have been succeeded by another and not know.
+    pub(crate) fn is_in_charge(&self) -> bool {
+        self.leader() == Some(self.us()) && self.leads() && self.may_serve()
+    }
+
     /// Whether there is a connection to a process.
     pub(crate) fn is_connected(&self, process: NodeId) -> bool {
         self.post.up().contains(&process)

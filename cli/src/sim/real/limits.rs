@@ -37,15 +37,17 @@ pub const MEANINGLESS: &[&str] = &[
 /// The system with all that means nothing in the real world at its default, and the volume's size
 /// said: points that differ only in what means nothing are one.
 pub fn essence(system: &System) -> Result<System> {
-    let size = system.volume_bytes().map_err(|p| anyhow!("{p}"))?;
     let mut essence = system.clone();
-    essence.volume.size_bytes = Some(size);
     essence.nodes = Nodes {
         workers: system.nodes.workers,
         originators: system.nodes.originators,
         store: Store::Journalled,
         ..Nodes::default()
     };
+    // Of emulated disks journal and table take some.
+    let whole = if system.disks.emulated { &essence } else { system };
+    let size = whole.volume_bytes().map_err(|p| anyhow!("{p}"))?;
+    essence.volume.size_bytes = Some(size);
     if !system.disks.emulated {
         essence.disks = Disks::default();
     }

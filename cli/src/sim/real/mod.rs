@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
 use weft_core::plan;
+use weft_core::units::SECTOR;
 use weft_host::{Array, Control, Emulation, Handle, Listen, Request, Spec};
 use weft_sim::perf::{
     Commit, Disks, Layout, Outcome, ParityAt, Stripes, Summary, System, VolumeSpec,
@@ -286,7 +287,8 @@ fn volume_bytes(system: &System) -> Result<u64> {
 /// for no more than [`used_bytes`].
 fn disk_bytes(system: &System) -> Result<u64> {
     match system.disks.emulated {
-        true => system.disk_bytes().map_err(|p| anyhow!("{p}")),
+        // Nodes use whole sectors.
+        true => system.disk_bytes().map(|b| b / SECTOR * SECTOR).map_err(|p| anyhow!("{p}")),
         false => used_bytes(system),
     }
 }
