@@ -19,6 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
+/// A file system in memory.
+pub const MEMORY: &str = "/dev/shm";
+
 /// The directory to remove when the run is interrupted.
 static IN_USE: Mutex<Option<PathBuf>> = Mutex::new(None);
 

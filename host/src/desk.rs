@@ -108,7 +108,7 @@ pub(crate) enum Wait {
     Quiet(Instant),
     /// Everything has stopped.
     Shutdown,
-    /// There is a leader, who must answer.
+    /// There is a leader, who must answer, and its nodes agree on a map if the answer depends on that.
     Leader(Box<Request>, bool, Instant),
     /// The hosts that use a volume are gone.
     Parting(Box<Request>, bool, Instant),

@@ -213,6 +213,7 @@ mod tests {
         }
         assert!(emulated.held.is_empty() && emulated.due.is_none());
     }
+
     #[test]
     fn what_comes_after_an_end_that_nobody_has_taken_begins_when_it_comes() {
         let emulation = Emulation::default();

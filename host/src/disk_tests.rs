@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::disk::Backend;
+use crate::disk::{Backend, is_in_memory};
 use crate::disk_sync::AtOnce;
 
 const SIZE: u64 = 1 << 20;
@@ -53,6 +53,13 @@ fn for_each_backend(test: impl Fn(Worker)) {
             }
         }
     }
+}
+
+#[test]
+fn files_in_memory_are_told_from_others() {
+    assert!(is_in_memory(Path::new("/dev/shm")).unwrap());
+    assert!(!is_in_memory(Path::new("/proc")).unwrap());
+    assert!(is_in_memory(Path::new("/none")).unwrap_err().0.contains("/none"));
 }
 
 #[test]

@@ -345,9 +345,8 @@ impl World {
             let starts = !self.has_process(id);
             self.start_process(id);
             if starts {
-                let mut others = self.hosted_with(id);
-                others.retain(|n| *n != id);
-                others.into_iter().for_each(|n| self.open_node(n));
+                let others = self.hosted_with(id).into_iter().filter(|n| *n != id);
+                others.for_each(|n| self.open_node(n));
             }
         }
         self.open_node(id);

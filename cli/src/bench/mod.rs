@@ -19,14 +19,12 @@ use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
 
 use crate::load::{connect, fill};
 use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
-use crate::scratch::Scratch;
+use crate::scratch::{MEMORY, Scratch};
 use workload::{Case, Measured};
 
 const VOLUME: &str = "bench";
 const NODES: usize = 5;
 const VICTIM: usize = 2;
-/// A file system in memory.
-const MEMORY: &str = "/dev/shm";
 
 /// Measure: 5 nodes, RAID 5, journal on, hosts on the Unix socket.
 #[derive(Debug, Args)]

@@ -126,7 +126,7 @@ pub fn check(memory: &Path, each: Effort) -> Result<()> {
     let mut system = system(longest, each.volume, each.requests, each.runs);
     Costs::default().put(&mut system);
     system.check().map_err(|p| anyhow!("{p}"))?;
-    real::limits::check_room(&system, memory)
+    real::limits::check_dir(&system, memory)
 }
 
 /// Measures it in a directory in memory.

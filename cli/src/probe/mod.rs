@@ -20,10 +20,7 @@ use serde_json::json;
 
 use crate::args;
 use crate::output::{Counts, Stage, align_right, say, say_json, table};
-use crate::scratch::Scratch;
-
-/// A file system in memory.
-const MEMORY: &str = "/dev/shm";
+use crate::scratch::{MEMORY, Scratch};
 
 /// Measure this machine's disk, processor and loopback, for `weft sim --params`.
 #[derive(Debug, Args)]

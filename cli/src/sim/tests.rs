@@ -1,4 +1,5 @@
 use super::*;
+use crate::scratch::MEMORY;
 use crate::sim::catalogue::ENTRIES;
 
 /// A scenario that comes with Weft, cut down to few requests.
@@ -275,9 +276,6 @@ fn a_real_array_takes_open_arrivals_and_commands() {
     let rate: f64 = csv.lines().nth(1).unwrap().split(',').nth(5).unwrap().parse().unwrap();
     assert!(rate > 60.0 && rate < 1_500.0, "{rate} requests a second, and 300 come");
 }
-
-/// A directory whose files are in memory.
-const MEMORY: &str = "/dev/shm";
 
 #[test]
 fn a_real_array_on_emulated_disks_is_as_slow_as_they_are() {

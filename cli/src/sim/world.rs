@@ -52,7 +52,7 @@ impl World {
             real::limits::check(&point.system).map_err(|Problem { key, value, expected }| {
                 anyhow!("{}: {key} = {value}: {expected} (in the real world)", scenario.place(&key))
             })?;
-            real::limits::check_room(&point.system, dir).with_context(at)?;
+            real::limits::check_dir(&point.system, dir).with_context(at)?;
         }
         let emulated = points.iter().any(|p| p.system.disks.emulated);
         if emulated && !points.iter().all(|p| p.system.disks.emulated) {

@@ -749,7 +749,7 @@ impl System {
 
     /// Refuses what a store cannot do.
     fn check_store(&self) -> Result<(), Problem> {
-        let sector = Model::new(&self.disks.spec()?).sector_bytes();
+        let sector = self.sector_bytes()?;
         if !SECTOR.is_multiple_of(sector) {
             let expected = format!(
                 "its sectors have {sector} bytes, and no whole number of them makes {SECTOR}, which a \

@@ -14,8 +14,8 @@ pub struct Crew {
     /// Hosts that are their own controllers: nodes without disks, each in a process of its own.
     pub attached: usize,
     /// So many of the nodes, the last, are not in the map at first: they are admitted later
-    /// ([`World::admit_next`](super::World::admit_next)). Then each of the others is in a process of its own, and no host is its own
-    /// controller.
+    /// ([`World::admit_next`](super::World::admit_next)). Then each of the others is in a process
+    /// of its own, and no host is its own controller.
     pub later: usize,
     /// Whether those are disks that processes get while they run, from the first process on one each, and
     /// not processes of their own.

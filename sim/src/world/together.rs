@@ -148,12 +148,8 @@ pub(super) struct Together {
 impl Together {
     /// A message has arrived at the process of the node that it is for.
     pub(super) fn letter(&mut self, envelope: Envelope) {
-        let process = self.process_of(envelope.to);
+        let process = self.crew.process_of(envelope.to);
         self.seats[usize::from(process.0)].gate.letter(envelope);
-    }
-
-    fn process_of(&self, node: NodeId) -> NodeId {
-        self.crew.process_of(node)
     }
 }
 
@@ -182,7 +178,7 @@ impl World {
         assert!(crew.later == 0 || (crew.attached == 0 && crew.hosted == 1), "see Crew::later");
         map.nodes.truncate(map.nodes.len() - crew.later);
         for (node, info) in (0..).map(NodeId).zip(&mut map.nodes) {
-            let first = together.process_of(node);
+            let first = together.crew.process_of(node);
             info.process = (first != node).then_some(first);
         }
         self.stored = Arc::new(map.clone());
@@ -237,7 +233,7 @@ impl World {
 
     /// The process of a node; in a world without processes, its own number.
     pub fn process_of(&self, node: NodeId) -> NodeId {
-        self.together.as_ref().map_or(node, |t| t.process_of(node))
+        self.together.as_ref().map_or(node, |t| t.crew.process_of(node))
     }
 
     /// The processes; in a world without, the nodes.

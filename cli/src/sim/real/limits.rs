@@ -132,8 +132,8 @@ fn check_emulated(system: &System) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses an array for which the file system has no room, or that it is too slow for.
-pub fn check_room(system: &System, dir: &Path) -> Result<()> {
+/// Refuses a directory that has no room for the array, or is not in memory where disks are to be emulated.
+pub fn check_dir(system: &System, dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         bail!("--dir {}: this is no directory; make it, or give another", dir.display());
     }
