@@ -12,7 +12,7 @@ use weft_core::node::{
 };
 use weft_core::order::{Lock, Ordering};
 use weft_core::plan::{Commit, Dispatch, Policy, Range};
-use weft_core::store::{DiskOp, StoreConfig};
+use weft_core::store::{DiskOp, Reached, StoreConfig};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 const SECTORS: u64 = 64;
@@ -49,7 +49,9 @@ impl Bench {
     }
 
     fn hear(&mut self, from: NodeId, notices: Vec<Notice>, body: Option<Body>) {
-        let envelope = Envelope { from, to: WORKER, epoch: 1, hops: 1, notices, body };
+        let (reached, heard) = (Reached::default(), Vec::new());
+        let (to, epoch, hops) = (WORKER, 1, 1);
+        let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
         self.give(Input::Message(envelope));
     }
 

@@ -94,6 +94,8 @@ struct AttendanceEntry {
     away: BTreeSet<u16>,
     stale_since: BTreeMap<String, String>,
     counts_from: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    forgot: BTreeSet<u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -185,6 +187,7 @@ fn attendance_entry(a: &Attendance) -> AttendanceEntry {
         away: a.away.iter().map(|n| n.0).collect(),
         stale_since: times(&a.stale_since),
         counts_from: times(&a.counts_from),
+        forgot: a.forgot.iter().map(|n| n.0).collect(),
     }
 }
 
@@ -263,6 +266,7 @@ fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {
         away: entry.away.iter().map(|n| node(&n.to_string())).collect::<Result<_>>()?,
         stale_since: times(&entry.stale_since)?,
         counts_from: times(&entry.counts_from)?,
+        forgot: entry.forgot.iter().map(|n| node(&n.to_string())).collect::<Result<_>>()?,
     })
 }
 

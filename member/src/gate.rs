@@ -112,6 +112,8 @@ mod tests {
             epoch: 1,
             notices: Vec::new(),
             hops: 0,
+            reached: Default::default(),
+            heard: Vec::new(),
             body: None,
         }
     }

@@ -79,7 +79,7 @@ impl Holder {
             MemberReport::CaughtUp { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
         };
-        if kept.is_none_or(|k| epoch_of(&k) <= epoch_of(&report)) {
+        if kept.as_ref().is_none_or(|k| epoch_of(k) <= epoch_of(&report)) {
             *kept = Some(report);
         }
     }
@@ -103,7 +103,7 @@ impl Holder {
             number: self.number,
             stamp: now,
             opening: nodes.clone().any(|l| l.opening),
-            nodes: nodes.filter_map(|l| l.state).collect(),
+            nodes: nodes.filter_map(|l| l.state.clone()).collect(),
             unheard,
         }
     }
@@ -139,7 +139,7 @@ impl Holder {
         if of < term.max(self.obeyed).max(self.probe.0) {
             return None;
         }
-        let state = self.nodes.get(&node)?.state.filter(|s| s.life == life)?;
+        let state = self.nodes.get(&node)?.state.as_ref().filter(|s| s.life == life)?;
         match self.nodes[&node].entered {
             true => self.died(node),
             false => self.ready(state.arrival),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(h.outlived(1, NodeId(4), first, 2), None, "of a deposed leader");
         assert_eq!(h.alive(0, 2, Vec::new()).nodes[0].life, first);
         assert_eq!(h.outlived(2, NodeId(4), first, 2), None, "it only froze");
-        let state = h.alive(0, 2, Vec::new()).nodes[0];
+        let state = h.alive(0, 2, Vec::new()).nodes[0].clone();
         assert_eq!((state.life, state.heard), (second, (0, 0)));
         let map = Default::default();
         let message = MapMessage::Enter { map, floor: weft_core::units::Timestamp::ZERO };

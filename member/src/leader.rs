@@ -333,7 +333,7 @@ impl Leader {
         let mut nodes = BTreeMap::new();
         for (_, alive) in self.liveness.alive() {
             for state in &alive.nodes {
-                nodes.entry(state.arrival.node).or_insert(*state);
+                nodes.entry(state.arrival.node).or_insert_with(|| state.clone());
             }
         }
         nodes

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weft_core::cluster::Arrival;
-use weft_core::node::{MapMessage, MemberReport};
+use weft_core::node::{MapMessage, MemberReport, Memory};
+use weft_core::store::Reached;
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 
 use crate::MapCodec;
@@ -12,7 +13,7 @@ use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
 use crate::hearing::Unheard;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ pub(crate) struct Alive {
 }
 
 /// A node that is ready.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeState {
     /// The node, and its disk.
     pub arrival: Arrival,
@@ -217,12 +218,20 @@ fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
     match report {
-        MemberReport::Frozen { epoch, oldest, clock, busy } => {
+        MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard } => {
             w.u8(FROZEN);
             w.u64(*epoch);
             w.u64(oldest.0);
             w.u64(clock.0);
             w.u8(u8::from(*busy));
+            write_reached(w, &memory.found);
+            w.u64(memory.began);
+            w.u8(u8::from(memory.forgot));
+            w.u32(heard.len() as u32);
+            for (node, reached) in heard {
+                w.u16(node.0);
+                write_reached(w, reached);
+            }
         }
         MemberReport::CaughtUp { epoch } => {
             w.u8(CAUGHT_UP);
@@ -235,13 +244,27 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
     }
 }
 
+fn write_reached(w: &mut Writer, reached: &Reached) {
+    let Reached { disk, life, frame, sequence } = *reached;
+    [disk, life, frame, sequence].into_iter().for_each(|n| w.u64(n));
+}
+
+fn read_reached(r: &mut Reader) -> Option<Reached> {
+    let (disk, life, frame, sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+    Some(Reached { disk, life, frame, sequence })
+}
+
 fn read_report(r: &mut Reader) -> Option<MemberReport> {
     let kind = r.u8()?;
     let epoch: Epoch = r.u64()?;
     match kind {
         FROZEN => {
             let (oldest, clock) = (Timestamp(r.u64()?), Timestamp(r.u64()?));
-            Some(MemberReport::Frozen { epoch, oldest, clock, busy: r.bool()? })
+            let busy = r.bool()?;
+            let found = read_reached(r)?;
+            let memory = Memory { found, began: r.u64()?, forgot: r.bool()? };
+            let heard = r.list(34, |r| Some((NodeId(r.u16()?), read_reached(r)?)))?;
+            Some(MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard })
         }
         CAUGHT_UP => Some(MemberReport::CaughtUp { epoch }),
         WAKE => Some(MemberReport::Wake { epoch }),

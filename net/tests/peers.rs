@@ -9,6 +9,7 @@ use bytes::Bytes;
 use common::{Cluster, KIND, Node, PATIENCE};
 use weft_core::Buffer;
 use weft_core::node::{Body, Envelope, Notice};
+use weft_core::store::Reached;
 use weft_core::units::{NodeId, Timestamp};
 use weft_net::frame::MAX_PAYLOAD;
 use weft_net::transport::{Event, Limits, SendError, Transport};
@@ -104,7 +105,9 @@ fn messages_of_nodes_go_through() {
     let items = vec![(3, data.clone()), (4, Buffer::Zero(65536))];
     let body = Body::ReadReply { ts: Timestamp(9), column: 2, result: Ok(items) };
     let (from, to, notices) = (NodeId(1), NodeId(0), vec![Notice::Ack(Timestamp(8))]);
-    let envelope = Envelope { from, to, epoch: 5, hops: 2, notices, body: Some(body) };
+    let reached = Reached { disk: 1, life: 2, frame: 3, sequence: 4 };
+    let (heard, body) = (vec![(NodeId(2), reached)], Some(body));
+    let envelope = Envelope { from, to, epoch: 5, hops: 2, notices, reached, heard, body };
     let message = Message::Envelope(envelope);
     nodes[1].transport.send(to, weft_net::MESSAGE, message.encode()).unwrap();
     let decoded = Message::decode(&nodes[0].frame().1).unwrap();

@@ -14,15 +14,16 @@
 //! It is a state machine like a node. An array in one process has one; of several processes the one that
 //! leads has it, and a map is stored when a majority has it (`weft-member`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::{balance, moves};
-use crate::node::{MapMessage, MemberReport};
+use crate::node::{MapMessage, MemberReport, Memory};
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
 use crate::plan::{Commit, Dispatch};
+use crate::store::Reached;
 use crate::units::{Epoch, MAX_NODES, Nanos, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
@@ -195,11 +196,24 @@ enum Phase {
 }
 
 /// What a node said that has stopped, as in [`MemberReport::Frozen`].
-#[derive(Clone, Copy, Debug, Hash)]
+#[derive(Clone, Debug, Hash)]
 struct Frozen {
     oldest: Timestamp,
     clock: Timestamp,
     busy: bool,
+    memory: Memory,
+    heard: Vec<(NodeId, Reached)>,
+}
+
+/// The nodes whose disks have forgotten something that they had promised: they know it themselves, or somebody
+/// has heard that they had got further than they were found.
+fn forgetful(frozen: &BTreeMap<NodeId, Frozen>) -> BTreeSet<NodeId> {
+    let shown = |node: NodeId, memory: &Memory| {
+        let heard = frozen.values().flat_map(|f| &f.heard).filter(|(n, _)| *n == node);
+        heard.into_iter().any(|(_, r)| r.shows_loss(memory.found, memory.began))
+    };
+    let forgot = |(node, f): &(&NodeId, &Frozen)| f.memory.forgot || shown(**node, &f.memory);
+    frozen.iter().filter(forgot).map(|(node, _)| *node).collect()
 }
 
 /// What a new map is made from, besides what is known of the nodes.
@@ -212,6 +226,10 @@ struct Findings<'a> {
     floor: Timestamp,
     /// None of them has anything in work.
     idle: bool,
+    /// Those whose disks have forgotten something that they had promised.
+    forgot: &'a BTreeSet<NodeId>,
+    /// Those of which that has just been looked at.
+    looked_at: &'a BTreeSet<NodeId>,
 }
 
 /// The holder of the map.
@@ -419,11 +437,11 @@ impl Authority {
 
     fn report(&mut self, node: NodeId, report: MemberReport, out: &mut Vec<AuthorityOutput>) {
         match report {
-            MemberReport::Frozen { epoch, oldest, clock, busy } => {
+            MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    frozen.insert(node, Frozen { oldest, clock, busy });
+                    frozen.insert(node, Frozen { oldest, clock, busy, memory, heard });
                     self.try_freeze(out);
                 }
             }
@@ -460,7 +478,11 @@ impl Authority {
         let latest = clock.max(self.map.latest_timestamp());
         let floor = Timestamp::new(latest.micros() + 1, NodeId(0));
         let idle = !frozen.values().any(|f| f.busy);
-        self.make_map(&Findings { members: &members, oldest, floor, idle });
+        let forgot = &forgetful(frozen);
+        let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
+        let looked_at = &fresh.map(|(node, _)| *node).collect();
+        let members = &members;
+        self.make_map(&Findings { members, oldest, floor, idle, forgot, looked_at });
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
     }
@@ -479,6 +501,7 @@ impl Authority {
         for volume in &volumes {
             let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
             attendance.stale_since.retain(|n, _| !empty.contains(n));
+            attendance.forgot.retain(|n| !empty.contains(n));
             self.attend(volume, &mut attendance, findings);
             attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
             self.next.attendance.insert(volume.id, attendance);
@@ -499,6 +522,7 @@ impl Authority {
             a.away.retain(|n| nodes.contains(n));
             a.stale_since.retain(|n, _| nodes.contains(n));
             a.counts_from.retain(|n, _| nodes.contains(n));
+            a.forgot.retain(|n| nodes.contains(n));
             *a != Attendance::default()
         });
     }
@@ -535,7 +559,15 @@ impl Authority {
         a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
         let behind = a.stale_since.clone();
         let runs = |n: NodeId| members.contains(&n);
-        let unsound = |n: NodeId| !runs(n) || a.away.contains(&n) || behind.contains_key(&n);
+        let nodes = volume.nodes();
+        // Who has started again since it was found to have forgotten, and is found not to have, has its disk
+        // back.
+        a.forgot.retain(|n| !findings.looked_at.contains(n));
+        a.forgot.extend(findings.forgot.iter().filter(|n| nodes.contains(n)));
+        let forgot = a.forgot.clone();
+        let unsound = |n: NodeId| {
+            !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
+        };
         if volume.too_many(unsound) || self.may_rest(volume, a, findings) {
             // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
             // same: the others may need what it has to catch up.
@@ -547,6 +579,11 @@ impl Authority {
         // the volume would then have too few, it is waited for as after a power cut.
         let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
         let lapse = !volume.too_many(|n| unsound(n) || lapsed(n));
+        // Who has forgotten may have missed anything, and has no say in what came before.
+        for node in std::mem::take(&mut a.forgot) {
+            a.stale_since.insert(node, Timestamp::ZERO);
+            a.counts_from.insert(node, floor);
+        }
         for node in volume.nodes() {
             let was_away = a.away.contains(&node);
             let left = !was_away && (!runs(node) || (lapse && lapsed(node)));
@@ -576,7 +613,7 @@ impl Authority {
             && !self.wakes
             && volume.policy.is_journaled()
             && nodes.iter().any(|n| !findings.members.contains(n))
-            && (a.away.is_empty() && a.stale_since.is_empty())
+            && (a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
             && !map.rebalancing
             && volume.extents.iter().all(whole)
             && !nodes.iter().any(|n| moves(n) || self.has_lapsed(volume, *n))

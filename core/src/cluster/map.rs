@@ -95,11 +95,15 @@ pub struct Attendance {
     pub stale_since: BTreeMap<NodeId, Timestamp>,
     /// Writes before this one were decided without the node.
     pub counts_from: BTreeMap<NodeId, Timestamp>,
+    /// Nodes whose disks have forgotten what they promised, while the volume cannot do without them: it waits.
+    pub forgot: BTreeSet<NodeId>,
 }
 
 impl Attendance {
     fn is_missing_or_behind(&self, node: NodeId) -> bool {
-        self.away.contains(&node) || self.stale_since.contains_key(&node)
+        self.away.contains(&node)
+            || self.stale_since.contains_key(&node)
+            || self.forgot.contains(&node)
     }
 }
 
@@ -345,19 +349,29 @@ impl ClusterMap {
         self.attendance.get(&volume).is_some_and(|a| a.away.contains(&node))
     }
 
+    /// The nodes whose disks have forgotten what they promised of a volume that cannot do without them.
+    pub fn forgetful(&self, volume: VolumeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.attendance.get(&volume).into_iter().flat_map(|a| a.forgot.iter().copied())
+    }
+
     /// The columns of an extent of `volume` that cannot be used.
     pub fn lost(&self, volume: &Volume, extent: usize) -> ColumnSet {
         let columns = &volume.extents[extent].columns;
         let gone = |c: &usize| {
             let node = columns[*c].0;
-            !self.is_up(node) || self.is_away(volume.id, node)
+            let forgot = self.forgetful(volume.id).any(|n| n == node);
+            !self.is_up(node) || self.is_away(volume.id, node) || forgot
         };
         (0..columns.len()).filter(gone).collect()
     }
 
     /// Whether nothing can be written to a volume or decided of it, because it waits for nodes: for
-    /// those that hold columns, and those from which columns are being copied.
+    /// those that hold columns, those from which columns are being copied, and those that have forgotten what
+    /// they promised.
     pub fn is_asleep(&self, volume: &Volume) -> bool {
+        if self.forgetful(volume.id).next().is_some() {
+            return true;
+        }
         // Asked for every write: extents are many, and nodes that are awaited few, or none.
         let nodes = (0..self.nodes.len() as u16).map(NodeId);
         let mut awaited = nodes.filter(|n| !self.is_up(*n) && !self.is_away(volume.id, *n));

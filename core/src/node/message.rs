@@ -7,6 +7,7 @@ use crate::Buffer;
 use crate::cluster::ClusterMap;
 use crate::order::Lock;
 use crate::plan::{Range, Span};
+use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
 /// A message on its way, with the notices that ride along.
@@ -22,6 +23,10 @@ pub struct Envelope {
     pub hops: u8,
     /// What became of writes.
     pub notices: Vec<Notice>,
+    /// How far the sender's disk has got.
+    pub reached: Reached,
+    /// How far others' disks have got, as far as the sender has heard.
+    pub heard: Vec<(NodeId, Reached)>,
     /// The message itself; notices may travel alone.
     pub body: Option<Body>,
 }
@@ -415,8 +420,20 @@ pub enum MapMessage {
     },
 }
 
+/// How a node's disk stands with what it promised before it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Memory {
+    /// How far it had got when it was opened; nothing if that has been looked at, and what it had lost is
+    /// known.
+    pub found: Reached,
+    /// The first epoch that the node has entered since; 0 before.
+    pub began: Epoch,
+    /// Whether it knows by itself that it has forgotten what it promised.
+    pub forgot: bool,
+}
+
 /// A node to the authority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberReport {
     /// It has stopped.
     Frozen {
@@ -428,6 +445,10 @@ pub enum MemberReport {
         clock: Timestamp,
         /// Whether a request, or a write that is not settled everywhere, is in work here.
         busy: bool,
+        /// How its disk stands with what it promised.
+        memory: Memory,
+        /// How far others' disks had got, as far as it has heard.
+        heard: Vec<(NodeId, Reached)>,
     },
     /// Its disk has everything that it missed.
     CaughtUp {

@@ -22,21 +22,22 @@ mod settle;
 mod test_bench;
 #[cfg(test)]
 mod waiting_tests;
+mod witness;
 mod worker;
 
 use std::sync::Arc;
 
 use crate::Buffer;
-use crate::cluster::ClusterMap;
+use crate::cluster::{Attendance, ClusterMap};
 use crate::order::sequencer::Limits;
 use crate::order::{Clock, Place, PlaceError};
 use crate::plan::{Range, Totals};
-use crate::store::{DiskRequest, DiskResult, FormatError, StoreConfig, StoreCounters};
+use crate::store::{DiskRequest, DiskResult, FormatError, Reached, StoreConfig, StoreCounters};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
-    Refusal, Slot, Standing, Task, Wanted,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
+    Notice, Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
@@ -331,6 +332,10 @@ pub struct Node {
     serving: bool,
     /// The epoch that a freeze announced.
     coming: Epoch,
+    /// The first epoch that it has entered; 0 before.
+    began: Epoch,
+    /// What its disk had lost of what it promised is in the map.
+    loss_is_known: bool,
     stash: Vec<Envelope>,
     sequencing: Sequencing,
     originator: Originator,
@@ -354,6 +359,8 @@ impl Node {
             map: Arc::new(ClusterMap::default()),
             serving: false,
             coming: 0,
+            began: 0,
+            loss_is_known: false,
             stash: Vec::new(),
             sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
@@ -405,13 +412,13 @@ impl Node {
             Input::Map(message) => self.map_message(message),
         }
         self.run();
-        self.outbox.finish(out);
+        self.outbox.finish(self.worker.store.reached(), out);
     }
 
     /// Starts what a new node has to start.
     pub fn start(&mut self, out: &mut Vec<Output>) {
         self.run();
-        self.outbox.finish(out);
+        self.outbox.finish(self.worker.store.reached(), out);
     }
 
     fn host(&mut self, id: u64, volume: VolumeId, op: HostOp) {
@@ -432,7 +439,18 @@ impl Node {
         self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
     }
 
+    /// How far others' disks have got. That is true whatever epoch it comes from.
+    fn hear(&mut self, envelope: &Envelope) {
+        let from = (envelope.from, envelope.reached);
+        for (node, reached) in envelope.heard.iter().copied().chain([from]) {
+            if node != self.id && self.outbox.witness.hear(node, reached) {
+                self.worker.store.hear(node, reached);
+            }
+        }
+    }
+
     fn message(&mut self, envelope: Envelope) {
+        self.hear(&envelope);
         if envelope.epoch > self.map.epoch {
             if self.stash.len() < STASH {
                 self.stash.push(envelope);
@@ -595,7 +613,9 @@ impl Node {
                 let busy = self.sequencing.has_requests()
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
-                self.outbox.report(MemberReport::Frozen { epoch, oldest, clock, busy });
+                let (memory, heard) = (self.memory(), self.outbox.witness.known());
+                let report = MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard };
+                self.outbox.report(report);
             }
             MapMessage::Enter { map, floor } => {
                 if map.epoch <= self.map.epoch || map.epoch < self.coming {
@@ -606,8 +626,31 @@ impl Node {
         }
     }
 
+    /// How its disk stands with what it promised before it was opened.
+    fn memory(&self) -> Memory {
+        let store = &self.worker.store;
+        let found = if self.loss_is_known { Reached::default() } else { store.found() };
+        Memory { found, began: self.began, forgot: store.forgot() }
+    }
+
+    /// The map says whether the disk had lost anything that it promised.
+    fn enter_memory(&mut self) {
+        if self.began == 0 {
+            self.began = self.map.epoch;
+        }
+        let id = self.id;
+        let all = |a: &Attendance| a.stale_since.get(&id) == Some(&Timestamp::ZERO);
+        let waits = self.map.attendance.values().any(|a| a.forgot.contains(&id));
+        self.loss_is_known |= waits || self.map.attendance.values().any(all);
+        self.worker.store.begin_life(self.map.epoch);
+        if !waits {
+            self.worker.store.forgiven();
+        }
+    }
+
     fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
         self.map = map;
+        self.enter_memory();
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.originator.clock().see(floor);

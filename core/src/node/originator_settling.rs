@@ -39,6 +39,7 @@ impl Originator {
 
     /// All participants know the outcome of a write for good.
     pub(super) fn settled(&mut self, ts: Timestamp, settling: Settling, outbox: &mut Outbox) {
+        outbox.tell_each_other(&settling.participants);
         for node in settling.participants {
             outbox.notice(node, Notice::Release(ts));
         }
@@ -281,6 +282,7 @@ impl Originator {
         outbox: &mut Outbox,
     ) {
         unlock(ts, &txn, outbox);
+        outbox.tell_each_other(&participants);
         for node in &participants {
             outbox.notice(*node, Notice::Commit(ts));
         }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sequencing::OWN;
+use super::witness::Witness;
 use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
+use crate::store::Reached;
 use crate::units::{Epoch, Nanos, NodeId};
 
 /// Collects outputs while an input is handled.
@@ -23,6 +25,8 @@ pub(crate) struct Outbox {
     /// Requests answered since the sequencing was told.
     answered: Vec<(u64, Result<(), HostError>)>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
+    /// How far others' disks have got.
+    pub witness: Witness,
     /// Nodes whose notices must not wait.
     at_once: BTreeSet<NodeId>,
     soon: bool,
@@ -43,6 +47,7 @@ impl Outbox {
             out: Vec::new(),
             answered: Vec::new(),
             notices: BTreeMap::new(),
+            witness: Witness::default(),
             at_once: BTreeSet::new(),
             soon: false,
             urgent: false,
@@ -58,6 +63,20 @@ impl Outbox {
     pub fn enter(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         self.notices.clear();
+        self.witness.enter();
+    }
+
+    /// Tells nodes that take part in a write how far the others' disks have got, with the next message.
+    pub fn tell_each_other(&mut self, nodes: &[NodeId]) {
+        self.witness.tell_each_other(nodes, self.node);
+    }
+
+    /// A message from here; how far the disk has got is filled in when all is known that is sent.
+    fn envelope(&mut self, to: NodeId, hops: u8, notices: Vec<Notice>, body: Option<Body>) {
+        let heard = self.witness.take(to);
+        let (from, epoch, reached) = (self.node, self.epoch, Reached::default());
+        let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
+        self.out.push(Output::Send(envelope));
     }
 
     /// Sends a message one hop after the one being handled.
@@ -74,9 +93,7 @@ impl Outbox {
         }
         self.counters.order_messages += u64::from(body.keeps_order());
         let notices = self.notices.remove(&to).unwrap_or_default();
-        let (from, epoch) = (self.node, self.epoch);
-        let envelope = Envelope { from, to, epoch, hops, notices, body: Some(body) };
-        self.out.push(Output::Send(envelope));
+        self.envelope(to, hops, notices, Some(body));
     }
 
     /// Queues a notice to ride on the next message to `to`.
@@ -161,13 +178,11 @@ impl Outbox {
     }
 
     fn send_notices(&mut self, to: NodeId, notices: Vec<Notice>) {
-        let (from, epoch) = (self.node, self.epoch);
-        let envelope = Envelope { from, to, epoch, hops: 0, notices, body: None };
-        self.out.push(Output::Send(envelope));
+        self.envelope(to, 0, notices, None);
     }
 
-    /// Hands over the outputs.
-    pub fn finish(&mut self, out: &mut Vec<Output>) {
+    /// Hands over the outputs; the node's disk has got as far as `reached`.
+    pub fn finish(&mut self, reached: Reached, out: &mut Vec<Output>) {
         if self.urgent {
             self.flush_notices();
         }
@@ -181,6 +196,11 @@ impl Outbox {
             self.out.push(Output::Timer(Timer::Soon, self.soon_delay));
         }
         self.soon = false;
+        for output in &mut self.out {
+            if let Output::Send(envelope) = output {
+                envelope.reached = reached;
+            }
+        }
         match out.is_empty() {
             true => std::mem::swap(out, &mut self.out),
             false => out.append(&mut self.out),

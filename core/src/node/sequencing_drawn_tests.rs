@@ -103,7 +103,7 @@ impl Net {
         let begun: Vec<_> = std::iter::from_fn(|| node.next_begun()).collect();
         outbox.take_answered();
         let mut out = Vec::new();
-        outbox.finish(&mut out);
+        outbox.finish(crate::store::Reached::default(), &mut out);
         for output in out {
             match output {
                 Output::Send(envelope) => self.wires.push(envelope),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::*;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::layout::{Geometry, LayoutSpec};
-use crate::store::{DiskOp, DiskRequest, Superblock};
+use crate::store::{DiskOp, DiskRequest, Reached, Superblock};
 use crate::units::ColumnSet;
 
 pub(super) const US: NodeId = NodeId(0);
@@ -94,7 +94,9 @@ impl Bench {
 
     pub fn hear_with(&mut self, from: NodeId, notices: Vec<Notice>, body: Option<Body>) {
         let epoch = self.node.map.epoch;
-        self.handle(Input::Message(Envelope { from, to: US, epoch, hops: 0, notices, body }));
+        let (reached, heard) = (Reached::default(), Vec::new());
+        let envelope = Envelope { from, to: US, epoch, hops: 0, notices, reached, heard, body };
+        self.handle(Input::Message(envelope));
     }
 
     pub fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {

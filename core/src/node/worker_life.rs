@@ -149,10 +149,14 @@ impl Worker {
             Event::Opened(found) => {
                 found.into_iter().for_each(|r| self.reinstate(r, outbox.now));
                 self.open = true;
+                if let Some(heard) = self.store.heard() {
+                    outbox.witness.remember(heard);
+                }
                 outbox.push(Output::Ready);
             }
             Event::Refused(why) => outbox.push(Output::Refused(why)),
             Event::Failed(why) => outbox.push(Output::DiskFailed(why)),
+            Event::Damaged(what) => outbox.log(format!("disk of {}: {what}", self.node)),
             Event::Prepared(ts) => self.on_prepared(ts, outbox),
             Event::OutcomeSafe(list) => {
                 list.into_iter().for_each(|ts| self.on_outcome_safe(ts, outbox));

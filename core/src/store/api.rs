@@ -4,7 +4,10 @@
 //! reads, and [`PlainStore`](super::PlainStore), which does neither and costs nothing but the transfers that
 //! were asked for: that of the papers' arrays.
 
-use super::{Change, DiskRequest, DiskResult, Event, Scan, StoreCounters, Timestamp};
+use super::{
+    Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, StoreCounters, Timestamp,
+};
+use crate::units::{Epoch, NodeId};
 
 /// Says of a sector, its newest write and whether it has content, that an earlier write of it is
 /// undecided.
@@ -23,8 +26,35 @@ pub trait Store: Send {
     /// What it has done.
     fn counters(&self) -> StoreCounters;
 
+    /// How far it has got; nothing is known of a store that does not say.
+    fn reached(&self) -> Reached {
+        Reached::default()
+    }
+    /// How far it had got when it was opened.
+    fn found(&self) -> Reached {
+        Reached::default()
+    }
+    /// Whether it knows by itself that it has forgotten what it promised.
+    fn forgot(&self) -> bool {
+        false
+    }
+    /// What it has heard of other disks.
+    fn heard(&self) -> Option<&Heard> {
+        None
+    }
+    /// Its node enters an epoch: what is promised from now on is promised in it.
+    fn begin_life(&mut self, _: Epoch) {}
+    /// Others know that it had forgotten what it promised, and it is made whole.
+    fn forgiven(&mut self) {}
+    /// How far another disk has got.
+    fn hear(&mut self, _: NodeId, _: Reached) {}
+
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     fn read(&mut self, ticket: u64, first: u64, count: u64);
+    /// The same, with the versions of the sectors.
+    fn read_versions(&mut self, ticket: u64, first: u64, count: u64) {
+        self.read(ticket, first, count);
+    }
     /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan);
     /// A change by `ts` of these sectors will be prepared: what it will be added to may be

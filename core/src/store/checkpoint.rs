@@ -9,6 +9,10 @@
 //! Of what was written without the journal, with nothing else in it, there is no apply entry. Then
 //! the superblock is written along with the data: it must name a timestamp as late as any in the
 //! table, or after a crash the disk would not know how late its own content is.
+//!
+//! A checkpoint is known by the sequence of the superblock that it writes. Pages of the table carry it, and when
+//! they are safe the index does: it may come to the disk with the superblock, since a page that is newer than
+//! the index says is good.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,6 +55,10 @@ pub(super) struct Checkpoint {
     /// The committed writes that the journal names anew with this checkpoint.
     known: Vec<Timestamp>,
     waiting: usize,
+    /// The sequence of the superblock that it writes, once it places anything.
+    number: u64,
+    /// The pages of the table that it has written.
+    written: Vec<u64>,
 }
 
 impl Checkpoint {
@@ -116,6 +124,8 @@ impl JournalStore {
             finals: Vec::new(),
             known: Vec::new(),
             waiting: 0,
+            number: 0,
+            written: Vec::new(),
         });
         self.step_checkpoint();
     }
@@ -245,7 +255,8 @@ impl JournalStore {
         let sectors = c.finals.clone();
         if !logged && self.journal.used() == 0 {
             self.checkpoint = Some(c);
-            self.place(self.superblock.latest > self.latest_kept);
+            let has_index = self.superblock.has_index();
+            self.place(has_index || self.superblock.latest > self.latest_kept);
             return;
         }
         let known = || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
@@ -278,9 +289,10 @@ impl JournalStore {
         let start = self.superblock.data_start();
         c.waiting = runs.len() + holes.len() + usize::from(mark);
         let nothing = c.waiting == 0;
+        c.number = self.superblock.sequence + 1;
         if mark {
             // Safe with the flush of the data.
-            self.write_superblock(false);
+            self.write_superblock(Purpose::Checkpoint, false);
         }
         for run in &runs {
             let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
@@ -317,6 +329,10 @@ impl JournalStore {
             }
             Stage::FlushData => {
                 c.stage = Stage::Table;
+                if c.number == self.superblock.sequence {
+                    self.superblock_is_safe();
+                }
+                let c = self.checkpoint.as_ref().expect("in work");
                 for f in &c.finals {
                     let state = State::from_byte(f.state);
                     let entry = TableEntry { version: f.version, crc: f.crc, state };
@@ -334,6 +350,7 @@ impl JournalStore {
                 let known = std::mem::take(&mut c.known);
                 c.sectors.clear();
                 self.unpin_all(gone);
+                self.index_pages();
                 for ts in known {
                     if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.remaining == 0) {
                         self.journal.unpin(txn.frame.take());
@@ -342,6 +359,7 @@ impl JournalStore {
                 self.move_tail();
             }
             Stage::Superblock => {
+                self.superblock_is_safe();
                 self.checkpoint = None;
                 self.journal.left();
                 self.trim_table();
@@ -352,8 +370,18 @@ impl JournalStore {
     }
 
     fn write_table(&mut self) {
-        let pages = self.table.take_dirty();
-        let start = self.superblock.table_start();
+        let c = self.checkpoint.as_mut().expect("in work");
+        let pages = self.table.take_dirty(c.number);
+        c.written = pages.iter().map(|(number, _)| *number).collect();
+        let started = self.write_pages(self.superblock.table_start(), pages);
+        self.checkpoint.as_mut().expect("in work").waiting = started;
+        if started == 0 {
+            self.next_stage();
+        }
+    }
+
+    /// Writes pages, those that follow one another together; returns how many writes that took.
+    fn write_pages(&mut self, start: u64, pages: Vec<(u64, Buffer)>) -> usize {
         let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
         for (number, bytes) in pages {
             match writes.last_mut() {
@@ -361,37 +389,59 @@ impl JournalStore {
                 _ => writes.push((number, vec![bytes])),
             }
         }
-        self.checkpoint.as_mut().expect("in work").waiting = writes.len();
-        let none = writes.is_empty();
+        let count = writes.len();
         for (first, data) in writes {
             let offset = (start + first) * SECTOR;
             self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: false });
         }
-        if none {
-            self.next_stage();
-        }
+        count
     }
 
+    /// The pages of the table are safe: the index may say so.
+    fn index_pages(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let Some(index) = &mut self.table.index else { return };
+        c.written.drain(..).for_each(|page| index.wrote(page, c.number));
+    }
+
+    /// The last step: the superblock with the new tail, and the index.
     fn move_tail(&mut self) {
         let (tail, frame) = self.journal.advance();
         let sb = &mut self.superblock;
-        if (sb.tail, sb.tail_frame) == (tail, frame) {
-            self.next_stage();
-            return;
+        let moved = (sb.tail, sb.tail_frame) != (tail, frame);
+        (sb.tail, sb.tail_frame) = (tail, frame);
+        let number = self.checkpoint.as_ref().expect("in work").number;
+        let mut waiting = 0;
+        if moved || (sb.has_index() && number > sb.sequence) {
+            self.write_superblock(Purpose::Checkpoint, true);
+            waiting += 1;
         }
-        sb.tail = tail;
-        sb.tail_frame = frame;
-        self.write_superblock(true);
+        let sequence = self.superblock.sequence;
+        let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence));
+        waiting += self.write_pages(self.superblock.index_start(), pages.unwrap_or_default());
+        self.checkpoint.as_mut().expect("in work").waiting = waiting;
+        if waiting == 0 {
+            self.next_stage();
+        }
+    }
+
+    /// What the superblock says is safe.
+    fn superblock_is_safe(&mut self) {
+        if self.superblock.sequence > self.unpromised.1 {
+            self.reached.life = self.reached.life.max(self.life_written);
+            self.reached.sequence = self.superblock.sequence;
+        }
     }
 
     /// The older copy of the superblock becomes the newer one.
-    fn write_superblock(&mut self, durable: bool) {
+    pub(super) fn write_superblock(&mut self, purpose: Purpose, durable: bool) {
         let sb = &mut self.superblock;
         sb.sequence += 1;
         self.latest_kept = sb.latest;
+        self.life_written = sb.life;
         let offset = sb.sequence % 2 * SECTOR;
         let data = vec![sb.encode().into()];
-        self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable });
+        self.start(purpose, DiskOp::Write { offset, data, durable });
     }
 }
 

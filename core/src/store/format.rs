@@ -4,19 +4,33 @@
 //! | sectors | what |
 //! |---|---|
 //! | 0, 1 | superblock, written in turn |
-//! | 2 .. 2 + J | journal |
+//! | then 2 M | copies of the cluster map, from version 2 on |
+//! | then J | journal |
+//! | then I | index of the table, from version 2 on |
 //! | then T | table: 16 bytes for each data sector |
 //! | then the rest | data |
 
-use super::table::ENTRIES_PER_PAGE;
-use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+use std::ops::Range;
 
-/// Version of the format that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+use super::index::PAGES_PER_INDEX;
+use super::reached::{Heard, Reached};
+use super::table::ENTRIES_PER_PAGE;
+use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
+
+/// Version of the format that new disks get.
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that this code reads, and writes on disks that have it: without an index, copies of
+/// the map, or what others know.
+pub const OLDEST_VERSION: u32 = 1;
 const SUPERBLOCK_MAGIC: &[u8; 8] = b"WEFTDISK";
 const FRAME_MAGIC: &[u8; 8] = b"WEFTJRNL";
-/// First sector of the journal.
-pub const JOURNAL_START: u64 = 2;
+/// Sectors of the superblock's copies.
+pub const SUPERBLOCKS: u64 = 2;
+/// Sectors of a copy of the cluster map (256 KiB).
+pub const MAP_SECTORS: u64 = 64;
+/// Of how many other disks a superblock keeps what was heard; a disk with more neighbours keeps it of those
+/// that follow it in number.
+pub const MOST_HEARD: usize = 100;
 const FRAME_FIXED: usize = 48;
 
 /// Why a disk is refused.
@@ -27,7 +41,7 @@ pub enum FormatError {
     NotOurs,
     /// Written by another version of Weft.
     #[error(
-        "its format is version {0} and this Weft reads version {FORMAT_VERSION}; use a Weft that reads it"
+        "its format is version {0} and this Weft reads versions {OLDEST_VERSION} to {FORMAT_VERSION}; use a Weft that reads it"
     )]
     Version(u32),
     /// A disk of another cluster.
@@ -54,7 +68,7 @@ pub enum FormatError {
         /// Sectors that there are.
         found: u64,
     },
-    /// Frames are missing between others.
+    /// Frames are missing between others, on a disk of version 1.
     #[error(
         "its journal is corrupt: frame {missing} is unreadable though frame {later} follows it"
     )]
@@ -116,6 +130,8 @@ impl<'a> Reader<'a> {
 /// The superblock: who the disk is, how it is divided, where the journal begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Superblock {
+    /// The version of the disk's format.
+    pub version: u32,
     /// The cluster that the disk belongs to.
     pub cluster: u128,
     /// The disk's number in the cluster.
@@ -134,6 +150,14 @@ pub struct Superblock {
     pub tail_frame: u64,
     /// No write prepared on this disk before the tail has a later timestamp.
     pub latest: Timestamp,
+    /// Sectors of each of the two copies of the cluster map; 0 on small disks and those of version 1.
+    pub map: u64,
+    /// The last epoch that the disk's node had entered.
+    pub life: Epoch,
+    /// Its journal was damaged, so it has forgotten what it promised, and the others have not been told yet.
+    pub forgot: bool,
+    /// How far other disks had got, as far as this one has heard.
+    pub heard: Heard,
 }
 
 impl Superblock {
@@ -141,6 +165,10 @@ impl Superblock {
     pub const LEAST_JOURNAL: u64 = 512;
     /// Sectors of the journal of disks that are large enough (64 MiB).
     pub const JOURNAL: u64 = 16_384;
+    /// Sectors of the smallest disk: superblocks, journal, and a page each of index, table and data.
+    pub const LEAST_SECTORS: u64 = SUPERBLOCKS + Self::LEAST_JOURNAL + 3;
+    /// Sectors of the smallest disk that keeps copies of the cluster map.
+    pub const LEAST_FOR_MAP: u64 = 16_384;
 
     /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
     /// the disk if that is less.
@@ -152,17 +180,23 @@ impl Superblock {
         journal: u64,
     ) -> Result<Superblock, FormatError> {
         let journal = journal.min(sectors / 16).max(Self::LEAST_JOURNAL);
-        let least = JOURNAL_START + Self::LEAST_JOURNAL + 2;
+        let map = if sectors < Self::LEAST_FOR_MAP { 0 } else { MAP_SECTORS };
         let rest = sectors
-            .checked_sub(JOURNAL_START + journal)
-            .filter(|&r| r >= 2)
-            .ok_or(FormatError::TooSmall(sectors, least))?;
+            .checked_sub(SUPERBLOCKS + 2 * map + journal)
+            .filter(|&r| r >= 3)
+            .ok_or(FormatError::TooSmall(sectors, Self::LEAST_SECTORS))?;
         let per_page = ENTRIES_PER_PAGE as u64;
         let mut data = rest * per_page / (per_page + 1);
-        while data + data.div_ceil(per_page) > rest {
+        let taken = |data: u64| {
+            let pages = data.div_ceil(per_page);
+            data + pages + pages.div_ceil(PAGES_PER_INDEX as u64)
+        };
+        // An index page stands for so much data that few steps do.
+        while taken(data) > rest {
             data -= 1;
         }
         Ok(Superblock {
+            version: FORMAT_VERSION,
             cluster,
             disk,
             incarnation,
@@ -172,12 +206,64 @@ impl Superblock {
             tail: 0,
             tail_frame: 1,
             latest: Timestamp::ZERO,
+            map,
+            life: 0,
+            forgot: false,
+            heard: Heard::new(),
         })
+    }
+
+    /// A superblock of nothing: that of a disk that has yet to be read.
+    pub(super) fn unread() -> Superblock {
+        Superblock {
+            version: FORMAT_VERSION,
+            cluster: 0,
+            disk: 0,
+            incarnation: 0,
+            journal: 0,
+            data: 0,
+            sequence: 0,
+            tail: 0,
+            tail_frame: 0,
+            latest: Timestamp::ZERO,
+            map: 0,
+            life: 0,
+            forgot: false,
+            heard: Heard::new(),
+        }
+    }
+
+    /// Whether the disk has an index of its table, and keeps what others have reached.
+    pub fn has_index(&self) -> bool {
+        self.version >= 2
+    }
+
+    /// The sectors of both copies of the cluster map, if the disk has room for them.
+    pub fn map_area(&self) -> Option<Range<u64>> {
+        (self.map > 0).then(|| SUPERBLOCKS..SUPERBLOCKS + 2 * self.map)
+    }
+
+    /// First sector of the journal.
+    pub fn journal_start(&self) -> u64 {
+        SUPERBLOCKS + 2 * self.map
+    }
+
+    /// First sector of the table's index, which ends where the table begins.
+    pub fn index_start(&self) -> u64 {
+        self.journal_start() + self.journal
+    }
+
+    /// Pages (sectors) of the index.
+    pub fn index_pages(&self) -> u64 {
+        match self.has_index() {
+            true => self.table_pages().div_ceil(PAGES_PER_INDEX as u64),
+            false => 0,
+        }
     }
 
     /// First sector of the table.
     pub fn table_start(&self) -> u64 {
-        JOURNAL_START + self.journal
+        self.index_start() + self.index_pages()
     }
 
     /// Pages (sectors) of the table.
@@ -198,7 +284,7 @@ impl Superblock {
     /// The superblock as a sector.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer(SUPERBLOCK_MAGIC.to_vec());
-        w.u32(FORMAT_VERSION);
+        w.u32(self.version);
         w.u32(u32::from(self.disk));
         w.0.extend_from_slice(&self.cluster.to_le_bytes());
         for field in
@@ -207,6 +293,13 @@ impl Superblock {
             w.u64(field);
         }
         w.u64(self.latest.0);
+        if self.has_index() {
+            w.u64(self.map);
+            w.u64(self.life);
+            w.u32(u32::from(self.forgot));
+            put_heard(&mut w, self.heard.iter().take(MOST_HEARD).map(|(n, r)| (*n, *r)));
+        }
+        assert!(w.0.len() <= SECTOR_BYTES - 4, "what was heard fits");
         w.0.resize(SECTOR_BYTES - 4, 0);
         let crc = crc32c::crc32c(&w.0);
         w.u32(crc);
@@ -229,7 +322,8 @@ impl Superblock {
             let disk = r.u32()? as u16;
             let cluster = u128::from_le_bytes(r.take(16)?.try_into().ok()?);
             let mut next = || r.u64();
-            let sb = Superblock {
+            let mut sb = Superblock {
+                version,
                 cluster,
                 disk,
                 incarnation: next()?,
@@ -239,11 +333,31 @@ impl Superblock {
                 tail: next()?,
                 tail_frame: next()?,
                 latest: Timestamp(next()?),
+                ..Superblock::unread()
             };
+            if sb.has_index() {
+                (sb.map, sb.life) = (next()?, next()?);
+                sb.forgot = r.u32()? != 0;
+                sb.heard = take_heard(&mut r)?.into_iter().collect();
+            }
             Some((version, sb))
         };
         let (version, sb) = fields().ok_or(bad)?;
-        if version == FORMAT_VERSION { Ok(sb) } else { Err(FormatError::Version(version)) }
+        match (OLDEST_VERSION..=FORMAT_VERSION).contains(&version) {
+            true => Ok(sb),
+            false => Err(FormatError::Version(version)),
+        }
+    }
+
+    /// Reads the copy that stands in a sector. One that belongs in the other's place got there by a write that
+    /// went astray.
+    pub fn decode_copy(sector: &[u8], place: u64) -> Result<Superblock, FormatError> {
+        let sb = Superblock::decode(sector)?;
+        // A fresh disk of any version has the same in both places.
+        match sb.sequence % SUPERBLOCKS == place || sb.sequence == 1 {
+            true => Ok(sb),
+            false => Err(FormatError::NotOurs),
+        }
     }
 }
 
@@ -262,6 +376,10 @@ pub(crate) enum Entry {
     Begin,
     /// A write known to have committed, whose content is in place or superseded.
     Known { ts: Timestamp, meta: Vec<u8> },
+    /// How far other disks had got, as far as this one has heard.
+    Heard(Vec<(NodeId, Reached)>),
+    /// What follows is promised in this epoch, or a later one.
+    Life(Epoch),
 }
 
 /// What a change is, apart from its bytes, which follow the frame's head.
@@ -420,7 +538,36 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(6);
             0
         }
+        Entry::Heard(heard) => {
+            w.u8(7);
+            put_heard(w, heard.iter().copied());
+            0
+        }
+        Entry::Life(epoch) => {
+            w.u8(8);
+            w.u64(*epoch);
+            0
+        }
     }
+}
+
+/// A count, then 34 bytes for each disk.
+fn put_heard(w: &mut Writer, heard: impl ExactSizeIterator<Item = (NodeId, Reached)>) {
+    w.u32(heard.len() as u32);
+    for (node, r) in heard {
+        w.0.extend_from_slice(&node.0.to_le_bytes());
+        [r.disk, r.life, r.frame, r.sequence].into_iter().for_each(|n| w.u64(n));
+    }
+}
+
+fn take_heard(r: &mut Reader<'_>) -> Option<Vec<(NodeId, Reached)>> {
+    let count = r.u32()?;
+    let mut one = || {
+        let node = NodeId(u16::from_le_bytes(r.take(2)?.try_into().expect("2 bytes")));
+        let (disk, life, frame, sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        Some((node, Reached { disk, life, frame, sequence }))
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 fn decode_entry(r: &mut Reader<'_>) -> Option<Entry> {
@@ -440,6 +587,8 @@ fn decode_entry(r: &mut Reader<'_>) -> Option<Entry> {
         }
         5 => Some(Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() }),
         6 => Some(Entry::Begin),
+        7 => take_heard(r).map(Entry::Heard),
+        8 => r.u64().map(Entry::Life),
         _ => None,
     }
 }
@@ -462,11 +611,29 @@ mod tests {
     fn superblocks_round_trip_and_tell_what_is_wrong() {
         let sb = Superblock::divide(7, 3, 9, 100_000, 4096).unwrap();
         assert!(sb.sectors() <= 100_000 && sb.sectors() > 99_990);
+        let reached = Reached { disk: 5, life: 6, frame: 7, sequence: 8 };
+        let heard = (0..MOST_HEARD as u16).map(|n| (NodeId(n), reached)).collect();
+        let sb = Superblock { sequence: 4, life: 3, forgot: true, heard, ..sb };
         let mut sector = sb.encode();
-        assert_eq!(Superblock::decode(&sector), Ok(sb));
+        assert_eq!(Superblock::decode_copy(&sector, 0), Ok(sb.clone()));
+        assert_eq!(Superblock::decode_copy(&sector, 1), Err(FormatError::NotOurs), "astray");
         sector[100] ^= 1;
         assert_eq!(Superblock::decode(&sector), Err(FormatError::NotOurs));
-        assert!(matches!(Superblock::divide(7, 3, 9, 300, 64), Err(FormatError::TooSmall(..))));
+        let least = Superblock::LEAST_SECTORS;
+        assert_eq!(Superblock::divide(7, 3, 9, least, 64).unwrap().data, 1);
+        let small = Superblock::divide(7, 3, 9, least - 1, 64);
+        assert_eq!(small, Err(FormatError::TooSmall(least - 1, least)));
+    }
+
+    #[test]
+    fn a_disk_of_version_1_is_divided_as_it_always_was() {
+        let sb = Superblock {
+            version: 1,
+            map: 0,
+            ..Superblock::divide(7, 3, 9, 100_000, 4096).unwrap()
+        };
+        assert_eq!((sb.journal_start(), sb.table_start()), (2, 4098));
+        assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
     }
 
     #[test]
@@ -481,6 +648,8 @@ mod tests {
             Entry::Released { ts: Timestamp(3) },
             Entry::Known { ts: Timestamp(2), meta: vec![] },
             Entry::Begin,
+            Entry::Life(8),
+            Entry::Heard(vec![(NodeId(3), Reached { disk: 1, life: 2, frame: 3, sequence: 4 })]),
             Entry::Apply {
                 sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
             },

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use super::format::{ChangeHead, Entry, JOURNAL_START, encode_frame};
+use super::format::{ChangeHead, Entry, encode_frame};
 use super::{Change, DiskOp, Event, JournalStore, Purpose, Superblock};
 use crate::Buffer;
-use crate::units::{SECTOR, Timestamp};
+use crate::units::{Epoch, SECTOR, Timestamp};
 
 /// Most bytes of changes in a frame, in sectors.
 const FRAME_PAYLOAD: u64 = 1024;
@@ -91,6 +91,11 @@ impl Journal {
 
     pub fn add(&mut self, entry: Entry) {
         self.pending.push_back(Pending { entry, payload: Vec::new() });
+    }
+
+    /// The number of the frame that was begun last.
+    pub fn last_frame(&self) -> u64 {
+        self.next_frame - 1
     }
 
     /// The known writes are about to be named anew.
@@ -253,15 +258,20 @@ impl JournalStore {
             // An empty ring has all its room in one piece.
             j.head = 0;
         }
+        // What was heard goes with whatever is written next: it must be safe before what follows from it.
+        let mut first: Vec<Entry> = self.life_to_write.map(Entry::Life).into_iter().collect();
+        if !self.heard_since.is_empty() {
+            first.push(Entry::Heard(self.heard_since.iter().map(|(n, r)| (*n, *r)).collect()));
+        }
         let mut count = j.batch();
-        let mut entries = j.first_entries(count);
+        let mut entries = [&first[..], &j.first_entries(count)].concat();
         let mut frame = encode_frame(j.incarnation, j.next_frame, &entries);
         let mut room = j.room(frame.1.sectors(), j.reserve(&entries));
         let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
         if room.is_none() && !j.pending.iter().all(prepare) {
             // What frees room must not wait behind what needs it.
             count = j.put_control_first();
-            entries = j.first_entries(count);
+            entries = [&first[..], &j.first_entries(count)].concat();
             frame = encode_frame(j.incarnation, j.next_frame, &entries);
             room = j.room(frame.1.sectors(), j.reserve(&entries));
         }
@@ -270,6 +280,8 @@ impl JournalStore {
             return;
         };
         j.stalled = false;
+        self.heard_since.clear();
+        self.life_to_write = None;
         let sectors = frame.1.sectors();
         let mut data = vec![Buffer::from(frame.0)];
         j.pending.drain(..count).for_each(|p| data.extend(p.payload));
@@ -299,13 +311,21 @@ impl JournalStore {
         j.in_flight = entries;
         self.counters.journal_frames += 1;
         let durable = !self.config.skip_journal_flush;
-        let offset = (JOURNAL_START + at) * SECTOR;
+        let offset = (self.superblock.journal_start() + at) * SECTOR;
         self.start(Purpose::Frame, DiskOp::Write { offset, data, durable });
     }
 
     /// The frame in flight is safe.
     pub(super) fn frame_written(&mut self) {
         let entries = std::mem::take(&mut self.journal.in_flight);
+        if self.journal.last_frame() > self.unpromised.0 {
+            let life = entries.iter().filter_map(|e| match e {
+                Entry::Life(epoch) => Some(*epoch),
+                _ => None,
+            });
+            self.reached.life = life.fold(self.reached.life, Epoch::max);
+            self.reached.frame = self.journal.last_frame();
+        }
         let mut outcomes = Vec::new();
         let mut applied = false;
         for entry in entries {
@@ -319,7 +339,11 @@ impl JournalStore {
                 }
                 Entry::Outcome { ts, .. } => outcomes.push(ts),
                 Entry::Apply { .. } => applied = true,
-                Entry::Released { .. } | Entry::Known { .. } | Entry::Begin => {}
+                Entry::Released { .. }
+                | Entry::Known { .. }
+                | Entry::Begin
+                | Entry::Heard(_)
+                | Entry::Life(_) => {}
             }
         }
         if !outcomes.is_empty() {

@@ -1,7 +1,11 @@
 //! [`JournalStore`] as a worker sees it.
 
 use super::api::{HeldBack, Store};
-use super::{Change, DiskRequest, DiskResult, Event, JournalStore, Scan, StoreCounters, Timestamp};
+use super::{
+    Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, StoreCounters,
+    Timestamp,
+};
+use crate::units::{Epoch, NodeId};
 
 impl Store for JournalStore {
     fn data_sectors(&self) -> u64 {
@@ -24,8 +28,40 @@ impl Store for JournalStore {
         self.counters
     }
 
+    fn reached(&self) -> Reached {
+        self.reached
+    }
+
+    fn found(&self) -> Reached {
+        self.found
+    }
+
+    fn forgot(&self) -> bool {
+        self.superblock.forgot
+    }
+
+    fn heard(&self) -> Option<&Heard> {
+        Some(&self.superblock.heard)
+    }
+
+    fn begin_life(&mut self, epoch: Epoch) {
+        JournalStore::begin_life(self, epoch);
+    }
+
+    fn forgiven(&mut self) {
+        JournalStore::forgiven(self);
+    }
+
+    fn hear(&mut self, node: NodeId, reached: Reached) {
+        JournalStore::hear(self, node, reached);
+    }
+
     fn read(&mut self, ticket: u64, first: u64, count: u64) {
         JournalStore::read(self, ticket, first, count);
+    }
+
+    fn read_versions(&mut self, ticket: u64, first: u64, count: u64) {
+        self.begin_read(ticket, first, count, true);
     }
 
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {

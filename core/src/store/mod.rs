@@ -12,7 +12,9 @@
 //! - [`overlay`]: committed changes that are not in place yet
 //! - [`reads`]: reads and scans
 //! - [`checkpoint`]: putting the overlay in place
+//! - [`table`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`recover`]: opening a disk, whatever state a crash left it in
+//! - [`reached`]: how far a disk has got, as others know it
 //!
 //! That is [`JournalStore`]. What a worker needs of a store is the trait [`Store`]; there is
 //! another, [`PlainStore`], that writes in place at once and survives nothing, for measuring what
@@ -22,10 +24,13 @@ mod any;
 mod api;
 mod checkpoint;
 mod format;
+mod index;
 mod journal;
 mod journaled;
 mod overlay;
+mod page;
 mod plain;
+mod reached;
 mod reads;
 mod recover;
 mod table;
@@ -33,16 +38,18 @@ mod table;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Buffer;
-use crate::units::{SECTOR, Timestamp};
+use crate::units::{Epoch, NodeId, SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
-pub use format::{FORMAT_VERSION, FormatError, Superblock};
+pub use format::{FORMAT_VERSION, FormatError, MAP_SECTORS, Superblock};
 pub use plain::PlainStore;
+pub use reached::{Heard, Reached};
 pub use reads::Scan;
 pub use table::{State, TableEntry};
 
 use checkpoint::Checkpoint;
+use index::Index;
 use journal::Journal;
 use overlay::Overlay;
 use reads::{ReadJob, ScanJob};
@@ -112,6 +119,8 @@ pub enum Event {
     Scanned(u64, Vec<(u64, Timestamp)>),
     /// The disk failed; nothing more can be stored.
     Failed(String),
+    /// Something on the disk is damaged, in words for the operator. It goes on.
+    Damaged(String),
 }
 
 /// What a read found.
@@ -121,6 +130,8 @@ pub struct ReadDone {
     pub ticket: u64,
     /// The content; zeros where it is lost.
     pub data: Buffer,
+    /// The newest write in each sector, if that was asked for.
+    pub versions: Vec<Timestamp>,
     /// Sectors whose content is lost.
     pub erased: Vec<u64>,
     /// Whether the content was being replaced meanwhile; read again.
@@ -180,6 +191,8 @@ pub struct StoreCounters {
     pub checkpoints: u64,
     /// Sectors whose content did not match their checksum or could not be read.
     pub erasures: u64,
+    /// Pages of the table and its index that were damaged, superblocks, and journals.
+    pub damaged: u64,
     /// Bytes of changes that were added to what was there before (by a [`PlainStore`]).
     pub added_bytes: u64,
 }
@@ -201,6 +214,8 @@ pub struct StoreConfig {
     pub table_pages: usize,
     /// Committed sectors held in memory before a checkpoint is due.
     pub overlay_sectors: usize,
+    /// Whether the disk keeps what it hears of other disks, and says how far it has got itself.
+    pub keeps_heard: bool,
     /// Deliberately forgets to wait for the disk before saying "prepared" (a test's bug).
     pub skip_journal_flush: bool,
 }
@@ -212,6 +227,7 @@ impl Default for StoreConfig {
             full: None,
             table_pages: 2048,
             overlay_sectors: 1536,
+            keeps_heard: true,
             skip_journal_flush: false,
         }
     }
@@ -242,11 +258,15 @@ enum Purpose {
     Checkpoint,
     CheckpointBase { first: u64, count: u64 },
     Flush(u64),
-    Recovery { at: u64 },
+    Recovery { at: u64, count: u64 },
     Candidate { sector: u64 },
     RecoveryFlush,
+    RecoverySuperblock,
     Discard,
 }
+
+/// Nothing has been promised since the disk was opened.
+const NOTHING_PROMISED: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// The store of one disk.
 #[derive(Clone, Hash)]
@@ -255,6 +275,19 @@ pub struct JournalStore {
     superblock: Superblock,
     /// The latest timestamp that the superblock on the disk names.
     latest_kept: Timestamp,
+    /// How far it has got.
+    reached: Reached,
+    /// How far it had got when it was opened.
+    found: Reached,
+    /// What has been heard of other disks since it was last written to this one.
+    heard_since: Heard,
+    /// Journal frames up to this one, and superblocks up to that, were begun before the node had entered an
+    /// epoch since the disk was opened: nobody was promised anything by them.
+    unpromised: (u64, u64),
+    /// The epoch that the superblock names which was written last.
+    life_written: Epoch,
+    /// The epoch in which promises are made, if the journal does not say so yet.
+    life_to_write: Option<Epoch>,
     journal: Journal,
     table: Table,
     overlay: Overlay,
@@ -278,16 +311,20 @@ impl JournalStore {
     /// The writes that make an empty disk; they must all be flushed before it is opened.
     pub fn format(superblock: &Superblock) -> Vec<DiskOp> {
         let zeros = Buffer::Zero((superblock.table_pages() * SECTOR) as usize);
-        let write = |sector: u64, data| DiskOp::Write {
-            offset: sector * SECTOR,
-            data: vec![data],
-            durable: true,
-        };
-        vec![
-            write(superblock.table_start(), zeros),
-            write(0, superblock.encode().into()),
-            write(1, superblock.encode().into()),
-        ]
+        let write =
+            |sector: u64, data| DiskOp::Write { offset: sector * SECTOR, data, durable: true };
+        let mut ops = vec![write(superblock.table_start(), vec![zeros])];
+        if let Some(area) = superblock.map_area() {
+            let zeros = Buffer::Zero(((area.end - area.start) * SECTOR) as usize);
+            ops.push(write(area.start, vec![zeros]));
+        }
+        if superblock.has_index() {
+            let index = Index::fresh(superblock.incarnation, superblock.table_pages());
+            ops.push(write(superblock.index_start(), index));
+        }
+        ops.push(write(0, vec![superblock.encode().into()]));
+        ops.push(write(1, vec![superblock.encode().into()]));
+        ops
     }
 
     /// Bytes of the journal.
@@ -418,6 +455,48 @@ impl JournalStore {
         self.start(Purpose::Flush(ticket), DiskOp::Flush);
     }
 
+    /// Whether it keeps what it hears of others, and says how far it has got itself.
+    fn keeps_heard(&self) -> bool {
+        self.config.keeps_heard && self.superblock.has_index()
+    }
+
+    /// Its node enters an epoch: what is promised from now on is promised in it.
+    pub fn begin_life(&mut self, epoch: Epoch) {
+        if self.keeps_heard() && epoch > self.superblock.life {
+            if self.unpromised == NOTHING_PROMISED {
+                self.unpromised = (self.journal.last_frame(), self.superblock.sequence);
+            }
+            self.superblock.life = epoch;
+            self.life_to_write = Some(epoch);
+        }
+    }
+
+    /// Others know that it had forgotten what it promised, and it is made whole.
+    pub fn forgiven(&mut self) {
+        self.superblock.forgot = false;
+    }
+
+    /// How far another disk has got. It is kept with the next frame, and from then on in the superblock.
+    pub fn hear(&mut self, node: NodeId, reached: Reached) {
+        if !self.keeps_heard() || reached.disk == 0 || node.0 == self.superblock.disk {
+            return;
+        }
+        let before = self.superblock.heard.get(&node).copied().unwrap_or_default();
+        let now = before.merge(reached);
+        if now == before {
+            return;
+        }
+        self.superblock.heard.insert(node, now);
+        self.heard_since.insert(node, now);
+        if self.superblock.heard.len() > format::MOST_HEARD {
+            let own = self.superblock.disk;
+            let farthest = |n: &&NodeId| n.0.wrapping_sub(own);
+            let farthest = *self.superblock.heard.keys().max_by_key(farthest).expect("not empty");
+            self.superblock.heard.remove(&farthest);
+            self.heard_since.remove(&farthest);
+        }
+    }
+
     /// Whether anything committed still waits to be put in place, or outcomes to be written.
     pub fn is_quiet(&self) -> bool {
         self.overlay.is_empty() && self.checkpoint.is_none() && self.journal.is_idle()
@@ -471,13 +550,20 @@ impl JournalStore {
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (Purpose::Pages { first, count }, result) => self.pages_arrived(first, count, result),
+            (Purpose::Recovery { at, count }, result) => self.recovery_read(at, count, result),
             (_, Err(error)) => self.fail(error),
             (Purpose::Frame, Ok(_)) => self.frame_written(),
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
-            (Purpose::RecoveryFlush, Ok(_)) => self.opened(),
-            (Purpose::Recovery { at }, Ok(data)) => self.recovery_read(at, &data),
+            (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),
+            (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
         }
+    }
+
+    /// Something on the disk is not what was written there last: it is counted and said.
+    fn damaged(&mut self, what: String) {
+        self.counters.damaged += 1;
+        self.events.push_back(Event::Damaged(what));
     }
 
     fn fail(&mut self, error: String) {
@@ -528,7 +614,12 @@ impl JournalStore {
             let at = (n * SECTOR) as usize;
             self.loading.remove(&(first + n));
             let page = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR as usize));
-            self.table.load(first + n, page.as_ref());
+            if let Some(wrong) = self.table.load(first + n, page.as_ref()) {
+                self.damaged(format!(
+                    "page {} of the checksum table is damaged: {wrong}",
+                    first + n
+                ));
+            }
         }
         self.step_reads();
         self.step_scans();

@@ -292,6 +292,7 @@ impl PlainStore {
             let done = ReadDone {
                 ticket,
                 data: data.slice(at(range.start), at(range.end)),
+                versions: Vec::new(),
                 erased: Vec::new(),
                 raced: false,
                 deferred: false,

@@ -31,6 +31,8 @@ pub(super) struct ReadJob {
     sources: Option<Vec<Source>>,
     /// Whether the picture had to wait for the table.
     deferred: bool,
+    /// Whether the versions are wanted, too.
+    versions: bool,
     /// How many checkpoints had begun to place sectors by then.
     placings: u64,
     /// Reading sector by sector, after a read of all of them failed.
@@ -47,6 +49,8 @@ struct Salvage {
 
 #[derive(Clone, Hash)]
 struct Source {
+    /// The newest write in it.
+    version: Timestamp,
     content: Option<Buffer>,
     deltas: Vec<Buffer>,
     entry: TableEntry,
@@ -63,9 +67,21 @@ pub(super) struct ScanJob {
 impl JournalStore {
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
+        self.begin_read(ticket, first, count, false);
+    }
+
+    /// The same, perhaps with the versions of the sectors.
+    pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, versions: bool) {
         assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");
-        let job =
-            ReadJob { first, count, sources: None, deferred: false, placings: 0, salvage: None };
+        let job = ReadJob {
+            first,
+            count,
+            sources: None,
+            deferred: false,
+            versions,
+            placings: 0,
+            salvage: None,
+        };
         self.reads.insert(ticket, job);
         self.step_read(ticket);
     }
@@ -117,6 +133,7 @@ impl JournalStore {
             layers.underlay(over.clone());
         }
         Source {
+            version: layers.newest().max(entry.version),
             content: layers.content.map(|c| c.1),
             deltas: layers.deltas.into_iter().map(|d| d.1).collect(),
             entry,
@@ -177,6 +194,10 @@ impl JournalStore {
         let job = self.reads.remove(&ticket).expect("a read in work");
         let sources = job.sources.expect("a read with its picture");
         let deferred = job.deferred;
+        let versions = match job.versions {
+            true => sources.iter().map(|s| s.version).collect(),
+            false => Vec::new(),
+        };
         let plain = |s: &Source| s.content.is_none() && s.deltas.is_empty();
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
@@ -218,7 +239,14 @@ impl JournalStore {
         } else {
             assemble(&sources, &base)
         };
-        self.events.push_back(Event::Read(ReadDone { ticket, data, erased, raced, deferred }));
+        self.events.push_back(Event::Read(ReadDone {
+            ticket,
+            data,
+            versions,
+            erased,
+            raced,
+            deferred,
+        }));
     }
 
     pub(super) fn step_scans(&mut self) {

@@ -1,14 +1,22 @@
 //! Opening a disk, whatever state a crash left it in: superblock, replay of the journal, and
 //! for sectors that a checkpoint was putting in place, a look at how far it came.
+//!
+//! A torn tail is what a crash leaves: the frame that was being written, which nobody has been promised. A frame
+//! that is missing before others, or a superblock that is older than what has been placed, is damage. Then
+//! nothing in the journal can be believed, since what it says may have been overtaken: the disk opens with what
+//! is in place, says that it has forgotten what it promised, and is made whole from the others.
 
 use std::collections::BTreeMap;
 
-use super::format::{Applied, ChangeHead, Entry, JOURNAL_START, decode_frame, decode_head};
+use super::format::{
+    Applied, ChangeHead, Entry, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
+};
+use super::index::Index;
 use super::overlay::{Over, Overlay};
 use super::table::{State, Table, TableEntry, page_of};
 use super::{
-    Change, DiskOp, Event, FormatError, Journal, JournalStore, Purpose, Recovered, StoreConfig,
-    StoreCounters, Superblock, Txn,
+    Change, DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
+    Recovered, StoreConfig, StoreCounters, Superblock, Txn,
 };
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
@@ -20,10 +28,14 @@ pub(super) struct Recovery {
     cluster: u128,
     disk: u16,
     disk_sectors: u64,
-    /// As long as the journal; zeros where it is yet to be read.
-    journal: Vec<u8>,
+    /// What is being read: superblocks, then the journal, then the index. Zeros where it is yet to be read, or
+    /// cannot be.
+    part: Part,
+    bytes: Vec<u8>,
     /// Sectors of it that have been read.
     have: u64,
+    /// The frames of the journal, once it is known which: where each begins, and what is in it.
+    journal: Vec<u8>,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
     /// Sectors that apply entries name: for each entry what it was to put in place, and the
@@ -32,8 +44,21 @@ pub(super) struct Recovery {
     candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
     /// Those whose place must be looked at.
     waiting: usize,
+    /// The journal has been replayed.
+    replayed: bool,
     looked: bool,
 }
+
+/// What is read one after the other when a disk is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Superblocks,
+    Journal,
+    Index,
+}
+
+/// A frame that was found: where it begins, in sectors, its head, and what is in it.
+type Found = (u64, FrameHead, Vec<Entry>);
 
 impl JournalStore {
     /// The store of a disk that holds only lengths, for simulations of performance: every
@@ -55,7 +80,9 @@ impl JournalStore {
         store.ios.clear();
         store.out.clear();
         let pages = superblock.table_pages().min(config.table_pages as u64);
-        (0..pages).for_each(|n| store.table.load(n, Some(&Buffer::Length(SECTOR_BYTES))));
+        for page in 0..pages {
+            store.table.load(page, Some(&Buffer::Length(SECTOR_BYTES)));
+        }
         store.superblock = superblock;
         store.events.push_back(Event::Opened(Vec::new()));
         Ok(store)
@@ -64,26 +91,19 @@ impl JournalStore {
     /// Begins to open the disk `disk` of `cluster`, which has `disk_sectors` sectors; says
     /// [`Event::Opened`] or [`Event::Refused`].
     pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> JournalStore {
-        let superblock = Superblock {
-            cluster,
-            disk,
-            incarnation: 0,
-            journal: 0,
-            data: 0,
-            sequence: 0,
-            tail: 0,
-            tail_frame: 0,
-            latest: Timestamp::ZERO,
-        };
+        let superblock = Superblock::unread();
         let recovery = Recovery {
             cluster,
             disk,
             disk_sectors,
-            journal: Vec::new(),
+            part: Part::Superblocks,
+            bytes: vec![0; (SUPERBLOCKS * SECTOR) as usize],
             have: 0,
+            journal: Vec::new(),
             begun: Overlay::default(),
             candidates: BTreeMap::new(),
             waiting: 0,
+            replayed: false,
             looked: false,
         };
         let mut store = JournalStore {
@@ -91,6 +111,12 @@ impl JournalStore {
             journal: Journal::new(&superblock),
             superblock,
             latest_kept: Timestamp::ZERO,
+            reached: Reached::default(),
+            found: Reached::default(),
+            heard_since: Heard::new(),
+            unpromised: super::NOTHING_PROMISED,
+            life_written: 0,
+            life_to_write: None,
             table: Table::new(config.table_pages),
             overlay: Overlay::default(),
             txns: BTreeMap::new(),
@@ -107,37 +133,103 @@ impl JournalStore {
             events: std::collections::VecDeque::new(),
             counters: StoreCounters::default(),
         };
-        let op = DiskOp::Read { offset: 0, len: JOURNAL_START * SECTOR };
-        store.start(Purpose::Recovery { at: 0 }, op);
+        store.read_piece();
         store
     }
 
-    /// Something read while opening arrived; `at` is its first sector.
-    pub(super) fn recovery_read(&mut self, at: u64, data: &Buffer) {
-        let bytes = data.to_bytes();
-        if self.superblock.sequence == 0 {
-            match self.choose_superblock(&bytes) {
-                Ok(sb) => {
-                    let recovery = self.recovery.as_mut().expect("opening");
-                    recovery.journal = vec![0; (sb.journal * SECTOR) as usize];
-                    self.journal = Journal::new(&sb);
-                    self.latest_kept = sb.latest;
-                    self.superblock = sb;
-                    self.read_journal_piece();
-                }
-                Err(why) => self.refuse(why),
-            }
-        } else {
-            debug_assert!(at < self.superblock.table_start());
-            let recovery = self.recovery.as_mut().expect("opening");
-            // Of a journal that has hardly been used no more memory is touched than that takes.
-            if bytes.iter().any(|b| *b != 0) {
-                let from = ((at - JOURNAL_START) * SECTOR) as usize;
-                recovery.journal[from..from + bytes.len()].copy_from_slice(&bytes);
-            }
-            recovery.have += bytes.len() as u64 / SECTOR;
-            self.read_journal_piece();
+    /// The sectors of what is being read.
+    fn part(&self) -> (u64, u64) {
+        let sb = &self.superblock;
+        match self.recovery.as_ref().expect("opening").part {
+            Part::Superblocks => (0, SUPERBLOCKS),
+            Part::Journal => (sb.journal_start(), sb.journal),
+            Part::Index => (sb.index_start(), sb.index_pages()),
         }
+    }
+
+    /// Reads the next piece of it; goes on if there is none.
+    fn read_piece(&mut self) {
+        let have = self.recovery.as_ref().expect("opening").have;
+        let (first, sectors) = self.part();
+        let count = PIECE.min(sectors - have);
+        if count == 0 {
+            return self.part_read();
+        }
+        let at = first + have;
+        self.read_recovery(at, count);
+    }
+
+    fn read_recovery(&mut self, at: u64, count: u64) {
+        let op = DiskOp::Read { offset: at * SECTOR, len: count * SECTOR };
+        self.start(Purpose::Recovery { at, count }, op);
+    }
+
+    /// Sectors read while opening arrived, or could not be read.
+    pub(super) fn recovery_read(&mut self, at: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One bad sector must not cost its neighbours: each is tried alone.
+            return (at..at + count).for_each(|sector| self.read_recovery(sector, 1));
+        }
+        let first = self.part().0;
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.have += count;
+        let bytes = result.map(|data| data.to_bytes()).unwrap_or_default();
+        // Of a journal that has hardly been used no more memory is touched than that takes.
+        if bytes.iter().any(|b| *b != 0) {
+            let from = ((at - first) * SECTOR) as usize;
+            recovery.bytes[from..from + bytes.len()].copy_from_slice(&bytes);
+        }
+        let alone = self.ios.values().all(|p| !matches!(p, Purpose::Recovery { .. }));
+        if alone {
+            self.read_piece();
+        }
+    }
+
+    /// All of it is here.
+    fn part_read(&mut self) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        let bytes = std::mem::take(&mut recovery.bytes);
+        recovery.have = 0;
+        match recovery.part {
+            Part::Superblocks => match self.choose_superblock(&bytes) {
+                Ok(sb) => self.take_superblock(sb),
+                Err(why) => self.refuse(why),
+            },
+            Part::Journal => {
+                recovery.journal = bytes;
+                recovery.part = Part::Index;
+                let pages = self.superblock.index_pages();
+                self.recovery.as_mut().expect("opening").bytes = vec![0; (pages * SECTOR) as usize];
+                self.read_piece();
+            }
+            Part::Index => {
+                self.take_index(&bytes);
+                self.replay();
+            }
+        }
+    }
+
+    fn take_superblock(&mut self, sb: Superblock) {
+        self.journal = Journal::new(&sb);
+        (self.latest_kept, self.life_written) = (sb.latest, sb.life);
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.part = Part::Journal;
+        recovery.bytes = vec![0; (sb.journal * SECTOR) as usize];
+        self.superblock = sb;
+        self.read_piece();
+    }
+
+    fn take_index(&mut self, bytes: &[u8]) {
+        if !self.superblock.has_index() {
+            return;
+        }
+        let mut index = Index::new(self.superblock.incarnation, self.superblock.table_pages());
+        for (number, page) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
+            if let Some(wrong) = index.load(number as u64, page) {
+                self.damaged(format!("page {number} of the table's index is damaged: {wrong}"));
+            }
+        }
+        self.table.index = Some(index);
     }
 
     fn refuse(&mut self, why: FormatError) {
@@ -145,15 +237,18 @@ impl JournalStore {
         self.events.push_back(Event::Refused(why));
     }
 
-    fn choose_superblock(&self, bytes: &[u8]) -> Result<Superblock, FormatError> {
-        let r = self.recovery.as_ref().expect("opening");
-        let copies = [&bytes[..SECTOR_BYTES], &bytes[SECTOR_BYTES..]].map(Superblock::decode);
+    fn choose_superblock(&mut self, bytes: &[u8]) -> Result<Superblock, FormatError> {
+        let copies = [0, 1].map(|place| {
+            let at = place as usize * SECTOR_BYTES;
+            Superblock::decode_copy(&bytes[at..at + SECTOR_BYTES], place)
+        });
         let newest = copies.iter().flatten().max_by_key(|sb| sb.sequence);
         let Some(sb) = newest.cloned() else {
             let version = copies.into_iter().filter_map(Result::err);
             let clearest = version.max_by_key(|e| matches!(e, FormatError::Version(_)));
             return Err(clearest.expect("both failed"));
         };
+        let r = self.recovery.as_ref().expect("opening");
         if sb.cluster != r.cluster {
             return Err(FormatError::Cluster { found: sb.cluster, expected: r.cluster });
         }
@@ -163,46 +258,103 @@ impl JournalStore {
         if sb.sectors() > r.disk_sectors {
             return Err(FormatError::Truncated { expected: sb.sectors(), found: r.disk_sectors });
         }
-        Ok(sb)
-    }
-
-    fn read_journal_piece(&mut self) {
-        let have = self.recovery.as_ref().expect("opening").have;
-        let count = PIECE.min(self.superblock.journal - have);
-        if count == 0 {
-            self.replay();
-            return;
+        if copies.iter().any(Result::is_err) {
+            self.damaged("a copy of the superblock is damaged; the other is used".to_string());
         }
-        let at = JOURNAL_START + have;
-        let op = DiskOp::Read { offset: at * SECTOR, len: count * SECTOR };
-        self.start(Purpose::Recovery { at }, op);
+        Ok(sb)
     }
 
     fn replay(&mut self) {
         let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
-        let incarnation = self.superblock.incarnation;
-        let (mut at, mut number) = (self.superblock.tail, self.superblock.tail_frame);
+        self.recovery.as_mut().expect("opening").replayed = true;
+        let frames = self.find_frames(&bytes);
+        let missing = self.superblock.tail_frame + frames.len() as u64;
+        if let Some(later) = later_frame(self.superblock.incarnation, &bytes, missing) {
+            if !self.superblock.has_index() {
+                return self.refuse(FormatError::Hole { missing, later });
+            }
+            let what = format!(
+                "frame {missing} of the journal is unreadable though frame {later} follows it"
+            );
+            self.forget_journal(frames, &bytes, what);
+        } else if let Some(placed) = self.is_overtaken() {
+            let known = self.superblock.sequence;
+            let what = format!(
+                "the superblock is of checkpoint {known}, and checkpoint {placed} has been placed"
+            );
+            self.forget_journal(frames, &bytes, what);
+        } else {
+            for (at, head, entries) in frames {
+                let prepares =
+                    entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
+                self.journal.found(head.number, at, head.sectors(), prepares as u32);
+                let payload = ((at + head.head_sectors) * SECTOR) as usize;
+                self.replay_entries(head.number, entries, &bytes[payload..]);
+            }
+        }
+        self.note_what_was_found();
+        self.step_recovery();
+    }
+
+    /// The frames from the tail on, up to the first that is not whole.
+    fn find_frames(&self, bytes: &[u8]) -> Vec<Found> {
+        let sb = &self.superblock;
+        let (mut at, mut number) = (sb.tail, sb.tail_frame);
         let frame_at = |at: u64, number: u64| {
             let from = (at * SECTOR) as usize;
-            let (head, entries) = decode_frame(incarnation, bytes.get(from..)?)?;
+            let (head, entries) = decode_frame(sb.incarnation, bytes.get(from..)?)?;
             (head.number == number).then_some((at, head, entries))
         };
-        while let Some((found, head, entries)) =
-            frame_at(at, number).or_else(|| frame_at(0, number))
-        {
-            let sectors = head.head_sectors + head.payload_sectors;
-            let prepares = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
-            self.journal.found(number, found, sectors, prepares as u32);
-            let payload = ((found + head.head_sectors) * SECTOR) as usize;
-            self.replay_entries(number, entries, &bytes[payload..]);
-            at = (found + sectors) % self.superblock.journal;
+        let mut frames = Vec::new();
+        while let Some(found) = frame_at(at, number).or_else(|| frame_at(0, number)) {
+            at = (found.0 + found.1.sectors()) % sb.journal;
             number += 1;
+            frames.push(found);
         }
-        if let Some(later) = later_frame(incarnation, &bytes, number) {
-            self.refuse(FormatError::Hole { missing: number, later });
-            return;
+        frames
+    }
+
+    /// Whether something has been placed by a checkpoint that the superblock cannot have been before: which.
+    fn is_overtaken(&self) -> Option<u64> {
+        let placed = self.table.index.as_ref()?.latest();
+        (placed > self.superblock.sequence + 1).then_some(placed)
+    }
+
+    /// The journal is damaged: what is in place is what this disk has, and it begins a new journal.
+    fn forget_journal(&mut self, frames: Vec<Found>, bytes: &[u8], what: String) {
+        // What was heard of others, and how late the disk's writes are, is true all the same.
+        for entry in frames.into_iter().flat_map(|f| f.2) {
+            match entry {
+                Entry::Prepare { ts, .. } => {
+                    self.superblock.latest = self.superblock.latest.max(ts);
+                }
+                Entry::Heard(_) | Entry::Life(_) => self.replay_entries(0, vec![entry], &[]),
+                _ => {}
+            }
         }
-        self.step_recovery();
+        let last = last_frame(self.superblock.incarnation, bytes);
+        let placed = self.table.index.as_ref().map_or(0, Index::latest);
+        let sb = &mut self.superblock;
+        sb.forgot = true;
+        sb.tail = 0;
+        sb.tail_frame = last.max(sb.tail_frame) + 1;
+        sb.sequence = sb.sequence.max(placed);
+        self.journal = Journal::new(sb);
+        self.damaged(format!("{what}; what it had promised is forgotten"));
+    }
+
+    fn note_what_was_found(&mut self) {
+        if self.keeps_heard() {
+            let placed = self.table.index.as_ref().map_or(0, Index::latest);
+            self.found = Reached {
+                disk: self.superblock.incarnation,
+                life: self.superblock.life,
+                frame: self.journal.last_frame(),
+                sequence: self.superblock.sequence.max(placed),
+            };
+            self.reached = self.found;
+            self.heard_since.clear();
+        }
     }
 
     fn replay_entries(&mut self, frame: u64, entries: Vec<Entry>, payload: &[u8]) {
@@ -236,6 +388,8 @@ impl JournalStore {
                     self.recovery.as_mut().expect("opening").begun = self.overlay.clone();
                 }
                 Entry::Apply { sectors } => sectors.into_iter().for_each(|a| self.replay_apply(a)),
+                Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
+                Entry::Life(life) => self.superblock.life = self.superblock.life.max(life),
             }
         }
     }
@@ -261,7 +415,7 @@ impl JournalStore {
     /// Goes on once the table pages of the candidates are there.
     pub(super) fn step_recovery(&mut self) {
         let Some(r) = &self.recovery else { return };
-        if r.looked || self.superblock.sequence == 0 {
+        if r.looked || !r.replayed {
             return;
         }
         let pages: Vec<u64> = r.candidates.keys().map(|s| page_of(*s)).collect();
@@ -354,7 +508,16 @@ impl JournalStore {
         }
     }
 
-    /// Everything that was found is safe: the disk is open.
+    /// Everything that was found is safe. Of a journal that is forgotten the disk must know, and not find its
+    /// frames again.
+    pub(super) fn recovery_flushed(&mut self) {
+        match self.superblock.forgot {
+            true => self.write_superblock(Purpose::RecoverySuperblock, true),
+            false => self.opened(),
+        }
+    }
+
+    /// The disk is open.
     pub(super) fn opened(&mut self) {
         self.recovery = None;
         let open = self.txns.iter().filter(|(_, t)| !t.committed || !t.released);
@@ -397,6 +560,12 @@ fn change(head: &ChangeHead, payload: &[u8], at: &mut usize) -> Change {
         }
     };
     Change { sector: head.sector, delta: head.delta, data }
+}
+
+/// The highest number of any frame whose head can be read.
+fn last_frame(incarnation: u64, bytes: &[u8]) -> u64 {
+    let heads = bytes.chunks_exact(SECTOR_BYTES).filter_map(|s| decode_head(incarnation, s));
+    heads.map(|h| h.0.number).max().unwrap_or(0)
 }
 
 /// A whole frame numbered above `number`, which is the first that could not be read.

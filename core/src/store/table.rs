@@ -2,18 +2,24 @@
 //! timestamp of the write that made it. Pages are read when needed and kept while there is
 //! room.
 //!
+//! A page says which page of which disk it is and at which checkpoint it was written; the [index](super::index)
+//! says at which it was. So zeros, a page of another place, and an older copy are found: all its sectors count as
+//! lost then, and are rebuilt from the other columns.
+//!
 //! Where data has only a length the table has no entries either: every sector of a page is
 //! written, and it takes up its room all the same.
 
 use std::collections::BTreeMap;
 
+use super::index::{Index, Known};
+use super::page::{self, Kind};
 use crate::Buffer;
 use crate::units::{SECTOR_BYTES, Timestamp};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 16;
-/// Entries in a page, which is a sector; the last 16 bytes hold the page's own checksum.
-pub const ENTRIES_PER_PAGE: usize = SECTOR_BYTES / ENTRY_BYTES - 1;
+/// Entries in a page, which is a sector; the last 16 bytes say what page it is.
+pub const ENTRIES_PER_PAGE: usize = page::BODY_BYTES / ENTRY_BYTES;
 const PAGE_CRC: usize = SECTOR_BYTES - 4;
 
 /// What is known of a sector's place.
@@ -87,6 +93,8 @@ pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
     room: usize,
     clock: u64,
+    /// Which pages there must be; none on disks of version 1, and where data has only a length.
+    pub index: Option<Index>,
 }
 
 /// The page that holds a sector's entry.
@@ -96,7 +104,7 @@ pub(crate) fn page_of(sector: u64) -> u64 {
 
 impl Table {
     pub fn new(room: usize) -> Table {
-        Table { pages: BTreeMap::new(), room, clock: 0 }
+        Table { pages: BTreeMap::new(), room, clock: 0, index: None }
     }
 
     pub fn has(&self, page: u64) -> bool {
@@ -123,19 +131,41 @@ impl Table {
         page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
     }
 
-    /// Takes in a page as read from the disk, unless it is there already. Of one that could
-    /// not be read all sectors are lost.
-    pub fn load(&mut self, number: u64, page: Option<&Buffer>) {
+    /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be
+    /// read, all its sectors are lost, and what is wrong with it is returned.
+    pub fn load(&mut self, number: u64, page: Option<&Buffer>) -> Option<&'static str> {
         if self.has(number) {
-            return;
+            return None;
         }
         let entries = match page {
-            None => lost_page(),
-            Some(Buffer::Length(_)) => Vec::new(),
-            Some(page) => decode_page(&page.to_bytes()),
+            None => Err("it cannot be read"),
+            Some(Buffer::Length(_)) => Ok(Vec::new()),
+            Some(page) => self.decode(number, &page.to_bytes()),
         };
+        let wrong = entries.as_ref().err().copied();
+        let entries = entries.unwrap_or_else(|_| lost_page());
         self.clock += 1;
         self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
+        wrong
+    }
+
+    fn decode(&self, number: u64, bytes: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
+        let zeros = || bytes.iter().all(|b| *b == 0);
+        let Some(index) = &self.index else {
+            // Version 1: a page of zeros was never written.
+            let good = crc32c::crc32c(&bytes[..PAGE_CRC]).to_le_bytes() == bytes[PAGE_CRC..];
+            return match good || zeros() {
+                true => Ok(decode_entries(bytes)),
+                false => Err("it does not fit its checksum"),
+            };
+        };
+        match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
+            (Ok(written), Known::Written(last)) if written < last => Err("it is an older copy"),
+            (Ok(_), _) => Ok(decode_entries(bytes)),
+            (Err(_), Known::Never) if zeros() => Ok(vec![TableEntry::FRESH; ENTRIES_PER_PAGE]),
+            (Err(_), _) if zeros() => Err("it is all zeros"),
+            (Err(wrong), _) => Err(wrong),
+        }
     }
 
     /// Makes room by dropping the clean pages used least lately, except those to keep.
@@ -152,15 +182,16 @@ impl Table {
         }
     }
 
-    /// The dirty pages as bytes; they count as clean from now on.
-    pub fn take_dirty(&mut self) -> Vec<(u64, Buffer)> {
+    /// The dirty pages as bytes, written at this checkpoint; they count as clean from now on.
+    pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<(u64, Buffer)> {
+        let index = &self.index;
         let dirty = self.pages.iter_mut().filter(|(_, p)| p.dirty);
         dirty
             .map(|(number, page)| {
                 page.dirty = false;
                 let bytes = match page.entries.is_empty() {
                     true => Buffer::Length(SECTOR_BYTES),
-                    false => encode_page(&page.entries).into(),
+                    false => encode_page(index.as_ref(), *number, checkpoint, &page.entries).into(),
                 };
                 (*number, bytes)
             })
@@ -168,25 +199,28 @@ impl Table {
     }
 }
 
-fn encode_page(entries: &[TableEntry]) -> Vec<u8> {
+fn encode_page(
+    index: Option<&Index>,
+    number: u64,
+    checkpoint: u64,
+    entries: &[TableEntry],
+) -> Vec<u8> {
     let mut bytes = vec![0; SECTOR_BYTES];
     for (entry, out) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES)) {
         entry.encode(out);
     }
-    let crc = crc32c::crc32c(&bytes[..PAGE_CRC]);
-    bytes[PAGE_CRC..].copy_from_slice(&crc.to_le_bytes());
+    match index {
+        Some(index) => page::seal(Kind::Table, index.disk, number, checkpoint, &mut bytes),
+        None => {
+            let crc = crc32c::crc32c(&bytes[..PAGE_CRC]);
+            bytes[PAGE_CRC..].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
     bytes
 }
 
-/// A page of zeros was never written. In one that does not fit its checksum nothing can be
-/// believed, so all its sectors count as lost and are rebuilt from the others.
-fn decode_page(bytes: &[u8]) -> Vec<TableEntry> {
-    let body = &bytes[..ENTRIES_PER_PAGE * ENTRY_BYTES];
-    let good = crc32c::crc32c(&bytes[..PAGE_CRC]).to_le_bytes() == bytes[PAGE_CRC..];
-    if good || bytes.iter().all(|b| *b == 0) {
-        return body.chunks_exact(ENTRY_BYTES).map(TableEntry::decode).collect();
-    }
-    lost_page()
+fn decode_entries(bytes: &[u8]) -> Vec<TableEntry> {
+    bytes[..page::BODY_BYTES].chunks_exact(ENTRY_BYTES).map(TableEntry::decode).collect()
 }
 
 fn lost_page() -> Vec<TableEntry> {
@@ -208,7 +242,7 @@ mod tests {
         t.trim(|n| n == 3);
         assert!(t.has(1) && t.has(3), "dirty and wanted pages stay");
         assert!(!t.has(0));
-        let (number, page) = t.take_dirty().pop().unwrap();
+        let (number, page) = t.take_dirty(5).pop().unwrap();
         assert_eq!(number, 1);
         let mut again = Table::new(2);
         again.load(1, Some(&page));
@@ -221,14 +255,53 @@ mod tests {
         assert_eq!(rotten.get(300).state, State::Bad);
     }
 
+    /// A table of a disk with one index page: page 1 was written at checkpoint 5, page 2 never, and of 3 nothing
+    /// is known.
+    #[test]
+    fn a_page_is_what_the_index_says_or_lost() {
+        let mut t = Table::new(9);
+        let mut index = Index::new(77, 9);
+        index.wrote(1, 5);
+        t.index = Some(index);
+        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
+        let written = |disk, number, checkpoint| {
+            let index = Index::new(disk, 9);
+            Buffer::from(encode_page(Some(&index), number, checkpoint, &[entry; ENTRIES_PER_PAGE]))
+        };
+        let zeros = Buffer::Zero(SECTOR_BYTES);
+        let mut load = |number, page: &Buffer| {
+            t.pages.clear();
+            let wrong = t.load(number, Some(page));
+            (wrong.is_some(), t.get(number * ENTRIES_PER_PAGE as u64).state)
+        };
+        let lost = (true, State::Bad);
+        assert_eq!(load(1, &written(77, 1, 5)), (false, State::Written));
+        assert_eq!(load(1, &written(77, 1, 6)), (false, State::Written), "before the index was");
+        assert_eq!(load(1, &written(77, 1, 4)), lost, "an older copy");
+        assert_eq!(load(1, &zeros), lost);
+        assert_eq!(load(1, &written(77, 2, 5)), lost, "of another place");
+        assert_eq!(load(1, &written(78, 1, 5)), lost, "of another disk");
+        assert_eq!(load(2, &zeros), (false, State::Hole));
+        assert_eq!(load(2, &written(77, 2, 6)), (false, State::Written), "before the index was");
+        t.index.as_mut().unwrap().load(0, &[0; SECTOR_BYTES]);
+        let mut load = |number, page: &Buffer| {
+            t.pages.clear();
+            t.load(number, Some(page)).is_some()
+        };
+        assert!(load(2, &zeros), "nobody knows whether it was ever written");
+        assert!(!load(2, &written(77, 2, 1)));
+    }
+
     #[test]
     fn a_page_of_a_length_takes_up_its_room_and_is_written_as_a_length() {
         let mut t = Table::new(2);
-        (0..3).for_each(|n| t.load(n, Some(&Buffer::Length(SECTOR_BYTES))));
+        for n in 0..3 {
+            t.load(n, Some(&Buffer::Length(SECTOR_BYTES)));
+        }
         assert_eq!(t.get(300), TableEntry::LENGTH);
         let entry = TableEntry { version: Timestamp(9), ..TableEntry::LENGTH };
         t.set(300, entry);
-        assert_eq!(t.take_dirty(), [(1, Buffer::Length(SECTOR_BYTES))]);
+        assert_eq!(t.take_dirty(5), [(1, Buffer::Length(SECTOR_BYTES))]);
         t.set(300, TableEntry::FRESH);
         assert_eq!((t.get(300), t.get(301)), (TableEntry::FRESH, TableEntry::LENGTH));
         t.trim(|_| false);

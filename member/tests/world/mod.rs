@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{Arrival, ClusterMap, Volume};
-use weft_core::node::{MapMessage, MemberReport};
+use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
 
@@ -409,7 +409,9 @@ impl World {
             MapMessage::Freeze { epoch } if epoch > n.epoch && epoch >= n.coming => {
                 (n.serving, n.coming) = (false, epoch);
                 let clock = Timestamp::new(clock / 1000, node);
-                Some(MemberReport::Frozen { epoch, oldest: clock, clock, busy: self.rng.bool() })
+                let (memory, heard) = (Memory::default(), Vec::new());
+                let busy = self.rng.bool();
+                Some(MemberReport::Frozen { epoch, oldest: clock, clock, busy, memory, heard })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {
                 (n.serving, n.epoch) = (true, map.epoch);

@@ -8,11 +8,14 @@ use weft_core::order::sequencer::Reach;
 use weft_core::order::{Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
+use weft_core::store::Reached;
 
 use super::WireError;
 use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 
-wire_struct!(Envelope { from, to, epoch, hops, notices, body });
+wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
+
+wire_struct!(Reached { disk, life, frame, sequence });
 
 wire_struct!(Header { ts, volume, avoid, task });
 

@@ -4,7 +4,7 @@
 use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
-use weft_core::node::{MapMessage, MemberReport};
+use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
@@ -25,7 +25,7 @@ wire_struct!(NodeInfo { up, given_up, disk, sectors, draining, is_host, removed,
 
 wire_struct!(Home { name, address, labels });
 
-wire_struct!(Attendance { away, stale_since, counts_from });
+wire_struct!(Attendance { away, stale_since, counts_from, forgot });
 
 wire_struct!(Extent { first, columns, filling, leaving });
 
@@ -152,8 +152,10 @@ wire_enum!(MapMessage, "message of the authority" {
     2 = Enter { map, floor },
 });
 
+wire_struct!(Memory { found, began, forgot });
+
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock, busy },
+    1 = Frozen { epoch, oldest, clock, busy, memory, heard },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
 });

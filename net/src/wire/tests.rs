@@ -11,12 +11,13 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Notice,
-    Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
+    Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
+    Notice, Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::{Reach, SequencerForm};
 use weft_core::order::{HostId, Lock, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
+use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
@@ -244,9 +245,40 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         4 => Notice::Unlock(ts),
         _ => Notice::Awaited(ts),
     });
-    (node(), node(), any::<u64>(), any::<u8>(), vec(notice, 0..5), option::of(body())).prop_map(
-        |(from, to, epoch, hops, notices, body)| Envelope { from, to, epoch, hops, notices, body },
+    let head = (node(), node(), any::<u64>(), any::<u8>(), reached(), heard());
+    (head, vec(notice, 0..5), option::of(body())).prop_map(
+        |((from, to, epoch, hops, reached, heard), notices, body)| Envelope {
+            from,
+            to,
+            epoch,
+            hops,
+            notices,
+            reached,
+            heard,
+            body,
+        },
     )
+}
+
+fn reached() -> impl Strategy<Value = Reached> {
+    any::<(u64, u64, u64, u64)>().prop_map(|(disk, life, frame, sequence)| Reached {
+        disk,
+        life,
+        frame,
+        sequence,
+    })
+}
+
+fn heard() -> impl Strategy<Value = Vec<(NodeId, Reached)>> {
+    vec((node(), reached()), 0..3)
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    (reached(), any::<u64>(), any::<bool>()).prop_map(|(found, began, forgot)| Memory {
+        found,
+        began,
+        forgot,
+    })
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
@@ -353,13 +385,18 @@ fn volume() -> impl Strategy<Value = Volume> {
 }
 
 fn map() -> impl Strategy<Value = ClusterMap> {
-    let attendance =
-        (btree_set(node(), 0..4), btree_map(node(), ts(), 0..4), btree_map(node(), ts(), 0..4))
-            .prop_map(|(away, stale_since, counts_from)| Attendance {
-                away,
-                stale_since,
-                counts_from,
-            });
+    let attendance = (
+        btree_set(node(), 0..4),
+        btree_map(node(), ts(), 0..4),
+        btree_map(node(), ts(), 0..4),
+        btree_set(node(), 0..4),
+    )
+        .prop_map(|(away, stale_since, counts_from, forgot)| Attendance {
+            away,
+            stale_since,
+            counts_from,
+            forgot,
+        });
     (
         any::<u64>(),
         vec(node_info(), 0..6),
@@ -385,9 +422,11 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts(), any::<bool>()).prop_map(|(epoch, oldest, clock, busy)| {
-            Message::Report(MemberReport::Frozen { epoch, oldest, clock, busy })
-        }),
+        1 => (any::<u64>(), ts(), ts(), any::<bool>(), memory(), heard()).prop_map(
+            |(epoch, oldest, clock, busy, memory, heard)| {
+                Message::Report(MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard })
+            }
+        ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
     ]
@@ -452,6 +491,8 @@ fn reply(data: Buffer) -> Message {
         epoch: 3,
         hops: 1,
         notices: vec![Notice::Ack(Timestamp(9))],
+        reached: Reached { disk: 1, life: 2, frame: 3, sequence: 4 },
+        heard: vec![(NodeId(2), Reached::default())],
         body: Some(body),
     })
 }
@@ -520,11 +561,12 @@ fn the_encoding_of_this_version_stays() {
 #[test]
 fn a_later_version_is_named() {
     let mut bytes = frame(&reply(Buffer::Zero(0))).to_vec();
-    bytes[0] = 9;
+    bytes[0] = VERSION + 1;
     let error = Message::decode(&bytes.into()).unwrap_err();
-    assert_eq!(error, WireError::Version { theirs: 9 });
+    assert_eq!(error, WireError::Version { theirs: VERSION + 1 });
     let text = error.to_string();
-    assert!(text.contains("version 9") && text.contains(&format!("version {VERSION}")), "{text}");
+    let later = format!("version {}", VERSION + 1);
+    assert!(text.contains(&later) && text.contains(&format!("version {VERSION}")), "{text}");
 }
 
 #[test]
@@ -532,8 +574,16 @@ fn columns_and_nodes_out_of_bounds_are_refused() {
     let vote = |column| {
         let body = Body::Vote { ts: Timestamp(1), column, vote: Ok(()) };
         let (from, to) = (NodeId(0), NodeId(1));
-        let envelope =
-            Envelope { from, to, epoch: 1, hops: 0, notices: Vec::new(), body: Some(body) };
+        let envelope = Envelope {
+            from,
+            to,
+            epoch: 1,
+            hops: 0,
+            notices: Vec::new(),
+            reached: Reached::default(),
+            heard: Vec::new(),
+            body: Some(body),
+        };
         Message::decode(&frame(&Message::Envelope(envelope)))
     };
     assert!(vote(31).is_ok());
