@@ -348,6 +348,7 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.crashes, "crashes"),
         (faults.power, "power cuts"),
         (faults.rot, "rot"),
+        (faults.damage, "disks that lie"),
         (faults.refusals, "disks that refuse to write"),
         (faults.messages, "message faults"),
         (faults.slow, "a slow disk"),

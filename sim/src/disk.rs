@@ -25,6 +25,15 @@ pub struct Asked {
     pub written_bytes: u64,
 }
 
+/// What becomes of a write that ends well all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Astray {
+    /// It does not come to the disk.
+    Lost,
+    /// It comes to the sectors from this one on instead.
+    To(u64),
+}
+
 /// A disk.
 #[derive(Default)]
 pub struct SimDisk {
@@ -38,6 +47,12 @@ pub struct SimDisk {
     unreadable: BTreeSet<u64>,
     /// It answers every write and flush with an error.
     refuses: bool,
+    /// What was in each sector before it was written last.
+    before: BTreeMap<u64, Sector>,
+    /// What becomes of the next write, if it goes astray.
+    pub astray: Option<Astray>,
+    /// A copy of all that was safe at some time, of a formatting.
+    copy: Option<(u64, BTreeMap<u64, Sector>)>,
     /// Operations that have been started and have not ended.
     started: BTreeMap<u64, DiskOp>,
     /// What has been asked of it so far.
@@ -88,7 +103,16 @@ impl SimDisk {
         match op {
             DiskOp::Read { offset, len } => self.read(offset / SECTOR, len / SECTOR),
             DiskOp::Write { offset, data, durable } => {
-                let written = pieces(offset, &data);
+                let mut written = pieces(offset, &data);
+                match self.astray.take() {
+                    None => {}
+                    Some(Astray::Lost) => written.clear(),
+                    Some(Astray::To(first)) => {
+                        let from = offset / SECTOR;
+                        written.iter_mut().for_each(|w| w.0 = w.0 - from + first);
+                        written.retain(|w| w.0 < self.sectors);
+                    }
+                }
                 for (sector, bytes) in written {
                     self.put(sector, bytes, durable);
                 }
@@ -127,6 +151,8 @@ impl SimDisk {
     fn put(&mut self, sector: u64, bytes: Sector, durable: bool) {
         assert!(sector < self.sectors, "write past the end of the disk");
         self.unreadable.remove(&sector);
+        let was = self.latest.get(&sector).or_else(|| self.safe.get(&sector));
+        self.before.insert(sector, was.cloned().unwrap_or_else(|| vec![0; SECTOR as usize].into()));
         if durable {
             self.unsafe_writes.retain(|w| w.0 != sector);
             self.latest.remove(&sector);
@@ -165,6 +191,7 @@ impl SimDisk {
 
     /// The process that used it dies: what had been started may have been done, in part.
     pub fn process_dies(&mut self, rng: &mut Rng) {
+        self.astray = None;
         for op in std::mem::take(&mut self.started).into_values() {
             let DiskOp::Write { offset, data, .. } = op else { continue };
             for (sector, bytes) in pieces(offset, &data) {
@@ -192,6 +219,48 @@ impl SimDisk {
         for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten()
         {
             copy[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// A sector holds this and nothing else from now on, and nobody was told.
+    fn becomes(&mut self, sector: u64, bytes: Sector) {
+        self.unsafe_writes.retain(|w| w.0 != sector);
+        self.latest.remove(&sector);
+        self.safe.insert(sector, bytes);
+    }
+
+    /// A sector becomes zeros.
+    pub fn zero(&mut self, sector: u64) {
+        self.becomes(sector, vec![0; SECTOR as usize].into());
+    }
+
+    /// A sector is as it was before it was written last.
+    pub fn roll_back(&mut self, sector: u64) {
+        if let Some(before) = self.before.get(&sector).cloned() {
+            self.becomes(sector, before);
+        }
+    }
+
+    /// Of what was written last to a sector only the first bytes are there, so many.
+    pub fn tear(&mut self, sector: u64, bytes: usize) {
+        let now = self.latest.get(&sector).or_else(|| self.safe.get(&sector)).cloned();
+        if let (Some(now), Some(mut torn)) = (now, self.before.get(&sector).cloned()) {
+            torn[..bytes].copy_from_slice(&now[..bytes]);
+            self.becomes(sector, torn);
+        }
+    }
+
+    /// Keeps a copy of what is safe; the disk has this incarnation.
+    pub fn copy(&mut self, incarnation: u64) {
+        self.copy = Some((incarnation, self.safe.clone()));
+    }
+
+    /// The copy comes in the disk's place, if it is of this incarnation.
+    pub fn put_copy_back(&mut self, incarnation: u64) {
+        if let Some((_, safe)) = self.copy.take_if(|c| c.0 == incarnation) {
+            self.safe = safe;
+            self.unsafe_writes.clear();
+            self.latest.clear();
         }
     }
 

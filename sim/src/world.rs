@@ -396,6 +396,11 @@ impl World {
         format.into_iter().for_each(|op| place.disk.apply_now(op));
     }
 
+    /// How a node's disk is divided, if it has one.
+    pub fn superblock(&self, id: NodeId) -> Option<&Superblock> {
+        self.places[usize::from(id.0)].superblock.as_ref()
+    }
+
     /// A dead node is not expected back.
     pub fn give_up(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is given up"));

@@ -17,6 +17,9 @@ pub struct Faults {
     pub power: bool,
     /// Victims' sectors rot or cannot be read.
     pub rot: bool,
+    /// Victims' disks lie: what was written is zeroed, torn, rolled back, lost or elsewhere, anywhere on the disk,
+    /// or an older copy of the disk comes in its place.
+    pub damage: bool,
     /// Disks answer writes and flushes with errors.
     pub refusals: bool,
     /// Messages are lost, repeated, and take long.
@@ -43,6 +46,7 @@ impl Faults {
         crashes: true,
         power: true,
         rot: true,
+        damage: true,
         refusals: true,
         messages: true,
         slow: true,
@@ -58,6 +62,7 @@ impl Faults {
         crashes: false,
         power: false,
         rot: false,
+        damage: false,
         refusals: false,
         messages: false,
         slow: false,
@@ -69,7 +74,7 @@ impl Faults {
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 11] {
+    pub(super) fn each_left_out(&self) -> [Faults; 12] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
@@ -79,6 +84,7 @@ impl Faults {
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
+            Faults { damage: true, ..none },
             Faults { refusals: true, ..none },
             Faults { messages: true, ..none },
             Faults { power: true, ..none },
@@ -91,6 +97,7 @@ impl Faults {
             crashes: self.crashes && !other.crashes,
             power: self.power && !other.power,
             rot: self.rot && !other.rot,
+            damage: self.damage && !other.damage,
             refusals: self.refusals && !other.refusals,
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,

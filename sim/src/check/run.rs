@@ -1,5 +1,6 @@
 //! One run of the simulation check.
 
+mod damage;
 mod draw;
 mod faults;
 mod hosts;
@@ -50,6 +51,8 @@ struct Run {
     form_rng: Rng,
     /// For disks that refuse to write.
     refusal_rng: Rng,
+    /// For disks that lie.
+    damage_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// What an operator does in this run, if there is one.

@@ -168,6 +168,7 @@ impl Run {
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
+            damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
             operator,
             beyond: false,

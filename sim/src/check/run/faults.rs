@@ -6,6 +6,7 @@ use weft_core::plan::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
+use super::damage::{self, Damage};
 use super::hosts::Client;
 use super::members::MemberFault;
 use super::{CLIENT, FAULT, Run, VOLUME};
@@ -22,6 +23,8 @@ pub(super) enum Fault {
     Refuse(NodeId),
     /// A page of the checksum table rots, or cannot be read.
     Page(NodeId, bool),
+    /// A node's disk is not what was written to it.
+    Damage(NodeId, Damage),
     /// An empty disk takes the place of a dead node's.
     Replace(NodeId),
     /// A dead node is not expected back.
@@ -51,6 +54,9 @@ impl Run {
             victims.clear();
         }
         for victim in victims {
+            if f.damage && f.crashes {
+                plan.extend(damage::draw(&mut self.damage_rng, victim, span));
+            }
             // A victim either comes and goes, or its disk decays.
             if self.rng.bool() {
                 for _ in 0..self.rng.usize(0..=3) {
@@ -220,6 +226,7 @@ impl Run {
                 self.world.set_policy(VOLUME, change);
             }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
+            Fault::Damage(node, damage) => self.damage(node, damage),
             Fault::Refuse(node) => {
                 self.world.tell(|| format!("the disk of {node} refuses to write"));
                 self.world.disk(node).refuse_writes(true);

@@ -10,6 +10,7 @@ use weft_member::Config;
 
 use super::super::history::{BLOCK, Did, Op};
 use super::super::options::Options;
+use super::damage;
 use super::faults::Fault;
 use super::{CLIENT, Run};
 use crate::world::Conditions;
@@ -328,6 +329,11 @@ impl Run {
     /// disk decays.
     fn draw_victim(&mut self, victim: NodeId) {
         let f = self.options.faults;
+        if f.damage && f.crashes {
+            let span = self.cluster().span;
+            let plan = damage::draw(&mut self.damage_rng, victim, span);
+            plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+        }
         let decays = self.cluster().rng.u8(0..4) == 0;
         let (span, dead_after) = (self.cluster().span, self.cluster().config.dead_after);
         for _ in 0..self.cluster().rng.usize(1..=4) {
