@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::node::UNBOUNDED;
-use weft_host::{Request, SCRUB_RATE};
+use weft_host::{Believed, Request, SCRUB_RATE};
 
 use crate::args::{self, Target};
 use crate::output::{Counts, Stage, bytes, say, say_json};
@@ -16,8 +16,9 @@ use crate::output::{Counts, Stage, bytes, say, say_json};
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Read and verify every stripe of a volume, repair what cannot be read, and make parity fit. Can
-/// be interrupted at any time, and begun again where it was.
+/// Read and verify every stripe of a volume, and repair what cannot be read or is found wrong. Where it cannot be
+/// told whether data or parity is wrong nothing is changed unless you say whom to trust. Can be interrupted at
+/// any time, and begun again where it was.
 #[derive(Debug, Args)]
 pub struct Scrub {
     /// Name of the volume
@@ -28,11 +29,24 @@ pub struct Scrub {
     /// The stripe to begin at: how far one that was interrupted had come
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Where it cannot be told whether data or parity is wrong: whom to believe. The other is made to fit it
+    #[arg(long, value_enum)]
+    trust: Option<Trust>,
+    /// With '--trust parity': the node on whose disk the data is that is not believed
+    #[arg(long, value_name = "NODE")]
+    suspect: Option<u16>,
     #[command(flatten)]
     target: Target,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Whom to believe.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Trust {
+    Data,
+    Parity,
 }
 
 /// Reads a rate in bytes a second.
@@ -50,7 +64,12 @@ impl Scrub {
     /// Scrubs; fails if redundancy was not true, or could not be looked at.
     pub fn run(&self) -> Result<ExitCode> {
         let rate = Some(self.rate.unwrap_or(SCRUB_RATE));
-        let request = Request::Scrub { volume: self.volume.clone(), from: self.from, rate };
+        let trust = self.trust.map(|t| match t {
+            Trust::Data => Believed::Data,
+            Trust::Parity => Believed::Parity,
+        });
+        let (volume, from, suspect) = (self.volume.clone(), self.from, self.suspect);
+        let request = Request::Scrub { volume, from, rate, trust, suspect };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
         let stage = Stage::new(format!("scrubbing {}, stripes", self.volume), 0, Counts::Things);
         let answer = thread::scope(|scope| {
@@ -90,8 +109,8 @@ impl Scrub {
         stage.bar().set_length(number(scrub, "stripes"));
         stage.at(done(scrub));
         stage.bar().set_message(format!(
-            "{} rebuilt, {} wrong, {} skipped",
-            scrub["rebuilt"], scrub["mismatched"], scrub["skipped"]
+            "{} rebuilt, {} wrong, {} unclear, {} skipped",
+            scrub["rebuilt"], scrub["mismatched"], scrub["unclear"], scrub["skipped"]
         ));
     }
 }
@@ -107,21 +126,49 @@ pub fn done(scrub: &Value) -> u64 {
 
 /// Whether every stripe was looked at and none was found wrong.
 pub fn is_clean(answer: &Value) -> bool {
-    ["mismatched", "skipped"].iter().all(|key| answer[key] == 0)
+    ["mismatched", "unclear", "skipped"].iter().all(|key| answer[key] == 0)
 }
 
-/// The result in a line.
-pub fn describe(answer: &Value) -> String {
-    let verdict = match (answer["mismatched"] == 0, answer["skipped"] == 0) {
-        (true, true) => "all is true",
+/// What a scrub found, in words, and what to do about it.
+fn verdict(answer: &Value) -> &'static str {
+    let none = |key: &str| answer[key] == 0;
+    if !none("unclear") {
+        return match (answer["journal"] == false, none("data_lost")) {
+            (true, _) => {
+                "parity does not fit the data in the stripes named below, as a crash may leave them \
+                 without a journal; they are left as they are: '--trust data' makes parity fit"
+            }
+            (false, true) => {
+                "parity does not fit the data in the stripes named below, and it cannot be told which \
+                 is wrong; they are left as they are until you say '--trust data' or '--trust parity'"
+            }
+            (false, false) => {
+                "parity is newer than the data in stripes named below: a disk has lost data that it had \
+                 written. They are left as they are: '--trust parity --suspect NODE' makes good what that \
+                 node's disk has lost, '--trust data' gives it up"
+            }
+        };
+    }
+    match (none("mismatched"), none("skipped")) {
+        (true, true) => "all parity is consistent",
         (true, false) => {
             "what was skipped could not be verified: start all nodes, wait until they have caught up, and scrub again"
         }
         (false, _) if answer["ordering"] == "none" => {
             "parity was wrong, which ordering=none may do when writes to one stripe run at the same time; it fits the data now"
         }
-        (false, _) => "parity was wrong: report this",
-    };
+        (false, _) if answer["journal"] == false => {
+            "parity was wrong, which a crash may do without a journal; it fits the data now"
+        }
+        (false, _) => {
+            "units were older than the rest of their stripes, or did not fit them: a disk has lost what was \
+             written to it. They have been made anew; see the log for which, and replace that disk"
+        }
+    }
+}
+
+/// The result in a line, and then where it could not be told who is wrong.
+pub fn describe(answer: &Value) -> String {
     let begun = match number(answer, "from") {
         0 => String::new(),
         from => format!(" from {from} on"),
@@ -130,15 +177,21 @@ pub fn describe(answer: &Value) -> String {
         Some(read) => format!(", {} read", bytes(read)),
         None => String::new(),
     };
-    format!(
-        "volume {}: {} stripes{begun}{read}, {} verified, {} units rebuilt, {} with wrong parity, {} skipped; {verdict}",
+    let mut text = format!(
+        "volume {}: {} stripes{begun}{read}, {} verified, {} units rebuilt, {} wrong, {} stripes unclear, {} skipped; {}",
         answer["volume"].as_str().unwrap_or("?"),
         answer["stripes"],
         answer["verified"],
         answer["rebuilt"],
         answer["mismatched"],
+        number(answer, "unclear"),
         answer["skipped"],
-    )
+        verdict(answer),
+    );
+    for range in answer["unclear_ranges"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n  bytes {}+{}", range[0], range[1]));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -148,10 +201,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_parity_is_a_bug_unless_nothing_was_ordered() {
-        let found = |ordering| json!({ "mismatched": 1, "skipped": 0, "ordering": ordering });
-        assert!(describe(&found("timestamps")).ends_with("report this"));
+    fn wrong_parity_is_a_lost_write_unless_nothing_was_ordered() {
+        let found = |ordering| {
+            let (mismatched, unclear, skipped) = (1, 0, 0);
+            json!({
+                "mismatched": mismatched, "unclear": unclear, "skipped": skipped,
+                "ordering": ordering, "journal": true,
+            })
+        };
+        assert!(describe(&found("timestamps")).ends_with("replace that disk"));
         let none = describe(&found("none"));
-        assert!(none.contains("ordering=none may") && !none.contains("report"), "{none}");
+        assert!(none.contains("ordering=none may") && !none.contains("replace"), "{none}");
+    }
+
+    #[test]
+    fn what_is_unclear_is_named_and_left_to_the_operator() {
+        let found = |journal, lost| {
+            json!({
+                "mismatched": 0, "unclear": 1, "skipped": 0, "data_lost": lost, "journal": journal,
+                "unclear_ranges": [[8192, 4096]],
+            })
+        };
+        assert!(!is_clean(&found(true, 0)));
+        let text = describe(&found(true, 0));
+        assert!(text.contains("--trust data") && text.ends_with("\n  bytes 8192+4096"), "{text}");
+        assert!(describe(&found(true, 1)).contains("--suspect"));
+        let crashed = describe(&found(false, 1));
+        assert!(
+            crashed.contains("without a journal") && !crashed.contains("--suspect"),
+            "{crashed}"
+        );
     }
 }

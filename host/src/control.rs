@@ -168,6 +168,12 @@ pub enum Request {
         /// Most bytes a second that are read of each disk; the usual rate if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rate: Option<u64>,
+        /// Whom to believe where it cannot be told whether data or parity is wrong: it is left as it is if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trust: Option<Believed>,
+        /// With parity believed: the node whose disk is not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        suspect: Option<u16>,
     },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
@@ -197,8 +203,19 @@ impl Request {
 
     /// A scrub of a whole volume, as fast as it goes.
     pub fn scrub(volume: &str) -> Request {
-        Request::Scrub { volume: volume.to_string(), from: 0, rate: Some(UNBOUNDED) }
+        let (volume, rate) = (volume.to_string(), Some(UNBOUNDED));
+        Request::Scrub { volume, from: 0, rate, trust: None, suspect: None }
     }
+}
+
+/// What is believed of a stripe in which it cannot be told who is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Believed {
+    /// The data: parity is made to fit it.
+    Data,
+    /// The parity: data is made to fit it.
+    Parity,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -333,7 +350,23 @@ mod tests {
             ),
             (
                 r#"{"cmd":"scrub","volume":"v","from":7,"rate":1000}"#,
-                Request::Scrub { volume: "v".into(), from: 7, rate: Some(1000) },
+                Request::Scrub {
+                    volume: "v".into(),
+                    from: 7,
+                    rate: Some(1000),
+                    trust: None,
+                    suspect: None,
+                },
+            ),
+            (
+                r#"{"cmd":"scrub","volume":"v","trust":"parity","suspect":2}"#,
+                Request::Scrub {
+                    volume: "v".into(),
+                    from: 0,
+                    rate: None,
+                    trust: Some(Believed::Parity),
+                    suspect: Some(2),
+                },
             ),
         ] {
             assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);

@@ -36,6 +36,7 @@ use crate::error::{Error, Result, fail};
 use crate::news::News;
 use crate::policy;
 use crate::requests::{Job, Owner, Requests};
+use crate::scrub;
 use crate::sessions::Sessions;
 use crate::slot::Phase;
 use crate::spec::Spec;
@@ -49,10 +50,6 @@ pub(crate) const ELECTION: Duration = Duration::from_secs(10);
 /// How long a command that hosts stand in the way of waits for them to be gone: one may have ended
 /// its connection just now, and word of that is on its way.
 const PARTING: Duration = Duration::from_secs(2);
-
-/// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a
-/// disk with moving parts gives when it reads in order, little for one without.
-pub const SCRUB_RATE: u64 = 100 << 20;
 
 /// What a question waits for.
 pub(crate) enum Wait {
@@ -385,19 +382,10 @@ impl Desk<'_> {
             }
             Request::Rebalance { action } => self.rebalance(action),
             Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
-            Request::Scrub { volume, from, rate } => {
+            Request::Scrub { volume, from, rate, trust, suspect } => {
                 let volume = self.volume(&volume)?;
-                let (name, stripes) = (&volume.name, volume.stripes());
-                if from >= stripes {
-                    return fail(format!(
-                        "volume '{name}' has {stripes} stripes, so none from {from} on; begin before that"
-                    ));
-                }
-                let rate = rate.unwrap_or(SCRUB_RATE);
-                if rate == 0 {
-                    return fail("at 0 bytes a second a scrub never ends; give a rate such as 50M");
-                }
-                self.submit(conn, volume.id, HostOp::Scrub { from, rate });
+                let wish = scrub::Wish { from, rate, trust, suspect };
+                self.submit(conn, volume.id, scrub::operation(&volume, wish)?);
                 let g = &volume.geometry;
                 let whole = g.layout.width() as u64 * g.unit;
                 Outcome::Wait(Wait::Scrub(volume.name, whole))
@@ -433,10 +421,6 @@ impl Desk<'_> {
     }
 
     /// What a volume's ordering is called, if the volume is still there.
-    fn ordering(&self, name: &str) -> Option<String> {
-        self.engine.exports().named(name).map(|v| v.policy.ordering.to_string())
-    }
-
     fn volume(&self, name: &str) -> Result<Volume> {
         let exports = self.engine.exports();
         let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
@@ -538,17 +522,11 @@ impl Desk<'_> {
         result: std::result::Result<HostData, HostError>,
     ) -> Outcome {
         match (wait, result) {
-            (Wait::Scrub(volume, whole), Ok(HostData::Scrubbed(p))) => Outcome::Answer(ok(json!({
-                "ordering": self.ordering(&volume),
-                "volume": volume,
-                "stripes": p.stripes,
-                "from": p.from,
-                "read_bytes": p.verified * whole,
-                "verified": p.verified,
-                "rebuilt": p.rebuilt,
-                "mismatched": p.mismatched,
-                "skipped": p.skipped,
-            }))),
+            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, unclear))) => {
+                let volume = self.engine.exports().named(&name).cloned();
+                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &unclear);
+                Outcome::Answer(ok(answer))
+            }
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {
                 let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);

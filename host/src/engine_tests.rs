@@ -81,7 +81,7 @@ fn loses_and_regains_a_node(dir: &Path, layout: &str) {
     let mut engine = self::engine(dir, &spec);
     until(&mut engine, Engine::is_quiet);
     assert_reads(&mut engine, 5000, 8, 200_000);
-    let HostData::Scrubbed(found) = ask(&mut engine, HostOp::SCRUB) else {
+    let HostData::Scrubbed(found, _) = ask(&mut engine, HostOp::SCRUB) else {
         panic!("a scrub is answered with what it found");
     };
     assert_eq!((found.verified, found.mismatched), (found.stripes, 0), "{found:?}");

@@ -38,6 +38,7 @@ mod overlap;
 mod policy;
 mod reactor;
 mod requests;
+mod scrub;
 mod sessions;
 mod size;
 mod slot;
@@ -55,8 +56,7 @@ pub use cluster::{
     Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
     join_certified, join_request,
 };
-pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
-pub use desk::SCRUB_RATE;
+pub use control::{Believed, DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_emulated::Emulation;
 pub use disk_queue::DiskQueue;
@@ -66,6 +66,7 @@ pub use length_of_time::parse_seconds;
 pub use listen::Listen;
 pub use log::{Log, to_stderr};
 pub use reactor::Stopped;
+pub use scrub::SCRUB_RATE;
 pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::State;

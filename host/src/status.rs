@@ -105,6 +105,7 @@ fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Va
             "verified": p.verified,
             "rebuilt": p.rebuilt,
             "mismatched": p.mismatched,
+            "unclear": p.unclear,
             "skipped": p.skipped,
         })
     };

@@ -50,7 +50,7 @@ pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno>
     match result {
         Ok(HostData::Bytes(pieces)) => Ok(Reply::Pieces(pieces.into_iter().map(piece).collect())),
         Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
-        Ok(HostData::Done | HostData::Scrubbed(_)) => Ok(Reply::Done),
+        Ok(HostData::Done | HostData::Scrubbed(..)) => Ok(Reply::Done),
         Err(error @ HostError::OutOfRange { .. }) => Err(Errno::EINVAL.with(error.to_string())),
         Err(error) => Err(Errno::EIO.with(error.to_string())),
     }

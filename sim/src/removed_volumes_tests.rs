@@ -202,7 +202,7 @@ impl Trial {
         self.until("all is whole", Trial::is_whole);
         let scrub = self.ask(NEW, HostOp::SCRUB);
         match self.answer(scrub).unwrap() {
-            HostData::Scrubbed(p) => assert_eq!((p.mismatched, p.skipped), (0, 0), "{p:?}"),
+            HostData::Scrubbed(p, _) => assert_eq!((p.mismatched, p.skipped), (0, 0), "{p:?}"),
             other => panic!("{other:?}"),
         }
         let read = self.ask(NEW, HostOp::Read(all));

@@ -229,7 +229,9 @@ impl Bench {
     /// Reads every block from the others of its stripe, one disk after the other lost.
     fn check_parity(&mut self, content: &[u8]) {
         let request = self.begin(self.host(0), HostOp::SCRUB);
-        let HostData::Scrubbed(found) = self.end(request) else { panic!("a scrub was asked for") };
+        let HostData::Scrubbed(found, _) = self.end(request) else {
+            panic!("a scrub was asked for")
+        };
         assert_eq!(found.mismatched, 0, "parity did not fit");
         if found.skipped > 0 {
             // A disk is lost: what it had was just read out of the others'.

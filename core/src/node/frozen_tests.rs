@@ -131,7 +131,7 @@ fn requests_of_a_removed_volume_are_answered() {
     let mut bench = Bench::new();
     let write = HostOp::Write(0, Buffer::Length(UNIT as usize));
     bench.handle(Input::Host(1, VOLUME, write));
-    bench.handle(Input::Host(2, VOLUME, HostOp::Scrub { from: 0, rate: 1 }));
+    bench.handle(Input::Host(2, VOLUME, HostOp::Scrub { from: 0, rate: 1, trust: Trust::Nobody }));
     assert!(bench.replies.is_empty());
     let gone = ClusterMap {
         volumes: BTreeMap::new(),

@@ -10,6 +10,7 @@
 mod catchup;
 #[cfg(test)]
 mod frozen_tests;
+mod judge;
 mod lock_server;
 mod message;
 mod originator;
@@ -35,6 +36,7 @@ use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, Reached, StoreConfig, StoreCounters};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
+pub use judge::Trust;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
     Notice, Refusal, Slot, Standing, Task, Wanted,
@@ -71,12 +73,14 @@ pub enum HostOp {
         from: u64,
         /// Most bytes a second that are read of each disk; [`UNBOUNDED`] for as fast as it goes.
         rate: u64,
+        /// Whom to believe where it cannot be told who is wrong.
+        trust: Trust,
     },
 }
 
 impl HostOp {
     /// A scrub of everything, as fast as it goes.
-    pub const SCRUB: HostOp = HostOp::Scrub { from: 0, rate: UNBOUNDED };
+    pub const SCRUB: HostOp = HostOp::Scrub { from: 0, rate: UNBOUNDED, trust: Trust::Nobody };
 }
 
 /// What a host is answered.
@@ -88,9 +92,13 @@ pub enum HostData {
     Bytes(Vec<Buffer>),
     /// Lengths, and whether each is a hole.
     Extents(Vec<(u64, bool)>),
-    /// What a scrub found.
-    Scrubbed(ScrubProgress),
+    /// What a scrub found, and the ranges in which it could not tell who is wrong: the first of them, up to
+    /// [`MOST_UNCLEAR`].
+    Scrubbed(ScrubProgress, Vec<Range>),
 }
+
+/// Of how many ranges a scrub says that they are unclear; of more it only counts the stripes.
+pub const MOST_UNCLEAR: usize = 1000;
 
 /// Why a host's request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -31,7 +31,8 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, Bug, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
+    Body, Bug, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
+    Timer, Trust,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -43,6 +44,7 @@ use reading::Reading;
 pub use requests::ScrubProgress;
 use requests::{Answer, Flush, Request};
 use writing::Writing;
+pub(super) use writing::solve;
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +62,7 @@ enum What {
     Holes(Range),
     Write(Range, Buffer),
     Rebuild { stripe: u64, column: usize, part: Span },
-    Verify { stripe: u64 },
+    Verify { stripe: u64, trust: Trust },
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -401,7 +403,8 @@ impl Originator {
     /// to fit what is there (shared storage 3.2.3).
     pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
         for (volume, stripe) in stripes {
-            self.ready.push_back(Job::new(Purpose::Repair, volume, What::Verify { stripe }));
+            let what = What::Verify { stripe, trust: Trust::Data };
+            self.ready.push_back(Job::new(Purpose::Repair, volume, what));
         }
     }
 
@@ -516,9 +519,9 @@ impl Originator {
         }
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");
-            if let Answer::Scrub { progress, .. } = &mut request.answer {
+            if let Answer::Scrub(scrub) = &mut request.answer {
                 let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
-                progress.stripes = progress.stripes.min(stripes);
+                scrub.progress.stripes = scrub.progress.stripes.min(stripes);
             }
         }
         self.enter_locks(outbox);
@@ -560,7 +563,7 @@ impl What {
     fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
             What::Read(r) | What::Holes(r) | What::Write(r, _) => r.stripes(&volume.geometry),
-            What::Rebuild { stripe, .. } | What::Verify { stripe } => *stripe..*stripe + 1,
+            What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
         }
     }
 

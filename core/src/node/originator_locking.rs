@@ -306,7 +306,7 @@ pub(super) fn needed(
                 columns().for_each(|c| add(row.stripe, c, row.cell(g, c).send, false));
             }
         }
-        What::Verify { stripe } => columns().for_each(|c| add(*stripe, c, whole, false)),
+        What::Verify { stripe, .. } => columns().for_each(|c| add(*stripe, c, whole, false)),
         What::Write(range, _) => add_write(g, &plan(g, *range, avoid, volume)?, &mut add),
         What::Rebuild { stripe, column, part } => {
             let down = avoid.union(map.lost(volume, volume.extent_of(*stripe)));

@@ -1,18 +1,20 @@
 //! Reads at the originator: asking the workers, solving for lost units, putting the pieces
-//! in order; maps of holes; verifying a stripe.
+//! in order; maps of holes; verifying a stripe (see [`crate::node::judge`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::locking::unlock;
 use super::writing::solve;
-use super::{Job, Originator, State, Txn, What};
+use super::{Job, Originator, Purpose, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
+use crate::node::judge::{Unit, judge, parity_is_wrong};
 use crate::node::outbox::Outbox;
-use crate::node::{Body, HostData, HostError, Refusal, Wanted};
-use crate::plan::{Range, ReadPlan, ReadRow, Span, Spans, compose};
+use crate::node::{Body, HostData, HostError, MOST_UNCLEAR, Refusal, Trust, Wanted};
+use crate::order::Ordering;
+use crate::plan::{Range, ReadPlan, ReadRow, Span, compose};
 use crate::units::{ColumnSet, SECTOR, Timestamp};
 
 /// A read in work.
@@ -25,6 +27,8 @@ pub(super) struct Reading {
     missing: ColumnSet,
     /// By stripe and column.
     pieces: BTreeMap<(u64, usize), Buffer>,
+    /// The versions of their sectors, if whole stripes are read: 8 bytes each.
+    versions: BTreeMap<(u64, usize), Buffer>,
 }
 
 impl Originator {
@@ -41,7 +45,7 @@ impl Originator {
         let (range, wanted) = match job.what {
             What::Read(range) => (range, Wanted::Data),
             What::Holes(range) => (range, Wanted::Holes),
-            What::Verify { stripe } => {
+            What::Verify { stripe, .. } => {
                 let offset = stripe * g.stripe_bytes();
                 (Range { offset, len: g.stripe_bytes() }, Wanted::Stripes)
             }
@@ -64,8 +68,14 @@ impl Originator {
             let body = Body::Read { ts, volume: volume.id, range, avoid, wanted };
             outbox.send_after(node, body, 1);
         }
-        let reading =
-            Reading { plan, avoid, asked: columns, missing: columns, pieces: BTreeMap::new() };
+        let reading = Reading {
+            plan,
+            avoid,
+            asked: columns,
+            missing: columns,
+            pieces: BTreeMap::new(),
+            versions: BTreeMap::new(),
+        };
         let state = State::Reading(reading);
         let started = outbox.now;
         self.txns.insert(ts, Txn::new(job, volume, extent, state, started));
@@ -90,7 +100,10 @@ impl Originator {
             Ok(pieces) => {
                 reading.missing.remove(column);
                 for (stripe, data) in pieces {
-                    reading.pieces.insert((stripe, column), data);
+                    // Of whole stripes the versions come after the bytes.
+                    let again = reading.pieces.contains_key(&(stripe, column));
+                    let into = if again { &mut reading.versions } else { &mut reading.pieces };
+                    into.insert((stripe, column), data);
                 }
             }
         }
@@ -106,40 +119,80 @@ impl Originator {
             What::Read(_) => HostData::Bytes(reading.assemble(g)),
             What::Holes(_) => HostData::Extents(reading.extents(g)),
             _ => {
-                self.verified(txn.job, g, &reading, outbox);
+                self.verified(txn.job, &txn.volume, &reading, outbox);
                 return;
             }
         };
         self.finish(txn.job, Ok(result), outbox);
     }
 
-    /// All units of a stripe are here: does the parity fit?
-    fn verified(&mut self, job: Job, g: &Geometry, reading: &Reading, outbox: &mut Outbox) {
-        let What::Verify { stripe } = job.what else { return };
-        let whole = Spans::from(Span::new(0, g.unit));
-        let unit = |code_column| &reading.pieces[&(stripe, g.column_of(stripe, code_column))];
-        let data: BTreeMap<usize, Buffer> =
-            (0..g.layout.data).map(|i| (i, unit(i).clone())).collect();
-        let wrong: Vec<usize> = (0..g.layout.parity)
-            .map(|j| g.layout.data + j)
-            .filter(|&c| solve(g, &data, c, whole) != *unit(c))
-            .collect();
-        if let Some(progress) = self.scrub(&job) {
+    /// All units of a stripe are here: does the parity fit, and if not, who is wrong?
+    fn verified(&mut self, job: Job, volume: &Volume, reading: &Reading, outbox: &mut Outbox) {
+        let What::Verify { stripe, trust } = job.what else { return };
+        let g = &volume.geometry;
+        let units: Vec<Unit> =
+            (0..g.layout.width()).map(|c| reading.whole_unit(g, stripe, c)).collect();
+        // Of what nobody ordered, or a host left half written, data is what there is.
+        let unordered = volume.policy.ordering == Ordering::None && trust == Trust::Nobody;
+        let found = match unordered || job.purpose == Purpose::Repair {
+            true => parity_is_wrong(g, &units),
+            false => judge(g, &units, &suspects(volume, stripe, trust)),
+        };
+        let unclear = found.unclear_ranges(g, stripe);
+        if let Some((progress, ranges)) = self.scrub(&job) {
             progress.verified += 1;
-            progress.mismatched += wrong.len() as u64;
+            progress.mismatched += found.wrong.len() as u64;
+            progress.unclear += u64::from(!found.unclear.is_empty());
+            progress.data_lost += u64::from(found.data_is_lost);
+            ranges.extend(unclear.iter().take(MOST_UNCLEAR.saturating_sub(ranges.len())));
         }
-        for code_column in wrong {
-            let column = g.column_of(stripe, code_column);
+        for range in &unclear {
             outbox.log(format!(
-                "parity of stripe {stripe}, column {column} did not fit its data; making it anew"
+                "bytes {}+{} of volume '{}': parity does not fit the data, and it cannot be told \
+                 which is wrong; left as it is",
+                range.offset, range.len, volume.name
             ));
-            self.put_back(job.volume, stripe, column, Span::new(0, g.unit), true);
+        }
+        for (code_column, part) in &found.wrong {
+            let column = g.column_of(stripe, *code_column);
+            let what = if *code_column < g.layout.data { "data" } else { "parity" };
+            outbox.log(format!(
+                "{what} of stripe {stripe}, column {column} of volume '{}' did not fit the rest; \
+                 making it anew",
+                volume.name
+            ));
+            self.put_back(job.volume, stripe, column, *part, true);
         }
         self.finish(job, Ok(HostData::Done), outbox);
     }
 }
 
+/// The columns of the code that are wrong where nothing else tells, if the operator says.
+fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
+    let g = &volume.geometry;
+    let (k, width) = (g.layout.data, g.layout.width());
+    match trust {
+        Trust::Nobody => BTreeSet::new(),
+        Trust::Data => (k..width).collect(),
+        Trust::Parity(None) if k == 1 => BTreeSet::from([0]),
+        Trust::Parity(None) => BTreeSet::new(),
+        Trust::Parity(Some(node)) => {
+            let column = volume.extent(stripe).column_of(node);
+            column.map(|c| g.code_column(stripe, c)).filter(|c| *c < k).into_iter().collect()
+        }
+    }
+}
+
 impl Reading {
+    /// A unit that was read as a whole, by column of the code.
+    fn whole_unit(&self, g: &Geometry, stripe: u64, code_column: usize) -> Unit {
+        let key = (stripe, g.column_of(stripe, code_column));
+        let versions = self.versions.get(&key).map(Buffer::to_bytes).unwrap_or_default();
+        let number = |b: &[u8]| Timestamp(u64::from_le_bytes(b.try_into().expect("8 bytes")));
+        let versions = versions.chunks_exact(8).map(number).collect();
+        Unit { data: self.pieces[&key].clone(), versions }
+    }
+
     /// The wanted bytes in order.
     fn assemble(&self, g: &Geometry) -> Vec<Buffer> {
         let mut out = Vec::with_capacity(self.plan.rows.len() * g.layout.data);

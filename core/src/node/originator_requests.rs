@@ -8,7 +8,7 @@ use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::Outbox;
 use crate::node::pace::Pace;
-use crate::node::{Body, HostData, HostError, HostOp};
+use crate::node::{Body, HostData, HostError, HostOp, Trust};
 use crate::plan::{Range, chunks};
 use crate::units::{Nanos, NodeId, VolumeId};
 
@@ -23,10 +23,22 @@ pub struct ScrubProgress {
     pub verified: u64,
     /// Units in which something could not be read and was rebuilt.
     pub rebuilt: u64,
-    /// Parity units that did not fit their data and were made anew.
+    /// Units that did not fit the rest of their stripe and were made anew.
     pub mismatched: u64,
+    /// Stripes in which parity does not fit the data and it cannot be told which is wrong: they are left as
+    /// they are.
+    pub unclear: u64,
+    /// Those of them in which parity is newer than all data: data is lost there.
+    pub data_lost: u64,
     /// Stripes that could not be verified because a column is lost.
     pub skipped: u64,
+}
+
+impl ScrubProgress {
+    /// Whether every stripe was looked at, and nothing did not fit.
+    pub fn is_true(&self) -> bool {
+        self.mismatched == 0 && self.unclear == 0 && self.skipped == 0
+    }
 }
 
 /// A host's request in work.
@@ -48,7 +60,20 @@ pub(super) enum Answer {
     Done,
     Bytes(BTreeMap<u64, Vec<Buffer>>),
     Extents(BTreeMap<u64, Vec<(u64, bool)>>),
-    Scrub { next: u64, progress: ScrubProgress, pace: Pace, rate: u64 },
+    Scrub(Scrub),
+}
+
+/// A scrub in work.
+#[derive(Clone, Hash)]
+pub(super) struct Scrub {
+    /// The stripe that comes next.
+    pub next: u64,
+    pub progress: ScrubProgress,
+    pub pace: Pace,
+    pub rate: u64,
+    pub trust: Trust,
+    /// Where it could not tell who is wrong.
+    pub unclear: Vec<Range>,
 }
 
 #[derive(Clone, Hash)]
@@ -100,12 +125,14 @@ impl Originator {
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
             HostOp::Flush => self.flush(id, &volume, outbox),
-            HostOp::Scrub { from, rate } => {
+            HostOp::Scrub { from, rate, trust } => {
                 let stripes = volume.stripes();
                 let from = from.min(stripes);
                 let progress = ScrubProgress { stripes, from, ..ScrubProgress::default() };
                 let pace = Pace::default();
-                let answer = Answer::Scrub { next: from, progress, pace, rate };
+                let unclear = Vec::new();
+                let answer =
+                    Answer::Scrub(Scrub { next: from, progress, pace, rate, trust, unclear });
                 let request = Request::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
                 self.scrubs.insert(id);
@@ -119,8 +146,8 @@ impl Originator {
     pub fn abandon(&mut self, id: u64) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.gone = true;
-            if let Answer::Scrub { next, progress, .. } = &mut request.answer {
-                *next = progress.stripes;
+            if let Answer::Scrub(scrub) = &mut request.answer {
+                scrub.next = scrub.progress.stripes;
             }
         }
         self.wake_waiting_of(id);
@@ -159,11 +186,11 @@ impl Originator {
             (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
             (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
             (Ok(_), _) => {}
-            (Err(_), Answer::Scrub { progress, .. }) => progress.skipped += 1,
+            (Err(_), Answer::Scrub(scrub)) => scrub.progress.skipped += 1,
             (Err(error), _) => request.error = Some(error),
         }
-        if let Answer::Scrub { next, progress, .. } = &request.answer
-            && *next < progress.stripes
+        if let Answer::Scrub(scrub) = &request.answer
+            && scrub.next < scrub.progress.stripes
         {
             return;
         }
@@ -196,16 +223,17 @@ impl Originator {
         let mut done = Vec::new();
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");
-            let Answer::Scrub { next, progress, pace, rate } = &mut request.answer else {
+            let Answer::Scrub(scrub) = &mut request.answer else {
                 unreachable!("what is no scrub is not among them");
             };
+            let Scrub { next, progress, pace, rate, trust, .. } = scrub;
             let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
             while *next < progress.stripes
                 && request.left < self.config.rebuilds_busy
                 && pace.may(outbox.now, *rate)
             {
                 pace.take(unit, *rate);
-                let what = What::Verify { stripe: *next };
+                let what = What::Verify { stripe: *next, trust: *trust };
                 self.ready.push_back(Job::new(Purpose::Host(*id), request.volume, what));
                 *next += 1;
                 request.left += 1;
@@ -222,22 +250,23 @@ impl Originator {
     /// The scrubs in work.
     pub fn scrubs(&self) -> Vec<(VolumeId, ScrubProgress)> {
         let scrub = |r: &Request| match &r.answer {
-            Answer::Scrub { progress, .. } => Some((r.volume, *progress)),
+            Answer::Scrub(scrub) => Some((r.volume, scrub.progress)),
             _ => None,
         };
         self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
     }
 
-    pub(super) fn scrub(&mut self, job: &Job) -> Option<&mut ScrubProgress> {
+    /// How far the scrub of a job has come, and where it could not tell who is wrong.
+    pub(super) fn scrub(&mut self, job: &Job) -> Option<(&mut ScrubProgress, &mut Vec<Range>)> {
         let Purpose::Host(id) = job.purpose else { return None };
         match &mut self.requests.get_mut(&id)?.answer {
-            Answer::Scrub { progress, .. } => Some(progress),
+            Answer::Scrub(scrub) => Some((&mut scrub.progress, &mut scrub.unclear)),
             _ => None,
         }
     }
 
     pub(super) fn count_rebuilt(&mut self, job: &Job, units: u64) {
-        if let Some(progress) = self.scrub(job) {
+        if let Some((progress, _)) = self.scrub(job) {
             progress.rebuilt += units;
         }
     }
@@ -296,7 +325,7 @@ impl Request {
             Answer::Done => HostData::Done,
             Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
-            Answer::Scrub { progress, .. } => HostData::Scrubbed(progress),
+            Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
         })
     }
 }

@@ -400,7 +400,7 @@ fn combine(
 }
 
 /// The content of a column of the code over `at`, from k others.
-pub(super) fn solve(
+pub(in crate::node) fn solve(
     g: &Geometry,
     have: &BTreeMap<usize, Buffer>,
     code_column: usize,

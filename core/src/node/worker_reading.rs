@@ -39,6 +39,8 @@ struct RowPart {
 struct Run {
     sectors: Range<u64>,
     data: Option<Buffer>,
+    /// Of whole stripes: the newest write in each sector.
+    versions: Vec<Timestamp>,
 }
 
 impl Worker {
@@ -83,9 +85,11 @@ impl Worker {
                 .iter()
                 .map(|s| Span::new(r.base * SECTOR + s.lo, r.base * SECTOR + s.hi))
         });
-        let whole = runs(places, g.unit)
-            .into_iter()
-            .map(|s| Run { sectors: s.lo / SECTOR..s.hi / SECTOR, data: None });
+        let whole = runs(places, g.unit).into_iter().map(|s| Run {
+            sectors: s.lo / SECTOR..s.hi / SECTOR,
+            data: None,
+            versions: Vec::new(),
+        });
         let runs = whole.collect();
         let job = ReadJob {
             from,
@@ -157,10 +161,15 @@ impl Worker {
         }
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.started = true;
+        let versions = job.wanted == Wanted::Stripes;
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.ticket(Ticket::Read { ts, run });
-            self.store.read(ticket, range.start, range.end - range.start);
+            let (first, count) = (range.start, range.end - range.start);
+            match versions {
+                true => self.store.read_versions(ticket, first, count),
+                false => self.store.read(ticket, first, count),
+            }
         }
     }
 
@@ -189,6 +198,7 @@ impl Worker {
         };
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(done.data);
+        job.runs[run].versions = done.versions;
         let all = job.runs.iter().all(|r| r.data.is_some());
         if refusal.is_none() && !all {
             return;
@@ -314,9 +324,27 @@ impl ReadJob {
         parts.filter(|p| which(p.2.clone())).map(|p| (p.0, p.1)).collect()
     }
 
-    /// What each stripe's cell sends.
+    /// What each stripe's cell sends; of whole stripes the bytes, and then the versions of the sectors.
     fn pieces(&self) -> Vec<(u64, Buffer)> {
-        self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR))).collect()
+        let bytes = self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR)));
+        let versions = self.rows.iter().filter_map(|row| Some((row.stripe, self.versions(row)?)));
+        bytes.chain(versions).collect()
+    }
+
+    /// The versions of a row's sectors, 8 bytes each, if the store has told them.
+    fn versions(&self, row: &RowPart) -> Option<Buffer> {
+        let mut out = Vec::new();
+        for span in row.spans.iter() {
+            let at = sectors(row.base, span);
+            let run = self
+                .runs
+                .iter()
+                .find(|r| r.sectors.start <= at.start && at.end <= r.sectors.end)?;
+            let from = (at.start - run.sectors.start) as usize;
+            let versions = run.versions.get(from..from + (at.end - at.start) as usize)?;
+            versions.iter().for_each(|v| out.extend(v.0.to_le_bytes()));
+        }
+        (!out.is_empty()).then(|| out.into())
     }
 
     fn hole_pieces(&self) -> Vec<(u64, Buffer)> {

@@ -272,7 +272,7 @@ impl Run {
     fn scrub_done(&mut self, result: Result<HostData, HostError>) {
         self.scrubbed = true;
         match result {
-            Ok(HostData::Scrubbed(p)) if p.mismatched == 0 && p.skipped == 0 => {}
+            Ok(HostData::Scrubbed(p, _)) if p.is_true() => {}
             other => self.error = Some(format!("parity is not true at rest: {other:?}")),
         }
     }

@@ -106,7 +106,7 @@ impl Hosts {
     pub fn answered(&mut self, id: u64, result: Result<HostData, HostError>) -> Result<(), String> {
         if id == SCRUB {
             return match result {
-                Ok(HostData::Scrubbed(p)) if p.mismatched == 0 && p.skipped == 0 => Ok(()),
+                Ok(HostData::Scrubbed(p, _)) if p.is_true() => Ok(()),
                 other => Err(format!("parity is not true at rest: {other:?}")),
             };
         }

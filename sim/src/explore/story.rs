@@ -62,7 +62,7 @@ fn notice(notice: &Notice) -> String {
 pub(super) fn answer(result: &Result<HostData, HostError>) -> String {
     match result {
         Ok(HostData::Bytes(_)) => "content".into(),
-        Ok(HostData::Scrubbed(progress)) => format!("{progress:?}"),
+        Ok(HostData::Scrubbed(progress, _)) => format!("{progress:?}"),
         Ok(_) => "done".into(),
         Err(error) => format!("an error: {error}"),
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use weft_core::cluster::{VolumeSize, place_stripes, plan_balance};
-use weft_core::node::{FillRates, HostOp, UNBOUNDED};
+use weft_core::node::{FillRates, HostOp, Trust, UNBOUNDED};
 use weft_core::plan::Range;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -63,7 +63,7 @@ impl Operator {
     /// A scrub, at a rate.
     pub fn scrub(&mut self, unit: u64) -> HostOp {
         let rate = if self.rng.bool() { UNBOUNDED } else { unit * self.rng.u64(20..2000) };
-        HostOp::Scrub { from: 0, rate }
+        HostOp::Scrub { from: 0, rate, trust: Trust::Nobody }
     }
 }
 

@@ -1,0 +1,274 @@
+//! Who is wrong when a stripe's parity does not fit its data. Every unit has come with right checksums; so what
+//! is wrong was written and lost again without a trace, or never written. Making parity anew is right only if
+//! it is parity that is wrong: if data was lost, parity is what has it.
+//!
+//! With two parities or more it is found by elimination: if all equations hold once one column is computed from
+//! the others, and for no other column do they, it is that one. Otherwise versions tell, if they do: every write
+//! to a row of sectors changes its parity too. Parity that is older than a data sector of its row has lost a
+//! write. Parity that is newer than all of them has one that its data has lost, and if there is a single data
+//! column, that is the one. What cannot be told apart is left as it is, for the operator to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Buffer;
+use crate::layout::Geometry;
+use crate::plan::{Range, Span, Spans};
+use crate::units::{NodeId, SECTOR, Timestamp};
+
+use super::originator::solve;
+
+/// Whom an operator believes of a stripe in which it cannot be told who is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Trust {
+    /// Nobody: it is left as it is.
+    #[default]
+    Nobody,
+    /// The data: parity is made to fit it.
+    Data,
+    /// The parity, and all data but that of the first column that is not (if there are several, that on this
+    /// node's disk): it is computed from the others.
+    Parity(Option<NodeId>),
+}
+
+/// A unit as it was read, by column of the code.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Its bytes.
+    pub data: Buffer,
+    /// The newest write in each of its sectors; none where nobody knows.
+    pub versions: Vec<Timestamp>,
+}
+
+/// What is to be done about a stripe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// Columns of the code that are wrong, and where.
+    pub wrong: BTreeMap<usize, Span>,
+    /// Rows of sectors in which something is wrong and cannot be told apart: bytes of the unit.
+    pub unclear: Vec<Span>,
+    /// Whether in those parity is newer than all data: then data is lost.
+    pub data_is_lost: bool,
+}
+
+impl Judgement {
+    /// The bytes of a volume that stand in the rows that are unclear.
+    pub fn unclear_ranges(&self, g: &Geometry, stripe: u64) -> Vec<Range> {
+        let unit = |i: usize| {
+            let first = stripe * g.stripe_bytes() + i as u64 * g.unit;
+            self.unclear.iter().map(move |s| Range { offset: first + s.lo, len: s.len() })
+        };
+        (0..g.layout.data).flat_map(unit).collect()
+    }
+}
+
+/// Judges a stripe. In rows that cannot be told apart `suspect` is the column of the code that the operator does
+/// not believe, or all parity.
+pub(crate) fn judge(g: &Geometry, units: &[Unit], suspects: &BTreeSet<usize>) -> Judgement {
+    let mut out = Judgement::default();
+    let rows = (g.unit / SECTOR) as usize;
+    if wrong_parities(g, units, Span::new(0, g.unit)).is_empty() {
+        return out;
+    }
+    for row in 0..rows {
+        let span = Span::new(row as u64 * SECTOR, (row as u64 + 1) * SECTOR);
+        let parities = wrong_parities(g, units, span);
+        if parities.is_empty() {
+            continue;
+        }
+        let versions = versions(g, units, row);
+        let culprit = eliminate(g, units, span).or_else(|| by_versions(g, &parities, versions));
+        match culprit {
+            Some(column) => add(&mut out.wrong, column, span),
+            None if !suspects.is_empty() => {
+                let meant = |c: &&usize| **c < g.layout.data || parities.contains(c);
+                suspects.iter().filter(meant).for_each(|c| add(&mut out.wrong, *c, span));
+            }
+            None => {
+                out.data_is_lost |= versions.is_some_and(|(data, parity)| parity > data);
+                extend(&mut out.unclear, span);
+            }
+        }
+    }
+    // What is put back is one piece of a unit. If something between is unclear, it is left as well.
+    let unclear = std::mem::take(&mut out.unclear);
+    let crossed = |s: &Span| unclear.iter().any(|u| u.lo < s.hi && s.lo < u.hi);
+    let left: Vec<Span> = out.wrong.extract_if(.., |_, s| crossed(s)).map(|(_, s)| s).collect();
+    let mut all: Vec<Span> = unclear.into_iter().chain(left).collect();
+    all.sort_unstable_by_key(|s| (s.lo, s.hi));
+    all.into_iter().for_each(|s| extend(&mut out.unclear, s));
+    out
+}
+
+/// All parity that does not fit is wrong.
+pub(crate) fn parity_is_wrong(g: &Geometry, units: &[Unit]) -> Judgement {
+    let whole = Span::new(0, g.unit);
+    let wrong = wrong_parities(g, units, whole).into_iter().map(|c| (c, whole)).collect();
+    Judgement { wrong, ..Judgement::default() }
+}
+
+fn add(wrong: &mut BTreeMap<usize, Span>, column: usize, span: Span) {
+    let whole = wrong.entry(column).or_insert(span);
+    *whole = Span::new(whole.lo.min(span.lo), whole.hi.max(span.hi));
+}
+
+fn extend(spans: &mut Vec<Span>, span: Span) {
+    match spans.last_mut() {
+        Some(last) if last.hi >= span.lo => last.hi = last.hi.max(span.hi),
+        _ => spans.push(span),
+    }
+}
+
+fn slice(unit: &Unit, span: Span) -> Buffer {
+    unit.data.slice(span.lo as usize, span.hi as usize)
+}
+
+/// The parity columns that do not fit the data.
+fn wrong_parities(g: &Geometry, units: &[Unit], span: Span) -> Vec<usize> {
+    let k = g.layout.data;
+    let data = (0..k).map(|i| (i, slice(&units[i], span))).collect();
+    let fits = |c: &usize| solve(g, &data, *c, Spans::from(span)) == slice(&units[*c], span);
+    (k..k + g.layout.parity).filter(|c| !fits(c)).collect()
+}
+
+/// The only column without which all equations hold, if there are equations enough to tell.
+fn eliminate(g: &Geometry, units: &[Unit], span: Span) -> Option<usize> {
+    let width = g.layout.width();
+    if g.layout.parity < 2 {
+        return None;
+    }
+    let holds_without = |out: &usize| {
+        let others = |from: usize, to: usize| (from..to).filter(|c| c != out);
+        let have: BTreeMap<usize, Buffer> =
+            others(0, width).take(g.layout.data).map(|c| (c, slice(&units[c], span))).collect();
+        let left = others(0, width).filter(|c| !have.contains_key(c)).collect::<Vec<_>>();
+        left.into_iter().all(|c| solve(g, &have, c, Spans::from(span)) == slice(&units[c], span))
+    };
+    let mut culprits = (0..width).filter(holds_without);
+    culprits.next().filter(|_| culprits.next().is_none())
+}
+
+/// The newest write in the data of a row, and the oldest of its parity, if they are known.
+fn versions(g: &Geometry, units: &[Unit], row: usize) -> Option<(Timestamp, Timestamp)> {
+    let of = |c: usize| units[c].versions.get(row).copied();
+    let (k, width) = (g.layout.data, g.layout.width());
+    let data: Option<Vec<_>> = (0..k).map(of).collect();
+    let parity: Option<Vec<_>> = (k..width).map(of).collect();
+    Some((data?.into_iter().max()?, parity?.into_iter().min()?))
+}
+
+fn by_versions(
+    g: &Geometry,
+    parities: &[usize],
+    versions: Option<(Timestamp, Timestamp)>,
+) -> Option<usize> {
+    let (data, parity) = versions?;
+    match parities {
+        [column] if parity < data => Some(*column),
+        _ if parity > data && g.layout.data == 1 => Some(0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::LayoutSpec;
+
+    const BYTES: usize = SECTOR as usize;
+
+    /// A stripe of two rows whose units hold their column's number, all written at 10.
+    fn stripe(layout: &str, nodes: usize) -> (Geometry, Vec<Unit>) {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let g = Geometry::new(spec.over(nodes).unwrap(), 2 * SECTOR);
+        let data: BTreeMap<usize, Buffer> =
+            (0..g.layout.data).map(|i| (i, vec![i as u8 + 1; 2 * BYTES].into())).collect();
+        let whole = Spans::from(Span::new(0, g.unit));
+        let unit = |c| Unit { data: solve(&g, &data, c, whole), versions: vec![Timestamp(10); 2] };
+        let units = (0..g.layout.width()).map(unit).collect();
+        (g, units)
+    }
+
+    /// The second sector of a column holds something else, of another time.
+    fn spoil(units: &mut [Unit], column: usize, version: u64) {
+        let mut bytes = units[column].data.to_bytes().to_vec();
+        bytes[BYTES..].fill(99);
+        units[column] =
+            Unit { data: bytes.into(), versions: vec![Timestamp(10), Timestamp(version)] };
+    }
+
+    const SECOND: Span = Span { lo: SECTOR, hi: 2 * SECTOR };
+
+    fn nobody() -> BTreeSet<usize> {
+        BTreeSet::new()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        for (layout, nodes) in [("raid5", 4), ("raid6", 6), ("raid1", 2), ("rs:2+3", 5)] {
+            let (g, units) = stripe(layout, nodes);
+            assert_eq!(judge(&g, &units, &nobody()), Judgement::default(), "{layout}");
+        }
+    }
+
+    /// With two parities or more, whichever column it is, whatever the versions say.
+    #[test]
+    fn one_wrong_column_is_found_by_elimination() {
+        for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5)] {
+            for version in [5, 10, 15] {
+                for column in 0..nodes {
+                    let (g, mut units) = stripe(layout, nodes);
+                    spoil(&mut units, column, version);
+                    let found = judge(&g, &units, &nobody());
+                    assert_eq!(
+                        found.wrong,
+                        BTreeMap::from([(column, SECOND)]),
+                        "{layout} {column}"
+                    );
+                    assert!(found.unclear.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn with_one_parity_versions_tell_or_nobody_does() {
+        let (g, mut units) = stripe("raid5", 4);
+        spoil(&mut units, 3, 5);
+        assert_eq!(
+            judge(&g, &units, &nobody()).wrong,
+            BTreeMap::from([(3, SECOND)]),
+            "an old parity"
+        );
+        let (g, mut units) = stripe("raid5", 4);
+        spoil(&mut units, 3, 15);
+        let found = judge(&g, &units, &nobody());
+        assert!(found.wrong.is_empty() && found.data_is_lost, "data lost what parity has");
+        assert_eq!(found.unclear, [SECOND]);
+        let stripe_of =
+            |i: u64| Range { offset: 6 * SECTOR * 7 + 2 * SECTOR * i + SECTOR, len: SECTOR };
+        assert_eq!(found.unclear_ranges(&g, 7), [0, 1, 2].map(stripe_of));
+        let (g, mut units) = stripe("raid5", 4);
+        spoil(&mut units, 1, 10);
+        assert_eq!(judge(&g, &units, &nobody()).unclear, [SECOND], "of the same time");
+        assert_eq!(judge(&g, &units, &BTreeSet::from([3])).wrong, BTreeMap::from([(3, SECOND)]));
+        assert_eq!(judge(&g, &units, &BTreeSet::from([1])).wrong, BTreeMap::from([(1, SECOND)]));
+    }
+
+    #[test]
+    fn of_two_copies_the_newer_is_right() {
+        let (g, mut units) = stripe("raid1", 2);
+        spoil(&mut units, 0, 5);
+        assert_eq!(judge(&g, &units, &nobody()).wrong, BTreeMap::from([(0, SECOND)]));
+        let (g, mut units) = stripe("raid1", 2);
+        spoil(&mut units, 1, 5);
+        assert_eq!(judge(&g, &units, &nobody()).wrong, BTreeMap::from([(1, SECOND)]));
+    }
+
+    #[test]
+    fn where_nobody_knows_versions_nothing_is_guessed() {
+        let (g, mut units) = stripe("raid5", 4);
+        spoil(&mut units, 1, 10);
+        units.iter_mut().for_each(|u| u.versions.clear());
+        assert_eq!(judge(&g, &units, &nobody()).unclear, [SECOND]);
+    }
+}

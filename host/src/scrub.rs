@@ -1,0 +1,127 @@
+//! Scrubs as an operator asks for them, and what is answered.
+
+use serde_json::{Value, json};
+use weft_core::cluster::Volume;
+use weft_core::node::{HostOp, ScrubProgress, Trust};
+use weft_core::plan::Range;
+use weft_core::units::NodeId;
+
+use crate::control::Believed;
+use crate::error::{Result, fail};
+
+/// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a
+/// disk with moving parts gives when it reads in order, little for one without.
+pub const SCRUB_RATE: u64 = 100 << 20;
+
+/// What an operator may say of a scrub.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    pub from: u64,
+    pub rate: Option<u64>,
+    pub trust: Option<Believed>,
+    pub suspect: Option<u16>,
+}
+
+/// The scrub of a volume that is wished for, if that can be.
+pub(crate) fn operation(volume: &Volume, wish: Wish) -> Result<HostOp> {
+    let (name, stripes, from) = (&volume.name, volume.stripes(), wish.from);
+    if from >= stripes {
+        return fail(format!(
+            "volume '{name}' has {stripes} stripes, so none from {from} on; begin before that"
+        ));
+    }
+    let rate = wish.rate.unwrap_or(SCRUB_RATE);
+    if rate == 0 {
+        return fail("at 0 bytes a second a scrub never ends; give a rate such as 50M");
+    }
+    Ok(HostOp::Scrub { from, rate, trust: trust(volume, wish)? })
+}
+
+fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
+    let name = &volume.name;
+    let (k, parity) = (volume.geometry.layout.data, volume.geometry.layout.parity);
+    if wish.trust.is_some() && parity == 0 {
+        return fail(format!(
+            "volume '{name}' has no parity, so there is nothing to be trusted; leave --trust out"
+        ));
+    }
+    match (wish.trust, wish.suspect) {
+        (None, None) => Ok(Trust::Nobody),
+        (None | Some(Believed::Data), Some(_)) => {
+            fail("--suspect goes with --trust parity: it says whose data is not believed")
+        }
+        (Some(Believed::Data), None) => Ok(Trust::Data),
+        (Some(Believed::Parity), None) if k > 1 => fail(format!(
+            "volume '{name}' has {k} data columns, and parity can make good one of them: say which \
+             node's disk is not to be believed, with --suspect N"
+        )),
+        (Some(Believed::Parity), None) => Ok(Trust::Parity(None)),
+        (Some(Believed::Parity), Some(node)) => {
+            let nodes = volume.nodes();
+            if !nodes.contains(&NodeId(node)) {
+                let list: Vec<String> = nodes.iter().map(|n| n.0.to_string()).collect();
+                return fail(format!(
+                    "node {node} has nothing of volume '{name}'; its nodes are {}",
+                    list.join(", ")
+                ));
+            }
+            Ok(Trust::Parity(Some(NodeId(node))))
+        }
+    }
+}
+
+/// What is answered when a scrub of this volume is done; `volume` is as it is then, if it is still there.
+pub(crate) fn answer(
+    (name, stripe_bytes): (String, u64),
+    volume: Option<&Volume>,
+    p: &ScrubProgress,
+    unclear: &[Range],
+) -> Value {
+    json!({
+        "volume": name,
+        "ordering": volume.map(|v| v.policy.ordering.to_string()),
+        "journal": volume.map(|v| v.policy.journal),
+        "stripes": p.stripes,
+        "from": p.from,
+        "read_bytes": p.verified * stripe_bytes,
+        "verified": p.verified,
+        "rebuilt": p.rebuilt,
+        "mismatched": p.mismatched,
+        "unclear": p.unclear,
+        "data_lost": p.data_lost,
+        "unclear_ranges": unclear.iter().map(|r| [r.offset, r.len]).collect::<Vec<_>>(),
+        "skipped": p.skipped,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_core::cluster::Extent;
+    use weft_core::layout::{Geometry, LayoutSpec};
+    use weft_core::units::VolumeId;
+
+    fn volume(layout: &str, nodes: usize) -> Volume {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(nodes).unwrap(), 4096);
+        let columns = (0..nodes as u16).map(|n| (NodeId(n), 0)).collect();
+        let extents = vec![Extent::new(0, columns)];
+        Volume::new(VolumeId(1), "v", 4 * 4096, &spec, geometry, extents)
+    }
+
+    #[test]
+    fn what_is_trusted_must_make_sense() {
+        let refused = |layout, nodes, trust, suspect| {
+            let wish = Wish { trust, suspect, ..Wish::default() };
+            operation(&volume(layout, nodes), wish).map(|_| ()).map_err(|e| e.to_string())
+        };
+        let parity = Some(Believed::Parity);
+        assert!(refused("raid5", 3, parity, None).unwrap_err().contains("--suspect N"));
+        assert!(refused("raid5", 3, parity, Some(7)).unwrap_err().contains("0, 1, 2"));
+        assert!(refused("raid5", 3, Some(Believed::Data), Some(1)).is_err());
+        assert!(refused("raid0", 3, Some(Believed::Data), None).unwrap_err().contains("no parity"));
+        assert_eq!(refused("raid1", 2, parity, None), Ok(()));
+        assert_eq!(refused("raid5", 3, parity, Some(2)), Ok(()));
+        assert_eq!(refused("raid5", 3, Some(Believed::Data), None), Ok(()));
+    }
+}
