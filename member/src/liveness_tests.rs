@@ -69,7 +69,7 @@ impl Scene {
 
     fn report(&self, of: u64) -> Vec<Unheard> {
         let of_it = self.unheard.iter().filter(|((a, _), _)| *a == of);
-        let missed = |since: &Nanos| (self.now - since) / self.config.ping_every();
+        let missed = |since: &Nanos| (self.now - since) / self.config.ping_every;
         of_it
             .filter(|(_, since)| missed(since) > 0)
             .map(|((_, m), since)| Unheard {
@@ -98,7 +98,7 @@ impl Scene {
                     self.answer(to, round);
                 }
                 let mut more = Vec::new();
-                self.liveness.confirm(self.now, &voters, &voters, &mut more);
+                self.liveness.confirm(&voters, &voters, &mut more);
                 out.extend(more.into_iter().filter(|m| matches!(m.1, Message::Probe { .. })));
             }
         }
