@@ -53,7 +53,7 @@ pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
     Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
-    join_certified, join_request,
+    join_certified, join_request, renewed,
 };
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;

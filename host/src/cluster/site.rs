@@ -74,6 +74,13 @@ impl<'a> Site<'a> {
             .map_err(|e| Error(e.to_string()))
     }
 
+    /// Takes it all back but for a file of the directory.
+    pub(super) fn keep_only(self, name: &str) {
+        // Those may be in the directory.
+        drop(self.disks);
+        self.dir.keep_only(name);
+    }
+
     /// Leaves it as it has been made.
     pub(super) fn keep(self) {
         self.disks.into_iter().for_each(Claim::keep);
@@ -133,6 +140,11 @@ impl NewDirectory {
         self.kept = true;
     }
 
+    /// Leaves it and a file of it, and takes back what else is new in it.
+    pub(super) fn keep_only(mut self, name: &str) {
+        self.before.get_or_insert_default().insert(name.into());
+    }
+
     fn take_back(&self) -> io::Result<()> {
         let Some(before) = &self.before else {
             fs::remove_dir_all(&self.path)?;
@@ -179,6 +191,11 @@ mod tests {
         assert_eq!(names(dir.path()).unwrap().into_iter().collect::<Vec<_>>(), ["old"]);
         NewDirectory::make(&one).unwrap().keep();
         assert!(one.is_dir());
+        let left = NewDirectory::make(&two).unwrap();
+        fs::write(two.join("stays"), "x").unwrap();
+        fs::write(two.join("goes"), "x").unwrap();
+        left.keep_only("stays");
+        assert_eq!(names(&two).unwrap().into_iter().collect::<Vec<_>>(), ["stays"]);
         fs::write(dir.path().join("file"), "x").unwrap();
         assert!(NewDirectory::make(&dir.path().join("file/below")).is_err());
     }

@@ -139,6 +139,11 @@ impl CertificateAuthority {
         Ok(CertificateAuthority { cluster, issuer: Issuer::new(params, key), pem })
     }
 
+    /// Whether there is an authority's key in `dir`.
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join(CA_KEY_FILE).exists()
+    }
+
     /// Loads what [`CertificateAuthority::save`] has written to `dir`.
     ///
     /// # Errors

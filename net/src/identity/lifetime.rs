@@ -89,9 +89,7 @@ fn check(
     let anchor = anchor_from_trusted_cert(ca)?;
     let algorithms = tls::signature_algorithms();
     let usage = KeyUsage::client_auth();
-    parsed
-        .verify_for_usage(algorithms, &[anchor], &[], at(seconds), usage, None, None)
-        .map(drop)
+    parsed.verify_for_usage(algorithms, &[anchor], &[], at(seconds), usage, None, None).map(drop)
 }
 
 /// Until when a certificate is good.

@@ -40,7 +40,7 @@ pub use authority::{CertificateAuthority, NodeKey, PublicKey};
 pub use lifetime::{Clock, LIFE, date, is_due};
 use shown::Shown;
 pub(crate) use tls::server_name;
-pub use tls::{PeerError, describe, joining_config, peer_of};
+pub use tls::{LAPSED, PeerError, describe, joining_config, peer_of};
 pub use token::{JoinToken, TokenBook, TokenError};
 
 const CA_FILE: &str = "ca.pem";
@@ -150,6 +150,15 @@ pub fn cluster_of(certificate_pem: &str) -> Result<(ClusterId, NodeName), Identi
     let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
         .map_err(|e| IdentityError::Tls(e.to_string()))?;
     peer_of(&certificate).map_err(|e| IdentityError::Tls(e.to_string()))
+}
+
+/// A certificate in PEM as the bytes that it stands for.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn der_of(certificate_pem: &str) -> Result<Vec<u8>, IdentityError> {
+    authority::certificate(certificate_pem).map(|c| c.to_vec())
 }
 
 impl fmt::Debug for ClusterId {
@@ -272,7 +281,8 @@ impl Identity {
             let what = format!("a certificate of cluster {theirs}, but {CA_FILE} is of {cluster}");
             return Err(content(NODE_FILE, what));
         }
-        let shown = Shown::new(&ca, certificate, &key).map_err(|e| content(NODE_FILE, e.to_string()))?;
+        let shown =
+            Shown::new(&ca, certificate, &key).map_err(|e| content(NODE_FILE, e.to_string()))?;
         Ok(Identity { cluster, name, ca, key, shown: Arc::new(shown), clock: Clock::system() })
     }
 

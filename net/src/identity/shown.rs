@@ -32,8 +32,9 @@ impl Ready {
         key: &PrivateKeyDer<'static>,
     ) -> Result<Ready, IdentityError> {
         let until = lifetime::until(&certificate, ca)?;
-        let one = CertifiedKey::from_der(vec![certificate.clone()], key.clone_key(), &tls::crypto())
-            .map_err(|e| IdentityError::Tls(e.to_string()))?;
+        let one =
+            CertifiedKey::from_der(vec![certificate.clone()], key.clone_key(), &tls::crypto())
+                .map_err(|e| IdentityError::Tls(e.to_string()))?;
         let both = CertifiedKey::new(vec![certificate, ca.clone()], one.key.clone());
         Ok(Ready { key: Arc::new(one), with_authority: Arc::new(both), until })
     }

@@ -235,7 +235,10 @@ fn a_certificate_lapses_and_a_renewed_one_takes_its_place() {
     b.renew(dir.path(), &renewed(&b).1).unwrap();
     let (said_a, said_b) = meet();
     let said = said_b.unwrap_err();
-    assert!(said.contains("lapsed on 2034-05-19") && said.contains("here says 2034-05-20"), "{said}");
+    assert!(
+        said.contains("lapsed on 2034-05-19") && said.contains("here says 2034-05-20"),
+        "{said}"
+    );
     assert!(said.contains("weft cluster renew"), "{said}");
     assert!(said_a.unwrap_err().contains("by the other side's clock our certificate has lapsed"));
 

@@ -64,7 +64,7 @@ impl From<PeerError> for Error {
 }
 
 /// What to do about a certificate that has lapsed.
-pub(super) const LAPSED: &str = "if one of the two clocks is off, set it right; if that node was off \
+pub const LAPSED: &str = "if one of the two clocks is off, set it right; if that node was off \
     for longer than its certificate is good, take its `node.pem` to where the authority's key is, do \
     `weft cluster renew node.pem --out FILE` there, and put FILE in its place";
 
@@ -86,7 +86,9 @@ pub fn describe(error: &Error) -> String {
             let why = match alert {
                 AlertDescription::CertificateRequired => "it asks for a certificate",
                 AlertDescription::CertificateExpired => {
-                    return format!("by the other side's clock our certificate has lapsed; {LAPSED}");
+                    return format!(
+                        "by the other side's clock our certificate has lapsed; {LAPSED}"
+                    );
                 }
                 AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA

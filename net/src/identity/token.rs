@@ -257,7 +257,9 @@ fn parse_entry(line: &str) -> Option<(u64, Entry)> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let (id, hash, expires, used) = match parts.as_slice() {
         [id, hash, expires] => (id, hash, expires, None),
-        [id, hash, expires, by] => (id, hash, expires, Some(Use { by: by.parse().ok()?, key: None })),
+        [id, hash, expires, by] => {
+            (id, hash, expires, Some(Use { by: by.parse().ok()?, key: None }))
+        }
         [id, hash, expires, by, key] => {
             (id, hash, expires, Some(Use { by: by.parse().ok()?, key: Some(unhex(key)?) }))
         }
