@@ -39,7 +39,8 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
     let address = low.address();
     let peers = vec![peer(0, Some(address))];
     let mut high = Node::start(Config { peers, ..config(&one, 1, &[address]) });
-    (low.up(1), high.up(0));
+    low.up(1);
+    high.up(0);
 
     time.store(NOW + 2 * LIFE, Ordering::Relaxed);
     high.send(0, vec![1]).unwrap();
@@ -47,7 +48,8 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
 
     // A new connection is refused, and both logs say what to do.
     high.transport.remove_peer(NodeId(0));
-    (low.down(1), high.down(0));
+    low.down(1);
+    high.down(0);
     high.transport.add_peer(peer(0, Some(address)));
     high.logged("no connection to node 0");
     let renew = |of: &Identity| {
@@ -61,7 +63,8 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
 
     // Both have run all the time.
     renew(&one);
-    (low.up(1), high.up(0));
+    low.up(1);
+    high.up(0);
     high.send(0, vec![2]).unwrap();
     assert_eq!(low.frame().1.as_ref(), [2]);
 }

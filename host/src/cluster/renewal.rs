@@ -123,8 +123,9 @@ impl Renewal {
         (until < now + LITTLE).then(|| {
             format!(
                 "the certificate of this process is good until {day} and has been due for a month: no \
-                 process answers that has the authority's key. Start the one that has `ca-key.pem`, or \
-                 put a copy of that file beside the `ca.pem` of another"
+                 process that has the authority's key has made a better one. Start the one that has \
+                 `ca-key.pem`, or put a copy of that file beside the `ca.pem` of another; or, if the \
+                 clock here is fast, set it right"
             )
         })
     }
