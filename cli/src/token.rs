@@ -75,7 +75,7 @@ mod tests {
         fs::write(&path, "weft1-12").unwrap();
         let wrong = said(file.read().unwrap_err());
         assert!(
-            wrong.contains("token is no join token") && wrong.contains("five parts"),
+            wrong.contains("token holds is no join token") && wrong.contains("five parts"),
             "{wrong}"
         );
         fs::remove_file(&path).unwrap();

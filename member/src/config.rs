@@ -22,8 +22,9 @@ pub struct Config {
     pub lease: Nanos,
     /// How long a process may be silent before the leader declares it dead.
     pub dead_after: Nanos,
-    /// At least so many probes in a row must be unanswered, too. A leader that was paused itself
-    /// has to ask again before it declares anyone dead.
+    /// At least so many probes in a row must be unanswered, too, in rounds that a majority has answered. A
+    /// leader that was paused itself, or heard nobody, has to ask again before it declares anyone
+    /// dead.
     pub missed_probes: u32,
     /// No clock gains or loses more than this, in parts of a million.
     pub drift_ppm: u32,

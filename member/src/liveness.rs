@@ -33,6 +33,9 @@ struct Process {
     heard: Nanos,
     /// Probes in a row that it has not answered.
     missed: u32,
+    /// Rounds in a row that a majority has answered and it has not. What the leader does not hear while
+    /// it hears nobody does not make anyone dead.
+    outvoted: u32,
     dead: bool,
     /// The last that it said in this term and was listened to.
     alive: Option<Alive>,
@@ -70,6 +73,7 @@ impl Process {
         Process {
             heard: now,
             missed: 0,
+            outvoted: 0,
             dead: false,
             alive: None,
             report: None,
@@ -169,7 +173,7 @@ impl Liveness {
             return None;
         }
         process.heard = now;
-        process.missed = 0;
+        (process.missed, process.outvoted) = (0, 0);
         process.alive = Some(alive);
         if process.dead {
             process.since = Some(now);
@@ -253,6 +257,7 @@ impl Liveness {
             }
             p.shut_out = shut_out;
             let gone = view.silent.contains(m) && (goes || !view.seen.contains(m));
+            let gone = gone && p.outvoted >= config.missed_probes;
             if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
                 p.dead = true;
                 verdict.dead.push(*m);
@@ -410,6 +415,7 @@ impl Liveness {
         let Some(confirmed) = last else { return };
         self.stood = Some(confirmed.begun);
         for (id, p) in &mut self.processes {
+            p.outvoted = p.outvoted.saturating_add(u32::from(p.heard < confirmed.begun));
             let stamp = confirmed.stamps.get(id).copied().unwrap_or_default();
             if stamp > p.granted && trusted.contains(id) {
                 p.granted = stamp;

@@ -134,6 +134,24 @@ fn two_that_are_silent_to_all_are_dead_in_time_and_the_leader_stays() {
     assert!(s.heirs.is_empty() && s.shut_out.is_empty());
 }
 
+/// Its links may come back one after the other.
+#[test]
+fn what_a_leader_does_not_hear_while_it_hears_nobody_makes_nobody_dead() {
+    let mut s = Scene::new();
+    (2..=5).for_each(|m| s.kill(m));
+    s.pass(3_000);
+    s.unheard_here.retain(|m| *m > 3);
+    s.pass(300);
+    assert_eq!(s.dead, [0; 0], "4 and 5 have not been asked since");
+    s.unheard_here.clear();
+    s.unheard.clear();
+    s.pass(3_000);
+    assert_eq!(s.dead, [0; 0]);
+    s.kill(4);
+    s.pass(1_600);
+    assert_eq!(s.dead, [4]);
+}
+
 #[test]
 fn who_only_the_leader_does_not_hear_is_not_dead_and_another_is_to_lead() {
     let mut s = Scene::new();
