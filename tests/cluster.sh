@@ -80,23 +80,71 @@ certified() {
     wait_until has 0 up 2
     refused 'say which disk' weft disk add --dir "$T/state0"
 }
+# A token, as `weft cluster token` issues it.
+token() { weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
+# deaf PORT: passes one connection on to where nodes are let in, and what the other side says only until
+# the first has said its second thing: the answer is lost.
+deaf() {
+    python3 - "$1" "${ADMIT#*:}" <<'P'
+import select, socket, sys
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+near = door.accept()[0]
+far = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+said = 0
+while True:
+    ready = select.select([near, far], [], [])[0]
+    if near in ready:
+        data = near.recv(65536)
+        if not data: break
+        said += 1
+        far.sendall(data)
+    if far in ready:
+        data = far.recv(65536)
+        if not data: break
+        if said < 2: near.sendall(data)
+P
+}
 joining() {
-    local n token
-    for n in 2 3; do
-        config $n
-        token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
-        weft cluster join "$token" --at "$ADMIT" --config "$T/n$n.toml"
-        run_node $n
-    done
-    wait_until has 0 up 4
+    local token
+    config 2
+    config 3
+    weft cluster token --dir "$T/state0" | grep -c '^WEFT_TOKEN=weft1-.* weft cluster join --at'
+    refused 'WEFT_TOKEN --token-file' weft cluster join --at "$ADMIT" --config "$T/n2.toml"
+    echo nonsense >"$T/token"
+    refused 'no join token five parts' weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
+    token >"$T/token"
+    weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
+    run_node 2
+    # The answer is lost. The node has kept its key, and asks again; nobody else can.
+    token=$(token)
+    deaf "${PORTS[5]}" >"$T/deaf" & echo $! >"$T/pid-deaf"
+    wait_until grep -q listens "$T/deaf"
+    refused 'is not known same token again' env WEFT_TOKEN="$token" "$WEFT" cluster join --at "127.0.0.1:${PORTS[5]}" --config "$T/n3.toml"
+    [ "$(ls "$T/state3")" = joining-key.pem ]
+    [ ! -e "$T/disk3.img" ]
     config 4
+    sed 's/"n4"/"n3"/' "$T/n4.toml" >"$T/replay.toml"
+    replayed() { refused 'used already n3 another key' weft cluster join --token-file - --at "$ADMIT" --config "$T/replay.toml" <<<"$token"; }
+    replayed
+    WEFT_TOKEN=$token weft cluster join --at "$ADMIT" --config "$T/n3.toml"
+    [ ! -e "$T/state3/joining-key.pem" ]
+    run_node 3
+    wait_until has 0 up 4
+    replayed
+    grep -c 'calls itself n3, wanted to join and was refused: this join token' "$T/log0"
+    kill -9 "$(cat "$T/pid0")"
+    run_node 0
+    wait_until has 0 up 4
+    replayed
+    [ ! -e "$T/state4" ]
     refused 'used already n3' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
     refused 'typing error' weft cluster join "${token}0" --at "$ADMIT" --config "$T/n4.toml"
     refused 'weft cluster token has said of the cluster of this token' weft cluster join "$token" --at "127.0.0.1:${PORTS[0]}" --config "$T/n4.toml"
     token=$(weft cluster token --valid 1s --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sleep 2
     refused 'expired' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
-    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    token=$(token)
     sed 's/"n4"/"n2"/' "$T/n4.toml" >"$T/twice.toml"
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     # The token is still good.
@@ -104,6 +152,30 @@ joining() {
     sed "s/:${PORTS[4]}/:${PORTS[1]}/" "$T/n4.toml" >"$T/twice.toml"
     refused 'address: cannot listen at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     refused 'does not let nodes in; ask n0' weft cluster token --dir "$T/state1"
+}
+# A certificate that is due is renewed when its process is connected, and on goes everything else.
+renewing() {
+    refused 'ca-key.pem' weft cluster renew "$T/state2/node.pem" --out "$T/short.pem" --dir "$T/state1"
+    refused '365 days at most' weft cluster renew "$T/state2/node.pem" --out "$T/short.pem" --valid 366d --dir "$T/state0"
+    refused 'no certificate' weft cluster renew "$T/n2.toml" --out "$T/short.pem" --dir "$T/state0"
+    weft cluster renew "$T/state2/node.pem" --out "$T/short.pem" --valid 20d --dir "$T/state0"
+    kill "$(cat "$T/pid2")"
+    wait_until dead "$(cat "$T/pid2")"
+    cp "$T/short.pem" "$T/state2/node.pem"
+    run_node 2
+    wait_until has 0 up 4
+    wait_until grep -q 'certificate is renewed, and good until' "$T/log2"
+    grep -c 'has renewed the certificate of n2' "$T/log0"
+    cmp -s "$T/short.pem" "$T/state2/node.pem" && return 1
+    # Who has the authority's key does that for itself, before it is connected.
+    weft cluster renew "$T/state0/node.pem" --out "$T/short.pem" --valid 20d --dir "$T/state0"
+    kill "$(cat "$T/pid0")"
+    wait_until dead "$(cat "$T/pid0")"
+    cp "$T/short.pem" "$T/state0/node.pem"
+    run_node 0
+    wait_until grep -q 'certificate is renewed, and good until' "$T/log0"
+    wait_until has 0 up 4
+    weft status --dir "$T/state2" | { ! grep 'warning: the certificate'; }
 }
 configurations() {
     sed 's/^disk =/dsik =/' "$T/n4.toml" >"$T/bad.toml"
@@ -174,7 +246,8 @@ attached() {
     refused "no volume 'w'" weft attach w --dir "$host" --token "$token" --at "$ADMIT"
     [ ! -e "$host" ]
     weft node list --dir "$T/state1" | { ! grep -q host-; }
-    "$WEFT" attach v --dir "$host" --token "$token" --at "$ADMIT" --name h1 >"$T/logh" 2>&1 & echo $! >"$T/pidh"
+    refused 'WEFT_TOKEN --token-file' weft attach v --dir "$host" --at "$ADMIT"
+    WEFT_TOKEN=$token "$WEFT" attach v --dir "$host" --at "$ADMIT" --name h1 >"$T/logh" 2>&1 & echo $! >"$T/pidh"
     wait_until grep -q 'reads and writes the disks itself' "$T/logh"
     weft node list --dir "$T/state1" | grep -c h1
     weft disk list --dir "$T/state1" | { ! grep h1; }
@@ -632,6 +705,6 @@ at_once() {
     kill $up
     wait $up
 }
-for check in founding certified joining configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes; do t $check; done
+for check in founding certified joining renewing configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -22,6 +22,7 @@ use weft_host::{
 
 use crate::args;
 use crate::output::{say, uri};
+use crate::token::{self, TokenFile};
 use crate::up::{absolute, farewell};
 
 /// How long to wait between looks whether the cluster has let the host in.
@@ -40,17 +41,19 @@ pub struct Attach {
     /// Directory of this host: who it is, and its sockets
     #[arg(long, default_value = "./weft-host")]
     dir: PathBuf,
-    /// A token, the first time
-    #[arg(long, requires = "at", value_parser = token)]
+    /// A token, the first time; others on this machine can read it here, so prefer --token-file or the variable WEFT_TOKEN
+    #[arg(long, requires = "at", value_parser = token::argument, conflicts_with = "token_file")]
     token: Option<JoinToken>,
+    #[command(flatten)]
+    file: TokenFile,
     /// Where the cluster lets in, as `weft cluster token` says
-    #[arg(long, requires = "token")]
+    #[arg(long)]
     at: Option<SocketAddr>,
     /// What to call this host, the first time; no two have the same name [default: host-PORT]
-    #[arg(long, requires = "token")]
+    #[arg(long, requires = "at")]
     name: Option<String>,
     /// Where the cluster's nodes reach this host, the first time [default: a free port of the address from which it reaches them]
-    #[arg(long, requires = "token")]
+    #[arg(long, requires = "at")]
     address: Option<SocketAddr>,
     /// Where to serve NBD, from now on; may be repeated; with `native:` before it, for weft-client [default: DIR/nbd.sock]
     #[arg(long, value_name = "PATH.sock|HOST:PORT")]
@@ -58,10 +61,6 @@ pub struct Attach {
     /// Where to serve weft-client, from now on; may be repeated [default: DIR/weft.sock]
     #[arg(long, value_name = "PATH.sock|HOST:PORT", value_parser = native)]
     native: Vec<Listen>,
-}
-
-fn token(text: &str) -> Result<JoinToken, String> {
-    text.parse().map_err(|e: weft_host::TokenError| e.to_string())
 }
 
 fn native(text: &str) -> Result<Listen, String> {
@@ -74,18 +73,18 @@ impl Attach {
     pub fn run(&self) -> Result<ExitCode> {
         let dir = std::path::absolute(&self.dir)?;
         let file = dir.join("host.toml");
-        match (Home::is_taken(&dir), self.token.as_ref().zip(self.at)) {
-            (false, Some((token, at))) => self.join(&dir, &file, token, at)?,
+        match (Home::is_taken(&dir), self.at) {
+            (false, Some(at)) => self.join(&dir, &file, &self.first_token()?, at)?,
             (false, None) => bail!(
-                "{} is no host's directory yet; give --token and --at as `weft cluster token` \
+                "{} is no host's directory yet; give --token-file and --at as `weft cluster token` \
                  says them, or --dir if it is another one",
                 dir.display()
             ),
-            (true, Some(_)) => bail!(
-                "{} is a host's directory already; leave --token out, or choose another --dir",
+            (true, None) if !self.file.is_given() => self.listen_elsewhere(&file)?,
+            (true, _) => bail!(
+                "{} is a host's directory already; leave --token and --at out, or choose another --dir",
                 dir.display()
             ),
-            (true, None) => self.listen_elsewhere(&file)?,
         }
         let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
         let volume = self.volume.clone();
@@ -106,14 +105,35 @@ impl Attach {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The token that lets it in.
+    fn first_token(&self) -> Result<JoinToken> {
+        let token = match &self.token {
+            Some(token) => Some(token.clone()),
+            None => self.file.read()?,
+        };
+        token.with_context(|| {
+            format!(
+                "give the token that `weft cluster token` says, in a file (--token-file), on standard \
+                 input (--token-file -) or in the variable {}",
+                token::VARIABLE
+            )
+        })
+    }
+
     /// Makes the directory a host's of the cluster. What can be wrong here is found before the
     /// cluster is asked, and what the cluster refuses leaves nothing behind.
     fn join(&self, dir: &Path, file: &Path, token: &JoinToken, at: SocketAddr) -> Result<()> {
-        let address = match self.address {
+        // One that has not heard whether it was let in asks again as the same.
+        let before = match Home::is_waiting(dir) && file.exists() {
+            true => Some(Configuration::load(file)?),
+            false => None,
+        };
+        let address = match self.address.or(before.as_ref().map(|b| b.address)) {
             Some(address) => address,
             None => free_address(at).with_context(|| format!("cannot reach a cluster at {at}"))?,
         };
-        let name = self.name.clone().unwrap_or_else(|| format!("host-{}", address.port()));
+        let name = self.name.clone().or(before.map(|b| b.name.to_string()));
+        let name = name.unwrap_or_else(|| format!("host-{}", address.port()));
         let (nbd, native) = self.listens();
         let or = |given: Vec<Listen>, usual: Listen| match given.is_empty() {
             true => vec![absolute(usual)],
@@ -136,7 +156,7 @@ impl Attach {
         Listen::Tcp(address.to_string()).check()?;
         store(&config, file)?;
         let joined = join_as_host(&config, token, at, &self.volume);
-        if Home::is_taken(dir) {
+        if Home::is_taken(dir) || Home::is_waiting(dir) {
             place.keep();
         }
         Ok(joined?)
@@ -188,7 +208,7 @@ fn greet(dir: &Path, volume: &str) -> Result<()> {
         if since.elapsed() >= KNOWN && status["cluster"]["disowned"] == true {
             bail!(
                 "this host was node {} and has been removed from the cluster (`weft node remove`); \
-                 choose another --dir than {}, and give --token and --at for a new one",
+                 choose another --dir than {}, and give --token-file and --at for a new one",
                 status["cluster"]["node"],
                 dir.display()
             );

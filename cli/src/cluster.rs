@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use weft_host::{
-    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request,
+    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, renewed,
 };
 
 use crate::args::Common;
 use crate::output::{say, say_json};
 use crate::rebalance::Rebalance;
+use crate::token::{self, TokenFile, VARIABLE};
 
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]
@@ -32,6 +33,8 @@ pub enum Cluster {
     Certify(Certify),
     /// Join a cluster, with a node for each disk, with a token or with a certificate
     Join(Join),
+    /// Make a certificate anew, where the authority's key is: for a node that was off for longer than its own is good
+    Renew(Renew),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
 }
@@ -92,21 +95,34 @@ pub struct Certify {
 /// Where to join, and with what.
 #[derive(Debug, Args)]
 pub struct Join {
-    /// The token
-    #[arg(value_parser = token, required_unless_present = "certificate", requires = "at")]
+    /// The token; others on this machine can read it here, so prefer --token-file or the variable WEFT_TOKEN
+    #[arg(value_parser = token::argument, requires = "at", conflicts_with = "token_file")]
     token: Option<JoinToken>,
+    #[command(flatten)]
+    file: TokenFile,
     /// Where the cluster lets nodes in, as `weft cluster token` says
-    #[arg(long)]
+    #[arg(long, required_unless_present = "certificate")]
     at: Option<SocketAddr>,
     /// The certificate that `weft cluster certify` made of this node's request
-    #[arg(long, conflicts_with_all = ["token", "at"])]
+    #[arg(long, conflicts_with_all = ["token", "token_file", "at"])]
     certificate: Option<PathBuf>,
     #[command(flatten)]
     new: New,
 }
 
-fn token(text: &str) -> Result<JoinToken, String> {
-    text.parse().map_err(|e: weft_host::TokenError| e.to_string())
+/// A certificate, and where the new one goes.
+#[derive(Debug, Args)]
+pub struct Renew {
+    /// The certificate (`node.pem` of the node's directory)
+    certificate: PathBuf,
+    /// The file to write the new one to
+    #[arg(long)]
+    out: PathBuf,
+    /// How long it is good, such as 90d; a year at most
+    #[arg(long, default_value = "365d", value_parser = weft_host::parse_seconds)]
+    valid: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Cluster {
@@ -118,6 +134,7 @@ impl Cluster {
             Cluster::Request(ask) => ask.run()?,
             Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
+            Cluster::Renew(renew) => renew.run()?,
             Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
@@ -153,8 +170,9 @@ impl Token {
             return say_json(answer);
         }
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_string();
+        // Not as an argument, which others can read.
         say(format!(
-            "weft cluster join {} --at {} --config node.toml",
+            "{VARIABLE}={} weft cluster join --at {} --config node.toml",
             text("token"),
             text("admit")
         ))
@@ -178,11 +196,41 @@ impl Join {
 
     fn admitted(&self, config: &Configuration) -> Result<Vec<u16>> {
         let force = self.new.force;
-        Ok(match (&self.certificate, &self.token, self.at) {
-            (Some(path), _, _) => join_certified(config, &read(path)?, force)?,
-            (None, Some(token), Some(at)) => join(config, token, at, force)?,
-            _ => anyhow::bail!("give a token and --at, or --certificate"),
-        })
+        if let Some(path) = &self.certificate {
+            return Ok(join_certified(config, &read(path)?, force)?);
+        }
+        let token = match &self.token {
+            Some(token) => Some(token.clone()),
+            None => self.file.read()?,
+        };
+        match (token, self.at) {
+            (Some(token), Some(at)) => Ok(join(config, &token, at, force)?),
+            _ => bail!(
+                "give a token and --at, as `weft cluster token` says them, or --certificate. The token \
+                 may be in a file (--token-file), on standard input (--token-file -) or in the \
+                 variable {VARIABLE}"
+            ),
+        }
+    }
+}
+
+impl Renew {
+    fn run(&self) -> Result<()> {
+        let old = fs::read_to_string(&self.certificate)
+            .with_context(|| format!("cannot read {}", self.certificate.display()))?;
+        let (name, new) = renewed(&self.common.target.dir, &old, self.valid)
+            .with_context(|| format!("cannot renew {}", self.certificate.display()))?;
+        fs::write(&self.out, new)
+            .with_context(|| format!("cannot write {}", self.out.display()))?;
+        if self.common.json {
+            let name = name.to_string();
+            return say_json(json!({ "name": name, "certificate": self.out }));
+        }
+        say(format!(
+            "This is the certificate of {name} anew. Put {} in the place of `node.pem` in its directory, \
+             and start it",
+            self.out.display()
+        ))
     }
 }
 

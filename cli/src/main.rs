@@ -23,6 +23,7 @@ mod scratch;
 mod scrub;
 mod sim;
 mod status;
+mod token;
 mod trace;
 mod up;
 mod volume;

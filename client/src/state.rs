@@ -6,6 +6,9 @@
 //!
 //! - a change waits until no change of the same bytes, taken before it, is still to be answered;
 //! - a request waits until those of this host that it comes after have been sent.
+//!
+//! What is refused here has a number, and another host may name it. So the node is told: in its place
+//! goes a *notice*, a request that names itself and so is refused there, too, and counts as aborted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,12 +25,28 @@ use crate::ranges::Ranges;
 /// A request whose end has not been heard.
 struct Outstanding {
     request: Request,
-    slot: Arc<Slot<Result<Bytes, Error>>>,
+    /// Who waits for its end; nobody if it was refused here and this is the notice of that.
+    slot: Option<Arc<Slot<Result<Bytes, Error>>>>,
     /// Over the connection that there is.
     sent: bool,
 }
 
 impl Outstanding {
+    /// The notice that a request was refused here: it cannot come after itself.
+    fn notice(host: u64, number: u64) -> Outstanding {
+        let request = Request {
+            verb: Verb::Flush,
+            flags: 0,
+            number,
+            oldest: 0,
+            offset: 0,
+            length: 0,
+            after: vec![Name { host, number }],
+            data: Bytes::new(),
+        };
+        Outstanding { request, slot: None, sent: false }
+    }
+
     /// The bytes that it changes.
     fn changes(&self) -> Option<(u64, u64)> {
         let r = &self.request;
@@ -119,12 +138,12 @@ impl State {
         match self.name(after, &mut request) {
             Ok(()) => {
                 self.weight += weight(&request);
-                self.out.insert(number, Outstanding { request, slot, sent: false });
+                self.out.insert(number, Outstanding { request, slot: Some(slot), sent: false });
                 self.unsent.insert(number);
             }
             Err(why) => {
-                self.failed.insert(number);
                 slot.fill(Err(why));
+                self.give_notice(number);
             }
         }
         Ok(completion)
@@ -179,7 +198,7 @@ impl State {
         let mut behind = Ranges::default();
         let mut overlapping: Vec<(u64, u64)> = Vec::new();
         for number in self.unsent.iter().copied().collect::<Vec<u64>>() {
-            let ours = |n: &&Name| n.host == self.host;
+            let ours = |n: &&Name| n.host == self.host && n.number != number;
             let unsent = |n: &Name| self.unsent.contains(&n.number);
             let this = &self.out[&number];
             let waits = this.request.after.iter().filter(ours).any(unsent);
@@ -206,8 +225,11 @@ impl State {
             this.request.oldest = oldest;
             this.sent = true;
             link.request(&this.request);
-            // If it is sent once more, it is so over another connection.
-            this.request.flags |= flag::AGAIN;
+            // If it is sent once more, it is so over another connection. A notice is as good as new: what
+            // the node may have done with the request is not asked for.
+            if this.slot.is_some() {
+                this.request.flags |= flag::AGAIN;
+            }
         }
         self.unsent.len() < before
     }
@@ -222,11 +244,14 @@ impl State {
         // What is complete need not be named any more; what failed takes with it what comes after.
         for number in self.out.keys().copied().collect::<Vec<u64>>() {
             let Some(out) = self.out.get(&number) else { continue };
+            if out.slot.is_none() {
+                continue;
+            }
             let ours = |n: &&Name| n.host == self.host;
             let failed = |n: &&Name| self.failed.contains(&n.number);
             if let Some(name) = out.request.after.iter().filter(ours).find(failed) {
                 let because = Id { host: name.host, number: name.number };
-                self.end(number, Err(Error::aborted(because)));
+                self.refuse(number, Error::aborted(because));
                 continue;
             }
             let waits = |n: &Name| n.host != self.host || self.out.contains_key(&n.number);
@@ -262,21 +287,36 @@ impl State {
         if let Some((from, _)) = out.changes().filter(|_| out.sent) {
             self.busy.give_back(from);
         }
+        let Some(slot) = out.slot else { return };
         let failed = result.is_err();
-        out.slot.fill(result);
+        slot.fill(result);
         if failed {
             self.failed.insert(number);
             self.abort_unsent(number);
         }
     }
 
+    /// One that is not under way ends here, and the node is told.
+    fn refuse(&mut self, number: u64, why: Error) {
+        self.end(number, Err(why));
+        self.give_notice(number);
+    }
+
+    /// One was refused here: the node is to count it as aborted.
+    fn give_notice(&mut self, number: u64) {
+        self.failed.insert(number);
+        self.out.insert(number, Outstanding::notice(self.host, number));
+        self.unsent.insert(number);
+    }
+
     /// One was not done; so are those that come after it and that the node has not been told of.
     fn abort_unsent(&mut self, number: u64) {
         let because = Id { host: self.host, number };
         let name = Name { host: self.host, number };
-        let follows = |n: &&u64| self.out[n].request.after.contains(&name);
+        // (A notice names itself.)
+        let follows = |n: &&u64| **n != number && self.out[n].request.after.contains(&name);
         for follower in self.unsent.iter().filter(follows).copied().collect::<Vec<u64>>() {
-            self.end(follower, Err(Error::aborted(because)));
+            self.refuse(follower, Error::aborted(because));
         }
     }
 

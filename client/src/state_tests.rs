@@ -140,6 +140,69 @@ fn what_is_complete_is_not_named_and_what_failed_takes_others_with_it() {
     assert_eq!(impossible.get().unwrap().unwrap_err().kind(), ErrorKind::Place);
 }
 
+impl World {
+    /// Whether the last that the node heard is the notice that a request was refused here.
+    fn heard_notice(&self, number: u64) -> bool {
+        let r = self.last();
+        let names_itself = r.after == [Name { host: 7, number }];
+        (r.verb, r.number, r.flags, names_itself) == (Verb::Flush, number, 0, true)
+    }
+}
+
+/// Other hosts may name them.
+#[test]
+fn the_node_is_told_of_what_is_refused_here() {
+    let mut w = world();
+    drop(w.write(0, &[]));
+    assert_eq!(w.sent(), [1]);
+    w.answer(1, Code::Lost);
+    let refused = w.write(4096, &[1]);
+    assert_eq!(refused.get().unwrap().unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(w.sent(), [2]);
+    assert!(w.heard_notice(2));
+    assert_eq!(w.last().oldest, 2, "it is not past before the node has answered");
+    assert!(!w.state.is_idle());
+    w.reconnect();
+    assert_eq!(w.sent(), [2]);
+    assert!(w.heard_notice(2), "and not as one that may have been done");
+    w.answer(2, Code::AfterItself);
+    assert!(w.state.is_idle());
+    assert_eq!((w.state.oldest(), w.state.weight), (3, 0));
+    drop(w.write(0, &[2]));
+    assert_eq!(w.sent(), [3]);
+    assert!(w.heard_notice(3), "it stays refused");
+}
+
+#[test]
+fn the_node_is_told_of_what_ends_before_it_is_sent_and_after_a_connection_broke() {
+    let mut w = world();
+    drop((w.write(0, &[]), w.write(100, &[])));
+    let all = [w.write(8192, &[2]), w.write(12288, &[2, 3])];
+    assert_eq!(w.sent(), [1], "2 changes the same bytes");
+    w.answer(1, Code::Done);
+    assert_eq!(w.sent(), [2, 3, 4]);
+    w.answer(2, Code::Lost);
+    w.reconnect();
+    for ended in &all {
+        assert_eq!(ended.get().unwrap().unwrap_err().kind(), ErrorKind::Aborted);
+    }
+    assert_eq!(w.sent(), [3, 4]);
+    assert!(w.heard_notice(4));
+    w.answer(3, Code::Reused);
+    w.answer(4, Code::Aborted);
+    assert!(w.state.is_idle());
+    let held = [w.write(0, &[]), w.write(0, &[]), w.write(4096, &[6]), w.write(8192, &[7, 6])];
+    assert_eq!(w.sent(), [5]);
+    w.state.unsend();
+    w.state.refuse(6, Error::new(ErrorKind::Failed, "to see what follows"));
+    for ended in &held[1..] {
+        assert!(ended.get().unwrap().is_err());
+    }
+    assert_eq!(w.state.weight, 512);
+    w.state.die(Error::new(ErrorKind::Unreachable, "gone"));
+    assert!(w.state.is_idle() && w.state.unsent.is_empty());
+}
+
 #[test]
 fn what_was_not_answered_is_sent_again_with_what_it_still_comes_after() {
     let mut w = world();
@@ -153,7 +216,8 @@ fn what_was_not_answered_is_sent_again_with_what_it_still_comes_after() {
     assert_eq!(last.get(), None, "the connection breaks before the node says so");
     w.reconnect();
     assert_eq!(last.get().unwrap().unwrap_err().kind(), ErrorKind::Aborted);
-    assert_eq!(w.sent(), [2, 3]);
+    assert_eq!(w.sent(), [2, 3, 5]);
+    assert!(w.heard_notice(5));
     let again = &w.heard[5..];
     assert_eq!(again[0].flags, flag::AGAIN | flag::AFTER_COMPLETED);
     assert_eq!((again[0].number, &again[0].after[..], again[0].oldest), (2, &[][..], 2));

@@ -204,6 +204,27 @@ fn with_a_sequencer_requests_come_after_those_of_other_hosts() {
     array.shutdown().unwrap();
 }
 
+/// Also if it is refused by the client, which does not ask the array.
+#[test]
+fn with_a_sequencer_what_names_another_hosts_refused_request_is_aborted() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &Spec { ordering: "sequencer".parse().ok(), ..spec() });
+    let (one, other) = (open(dir.path()), open(dir.path()));
+    let beyond = one.write(8 << 20, vec![1; 4096], &[]).unwrap();
+    let beyond_id = beyond.id();
+    assert_eq!(beyond.wait().unwrap_err().kind(), ErrorKind::OutOfRange);
+    let refused = one.write(0, vec![2; 4096], &[beyond_id]).unwrap();
+    let (refused_id, error) = (refused.id(), refused.wait().unwrap_err());
+    assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(beyond_id)));
+    // The host goes on, so that the array hears of a later one of its requests.
+    one.write(4096, vec![3; 4096], &[]).unwrap().wait().unwrap();
+    let follows = other.write(8192, vec![4; 4096], &[refused_id]).unwrap();
+    let error = follows.wait().unwrap_err();
+    assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(refused_id)));
+    assert_eq!(read(&other, 0, 12288), [vec![0; 4096], vec![3; 4096], vec![0; 4096]].concat());
+    array.shutdown().unwrap();
+}
+
 #[test]
 fn a_node_takes_so_much_and_says_when_it_is_full() {
     let dir = tempfile::tempdir().unwrap();

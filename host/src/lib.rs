@@ -54,7 +54,7 @@ pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
     Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
-    join_certified, join_request,
+    join_certified, join_request, renewed,
 };
 pub use control::{Believed, DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use disk::{Backend, Disk, is_in_memory};

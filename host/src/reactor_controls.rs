@@ -67,7 +67,12 @@ impl Reactor {
                     self.arrivals.lose(peer);
                     self.lose_process(peer);
                 }
-                Mail::Up | Mail::Left | Mail::Letter(_) | Mail::Member(_) => {}
+                Mail::Up
+                | Mail::Left
+                | Mail::Letter(_)
+                | Mail::Member(_)
+                | Mail::Renew(_)
+                | Mail::Renewed(_) => {}
             }
         }
     }

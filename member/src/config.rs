@@ -11,15 +11,20 @@ pub struct Config {
     /// A member that has not heard of a leader for this many ticks (up to twice as many, so
     /// that not all stand at once) proposes an election.
     pub election_ticks: u32,
-    /// How often the leader asks every process whether it is alive.
+    /// How often the leader asks every process whether it is alive. A lease is renewed as often, from an
+    /// answer to the round before: one whose answer or grant is lost gets it two rounds later.
     pub probe_every: Nanos,
+    /// How often all processes ping all others: often enough that of two processes each learns of
+    /// the other several times while a third one's silence turns into its death.
+    pub ping_every: Nanos,
     /// How long a node may serve after its process last showed itself to a leader that was then
     /// confirmed by a majority.
     pub lease: Nanos,
     /// How long a process may be silent before the leader declares it dead.
     pub dead_after: Nanos,
-    /// At least so many probes in a row must be unanswered, too. A leader that was paused itself
-    /// has to ask again before it declares anyone dead.
+    /// At least so many probes in a row must be unanswered, too, in rounds that a majority has answered. A
+    /// leader that was paused itself, or heard nobody, has to ask again before it declares anyone
+    /// dead.
     pub missed_probes: u32,
     /// No clock gains or loses more than this, in parts of a million.
     pub drift_ppm: u32,
@@ -40,10 +45,11 @@ impl Default for Config {
         Config {
             tick: 50 * MILLIS,
             election_ticks: 10,
-            probe_every: 500 * MILLIS,
+            probe_every: 200 * MILLIS,
+            ping_every: 250 * MILLIS,
             lease: 1_050 * MILLIS,
             dead_after: 1_100 * MILLIS,
-            missed_probes: 2,
+            missed_probes: 4,
             drift_ppm: 10_000,
             open_patience: 10_000 * MILLIS,
             voters: 5,
@@ -108,17 +114,12 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// How often all processes ping all others: often enough that of two processes each learns of
-    /// the other several times while a third one's silence turns into its death.
-    pub(crate) fn ping_every(&self) -> Nanos {
-        (self.probe_every / 2).max(1)
-    }
-
     /// Refuses what would not be safe or could not work.
     pub fn check(&self) -> Result<(), ConfigError> {
         let positive = [
             ("tick", self.tick),
             ("probe_every", self.probe_every),
+            ("ping_every", self.ping_every),
             ("lease", self.lease),
             ("missed_probes", u64::from(self.missed_probes)),
             ("snapshot_every", self.snapshot_every),

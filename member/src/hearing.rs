@@ -47,12 +47,12 @@ impl Hearing {
         if now < self.next_round {
             return false;
         }
-        self.next_round = now + config.ping_every();
+        self.next_round = now + config.ping_every;
         self.ears.retain(|m, _| others.contains(m));
         for ear in self.ears.values_mut() {
             ear.missed = ear.missed << 1 | u16::from(!ear.heard);
             // After a pause it may have spoken all the time.
-            let unheard_for = u64::from(ear.missed.trailing_ones() + 1) * config.ping_every();
+            let unheard_for = u64::from(ear.missed.trailing_ones() + 1) * config.ping_every;
             ear.last = ear.last.max(now.saturating_sub(unheard_for));
             ear.heard = false;
         }
@@ -64,7 +64,7 @@ impl Hearing {
 
     /// What there is to say of the others. Who is not named was heard less than a round ago.
     pub fn report(&self, now: Nanos, config: &Config) -> Vec<Unheard> {
-        let long = |e: &Ear| now.saturating_sub(e.last) >= config.ping_every();
+        let long = |e: &Ear| now.saturating_sub(e.last) >= config.ping_every;
         let unheard = self.ears.iter().filter(|(_, e)| e.missed != 0 || long(e));
         let say = |(m, e): (&MemberId, &Ear)| {
             let (age, late) = (now.saturating_sub(e.last), e.missed.count_ones() as u8);
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn who_is_not_heard_is_reported_with_for_how_long_and_how_often() {
         let config = Config::default();
-        let every = config.ping_every();
+        let every = config.ping_every;
         let mut h = Hearing::default();
         for round in 0..20 {
             assert!(h.tick(round * every, &config, &[A, B]));
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_process_that_was_paused_takes_nobody_for_silent() {
         let config = Config::default();
-        let every = config.ping_every();
+        let every = config.ping_every;
         let mut h = Hearing::default();
         h.tick(0, &config, &[A]);
         h.heard(1, A);

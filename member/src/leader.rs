@@ -256,7 +256,7 @@ impl Leader {
             Vec::new()
         };
         let mut sends = Vec::new();
-        self.liveness.confirm(desk.now, &voters, &trusted, &mut sends);
+        self.liveness.confirm(&voters, &trusted, &mut sends);
         desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
     }
 

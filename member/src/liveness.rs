@@ -1,11 +1,11 @@
 //! "Are you alive": the leader's record of every process (TickerTAIP 3.3.2), and which leases it
 //! may grant.
 //!
-//! The leader asks all processes in rounds. A round is *confirmed* when a majority of the voters
-//! has answered it in the leader's term. Then whatever the leader had heard from a process before
-//! it began the round was sent before any later leader was elected, and the leader grants a lease
-//! from that moment. Rounds come in pairs, the second as soon as the first is confirmed: the
-//! first brings the processes' stamps, the second confirms them.
+//! The leader asks all processes in rounds, one each `probe_every`, whoever has answered the last. A
+//! round is *confirmed* when a majority of the voters has answered it, or a later one, in the leader's
+//! term. Then whatever the leader had heard from a process before it began the round was sent before
+//! any later leader was elected, and the leader grants a lease from that moment. So each round brings
+//! the processes' stamps and confirms those of the rounds before, of the slow and of the quick.
 //!
 //! A process is dead when it has been silent for long enough. But one that only the leader does not
 //! hear is not gone: the others say so, and then [`misfits`] decides who has to go, the process or
@@ -13,7 +13,7 @@
 //! *shut out*: the leader listens to it no more, as if it were silent, until all hear one another
 //! again. It gets no lease, and is dead in its time; all that holds of the silent holds of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_core::units::Nanos;
 
@@ -33,6 +33,9 @@ struct Process {
     heard: Nanos,
     /// Probes in a row that it has not answered.
     missed: u32,
+    /// Rounds in a row that a majority has answered and it has not. What the leader does not hear while
+    /// it hears nobody does not make anyone dead.
+    outvoted: u32,
     dead: bool,
     /// The last that it said in this term and was listened to.
     alive: Option<Alive>,
@@ -41,9 +44,18 @@ struct Process {
     /// When it came, if it was not there from the start.
     since: Option<Nanos>,
     shut_out: bool,
-    /// Its start and stamp as known when the current round began.
-    asked_after: (u64, Nanos),
-    granted: (u64, Nanos),
+    granted: Stamp,
+}
+
+/// What a lease is counted from: a start of the process, and its clock when it said that it is alive.
+type Stamp = (u64, Nanos);
+
+/// A round that is not confirmed.
+struct Round {
+    number: u64,
+    begun: Nanos,
+    /// The last that had been heard of each process when it began.
+    stamps: BTreeMap<MemberId, Stamp>,
 }
 
 impl Process {
@@ -61,12 +73,12 @@ impl Process {
         Process {
             heard: now,
             missed: 0,
+            outvoted: 0,
             dead: false,
             alive: None,
             report: None,
             since: None,
             shut_out: false,
-            asked_after: (0, 0),
             granted: (0, 0),
         }
     }
@@ -108,11 +120,9 @@ pub(crate) struct Liveness {
     term: u64,
     processes: BTreeMap<MemberId, Process>,
     round: u64,
-    confirmed: bool,
-    /// The current round is the second of its pair.
-    second: bool,
+    /// Rounds that are not confirmed and younger than a lease, the oldest first.
+    open: VecDeque<Round>,
     next_probe: Nanos,
-    asked_at: Nanos,
     /// When the last round began that a majority answered.
     stood: Option<Nanos>,
     /// Since when the leader had better be another one.
@@ -125,10 +135,8 @@ impl Liveness {
             term,
             processes: BTreeMap::new(),
             round: 0,
-            confirmed: true,
-            second: true,
+            open: VecDeque::new(),
             next_probe: now,
-            asked_at: now,
             stood: None,
             had_better_go: None,
         }
@@ -165,7 +173,7 @@ impl Liveness {
             return None;
         }
         process.heard = now;
-        process.missed = 0;
+        (process.missed, process.outvoted) = (0, 0);
         process.alive = Some(alive);
         if process.dead {
             process.since = Some(now);
@@ -186,8 +194,7 @@ impl Liveness {
         if now >= self.next_probe {
             self.next_probe = now + config.probe_every;
             self.processes.values_mut().for_each(|p| p.missed = p.missed.saturating_add(1));
-            self.second = false;
-            self.ask(now, out);
+            self.ask(now, config, out);
         }
         verdict
     }
@@ -250,6 +257,7 @@ impl Liveness {
             }
             p.shut_out = shut_out;
             let gone = view.silent.contains(m) && (goes || !view.seen.contains(m));
+            let gone = gone && p.outvoted >= config.missed_probes;
             if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
                 p.dead = true;
                 verdict.dead.push(*m);
@@ -264,7 +272,7 @@ impl Liveness {
     fn silent(&self, now: Nanos, config: &Config, us: MemberId) -> BTreeSet<MemberId> {
         let silent = self.processes.iter().filter(|(_, p)| !p.dead && p.is_silent(now, config));
         let silent: BTreeMap<MemberId, Nanos> = silent.map(|(m, p)| (*m, p.heard)).collect();
-        let late = config.probe_every + config.ping_every();
+        let late = 2 * config.probe_every + config.ping_every;
         let is_late = |(m, p): (&MemberId, &Process)| {
             let counts = !p.dead && !p.shut_out && p.alive.is_some();
             let others = *m != us && !silent.contains_key(m);
@@ -317,9 +325,9 @@ impl Liveness {
     }
 
     /// Whether somebody has heard a process that does not answer this leader, later than could be if
-    /// it had died: the next probe after its last answer it would have answered.
+    /// it had died: one of the next two probes after its last answer it would have answered.
     fn is_heard_of(&self, m: MemberId, silent: &BTreeSet<MemberId>, config: &Config) -> bool {
-        let every = config.ping_every();
+        let every = config.ping_every;
         let Some(answered) = self.processes.get(&m).map(|p| p.heard) else { return false };
         self.processes.iter().any(|(other, p)| {
             if *other == m || p.dead || silent.contains(other) {
@@ -327,7 +335,7 @@ impl Liveness {
             }
             let Some((said, unheard)) = &p.report else { return false };
             let age = unheard.iter().find(|u| u.member == m).map_or(every, |u| u.age);
-            said.saturating_sub(age) > answered + config.probe_every + every / 2
+            said.saturating_sub(age) > answered + 2 * config.probe_every + every / 2
         })
     }
 
@@ -356,9 +364,10 @@ impl Liveness {
             };
             parts.insert(*m, part);
         }
+        let every = config.ping_every;
         let settled = |m: &MemberId| {
             let since = self.processes.get(m).and_then(|p| p.since);
-            since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + config.probe_every)
+            since.is_none_or(|at| now.saturating_sub(at) >= config.dead_after + 2 * every)
         };
         let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
         for (m, p) in
@@ -378,46 +387,52 @@ impl Liveness {
     }
 
     /// Begins a round.
-    fn ask(&mut self, now: Nanos, out: &mut Vec<(MemberId, Message)>) {
+    fn ask(&mut self, now: Nanos, config: &Config, out: &mut Vec<(MemberId, Message)>) {
         self.round += 1;
-        self.asked_at = now;
-        self.confirmed = false;
-        for (id, p) in &mut self.processes {
-            p.asked_after = p.alive.as_ref().map_or((0, 0), |a| (a.start, a.stamp));
-            out.push((*id, Message::Probe { term: self.term, round: self.round }));
-        }
+        let stamp =
+            |(m, p): (&MemberId, &Process)| p.alive.as_ref().map(|a| (*m, (a.start, a.stamp)));
+        let stamps = self.processes.iter().filter_map(stamp).collect();
+        // What was said a lease ago is worth no lease any more.
+        self.open.retain(|r| now.saturating_sub(r.begun) < config.lease);
+        self.open.push_back(Round { number: self.round, begun: now, stamps });
+        let probe = |m: &MemberId| (*m, Message::Probe { term: self.term, round: self.round });
+        out.extend(self.processes.keys().map(probe));
     }
 
-    /// Grants what the current round confirms, once a majority has answered it, to those that may
-    /// have a lease.
+    /// Grants what the last round confirms that a majority has answered, to those that may have a
+    /// lease.
     pub fn confirm(
         &mut self,
-        now: Nanos,
         voters: &[MemberId],
         trusted: &[MemberId],
         out: &mut Vec<(MemberId, Message)>,
     ) {
-        let (term, round) = (self.term, self.round);
-        let answered = |m: &&MemberId| {
-            let alive = self.processes.get(m).and_then(|p| p.alive.as_ref());
-            alive.is_some_and(|a| a.term == term && a.round == round)
-        };
-        if self.confirmed || voters.iter().filter(answered).count() < majority(voters.len()) {
-            return;
+        let Some(answered) = self.answered(voters) else { return };
+        let mut last = None;
+        while self.open.front().is_some_and(|r| r.number <= answered) {
+            last = self.open.pop_front();
         }
-        self.confirmed = true;
-        self.stood = Some(self.asked_at);
+        let Some(confirmed) = last else { return };
+        self.stood = Some(confirmed.begun);
         for (id, p) in &mut self.processes {
-            if p.asked_after > p.granted && trusted.contains(id) {
-                p.granted = p.asked_after;
-                let (start, stamp) = p.granted;
-                out.push((*id, Message::Grant { start, stamp }));
+            p.outvoted = p.outvoted.saturating_add(u32::from(p.heard < confirmed.begun));
+            let stamp = confirmed.stamps.get(id).copied().unwrap_or_default();
+            if stamp > p.granted && trusted.contains(id) {
+                p.granted = stamp;
+                out.push((*id, Message::Grant { start: stamp.0, stamp: stamp.1 }));
             }
         }
-        if !self.second {
-            self.second = true;
-            self.ask(now, out);
-        }
+    }
+
+    /// The last round that a majority of the voters has answered, itself or by a later one.
+    fn answered(&self, voters: &[MemberId]) -> Option<u64> {
+        let round = |m: &MemberId| {
+            let alive = self.processes.get(m).and_then(|p| p.alive.as_ref());
+            alive.filter(|a| a.term == self.term).map_or(0, |a| a.round)
+        };
+        let mut rounds: Vec<u64> = voters.iter().map(round).collect();
+        rounds.sort_unstable_by(|a, b| b.cmp(a));
+        rounds.get(majority(voters.len()) - 1).copied()
     }
 
     /// Those that have shown themselves in this term and are not counted dead, with what they

@@ -69,7 +69,7 @@ impl Scene {
 
     fn report(&self, of: u64) -> Vec<Unheard> {
         let of_it = self.unheard.iter().filter(|((a, _), _)| *a == of);
-        let missed = |since: &Nanos| (self.now - since) / self.config.ping_every();
+        let missed = |since: &Nanos| (self.now - since) / self.config.ping_every;
         of_it
             .filter(|(_, since)| missed(since) > 0)
             .map(|((_, m), since)| Unheard {
@@ -98,7 +98,7 @@ impl Scene {
                     self.answer(to, round);
                 }
                 let mut more = Vec::new();
-                self.liveness.confirm(self.now, &voters, &voters, &mut more);
+                self.liveness.confirm(&voters, &voters, &mut more);
                 out.extend(more.into_iter().filter(|m| matches!(m.1, Message::Probe { .. })));
             }
         }
@@ -132,6 +132,24 @@ fn two_that_are_silent_to_all_are_dead_in_time_and_the_leader_stays() {
     s.pass(1_100);
     assert_eq!(s.dead, [3, 5]);
     assert!(s.heirs.is_empty() && s.shut_out.is_empty());
+}
+
+/// Its links may come back one after the other.
+#[test]
+fn what_a_leader_does_not_hear_while_it_hears_nobody_makes_nobody_dead() {
+    let mut s = Scene::new();
+    (2..=5).for_each(|m| s.kill(m));
+    s.pass(3_000);
+    s.unheard_here.retain(|m| *m > 3);
+    s.pass(300);
+    assert_eq!(s.dead, [0; 0], "4 and 5 have not been asked since");
+    s.unheard_here.clear();
+    s.unheard.clear();
+    s.pass(3_000);
+    assert_eq!(s.dead, [0; 0]);
+    s.kill(4);
+    s.pass(1_600);
+    assert_eq!(s.dead, [4]);
 }
 
 #[test]

@@ -8,8 +8,8 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_core::cluster::NodeInfo;
-use weft_core::units::{MILLIS, NodeId};
-use weft_member::{Bug, Input, MemberId};
+use weft_core::units::{MILLIS, Nanos, NodeId};
+use weft_member::{Bug, Config, Input, MemberId};
 use world::{Event, World, check, faults, first_map};
 
 const SECOND: u64 = 1000 * MILLIS;
@@ -75,7 +75,7 @@ fn found(bug: Bug, seeds: u64) -> Vec<u64> {
 #[test]
 fn deliberate_bugs_are_found() {
     let lease = found(Bug::NoLeaseWait, 20);
-    let early = found(Bug::ActBeforePersisted, 100);
+    let early = found(Bug::ActBeforePersisted, 200);
     println!("found: no lease wait by {lease:?}, acting before persisted by {early:?}");
     assert!(!lease.is_empty() && !early.is_empty(), "{lease:?} {early:?}");
 }
@@ -88,6 +88,38 @@ fn cut_off(world: &mut World, side: &[u64]) {
                 world.cut.insert((MemberId(a), MemberId(b)));
             }
         }
+    }
+}
+
+/// How many leases run out in an hour in which now this process and now that one, also the leader, is
+/// stopped for a moment, or what it says and hears is lost, for no longer than a round lasts.
+fn cut_off_in_an_hour(processes: usize, probe_every: Nanos) -> u64 {
+    let config = Config { seed: 3, probe_every, ..Config::default() };
+    let round = Config::default().probe_every;
+    let mut world = World::set(first_map(processes), config);
+    world.run_until(10 * SECOND);
+    check::converged(&world);
+    world.checks.suspended = 0;
+    while world.now < 3_610 * SECOND {
+        let whom = world.rng.u64(1..=processes as u64);
+        match world.rng.bool() {
+            true => world.pause(MemberId(whom), round),
+            false => cut_off(&mut world, &[whom]),
+        }
+        world.run_until(world.now + round);
+        world.cut.clear();
+        let quiet = world.rng.u64(1000 * MILLIS..3000 * MILLIS);
+        world.run_until(world.now + quiet);
+    }
+    world.checks.suspended
+}
+
+/// A lease bears that a round is lost or late: it is renewed each round, with room for two more.
+#[test]
+fn one_lost_or_late_round_now_and_then_cuts_nobody_off() {
+    for processes in [3, 5] {
+        assert_eq!(cut_off_in_an_hour(processes, Config::default().probe_every), 0);
+        assert_ne!(cut_off_in_an_hour(processes, 500 * MILLIS), 0, "too seldom: it is seen");
     }
 }
 

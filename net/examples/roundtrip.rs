@@ -12,7 +12,9 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use weft_core::units::NodeId;
 use weft_net::frame::FIRST_KIND;
-use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey, NodeName};
+use weft_net::identity::{
+    CertificateAuthority, Clock, ClusterId, Identity, LIFE, NodeKey, NodeName,
+};
 use weft_net::transport::{Config, Driver, Event, Peer, Security, SendError, Transport};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -140,7 +142,7 @@ impl Node {
 
 fn identity(ca: &CertificateAuthority, name: &NodeName) -> Result<Arc<Identity>, Failure> {
     let key = NodeKey::generate()?;
-    let certificate = ca.admit(name, &key.public())?;
+    let certificate = ca.admit(name, &key.public(), Clock::system().now(), LIFE)?;
     Ok(Arc::new(Identity::new(ca.pem(), &certificate, &key)?))
 }
 

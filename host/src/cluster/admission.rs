@@ -3,7 +3,8 @@
 //! A node that keeps the authority's key listens at its `admit` address, on a thread of its own:
 //! connections there are few, short, and from strangers. The new node dials, trusts the
 //! authority whose fingerprint the token bears, and sends one line: the token's secret, its
-//! name, its public key, its address and labels. If the token is good, the cluster is asked for a
+//! name, its public key, its address and labels. The token is good for the first name and key that it is
+//! shown with, so the new node keeps its key until it knows what became of it. If the token is good, the cluster is asked for a
 //! number like by any other request to the control socket ([`Request::NodeAdd`]), and the new
 //! node gets one line back: its certificate, its number, and where the others are.
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mio::Waker;
 use rustls::pki_types::ServerName;
@@ -22,10 +23,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_member::Stored;
 use weft_net::identity::{
-    CertificateAuthority, JoinToken, NodeKey, NodeName, PublicKey, TokenBook, describe,
+    CertificateAuthority, Clock, JoinToken, LIFE, NodeName, PublicKey, TokenBook, describe,
     joining_config,
 };
 
+use super::certificate::{KEY, forget_waiting_key, waiting_key};
 use super::config::Configuration;
 use super::found::Invitation;
 use super::home::{Home, Known};
@@ -59,6 +61,32 @@ struct Plea {
     /// The volume without which it need not join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     volume: Option<String>,
+}
+
+impl Plea {
+    fn read(line: &[u8]) -> std::result::Result<Plea, No> {
+        serde_json::from_slice(line)
+            .map_err(|e| Error(format!("what it asks is not understood: {e}")).into())
+    }
+}
+
+/// Why a node does not come in.
+struct No {
+    why: Error,
+    /// Perhaps it has: it is to ask again with the same token, and with the same key.
+    again: bool,
+}
+
+impl No {
+    fn yet(why: Error) -> No {
+        No { why, again: true }
+    }
+}
+
+impl From<Error> for No {
+    fn from(why: Error) -> No {
+        No { why, again: false }
+    }
 }
 
 /// A request to the control socket from the thread, and where the answer goes.
@@ -124,7 +152,7 @@ impl Admission {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    Clock::system().now()
 }
 
 impl Keeper {
@@ -132,22 +160,22 @@ impl Keeper {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses a token up. Says whether it had not been used before.
-    fn redeem(&self, token: &JoinToken, name: &NodeName) -> Result<bool> {
+    /// Uses a token up, for a name and a key. Says whether it had not been used before. That is on disk
+    /// before anything comes of it.
+    fn redeem(&self, token: &JoinToken, name: &NodeName, key: &PublicKey) -> Result<bool> {
         let mut tokens = self.tokens();
         let mut next = tokens.clone();
-        let fresh = !tokens.is_used(token.id);
-        next.redeem(token.id, &token.secret, name, now()).map_err(|e| Error(e.to_string()))?;
-        next.save(&self.path).map_err(|e| Error(e.to_string()))?;
+        let fresh = next.redeem(token.id, &token.secret, name, key, now()).map_err(said)?;
+        next.save(&self.path).map_err(said)?;
         *tokens = next;
         Ok(fresh)
     }
 
     /// Who used a token was refused.
-    fn give_back(&self, token: &JoinToken, name: &NodeName) -> Result<()> {
+    fn give_back(&self, token: &JoinToken, key: &PublicKey) -> Result<()> {
         let mut tokens = self.tokens();
         let mut next = tokens.clone();
-        next.give_back(token.id, name);
+        next.give_back(token.id, key);
         next.save(&self.path).map_err(said)?;
         *tokens = next;
         Ok(())
@@ -189,30 +217,33 @@ impl Door {
     }
 
     fn admit(&self, socket: TcpStream) {
-        let peer = socket.peer_addr().map_or("someone".to_string(), |a| a.to_string());
-        let serve = || {
+        let mut who = socket.peer_addr().map_or("someone".to_string(), |a| a.to_string());
+        let mut serve = || {
             set_patience(&socket)?;
             let tls = ServerConnection::new(self.config.clone()).map_err(tls_failed)?;
             let mut stream = BufReader::new(StreamOwned::new(tls, &socket));
             let plea = read_line(&mut stream)?;
-            let decided = self.decide(&plea);
+            let decided = Plea::read(&plea).and_then(|plea| {
+                who = format!("{who}, which calls itself {},", plea.name);
+                self.decide(plea)
+            });
             let answer = match &decided {
                 Ok(invitation) => json!({ "ok": true, "invitation": invitation }),
-                Err(e) => json!({ "ok": false, "error": e.to_string() }),
+                Err(no) => json!({ "ok": false, "error": no.why.to_string(), "again": no.again }),
             };
             write_line(stream.get_mut(), &answer)?;
             stream.get_mut().conn.send_close_notify();
             // The answer has been given; that the other side is gone changes nothing.
             let _ = stream.get_mut().flush();
-            decided
+            decided.map_err(|no| no.why)
         };
         match serve() {
             Ok(invitation) => {
                 let nodes = invitation.nodes().iter().map(u16::to_string).collect::<Vec<_>>();
                 let nodes = nodes.join(", ");
-                (self.log)(&format!("node {nodes} has joined, from {peer}"));
+                (self.log)(&format!("node {nodes} has joined, from {who}"));
             }
-            Err(e) => (self.log)(&format!("{peer} wanted to join and was refused: {e}")),
+            Err(e) => (self.log)(&format!("{who} wanted to join and was refused: {e}")),
         }
     }
 
@@ -229,37 +260,44 @@ impl Door {
         serde_json::from_slice(&answer).map_err(said)
     }
 
-    fn decide(&self, plea: &[u8]) -> Result<Invitation> {
-        let plea: Plea = serde_json::from_slice(plea)
-            .map_err(|e| Error(format!("what it asks is not understood: {e}")))?;
+    fn decide(&self, plea: Plea) -> std::result::Result<Invitation, No> {
         let token: JoinToken = plea.token.parse().map_err(said)?;
         let name: NodeName = plea.name.parse().map_err(said)?;
         let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
-        let fresh = self.keeper.redeem(&token, &name)?;
+        let fresh = self.keeper.redeem(&token, &name, &key)?;
         if let Some(volume) = plea.volume {
-            let answer = self.ask(&Request::VolumeShow { name: volume })?;
+            let answer = self.ask(&Request::VolumeShow { name: volume }).map_err(No::yet)?;
             if answer["ok"] != true {
                 if fresh {
-                    self.keeper.give_back(&token, &name)?;
+                    self.keeper.give_back(&token, &key)?;
                 }
-                return refused(&answer);
+                return Err(refusal(&answer).into());
             }
         }
-        let answer = self.ask(&Request::NodeAdd { name: name.to_string(), home: plea.home })?;
+        let add = Request::NodeAdd { name: name.to_string(), home: plea.home };
+        let answer = self.ask(&add).map_err(No::yet)?;
         if answer["ok"] != true {
             // With one that had been used a node may have been let in before, and so may this one if
             // it is only not known what became of it.
-            if fresh && answer["refused"] == true {
-                self.keeper.give_back(&token, &name)?;
+            if answer["refused"] != true {
+                return Err(No::yet(refusal(&answer)));
             }
-            return refused(&answer);
+            if fresh {
+                self.keeper.give_back(&token, &key)?;
+            }
+            return Err(refusal(&answer).into());
         }
+        self.invite(&answer, &name, &key).map_err(No::yet)
+    }
+
+    /// What a node gets that the cluster has let in.
+    fn invite(&self, answer: &Value, name: &NodeName, key: &PublicKey) -> Result<Invitation> {
         let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
         let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
         let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
         Ok(Invitation {
             ca: self.keeper.authority.pem().to_string(),
-            certificate: self.keeper.authority.admit(&name, &key).map_err(said)?,
+            certificate: self.keeper.authority.admit(name, key, now(), LIFE).map_err(said)?,
             node,
             disks,
             peers,
@@ -267,8 +305,8 @@ impl Door {
     }
 }
 
-fn refused<T>(answer: &Value) -> Result<T> {
-    fail(answer["error"].as_str().unwrap_or("it was refused, without a reason"))
+fn refusal(answer: &Value) -> Error {
+    said(answer["error"].as_str().unwrap_or("it was refused, without a reason"))
 }
 
 fn said(error: impl std::fmt::Display) -> Error {
@@ -336,7 +374,7 @@ fn be_admitted(
 ) -> Result<Vec<u16>> {
     config.check_here()?;
     let mut site = Site::prepare(config, force)?;
-    let key = NodeKey::generate().map_err(said)?;
+    let key = waiting_key(config)?;
     let plea = Plea {
         token: token.to_string(),
         name: config.name.to_string(),
@@ -344,20 +382,33 @@ fn be_admitted(
         home: NewHome::of(config),
         volume,
     };
-    let invitation = ask(&plea, token, address)?;
-    let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
-    site.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
-        Error(format!(
-            "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
-             the same command with the same token again",
-            config.name
-        ))
-    })?;
-    site.keep();
-    Ok(invitation.nodes())
+    let settled = ask(&plea, token, address).and_then(|invitation| {
+        let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
+        site.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
+            No::yet(Error(format!(
+                "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
+                 the same command with the same token again",
+                config.name
+            )))
+        })?;
+        Ok(invitation.nodes())
+    });
+    match settled {
+        Ok(nodes) => {
+            site.keep();
+            forget_waiting_key(config)?;
+            Ok(nodes)
+        }
+        // The token is good for this key alone.
+        Err(No { why, again: true }) => {
+            site.keep_only(KEY);
+            Err(why)
+        }
+        Err(no) => Err(no.why),
+    }
 }
 
-fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> Result<Invitation> {
+fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> std::result::Result<Invitation, No> {
     let cannot = |e: Error| Error(format!("cannot join at {address}: {e}"));
     let socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| cannot(said(e)))?;
     set_patience(&socket)?;
@@ -366,19 +417,32 @@ fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> Result<Invitation
     let config = joining_config(token.fingerprint).map_err(said)?;
     let tls = ClientConnection::new(config, name).map_err(tls_failed)?;
     let mut stream = BufReader::new(StreamOwned::new(tls, socket));
-    let cannot_talk = |e: Error| {
+    greet(stream.get_mut()).map_err(|e| {
         cannot(Error(format!(
             "{e}; give the address that `weft cluster token` has said, of the cluster of this token"
         )))
+    })?;
+    let unheard = |e: Error| {
+        No::yet(cannot(Error(format!(
+            "{e}. Whether the cluster has let this node in is not known: give the same command with \
+             the same token again"
+        ))))
     };
-    write_line(stream.get_mut(), plea).map_err(cannot_talk)?;
-    let answer: Value = serde_json::from_slice(&read_line(&mut stream).map_err(cannot_talk)?)
-        .map_err(|e| cannot(said(e)))?;
+    write_line(stream.get_mut(), plea).map_err(unheard)?;
+    let answer = read_line(&mut stream).map_err(unheard)?;
+    let answer: Value = serde_json::from_slice(&answer).map_err(|e| unheard(said(e)))?;
     if answer["ok"] != true {
-        return fail(format!(
-            "{address} refuses: {}",
-            answer["error"].as_str().unwrap_or("it gives no reason")
-        ));
+        let why = answer["error"].as_str().unwrap_or("it gives no reason");
+        let why = Error(format!("{address} refuses: {why}"));
+        return Err(No { why, again: answer["again"] == true });
     }
-    serde_json::from_value(answer["invitation"].clone()).map_err(|e| cannot(said(e)))
+    serde_json::from_value(answer["invitation"].clone()).map_err(|e| unheard(said(e)))
+}
+
+/// Finds out whether the other side is who the token says, before anything is said to it.
+fn greet(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<()> {
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).map_err(in_words)?;
+    }
+    Ok(())
 }

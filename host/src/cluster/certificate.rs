@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weft_member::Stored;
-use weft_net::identity::{CertificateAuthority, NodeKey, NodeName, PublicKey, cluster_of};
+use weft_net::identity::{
+    CertificateAuthority, Clock, LIFE, NodeKey, NodeName, PublicKey, cluster_of, der_of,
+};
 
 use super::config::Configuration;
 use super::found::Invitation;
@@ -22,7 +24,7 @@ use crate::durable;
 use crate::error::{Error, Result, fail};
 
 /// The key of a node that has asked for a certificate and has none yet.
-const KEY: &str = "joining-key.pem";
+pub(super) const KEY: &str = "joining-key.pem";
 
 /// What a new node asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,18 +44,32 @@ fn key_path(config: &Configuration) -> PathBuf {
     config.dir.join(KEY)
 }
 
+/// Whether a directory has a key that waits for its certificate.
+pub(super) fn is_waiting(dir: &Path) -> bool {
+    dir.join(KEY).exists()
+}
+
+/// The key of a process that is not admitted yet. It is made, unless it was asked for before: who asks
+/// again must show the same.
+pub(super) fn waiting_key(config: &Configuration) -> Result<NodeKey> {
+    let path = key_path(config);
+    if path.exists() {
+        return NodeKey::load(&path).map_err(said);
+    }
+    let key = NodeKey::generate().map_err(said)?;
+    key.save(&path).map_err(said)?;
+    Ok(key)
+}
+
+/// The key waits no more.
+pub(super) fn forget_waiting_key(config: &Configuration) -> Result<()> {
+    durable::remove(&key_path(config))
+}
+
 /// What the node of this configuration asks for. Its key is made, unless it has asked before.
 pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> {
     let site = Site::prepare(config, force)?;
-    let path = key_path(config);
-    let key = match path.exists() {
-        true => NodeKey::load(&path).map_err(said)?,
-        false => {
-            let key = NodeKey::generate().map_err(said)?;
-            key.save(&path).map_err(said)?;
-            key
-        }
-    };
+    let key = waiting_key(config)?;
     site.keep();
     let (name, key) = (config.name.to_string(), key.public().as_bytes().to_vec());
     Ok(JoinRequest { name, key, home: NewHome::of(config) })
@@ -71,8 +87,21 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
     let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
     let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
     let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
-    let certificate = authority.admit(&name, &key).map_err(said)?;
+    let certificate = authority.admit(&name, &key, Clock::system().now(), LIFE).map_err(said)?;
     Ok(Invitation { ca: authority.pem().to_string(), certificate, node, disks, peers })
+}
+
+/// A new certificate in place of one that may have lapsed, made with the authority's key in `dir`. Good
+/// for so many seconds, and at most a year. Returns whose it is, too.
+pub fn renewed(dir: &Path, certificate_pem: &str, seconds: u64) -> Result<(NodeName, String)> {
+    if seconds == 0 || seconds > LIFE {
+        return fail(format!("a certificate is good for {} days at most", LIFE / 86_400));
+    }
+    let authority = CertificateAuthority::load(dir).map_err(|e| {
+        Error(format!("{e}; certificates are made where the authority's key is (`ca-key.pem`)"))
+    })?;
+    let old = der_of(certificate_pem).map_err(said)?;
+    authority.renew(&old, Clock::system().now(), seconds).map_err(said)
 }
 
 /// Makes the directory and the disks of a process that has got its certificate. Returns the numbers
@@ -105,6 +134,6 @@ pub fn join_certified(
     }
     site.settle(invitation, Stored::empty(), &key, cluster.0)?;
     site.keep();
-    durable::remove(&path)?;
+    forget_waiting_key(config)?;
     Ok(invitation.nodes())
 }

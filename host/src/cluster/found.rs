@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 use weft_member::{Stored, member_of};
-use weft_net::identity::{CertificateAuthority, ClusterId, NodeKey};
+use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE, NodeKey};
 
 use super::config::Configuration;
 use super::home::Known;
@@ -104,7 +104,9 @@ fn try_found<'a>(
         let peers = known.iter().filter(|k| k.node != node).cloned().collect();
         let invitation = Invitation {
             ca: authority.pem().to_string(),
-            certificate: authority.admit(&config.name, &key.public()).map_err(wrong)?,
+            certificate: authority
+                .admit(&config.name, &key.public(), Clock::system().now(), LIFE)
+                .map_err(wrong)?,
             node,
             disks,
             peers,

@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
-//! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens |
+//! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens and what they were used for |
+//! | `joining-key.pem` | the key of a process that has asked to be admitted, until it is |
 //! | `cluster.toml` | its number, its disks, and the processes that it knew when it was admitted |
 //! | `member.log` | the member's log (docs/membership.md) |
 //! | `weft.lock`, `control.sock` | while it runs |
@@ -83,6 +84,11 @@ impl Home {
     /// Whether a directory is that of a process that has been admitted to a cluster.
     pub fn is_taken(dir: &Path) -> bool {
         is_taken(dir)
+    }
+
+    /// Whether a process has asked to be admitted from a directory, and does not know whether it has been.
+    pub fn is_waiting(dir: &Path) -> bool {
+        !is_taken(dir) && super::certificate::is_waiting(dir)
     }
 
     /// Opens the directory of a process that has been admitted to a cluster.

@@ -9,6 +9,7 @@
 //! | `site` | the directory and the disks of a new process |
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
+//! | `renewal` | certificates are renewed while their processes run |
 //! | `memory` | the member's log as a file |
 //! | `post` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
@@ -21,11 +22,12 @@ mod found;
 mod home;
 mod memory;
 mod post;
+mod renewal;
 mod site;
 mod together;
 
 pub use admission::{join, join_as_host};
-pub use certificate::{JoinRequest, certify, join_certified, join_request};
+pub use certificate::{JoinRequest, certify, join_certified, join_request, renewed};
 pub use config::Configuration;
 pub use found::{Invitation, found};
 pub use home::Home;

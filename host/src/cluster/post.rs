@@ -25,6 +25,8 @@ const ANSWER: u8 = LETTER + 3;
 const NEWS: u8 = LETTER + 4;
 const LEFT: u8 = LETTER + 5;
 const HANG_UP: u8 = LETTER + 6;
+const RENEW: u8 = LETTER + 16;
+const RENEWED: u8 = LETTER + 17;
 
 /// Letters that wait for a node that is about to be connected; more are lost.
 const MOST_EXPECTED: usize = 1024;
@@ -50,6 +52,10 @@ pub(crate) enum Mail {
     News(Vec<u8>),
     /// That our last node has left the cluster.
     Left,
+    /// Its certificate, which it wants renewed.
+    Renew(Vec<u8>),
+    /// What became of ours.
+    Renewed(Vec<u8>),
 }
 
 /// The connections to the other processes.
@@ -248,6 +254,16 @@ impl Post {
         let _ = self.transport.send(to, LEFT, Vec::new());
     }
 
+    /// Shows a process our certificate, to have it renewed; it may be lost.
+    pub(super) fn ask_renewal(&self, to: NodeId, certificate: Vec<u8>) {
+        let _ = self.transport.send(to, RENEW, vec![certificate.into()]);
+    }
+
+    /// Tells a process what became of its certificate; it may be lost.
+    pub(super) fn answer_renewal(&self, to: NodeId, answer: Vec<u8>) {
+        let _ = self.transport.send(to, RENEWED, vec![answer.into()]);
+    }
+
     /// Adds a peer, or changes what is known of it.
     pub(super) fn add_peer(&self, peer: Peer) {
         self.transport.add_peer(peer);
@@ -275,6 +291,8 @@ fn read(kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
         HANG_UP => numbered().map(|(number, _)| Mail::HungUp(number)),
         NEWS => Ok(Mail::News(payload.to_vec())),
         LEFT => Ok(Mail::Left),
+        RENEW => Ok(Mail::Renew(payload.to_vec())),
+        RENEWED => Ok(Mail::Renewed(payload.to_vec())),
         kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weft_core::units::NodeId;
 use weft_member::{Config, Input, Member, Output, Stored, member_of};
-use weft_net::identity::{Identity, NodeKey};
+use weft_net::identity::{Identity, NodeKey, date};
 
 use super::config::Configuration;
 use super::disks::Kept;
@@ -62,6 +62,7 @@ impl<'a> Site<'a> {
                 nodes.len()
             ));
         }
+        check_certificate(invitation, key)?;
         let dir = &self.config.dir;
         write_first_log(dir, process, stored)?;
         let kept = Kept::of(&nodes, &self.config.disks);
@@ -74,10 +75,33 @@ impl<'a> Site<'a> {
             .map_err(|e| Error(e.to_string()))
     }
 
+    /// Takes it all back but for a file of the directory.
+    pub(super) fn keep_only(self, name: &str) {
+        // Those may be in the directory.
+        drop(self.disks);
+        self.dir.keep_only(name);
+    }
+
     /// Leaves it as it has been made.
     pub(super) fn keep(self) {
         self.disks.into_iter().for_each(Claim::keep);
         self.dir.keep();
+    }
+}
+
+/// Refuses a certificate that nothing could be done with.
+fn check_certificate(invitation: &Invitation, key: &NodeKey) -> Result<()> {
+    let identity = Identity::new(&invitation.ca, &invitation.certificate, key)
+        .map_err(|e| Error(e.to_string()))?;
+    let (until, now) = (identity.until(), identity.now());
+    match until <= now {
+        true => fail(format!(
+            "the certificate that was made for this node lapsed on {}, and the clock here says {}: set \
+             the one that is off right, here or where the authority's key is",
+            date(until),
+            date(now)
+        )),
+        false => Ok(()),
     }
 }
 
@@ -133,6 +157,11 @@ impl NewDirectory {
         self.kept = true;
     }
 
+    /// Leaves it and a file of it, and takes back what else is new in it.
+    pub(super) fn keep_only(mut self, name: &str) {
+        self.before.get_or_insert_default().insert(name.into());
+    }
+
     fn take_back(&self) -> io::Result<()> {
         let Some(before) = &self.before else {
             fs::remove_dir_all(&self.path)?;
@@ -158,7 +187,28 @@ fn names(dir: &Path) -> io::Result<BTreeSet<OsString>> {
 
 #[cfg(test)]
 mod tests {
+    use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE};
+
     use super::*;
+
+    #[test]
+    fn a_certificate_that_has_lapsed_is_refused_before_anything_is_made() {
+        let authority = CertificateAuthority::create(ClusterId(7)).unwrap();
+        let key = NodeKey::generate().unwrap();
+        let (name, now) = ("n1".parse().unwrap(), Clock::system().now());
+        let invitation = |now| Invitation {
+            ca: authority.pem().to_string(),
+            certificate: authority.admit(&name, &key.public(), now, LIFE).unwrap(),
+            node: 1,
+            disks: Vec::new(),
+            peers: Vec::new(),
+        };
+        check_certificate(&invitation(now), &key).unwrap();
+        let old = check_certificate(&invitation(1_600_000_000), &key).unwrap_err();
+        assert!(old.0.contains("lapsed on 2021-09-14") && old.0.contains("clock"), "{old}");
+        let other = NodeKey::generate().unwrap();
+        assert!(check_certificate(&invitation(now), &other).is_err(), "for another key");
+    }
 
     #[test]
     fn what_is_not_kept_of_a_directory_goes_and_nothing_else() {
@@ -179,6 +229,11 @@ mod tests {
         assert_eq!(names(dir.path()).unwrap().into_iter().collect::<Vec<_>>(), ["old"]);
         NewDirectory::make(&one).unwrap().keep();
         assert!(one.is_dir());
+        let left = NewDirectory::make(&two).unwrap();
+        fs::write(two.join("stays"), "x").unwrap();
+        fs::write(two.join("goes"), "x").unwrap();
+        left.keep_only("stays");
+        assert_eq!(names(&two).unwrap().into_iter().collect::<Vec<_>>(), ["stays"]);
         fs::write(dir.path().join("file"), "x").unwrap();
         assert!(NewDirectory::make(&dir.path().join("file/below")).is_err());
     }

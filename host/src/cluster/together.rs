@@ -18,6 +18,7 @@ use weft_net::wire::Message;
 use super::home::{Home, Known};
 use super::memory::Memory;
 use super::post::{Mail, Post};
+use super::renewal::Renewal;
 use crate::claim::Claim;
 use crate::clock::boot_time;
 use crate::error::{Error, Result, fail};
@@ -78,6 +79,7 @@ pub(crate) struct Together {
     process: Process,
     memory: Memory,
     post: Post,
+    renewal: Renewal,
     next_news: Nanos,
     /// Processes that there are connections to, or should be.
     peers: BTreeMap<NodeId, Known>,
@@ -123,11 +125,13 @@ impl Together {
             ));
         }
         let post = Post::start(transport, registry, first, log)?;
+        let renewal = Renewal::new(home.dir().to_path_buf(), home.identity.clone());
         let mut together = Together {
             home,
             process,
             memory,
             post,
+            renewal,
             next_news: 0,
             peers,
             parting: BTreeMap::new(),
@@ -248,7 +252,8 @@ impl Together {
         let now = boot_time();
         let transport = self.post.patience().map(|p| p.as_nanos() as Nanos);
         let parting = self.parting.values().copied().min().unwrap_or(Nanos::MAX);
-        let ours = self.process.wake().min(self.next_news).min(parting).saturating_sub(now);
+        let ours = self.process.wake().min(self.next_news).min(parting);
+        let ours = ours.min(self.renewal.due()).saturating_sub(now);
         transport.into_iter().chain([ours]).min()
     }
 
@@ -353,9 +358,16 @@ impl Together {
                 Mail::Letter(_) => {}
                 Mail::Member(bytes) => self.input(Input::Message(member_of(peer), bytes)),
                 Mail::Left => self.leave(),
+                Mail::Renew(certificate) => self.renew_for(peer, &certificate),
+                Mail::Renewed(answer) => {
+                    self.effects.extend(self.renewal.take(&answer).map(Effect::Log));
+                }
                 Mail::Up => {
                     self.input(Input::Connected(member_of(peer)));
                     self.next_news = 0;
+                    if let Some(certificate) = self.renewal.question() {
+                        self.post.ask_renewal(peer, certificate);
+                    }
                 }
                 Mail::Down => {
                     self.input(Input::Disconnected(member_of(peer)));
@@ -373,8 +385,24 @@ impl Together {
         if now >= self.process.wake() {
             self.input(Input::Tick);
         }
+        if now >= self.renewal.due() {
+            let (question, line) = self.renewal.turn(now);
+            self.effects.extend(line.map(Effect::Log));
+            if let Some(certificate) = question {
+                self.connected().for_each(|p| self.post.ask_renewal(p, certificate.clone()));
+            }
+        }
         for gone in self.parting.extract_if(.., |_, at| *at <= now) {
             self.post.remove_peer(gone.0);
+        }
+    }
+
+    /// A process wants its certificate renewed: who has the authority's key does that.
+    fn renew_for(&mut self, peer: NodeId, certificate: &[u8]) {
+        let Some(known) = self.peers.get(&peer) else { return };
+        if let Some((answer, line)) = self.renewal.answer(&known.name, certificate) {
+            self.post.answer_renewal(peer, answer);
+            self.effects.push(Effect::Log(line));
         }
     }
 
@@ -468,7 +496,8 @@ impl Together {
             )
         };
         let refused = self.post.refusals().iter().map(refused);
-        left.into_iter().chain(self.label_warning()).chain(refused).collect()
+        let own = left.into_iter().chain(self.label_warning()).chain(self.renewal.warning());
+        own.chain(refused).collect()
     }
 
     /// Our last node has left: there is nothing to do any more.

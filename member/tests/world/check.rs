@@ -26,6 +26,8 @@ pub struct Checks {
     pub outputs: u64,
     pub deaths: u64,
     pub terms: u64,
+    /// Leases that ran out.
+    pub suspended: u64,
 }
 
 impl Checks {
@@ -52,7 +54,10 @@ impl Checks {
             Output::Log(line) => mix(line.as_bytes()),
             Output::Tell(node, _) => mix(&node.0.to_le_bytes()),
             Output::Restart(node) => mix(&[b'r', node.0 as u8]),
-            Output::Suspend => mix(b"suspend"),
+            Output::Suspend => {
+                mix(b"suspend");
+                self.suspended += 1;
+            }
             Output::Resume => mix(b"resume"),
             Output::Answer(id, _) => mix(&id.to_le_bytes()),
             Output::Agreed(map) => mix(&map.epoch.to_le_bytes()),

@@ -97,11 +97,15 @@ impl World {
 
     /// The same, of the nodes of a map.
     pub fn of(seed: u64, map: ClusterMap, bug: Option<Bug>) -> World {
-        let mut rng = Rng::with_seed(seed);
+        World::set(map, Config { seed, bug, snapshot_every: 8, ..Config::default() })
+    }
+
+    /// The same, with these settings.
+    pub fn set(map: ClusterMap, config: Config) -> World {
+        let mut rng = Rng::with_seed(config.seed);
         let codec = Arc::new(Table::default());
         let size = map.nodes.len();
         let volume = (*map.volumes[&VolumeId(0)]).clone();
-        let config = Config { seed, bug, snapshot_every: 8, ..Config::default() };
         let processes = (1..=size as u64).map(|n| {
             let nodes = BTreeMap::from([(NodeId(n as u16 - 1), ModelNode::default())]);
             let drift = i64::from(config.drift_ppm);

@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::{CA_FILE, CA_KEY_FILE, ClusterId, IdentityError, NodeName, files};
+use super::{CA_FILE, CA_KEY_FILE, ClusterId, IdentityError, NodeName, files, lifetime, peer_of};
 
 /// Bytes of an uncompressed point on P-256.
 const POINT: usize = 65;
@@ -58,12 +58,7 @@ impl NodeKey {
     ///
     /// If it is no certificate.
     pub fn is_of(&self, certificate_pem: &str) -> Result<bool, IdentityError> {
-        let wrong = |e: &dyn std::fmt::Display| IdentityError::Tls(e.to_string());
-        let der =
-            CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|e| wrong(&e))?;
-        let parsed = webpki::EndEntityCert::try_from(&der).map_err(|e| wrong(&e))?;
-        // What the certificate says of its key ends with the point itself.
-        Ok(parsed.subject_public_key_info().ends_with(self.public().as_bytes()))
+        Ok(PublicKey::of(&certificate(certificate_pem)?)? == self.public())
     }
 
     /// The half that is sent to whoever keeps the authority.
@@ -91,6 +86,20 @@ impl PublicKey {
             return Err(IdentityError::PublicKey(bytes.len()));
         }
         Ok(PublicKey(bytes.to_vec()))
+    }
+
+    /// The key that a certificate is for.
+    fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
+        let parsed = webpki::EndEntityCert::try_from(certificate)
+            .map_err(|e| IdentityError::Tls(e.to_string()))?;
+        // What the certificate says of its key ends with the point itself.
+        let info = parsed.subject_public_key_info();
+        PublicKey::from_bytes(info.as_ref().last_chunk::<POINT>().map_or(&[][..], |p| p))
+    }
+
+    /// SHA-256 of it.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        sha256(&self.0)
     }
 
     /// For sending it.
@@ -128,6 +137,11 @@ impl CertificateAuthority {
         let params = authority_params(cluster)?;
         let pem = params.self_signed(&key)?.pem();
         Ok(CertificateAuthority { cluster, issuer: Issuer::new(params, key), pem })
+    }
+
+    /// Whether there is an authority's key in `dir`.
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join(CA_KEY_FILE).exists()
     }
 
     /// Loads what [`CertificateAuthority::save`] has written to `dir`.
@@ -182,27 +196,69 @@ impl CertificateAuthority {
         Ok(fingerprint(&der))
     }
 
-    /// The certificate of a node, in PEM.
+    /// The certificate of a node, in PEM, that is good for `life` seconds from `now` and at most a
+    /// day more; usually [`LIFE`](super::LIFE).
     ///
     /// # Errors
     ///
     /// If signing fails.
-    pub fn admit(&self, name: &NodeName, key: &PublicKey) -> Result<String, IdentityError> {
+    pub fn admit(
+        &self,
+        name: &NodeName,
+        key: &PublicKey,
+        now: u64,
+        life: u64,
+    ) -> Result<String, IdentityError> {
+        let (year, month, day) = lifetime::end(now, life);
         let mut params = CertificateParams::new(vec![format!("{name}.{}.weft", self.cluster)])?;
         params.distinguished_name = common_name(format!("weft node {name}"));
         params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2220, 1, 1);
+        params.not_after = date_time_ymd(year, month, day);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         Ok(params.signed_by(key, &self.issuer)?.pem())
     }
+
+    /// A new certificate, for the name and the key of one that this authority has made and that may
+    /// have lapsed. Returns the name, too.
+    ///
+    /// # Errors
+    ///
+    /// If this authority has not made it.
+    pub fn renew(
+        &self,
+        certificate_der: &[u8],
+        now: u64,
+        life: u64,
+    ) -> Result<(NodeName, String), IdentityError> {
+        let old = CertificateDer::from(certificate_der);
+        let (cluster, name) = peer_of(&old).map_err(|e| IdentityError::Tls(e.to_string()))?;
+        if cluster != self.cluster {
+            let ours = self.cluster;
+            let text = format!("this is a certificate of cluster {cluster}, and here is {ours}");
+            return Err(IdentityError::Tls(text));
+        }
+        lifetime::check_signed(&old, &certificate(&self.pem)?)?;
+        let new = self.admit(&name, &PublicKey::of(&old)?, now, life)?;
+        Ok((name, new))
+    }
+}
+
+/// A certificate in PEM.
+pub(super) fn certificate(pem: &str) -> Result<CertificateDer<'static>, IdentityError> {
+    CertificateDer::from_pem_slice(pem.as_bytes())
+        .map_err(|e| IdentityError::Tls(format!("no certificate in PEM: {e}")))
 }
 
 pub(super) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    sha256(certificate)
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
-    out.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
     out
 }
 

@@ -10,13 +10,16 @@
 //! [`JoinToken`] from one to the other: a secret that is good once and for a while, and the
 //! fingerprint of the authority ([`joining_config`], [`Identity::admitting_config`]).
 //!
-//! Certificates do not lapse: a storage cluster must not stop on some date. A node is expelled by
-//! taking it off the list of peers.
+//! Certificates are good for a year and renewed each month while a node runs ([`Identity::renew`]); those
+//! who have the authority's key make them. A node is expelled by taking it off the list of peers,
+//! and its certificate is not renewed any more.
 //!
 //! Everything is kept in PEM files; those with private keys can be read by their owner alone.
 
 mod authority;
 mod files;
+mod lifetime;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -34,8 +37,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
 pub use authority::{CertificateAuthority, NodeKey, PublicKey};
+pub use lifetime::{Clock, LIFE, date, is_due};
+use shown::Shown;
 pub(crate) use tls::server_name;
-pub use tls::{PeerError, describe, joining_config, peer_of};
+pub use tls::{LAPSED, PeerError, describe, joining_config, peer_of};
 pub use token::{JoinToken, TokenBook, TokenError};
 
 const CA_FILE: &str = "ca.pem";
@@ -81,6 +86,19 @@ pub enum IdentityError {
     /// Making keys or certificates failed.
     #[error("cannot make a key or certificate: {0}")]
     Make(#[from] rcgen::Error),
+    /// A renewed certificate that is no better than the one that there is.
+    #[error(
+        "the new certificate is good until {}, the one that there is until {}, and the clock here \
+         says {}: whose clock is off?", date(*new), date(*old), date(*now)
+    )]
+    NoBetter {
+        /// Until when the new one is good, in seconds since 1970.
+        new: u64,
+        /// Until when the old one is.
+        old: u64,
+        /// The time here.
+        now: u64,
+    },
     /// Keys and certificates do not fit together.
     #[error("these keys and certificates cannot be used for TLS: {0}")]
     Tls(String),
@@ -132,6 +150,15 @@ pub fn cluster_of(certificate_pem: &str) -> Result<(ClusterId, NodeName), Identi
     let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
         .map_err(|e| IdentityError::Tls(e.to_string()))?;
     peer_of(&certificate).map_err(|e| IdentityError::Tls(e.to_string()))
+}
+
+/// A certificate in PEM as the bytes that it stands for.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn der_of(certificate_pem: &str) -> Result<Vec<u8>, IdentityError> {
+    authority::certificate(certificate_pem).map(|c| c.to_vec())
 }
 
 impl fmt::Debug for ClusterId {
@@ -192,8 +219,9 @@ pub struct Identity {
     cluster: ClusterId,
     name: NodeName,
     ca: CertificateDer<'static>,
-    certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
+    shown: Arc<Shown>,
+    clock: Clock,
 }
 
 impl Identity {
@@ -253,7 +281,55 @@ impl Identity {
             let what = format!("a certificate of cluster {theirs}, but {CA_FILE} is of {cluster}");
             return Err(content(NODE_FILE, what));
         }
-        Ok(Identity { cluster, name, ca, certificate, key })
+        let shown =
+            Shown::new(&ca, certificate, &key).map_err(|e| content(NODE_FILE, e.to_string()))?;
+        Ok(Identity { cluster, name, ca, key, shown: Arc::new(shown), clock: Clock::system() })
+    }
+
+    /// The same, going by another clock than the machine's.
+    pub fn with_clock(self, clock: Clock) -> Identity {
+        Identity { clock, ..self }
+    }
+
+    /// The time that it goes by, in seconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Until when its certificate is good, in seconds since 1970.
+    pub fn until(&self) -> u64 {
+        self.shown.until()
+    }
+
+    /// Its certificate, for who renews it.
+    pub fn certificate(&self) -> Vec<u8> {
+        self.shown.certificate().to_vec()
+    }
+
+    /// Shows another certificate for its name and key from now on, and keeps it in `dir`. Connections
+    /// that stand are not touched. Returns until when it is good.
+    ///
+    /// # Errors
+    ///
+    /// If it is not that, or no better than the one that there is, or the file cannot be written.
+    /// Then nothing has changed.
+    pub fn renew(&self, dir: &Path, certificate_pem: &str) -> Result<u64, IdentityError> {
+        let certificate = authority::certificate(certificate_pem)?;
+        let (cluster, name) =
+            peer_of(&certificate).map_err(|e| IdentityError::Tls(e.to_string()))?;
+        if (cluster, &name) != (self.cluster, &self.name) {
+            let text = format!("the new certificate is of {name} of cluster {cluster}");
+            return Err(IdentityError::Tls(text));
+        }
+        lifetime::check_signed(&certificate, &self.ca)?;
+        let (new, put) = self.shown.successor(&self.ca, certificate, &self.key)?;
+        let (old, now) = (self.until(), self.now());
+        if !lifetime::is_better(new, old, now) {
+            return Err(IdentityError::NoBetter { new, old, now });
+        }
+        files::replace(&dir.join(NODE_FILE), certificate_pem)?;
+        put();
+        Ok(new)
     }
 
     /// The cluster.

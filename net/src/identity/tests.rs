@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
@@ -15,8 +16,14 @@ fn name(text: &str) -> NodeName {
 fn node(ca: &CertificateAuthority, who: &str) -> Identity {
     let key = NodeKey::generate().unwrap();
     let public = PublicKey::from_bytes(key.public().as_bytes()).unwrap();
-    Identity::new(ca.pem(), &ca.admit(&name(who), &public).unwrap(), &key).unwrap()
+    let certificate = ca.admit(&name(who), &public, NOW, LIFE).unwrap();
+    Identity::new(ca.pem(), &certificate, &key).unwrap().with_clock(Clock::of(|| NOW))
 }
+
+/// In 2033.
+const NOW: u64 = 2_000_000_000;
+
+const DAY: u64 = 86_400;
 
 fn authority(cluster: u128) -> CertificateAuthority {
     CertificateAuthority::create(ClusterId(cluster)).unwrap()
@@ -126,7 +133,7 @@ fn files_come_back_and_private_ones_are_private() {
     assert_eq!(loaded.fingerprint().unwrap(), ca.fingerprint().unwrap());
 
     let key = NodeKey::generate().unwrap();
-    let certificate = loaded.admit(&name("n1"), &key.public()).unwrap();
+    let certificate = loaded.admit(&name("n1"), &key.public(), NOW, LIFE).unwrap();
     Identity::save(dir.path(), loaded.pem(), &certificate, &key).unwrap();
     let n1 = Identity::load(dir.path()).unwrap();
     assert_eq!((n1.name().as_str(), n1.cluster()), ("n1", ClusterId(7)));
@@ -144,7 +151,7 @@ fn files_come_back_and_private_ones_are_private() {
 #[test]
 fn files_of_two_clusters_do_not_mix() {
     let key = NodeKey::generate().unwrap();
-    let certificate = authority(9).admit(&name("a"), &key.public()).unwrap();
+    let certificate = authority(9).admit(&name("a"), &key.public(), NOW, LIFE).unwrap();
     let said = Identity::new(authority(7).pem(), &certificate, &key).unwrap_err().to_string();
     assert!(said.contains("a certificate of cluster"), "{said}");
     assert!(Identity::new("nothing", &certificate, &key).is_err());
@@ -158,19 +165,135 @@ fn tokens_are_good_once_and_for_a_while() {
     let token = book.issue([5; 32], 1000, 60).unwrap();
     let late = book.issue([5; 32], 1000, 60).unwrap();
     let (a, b) = (name("a"), name("b"));
-    assert_eq!(book.redeem(token.id, &[0; 16], &a, 1001), Err(TokenError::Unknown));
-    assert_eq!(book.redeem(token.id ^ 1, &token.secret, &a, 1001), Err(TokenError::Unknown));
-    book.redeem(token.id, &token.secret, &a, 1001).unwrap();
+    let [first, other] = [(); 2].map(|()| NodeKey::generate().unwrap().public());
+    assert_eq!(book.redeem(token.id, &[0; 16], &a, &first, 1001), Err(TokenError::Unknown));
+    let wrong = token.id ^ 1;
+    assert_eq!(book.redeem(wrong, &token.secret, &a, &first, 1001), Err(TokenError::Unknown));
+    assert_eq!(book.redeem(token.id, &token.secret, &a, &first, 1001), Ok(true));
 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokens");
     assert_eq!(TokenBook::load(&path).unwrap(), TokenBook::default());
     book.save(&path).unwrap();
     let mut book = TokenBook::load(&path).unwrap();
-    assert_eq!(book.redeem(token.id, &token.secret, &b, 1002), Err(TokenError::Used { by: a }));
-    assert_eq!(book.redeem(late.id, &late.secret, &b, 1065), Err(TokenError::Expired { ago: 5 }));
+    let again = |book: &mut TokenBook, by: &NodeName, key: &PublicKey| {
+        book.redeem(token.id, &token.secret, by, key, 1002)
+    };
+    assert_eq!(again(&mut book, &a, &first), Ok(false), "its first attempt may have broken off");
+    assert_eq!(again(&mut book, &a, &other), Err(TokenError::OtherKey { by: a.clone() }));
+    assert_eq!(again(&mut book, &b, &first), Err(TokenError::Used { by: a.clone() }));
+    book.give_back(token.id, &other);
+    assert_eq!(again(&mut book, &b, &other), Err(TokenError::Used { by: a.clone() }));
+    book.give_back(token.id, &first);
+    assert_eq!(again(&mut book, &b, &other), Ok(true), "it was good again");
+    let mut at = |now| book.redeem(late.id, &late.secret, &b, &first, now);
+    assert_eq!(at(1065), Err(TokenError::Expired { ago: 5 }));
     book.issue([5; 32], 100_000_000, 1).unwrap();
-    assert_eq!(book.redeem(late.id, &late.secret, &b, 1001), Err(TokenError::Unknown));
+    let gone = book.redeem(late.id, &late.secret, &b, &first, 1001);
+    assert_eq!(gone, Err(TokenError::Unknown));
+}
+
+/// A book of an earlier version says by whom a token was used, and not with which key.
+#[test]
+fn a_token_that_was_spent_before_keys_were_noted_is_spent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokens");
+    let mut book = TokenBook::default();
+    let [spent, good] = [(); 2].map(|()| book.issue([5; 32], 1000, 60).unwrap());
+    book.save(&path).unwrap();
+    let add_name = |line: &str| match line.starts_with(&format!("{:016x}", spent.id)) {
+        true => format!("{line} a\n"),
+        false => format!("{line} \n"),
+    };
+    let text: String = fs::read_to_string(&path).unwrap().lines().map(add_name).collect();
+    fs::write(&path, text).unwrap();
+    let mut book = TokenBook::load(&path).unwrap();
+    let (a, key) = (name("a"), NodeKey::generate().unwrap().public());
+    let refused = book.redeem(spent.id, &spent.secret, &a, &key, 1001);
+    assert_eq!(refused, Err(TokenError::OtherKey { by: a.clone() }));
+    assert_eq!(book.redeem(good.id, &good.secret, &a, &key, 1001), Ok(true));
+}
+
+#[test]
+fn a_certificate_lapses_and_a_renewed_one_takes_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = authority(7);
+    let time = Arc::new(AtomicU64::new(NOW));
+    let shown = time.clone();
+    let clock = Clock::of(move || shown.load(Ordering::Relaxed));
+    let [a, b] = ["a", "b"].map(|who| node(&ca, who).with_clock(clock.clone()));
+    assert!((NOW + LIFE..=NOW + LIFE + DAY).contains(&a.until()), "{}", date(a.until()));
+    let (to, dialled) = (server_name(a.cluster(), &name("b")), name("b"));
+    let (dials, answers) = (a.client_config().unwrap(), b.server_config().unwrap());
+    let meet = || handshake(dials.clone(), answers.clone(), to.clone());
+    assert_eq!(meet(), (Ok(dialled.clone()), Ok(Some(name("a")))));
+
+    time.store(NOW + LIFE + 2 * DAY, Ordering::Relaxed);
+    let renewed = |of: &Identity| ca.renew(&of.certificate(), clock.now(), LIFE).unwrap();
+    b.renew(&dir.path().join("b"), &renewed(&b).1).unwrap_err();
+    assert!(meet().0.unwrap_err().contains("lapsed"), "what cannot be kept is not shown");
+    b.renew(dir.path(), &renewed(&b).1).unwrap();
+    let (said_a, said_b) = meet();
+    let said = said_b.unwrap_err();
+    assert!(
+        said.contains("lapsed on 2034-05-19") && said.contains("here says 2034-05-20"),
+        "{said}"
+    );
+    assert!(said.contains("weft cluster renew"), "{said}");
+    assert!(said_a.unwrap_err().contains("by the other side's clock our certificate has lapsed"));
+
+    let (who, renewed) = renewed(&a);
+    assert_eq!(who.as_str(), "a");
+    a.renew(dir.path(), &renewed).unwrap();
+    assert_eq!(meet(), (Ok(dialled), Ok(Some(name("a")))), "with the configurations of before");
+    assert_eq!(fs::read_to_string(dir.path().join("node.pem")).unwrap(), renewed);
+    let said = a.renew(dir.path(), &renewed).unwrap_err();
+    assert!(matches!(said, IdentityError::NoBetter { .. }), "{said}");
+}
+
+#[test]
+fn nobody_renews_what_it_has_not_made_or_takes_what_is_anothers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, other) = (authority(7), authority(7));
+    let (a, b) = (node(&ours, "a"), node(&ours, "b"));
+    let said = other.renew(&a.certificate(), NOW, LIFE).unwrap_err().to_string();
+    assert!(said.contains("has not signed"), "{said}");
+    let said = authority(9).renew(&a.certificate(), NOW, LIFE).unwrap_err().to_string();
+    assert!(said.contains("here is"), "{said}");
+    let renewed = |ca: &CertificateAuthority, of: &Identity, life: u64| {
+        ca.renew(&of.certificate(), NOW + DAY, life).unwrap().1
+    };
+    assert!(a.renew(dir.path(), &renewed(&ours, &b, LIFE)).is_err(), "another name");
+    let namesake = node(&ours, "a");
+    assert!(a.renew(dir.path(), &renewed(&ours, &namesake, LIFE)).is_err(), "another key");
+    let forged = renewed(&other, &node(&other, "a"), LIFE);
+    assert!(a.renew(dir.path(), &forged).is_err(), "another authority");
+    assert!(a.renew(dir.path(), &renewed(&ours, &a, DAY)).is_err(), "it lapses sooner");
+    assert!(!dir.path().join("node.pem").exists(), "nothing has changed");
+    a.renew(dir.path(), &renewed(&ours, &a, LIFE)).unwrap();
+}
+
+/// Earlier versions made certificates for 200 years.
+#[test]
+fn a_certificate_of_200_years_is_good_and_due_and_gives_way_to_one_of_a_year() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, key) = (authority(7), NodeKey::generate().unwrap());
+    let old = ca.admit(&name("a"), &key.public(), NOW, 187 * LIFE).unwrap();
+    let a = Identity::new(ca.pem(), &old, &key).unwrap().with_clock(Clock::of(|| NOW));
+    assert_eq!(meet(&a, &node(&ca, "b"), "b").1, Ok(Some(name("a"))));
+    assert!(is_due(a.until(), NOW));
+    let renewed = ca.renew(&a.certificate(), NOW, LIFE).unwrap().1;
+    let until = a.renew(dir.path(), &renewed).unwrap();
+    assert!(!is_due(until, NOW) && until == a.until());
+}
+
+/// A machine whose clock shows 1970 is not locked out.
+#[test]
+fn a_slow_clock_locks_nobody_out() {
+    let ca = authority(7);
+    let slow = |who| node(&ca, who).with_clock(Clock::of(|| 17));
+    assert_eq!(meet(&slow("a"), &node(&ca, "b"), "b").1, Ok(Some(name("a"))));
+    assert_eq!(meet(&node(&ca, "a"), &slow("b"), "b").0, Ok(name("b")));
 }
 
 #[test]
@@ -204,7 +327,7 @@ fn a_key_waits_in_a_file_for_its_certificate() {
     assert!(key.save(&path).is_err(), "a key that is there is not overwritten");
     let same = NodeKey::load(&path).unwrap();
     assert_eq!(same.public(), key.public());
-    let certificate = authority(7).admit(&name("n1"), &key.public()).unwrap();
+    let certificate = authority(7).admit(&name("n1"), &key.public(), NOW, LIFE).unwrap();
     assert!(same.is_of(&certificate).unwrap());
     assert!(!NodeKey::generate().unwrap().is_of(&certificate).unwrap());
     assert!(key.is_of("nothing").is_err());

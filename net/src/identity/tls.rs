@@ -9,7 +9,9 @@ use std::sync::Arc;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, DnsName, ServerName, SignatureVerificationAlgorithm, UnixTime,
+};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -19,6 +21,8 @@ use rustls::{
 };
 
 use super::authority::fingerprint;
+use super::lifetime::{Clock, date};
+use super::shown::{ToJoiners, ToNodes};
 use super::{ClusterId, Identity, IdentityError, NodeName};
 
 /// Why a certificate is refused.
@@ -59,10 +63,20 @@ impl From<PeerError> for Error {
     }
 }
 
+/// What to do about a certificate that has lapsed.
+pub const LAPSED: &str = "if one of the two clocks is off, set it right; if that node was off \
+    for longer than its certificate is good, take its `node.pem` to where the authority's key is, do \
+    `weft cluster renew node.pem --out FILE` there, and put FILE in its place";
+
 /// A TLS error in words.
 pub fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => other.0.to_string(),
+        Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => format!(
+            "its certificate lapsed on {}, and the clock here says {}; {LAPSED}",
+            date(not_after.as_secs()),
+            date(time.as_secs())
+        ),
         Error::InvalidCertificate(other) => format!("its certificate is not good: {other}"),
         Error::NoCertificatesPresented => "it showed no certificate".to_string(),
         Error::InvalidMessage(_) => {
@@ -71,6 +85,11 @@ pub fn describe(error: &Error) -> String {
         Error::AlertReceived(alert) => {
             let why = match alert {
                 AlertDescription::CertificateRequired => "it asks for a certificate",
+                AlertDescription::CertificateExpired => {
+                    return format!(
+                        "by the other side's clock our certificate has lapsed; {LAPSED}"
+                    );
+                }
                 AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA
                 | AlertDescription::BadCertificate => {
@@ -119,7 +138,11 @@ pub(crate) fn server_name(cluster: ClusterId, node: &NodeName) -> ServerName<'st
     DnsName::try_from(name).map(ServerName::DnsName).expect("both parts are checked labels")
 }
 
-fn crypto() -> Arc<CryptoProvider> {
+pub(super) fn signature_algorithms() -> &'static [&'static dyn SignatureVerificationAlgorithm] {
+    provider::default_provider().signature_verification_algorithms.all
+}
+
+pub(super) fn crypto() -> Arc<CryptoProvider> {
     use provider::cipher_suite as suites;
     // The shorter key first: it is a third faster, and strong enough.
     let cipher_suites = vec![
@@ -141,15 +164,15 @@ fn roots(ca: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, IdentityError> {
 }
 
 /// What all who dial have in common.
-fn dialling() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, IdentityError> {
-    ClientConfig::builder_with_provider(crypto())
+fn dialling(clock: Clock) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, IdentityError> {
+    ClientConfig::builder_with_details(crypto(), Arc::new(clock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(unusable)
 }
 
 /// What all who are dialled have in common.
-fn answering() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, IdentityError> {
-    ServerConfig::builder_with_provider(crypto())
+fn answering(clock: Clock) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, IdentityError> {
+    ServerConfig::builder_with_details(crypto(), Arc::new(clock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(unusable)
 }
@@ -159,11 +182,10 @@ pub(super) fn client_config(id: &Identity) -> Result<Arc<ClientConfig>, Identity
         .build()
         .map_err(unusable)?;
     let verifier = Arc::new(ServerVerifier { cluster: id.cluster, checks });
-    let mut config = dialling()?
+    let mut config = dialling(id.clock.clone())?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
-        .with_client_auth_cert(vec![id.certificate.clone()], id.key.clone_key())
-        .map_err(unusable)?;
+        .with_client_cert_resolver(Arc::new(ToNodes(id.shown.clone())));
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -173,20 +195,17 @@ pub(super) fn server_config(id: &Identity) -> Result<Arc<ServerConfig>, Identity
         .build()
         .map_err(unusable)?;
     let verifier = Arc::new(ClientVerifier { cluster: id.cluster, checks });
-    let mut config = answering()?
+    let mut config = answering(id.clock.clone())?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![id.certificate.clone()], id.key.clone_key())
-        .map_err(unusable)?;
+        .with_cert_resolver(Arc::new(ToNodes(id.shown.clone())));
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
 pub(super) fn admitting_config(id: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
-    let chain = vec![id.certificate.clone(), id.ca.clone()];
-    let mut config = answering()?
+    let mut config = answering(id.clock.clone())?
         .with_no_client_auth()
-        .with_single_cert(chain, id.key.clone_key())
-        .map_err(unusable)?;
+        .with_cert_resolver(Arc::new(ToJoiners(id.shown.clone())));
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
@@ -198,7 +217,7 @@ pub(super) fn admitting_config(id: &Identity) -> Result<Arc<ServerConfig>, Ident
 ///
 /// If TLS cannot be set up.
 pub fn joining_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, IdentityError> {
-    let mut config = dialling()?
+    let mut config = dialling(Clock::system())?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(JoinVerifier { fingerprint }))
         .with_no_client_auth();

@@ -6,16 +6,17 @@
 //!
 //! in hexadecimal: 8 bytes to find it by, 16 bytes of secret, the SHA-256 of the authority's
 //! certificate, and 4 bytes that tell a typing error from a wrong token. The cluster's side keeps
-//! a [`TokenBook`], with the secrets as hashes.
+//! a [`TokenBook`], with the secrets as hashes. A token is good for one name and one key, those that
+//! it is shown with first: who has seen it cannot have a certificate of its own with it later, and the
+//! node that did not hear the answer asks again with the key that it has.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use ring::digest::{SHA256, digest};
-
-use super::{IdentityError, NodeName, files, random};
+use super::authority::sha256;
+use super::{IdentityError, NodeName, PublicKey, files, random};
 
 const PREFIX: &str = "weft1";
 
@@ -43,6 +44,16 @@ pub enum TokenError {
     #[error("this join token has been used already, by node {by}; ask for a new one")]
     Used {
         /// By whom.
+        by: NodeName,
+    },
+    /// Used for a node of this name, which had another key.
+    #[error(
+        "this join token has been used already, by a node that calls itself {by} and has another key. \
+         A token is for one key: ask for a new one. If it was not you who used it, remove that node \
+         (`weft node list`, `weft node remove`)"
+    )]
+    OtherKey {
+        /// The name.
         by: NodeName,
     },
 }
@@ -115,7 +126,15 @@ struct Entry {
     hash: [u8; 32],
     /// Seconds since 1970.
     expires: u64,
-    used_by: Option<NodeName>,
+    used: Option<Use>,
+}
+
+/// What a token has been used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Use {
+    by: NodeName,
+    /// SHA-256 of the node's public key; not known of what an earlier version wrote.
+    key: Option<[u8; 32]>,
 }
 
 /// The tokens that a cluster has issued. Whoever keeps it saves it before it acts on a change.
@@ -126,12 +145,6 @@ pub struct TokenBook {
 
 /// How long an entry is kept after it expired, so that the error can say so.
 const KEPT: u64 = 30 * 86_400;
-
-fn hash(secret: &[u8; 16]) -> [u8; 32] {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest(&SHA256, secret).as_ref());
-    out
-}
 
 impl TokenBook {
     /// Issues a token that is good for `lifetime` seconds from `now` (seconds since 1970).
@@ -149,12 +162,13 @@ impl TokenBook {
         let id = u64::from_le_bytes(random()?);
         let token = JoinToken { id, secret: random()?, fingerprint };
         let expires = now.saturating_add(lifetime);
-        self.entries.insert(id, Entry { hash: hash(&token.secret), expires, used_by: None });
+        self.entries.insert(id, Entry { hash: sha256(&token.secret), expires, used: None });
         Ok(token)
     }
 
-    /// Uses a token up for node `by`. The same node may come again with it (its first attempt
-    /// may have broken off), nobody else.
+    /// Uses a token up for node `by` and its key. The same node may come again with it and the same key
+    /// (its first attempt may have broken off), nobody else. Says whether it had not been used
+    /// before.
     ///
     /// # Errors
     ///
@@ -164,34 +178,36 @@ impl TokenBook {
         id: u64,
         secret: &[u8; 16],
         by: &NodeName,
+        key: &PublicKey,
         now: u64,
-    ) -> Result<(), TokenError> {
+    ) -> Result<bool, TokenError> {
         let entry = self.entries.get_mut(&id).ok_or(TokenError::Unknown)?;
         // Hashes are compared, so the time that it takes tells nothing of the secret.
-        if entry.hash != hash(secret) {
+        if entry.hash != sha256(secret) {
             return Err(TokenError::Unknown);
         }
         if entry.expires <= now {
             return Err(TokenError::Expired { ago: now - entry.expires });
         }
-        match &entry.used_by {
-            Some(other) if other != by => Err(TokenError::Used { by: other.clone() }),
-            _ => {
-                entry.used_by = Some(by.clone());
-                Ok(())
+        match &entry.used {
+            Some(other) if other.by != *by => Err(TokenError::Used { by: other.by.clone() }),
+            Some(same) if same.key != Some(key.hash()) => {
+                Err(TokenError::OtherKey { by: by.clone() })
+            }
+            Some(_) => Ok(false),
+            None => {
+                entry.used = Some(Use { by: by.clone(), key: Some(key.hash()) });
+                Ok(true)
             }
         }
     }
 
-    /// Whether a token has been used.
-    pub fn is_used(&self, id: u64) -> bool {
-        self.entries.get(&id).is_some_and(|e| e.used_by.is_some())
-    }
-
-    /// The node that used a token was refused for another reason: it is good again.
-    pub fn give_back(&mut self, id: u64, by: &NodeName) {
-        if let Some(entry) = self.entries.get_mut(&id).filter(|e| e.used_by.as_ref() == Some(by)) {
-            entry.used_by = None;
+    /// Who used a token with this key was refused for another reason: it is good again.
+    pub fn give_back(&mut self, id: u64, key: &PublicKey) {
+        let of_it = |u: &Use| u.key == Some(key.hash());
+        let entry = self.entries.get_mut(&id);
+        if let Some(entry) = entry.filter(|e| e.used.as_ref().is_some_and(of_it)) {
+            entry.used = None;
         }
     }
 
@@ -203,8 +219,10 @@ impl TokenBook {
     pub fn save(&self, path: &Path) -> Result<(), IdentityError> {
         let mut text = String::new();
         for (id, e) in &self.entries {
-            let by = e.used_by.as_ref().map_or("", NodeName::as_str);
-            text += &format!("{id:016x} {} {} {by}\n", hex(&e.hash), e.expires);
+            let by = e.used.as_ref().map_or("", |u| u.by.as_str());
+            let key = e.used.as_ref().and_then(|u| u.key).map_or(String::new(), |k| hex(&k));
+            text += format!("{id:016x} {} {} {by} {key}", hex(&e.hash), e.expires).trim_end();
+            text += "\n";
         }
         files::replace_private(path, &text)
     }
@@ -236,9 +254,17 @@ impl TokenBook {
 }
 
 fn parse_entry(line: &str) -> Option<(u64, Entry)> {
-    let parts: Vec<&str> = line.split(' ').collect();
-    let [id, hash, expires, by] = parts.as_slice() else { return None };
-    let used_by = if by.is_empty() { None } else { Some(by.parse().ok()?) };
-    let entry = Entry { hash: unhex(hash)?, expires: expires.parse().ok()?, used_by };
+    let parts: Vec<&str> = line.split_whitespace().collect();
+    let (id, hash, expires, used) = match parts.as_slice() {
+        [id, hash, expires] => (id, hash, expires, None),
+        [id, hash, expires, by] => {
+            (id, hash, expires, Some(Use { by: by.parse().ok()?, key: None }))
+        }
+        [id, hash, expires, by, key] => {
+            (id, hash, expires, Some(Use { by: by.parse().ok()?, key: Some(unhex(key)?) }))
+        }
+        _ => return None,
+    };
+    let entry = Entry { hash: unhex(hash)?, expires: expires.parse().ok()?, used };
     Some((u64::from_be_bytes(unhex(id)?), entry))
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_core::units::NodeId;
-use weft_net::identity::{CertificateAuthority, ClusterId, Identity, NodeKey, NodeName};
+use weft_net::identity::{
+    CertificateAuthority, Clock, ClusterId, Identity, LIFE, NodeKey, NodeName,
+};
 use weft_net::transport::{Config, Event, Limits, Peer, Security, SendError, Transport};
 
 /// So long nothing takes; only a guard against hanging.
@@ -22,7 +24,7 @@ pub fn name(text: &str) -> NodeName {
 
 pub fn identity(ca: &CertificateAuthority, who: &str) -> Arc<Identity> {
     let key = NodeKey::generate().unwrap();
-    let certificate = ca.admit(&name(who), &key.public()).unwrap();
+    let certificate = ca.admit(&name(who), &key.public(), Clock::system().now(), LIFE).unwrap();
     Arc::new(Identity::new(ca.pem(), &certificate, &key).unwrap())
 }
 

@@ -98,6 +98,7 @@ impl Members {
         let config = Config {
             tick: slow.tick / times,
             probe_every: slow.probe_every / times,
+            ping_every: slow.ping_every / times,
             lease: slow.lease / times,
             dead_after: slow.dead_after / times,
             open_patience: slow.open_patience / times,
