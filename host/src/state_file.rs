@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::Dispatch;
+use weft_core::store::Reached;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use crate::disk_queue::DiskQueue;
@@ -65,6 +66,9 @@ struct Node {
     /// Data sectors of its disk.
     #[serde(default, skip_serializing_if = "is_zero")]
     sectors: u64,
+    /// How far its disk had got: epoch, journal frame, superblock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reached: Option<[u64; 3]>,
 }
 
 fn is_false(b: &bool) -> bool {
@@ -155,6 +159,11 @@ fn node_entry(info: &NodeInfo) -> Node {
         draining: info.draining,
         disk: (info.disk != 0).then(|| format!("{:016x}", info.disk)),
         sectors: info.sectors,
+        reached: (info.reached.disk != 0).then_some([
+            info.reached.life,
+            info.reached.frame,
+            info.reached.sequence,
+        ]),
     }
 }
 
@@ -163,7 +172,9 @@ fn node_info(entry: &Node) -> Result<NodeInfo> {
     let disk = u64::from_str_radix(text, 16)
         .map_err(|_| Error(format!("disk '{text}' is not a hexadecimal number")))?;
     let Node { up, given_up, draining, sectors, .. } = *entry;
-    Ok(NodeInfo { up, given_up, draining, ..NodeInfo::new(disk, sectors) })
+    let of = |[life, frame, sequence]: [u64; 3]| Reached { disk, life, frame, sequence };
+    let reached = entry.reached.map(of).unwrap_or_default();
+    Ok(NodeInfo { up, given_up, draining, reached, ..NodeInfo::new(disk, sectors) })
 }
 
 fn filling_entries(v: &Volume) -> Vec<Filling> {

@@ -225,6 +225,7 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             w.u64(clock.0);
             w.u8(u8::from(*busy));
             write_reached(w, &memory.found);
+            write_reached(w, &memory.reached);
             w.u64(memory.began);
             w.u8(u8::from(memory.forgot));
             w.u32(heard.len() as u32);
@@ -261,8 +262,8 @@ fn read_report(r: &mut Reader) -> Option<MemberReport> {
         FROZEN => {
             let (oldest, clock) = (Timestamp(r.u64()?), Timestamp(r.u64()?));
             let busy = r.bool()?;
-            let found = read_reached(r)?;
-            let memory = Memory { found, began: r.u64()?, forgot: r.bool()? };
+            let (found, reached) = (read_reached(r)?, read_reached(r)?);
+            let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
             let heard = r.list(34, |r| Some((NodeId(r.u16()?), read_reached(r)?)))?;
             Some(MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard })
         }

@@ -205,12 +205,23 @@ struct Frozen {
     heard: Vec<(NodeId, Reached)>,
 }
 
+/// How far a node's disk has got, as each knows who has stopped, or the map.
+fn known_of(
+    node: NodeId,
+    map: &ClusterMap,
+    frozen: &BTreeMap<NodeId, Frozen>,
+) -> impl Iterator<Item = Reached> {
+    let heard = frozen.values().flat_map(|f| &f.heard).filter(move |(n, _)| *n == node);
+    let own = frozen.get(&node).map(|f| f.memory.reached);
+    let kept = map.nodes.get(usize::from(node.0)).map(|info| info.reached);
+    heard.map(|(_, reached)| *reached).chain(own).chain(kept)
+}
+
 /// The nodes whose disks have forgotten something that they had promised: they know it themselves, or somebody
 /// has heard that they had got further than they were found.
-fn forgetful(frozen: &BTreeMap<NodeId, Frozen>) -> BTreeSet<NodeId> {
+fn forgetful(map: &ClusterMap, frozen: &BTreeMap<NodeId, Frozen>) -> BTreeSet<NodeId> {
     let shown = |node: NodeId, memory: &Memory| {
-        let heard = frozen.values().flat_map(|f| &f.heard).filter(|(n, _)| *n == node);
-        heard.into_iter().any(|(_, r)| r.shows_loss(memory.found, memory.began))
+        known_of(node, map, frozen).any(|r| r.shows_loss(memory.found, memory.began))
     };
     let forgot = |(node, f): &(&NodeId, &Frozen)| f.memory.forgot || shown(**node, &f.memory);
     frozen.iter().filter(forgot).map(|(node, _)| *node).collect()
@@ -478,13 +489,25 @@ impl Authority {
         let latest = clock.max(self.map.latest_timestamp());
         let floor = Timestamp::new(latest.micros() + 1, NodeId(0));
         let idle = !frozen.values().any(|f| f.busy);
-        let forgot = &forgetful(frozen);
+        let forgot = &forgetful(&self.map, frozen);
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
         let members = &members;
+        let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
+        let reached = members.iter().map(|node| (*node, kept(*node))).collect();
         self.make_map(&Findings { members, oldest, floor, idle, forgot, looked_at });
+        self.keep_reached(reached);
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
+    }
+
+    /// The map says how far disks have got: nothing that is written later is needed to know it.
+    fn keep_reached(&mut self, reached: BTreeMap<NodeId, Vec<Reached>>) {
+        for (node, known) in reached {
+            let Some(info) = self.next.nodes.get_mut(usize::from(node.0)) else { continue };
+            let of_its_disk = known.into_iter().filter(|r| r.disk == info.disk);
+            info.reached = of_its_disk.reduce(Reached::merge).unwrap_or_default();
+        }
     }
 
     fn make_map(&mut self, findings: &Findings<'_>) {

@@ -100,7 +100,7 @@ fn forgot(which: &[u16]) -> impl Fn(NodeId) -> (Memory, Vec<(NodeId, Reached)>) 
     let which = which.to_vec();
     move |node| {
         let reached = |frame| Reached { disk: 1, life: 3, frame, sequence: 1 };
-        let memory = Memory { found: reached(50), began: 0, forgot: false };
+        let memory = Memory { found: reached(50), ..Memory::default() };
         let heard = which.iter().filter(|n| **n != node.0).map(|n| (NodeId(*n), reached(60)));
         (memory, heard.collect())
     }

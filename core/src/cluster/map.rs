@@ -9,6 +9,7 @@ use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
 use crate::plan::Policy;
+use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// The label of failure domains that volumes go by unless another is chosen.
@@ -40,6 +41,8 @@ pub struct NodeInfo {
     pub disk: u64,
     /// Data sectors of its disk.
     pub sectors: u64,
+    /// How far its disk had got when the map was made, as far as anybody knew.
+    pub reached: Reached,
     /// Whether what is on its disk is being moved to others.
     pub draining: bool,
     /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
@@ -62,6 +65,7 @@ impl NodeInfo {
             given_up: false,
             disk,
             sectors,
+            reached: Reached::default(),
             draining: false,
             is_host: false,
             removed: false,

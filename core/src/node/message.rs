@@ -426,6 +426,8 @@ pub struct Memory {
     /// How far it had got when it was opened; nothing if that has been looked at, and what it had lost is
     /// known.
     pub found: Reached,
+    /// How far it has got by now.
+    pub reached: Reached,
     /// The first epoch that the node has entered since; 0 before.
     pub began: Epoch,
     /// Whether it knows by itself that it has forgotten what it promised.

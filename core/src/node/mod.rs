@@ -638,7 +638,8 @@ impl Node {
     fn memory(&self) -> Memory {
         let store = &self.worker.store;
         let found = if self.loss_is_known { Reached::default() } else { store.found() };
-        Memory { found, began: self.began, forgot: store.forgot() }
+        let (reached, forgot) = (store.reached(), store.forgot());
+        Memory { found, reached, began: self.began, forgot }
     }
 
     /// The map says whether the disk had lost anything that it promised.

@@ -373,7 +373,7 @@ impl JournalStore {
         let c = self.checkpoint.as_mut().expect("in work");
         let pages = self.table.take_dirty(c.number);
         c.written = pages.iter().map(|(number, _)| *number).collect();
-        let started = self.write_pages(self.superblock.table_start(), pages);
+        let started = self.write_pages(self.superblock.table_start(), pages, false);
         self.checkpoint.as_mut().expect("in work").waiting = started;
         if started == 0 {
             self.next_stage();
@@ -381,7 +381,7 @@ impl JournalStore {
     }
 
     /// Writes pages, those that follow one another together; returns how many writes that took.
-    fn write_pages(&mut self, start: u64, pages: Vec<(u64, Buffer)>) -> usize {
+    fn write_pages(&mut self, start: u64, pages: Vec<(u64, Buffer)>, durable: bool) -> usize {
         let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
         for (number, bytes) in pages {
             match writes.last_mut() {
@@ -392,7 +392,7 @@ impl JournalStore {
         let count = writes.len();
         for (first, data) in writes {
             let offset = (start + first) * SECTOR;
-            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: false });
+            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable });
         }
         count
     }
@@ -418,7 +418,9 @@ impl JournalStore {
         }
         let sequence = self.superblock.sequence;
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence));
-        waiting += self.write_pages(self.superblock.index_start(), pages.unwrap_or_default());
+        // The next superblock, which may come to the disk before anything else does, relies on them.
+        let start = self.superblock.index_start();
+        waiting += self.write_pages(start, pages.unwrap_or_default(), true);
         self.checkpoint.as_mut().expect("in work").waiting = waiting;
         if waiting == 0 {
             self.next_stage();
@@ -437,6 +439,9 @@ impl JournalStore {
     pub(super) fn write_superblock(&mut self, purpose: Purpose, durable: bool) {
         let sb = &mut self.superblock;
         sb.sequence += 1;
+        if let Some(index) = &self.table.index {
+            sb.index_sum = index.sum_before(sb.sequence);
+        }
         self.latest_kept = sb.latest;
         self.life_written = sb.life;
         let offset = sb.sequence % 2 * SECTOR;

@@ -156,6 +156,9 @@ pub struct Superblock {
     pub life: Epoch,
     /// Its journal was damaged, so it has forgotten what it promised, and the others have not been told yet.
     pub forgot: bool,
+    /// Which versions of the pages of the table's index there were before the checkpoint that wrote this
+    /// superblock: see [`Index::sum_before`](super::index::Index::sum_before).
+    pub index_sum: u64,
     /// How far other disks had got, as far as this one has heard.
     pub heard: Heard,
 }
@@ -209,6 +212,7 @@ impl Superblock {
             map,
             life: 0,
             forgot: false,
+            index_sum: 0,
             heard: Heard::new(),
         })
     }
@@ -229,6 +233,7 @@ impl Superblock {
             map: 0,
             life: 0,
             forgot: false,
+            index_sum: 0,
             heard: Heard::new(),
         }
     }
@@ -296,6 +301,7 @@ impl Superblock {
         if self.has_index() {
             w.u64(self.map);
             w.u64(self.life);
+            w.u64(self.index_sum);
             w.u32(u32::from(self.forgot));
             put_heard(&mut w, self.heard.iter().take(MOST_HEARD).map(|(n, r)| (*n, *r)));
         }
@@ -336,7 +342,7 @@ impl Superblock {
                 ..Superblock::unread()
             };
             if sb.has_index() {
-                (sb.map, sb.life) = (next()?, next()?);
+                (sb.map, sb.life, sb.index_sum) = (next()?, next()?, next()?);
                 sb.forgot = r.u32()? != 0;
                 sb.heard = take_heard(&mut r)?.into_iter().collect();
             }
@@ -613,7 +619,7 @@ mod tests {
         assert!(sb.sectors() <= 100_000 && sb.sectors() > 99_990);
         let reached = Reached { disk: 5, life: 6, frame: 7, sequence: 8 };
         let heard = (0..MOST_HEARD as u16).map(|n| (NodeId(n), reached)).collect();
-        let sb = Superblock { sequence: 4, life: 3, forgot: true, heard, ..sb };
+        let sb = Superblock { sequence: 4, life: 3, forgot: true, index_sum: 9, heard, ..sb };
         let mut sector = sb.encode();
         assert_eq!(Superblock::decode_copy(&sector, 0), Ok(sb.clone()));
         assert_eq!(Superblock::decode_copy(&sector, 1), Err(FormatError::NotOurs), "astray");

@@ -2,6 +2,10 @@
 //! never was. It is what finds a page that was lost on its way to the disk, and tells zeros that were never
 //! written from damage.
 //!
+//! The superblock has a sum of which versions of its pages there are: of those that were safe before the checkpoint
+//! that wrote the superblock. So an older copy of a page of the index is found, too. A page says at which
+//! checkpoints it was written the last three times, since after a crash it may be newer than that.
+//!
 //! It is in memory as a whole, 8 bytes for 255 sectors. A page of it is written after the pages of the table
 //! that it names are safe; so after a crash a page of the table may be newer than the index says, never older.
 
@@ -12,7 +16,10 @@ use crate::Buffer;
 use crate::units::SECTOR_BYTES;
 
 /// How many pages of the table a page of the index is for.
-pub const PAGES_PER_INDEX: usize = page::BODY_BYTES / 8;
+pub const PAGES_PER_INDEX: usize = EARLIER / 8;
+
+/// Where in a page of the index the two checkpoints stand at which it was written before.
+const EARLIER: usize = page::BODY_BYTES - 16;
 
 const NEVER: u64 = 0;
 const UNKNOWN: u64 = u64::MAX;
@@ -36,20 +43,24 @@ pub struct Index {
     entries: Vec<u64>,
     /// Pages of it that are to be written.
     dirty: BTreeSet<u64>,
-    /// The latest checkpoint that it names.
-    latest: u64,
+    /// When each of its pages was written the last three times, the latest first.
+    written: Vec<[u64; 3]>,
+    /// Whether nothing is known of some of its pages.
+    damaged: bool,
 }
 
 impl Index {
     /// The index of a table of so many pages that were never written.
     pub fn new(disk: u64, pages: u64) -> Index {
-        Index { disk, entries: vec![NEVER; pages as usize], dirty: BTreeSet::new(), latest: 0 }
+        let written = vec![[0; 3]; (pages as usize).div_ceil(PAGES_PER_INDEX)];
+        let (entries, dirty) = (vec![NEVER; pages as usize], BTreeSet::new());
+        Index { disk, entries, dirty, written, damaged: false }
     }
 
     /// The pages of the index of a fresh disk.
     pub fn fresh(disk: u64, pages: u64) -> Vec<Buffer> {
         let index = Index::new(disk, pages);
-        (0..pages.div_ceil(PAGES_PER_INDEX as u64)).map(|n| index.encode(n, 1)).collect()
+        (0..pages.div_ceil(PAGES_PER_INDEX as u64)).map(|n| index.encode(n)).collect()
     }
 
     /// Takes in a page of it as read from the disk. Of one that is damaged nothing is known; what is wrong with
@@ -63,14 +74,50 @@ impl Index {
                     .chunks_exact(8)
                     .map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes")));
                 self.entries[first..end].iter_mut().zip(entries).for_each(|(e, read)| *e = read);
-                self.latest = self.latest.max(checkpoint);
+                let before =
+                    |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+                self.written[number as usize] = [checkpoint, before(EARLIER), before(EARLIER + 8)];
                 None
             }
             Err(wrong) => {
-                self.entries[first..end].fill(UNKNOWN);
-                self.dirty.insert(number);
+                self.forget(number);
                 Some(wrong)
             }
+        }
+    }
+
+    /// Nothing is known of a page of it.
+    fn forget(&mut self, number: u64) {
+        let first = number as usize * PAGES_PER_INDEX;
+        let end = (first + PAGES_PER_INDEX).min(self.entries.len());
+        self.entries[first..end].fill(UNKNOWN);
+        self.dirty.insert(number);
+        self.damaged = true;
+    }
+
+    /// Nothing is known of any page of it.
+    pub fn forget_all(&mut self) {
+        (0..self.written.len() as u64).for_each(|n| self.forget(n));
+    }
+
+    /// A sum of which versions of its pages there were before this checkpoint.
+    pub fn sum_before(&self, checkpoint: u64) -> u64 {
+        let version = |w: &[u64; 3]| w.iter().copied().find(|n| *n < checkpoint).unwrap_or(0);
+        let each = self.written.iter().enumerate().map(|(n, w)| mix(n as u64, version(w)));
+        each.fold(0, u64::wrapping_add)
+    }
+
+    /// Whether it is what a superblock says: as old as that, or newer.
+    pub fn fits(&self, sequence: u64, sum: u64) -> bool {
+        !self.damaged && self.sum_before(sequence) == sum
+    }
+
+    /// The disk was opened with the superblock of this sequence, and may be again after the next crash: of each
+    /// page the version that it names is remembered, and none between that and what is there now.
+    pub fn settle(&mut self, sequence: u64) {
+        for written in self.written.iter_mut().filter(|w| w[0] >= sequence) {
+            let named = written.iter().copied().find(|n| *n < sequence).unwrap_or(0);
+            *written = [written[0], named, 0];
         }
     }
 
@@ -88,35 +135,100 @@ impl Index {
         let entry = &mut self.entries[page as usize];
         assert!(*entry == UNKNOWN || *entry <= checkpoint, "checkpoints go forward");
         *entry = checkpoint;
-        self.latest = self.latest.max(checkpoint);
         self.dirty.insert(page / PAGES_PER_INDEX as u64);
     }
 
     /// The latest checkpoint at which a page of it was written.
     pub fn latest(&self) -> u64 {
-        self.latest
+        self.written.iter().map(|w| w[0]).max().unwrap_or(0)
     }
 
     /// The pages of it that are to be written, at this checkpoint; they count as written from now on.
     pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<(u64, Buffer)> {
         let dirty = std::mem::take(&mut self.dirty);
-        dirty.into_iter().map(|n| (n, self.encode(n, checkpoint))).collect()
+        for n in &dirty {
+            let [last, before, _] = self.written[*n as usize];
+            assert!(last < checkpoint, "checkpoints go forward");
+            self.written[*n as usize] = [checkpoint, last, before];
+        }
+        dirty.into_iter().map(|n| (n, self.encode(n))).collect()
     }
 
-    fn encode(&self, number: u64, checkpoint: u64) -> Buffer {
+    fn encode(&self, number: u64) -> Buffer {
         let mut bytes = vec![0; SECTOR_BYTES];
         let entries = self.entries.iter().skip(number as usize * PAGES_PER_INDEX);
-        for (entry, out) in entries.zip(bytes[..page::BODY_BYTES].chunks_exact_mut(8)) {
+        for (entry, out) in entries.zip(bytes[..EARLIER].chunks_exact_mut(8)) {
             out.copy_from_slice(&entry.to_le_bytes());
         }
+        let [checkpoint, before, earlier] = self.written[number as usize];
+        bytes[EARLIER..EARLIER + 8].copy_from_slice(&before.to_le_bytes());
+        bytes[EARLIER + 8..EARLIER + 16].copy_from_slice(&earlier.to_le_bytes());
         page::seal(Kind::Index, self.disk, number, checkpoint, &mut bytes);
         bytes.into()
     }
 }
 
+/// A number for a version of a page, 0 if it was never written but when the disk was formatted.
+fn mix(page: u64, checkpoint: u64) -> u64 {
+    if checkpoint == 0 {
+        return 0;
+    }
+    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): neighbours get unlike numbers.
+    let mut z = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ checkpoint;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_is_of_what_was_safe_before_and_an_older_page_does_not_fit() {
+        let pages = PAGES_PER_INDEX as u64 + 1;
+        let (first, second) = (0, PAGES_PER_INDEX as u64);
+        let mut index = Index::new(9, pages);
+        let mut steps = Vec::new();
+        for checkpoint in 2..6 {
+            let sum = index.sum_before(checkpoint);
+            index.wrote(first, checkpoint);
+            if checkpoint % 2 == 0 {
+                index.wrote(second, checkpoint);
+            }
+            steps.push((sum, index.take_dirty(checkpoint)));
+        }
+        let load = |upto: usize, but: Option<usize>| {
+            let mut index = Index::new(9, pages);
+            for (n, fresh) in Index::fresh(9, pages).iter().enumerate() {
+                index.load(n as u64, &fresh.to_bytes());
+            }
+            for (step, (_, written)) in steps.iter().enumerate().take(upto) {
+                for (n, page) in written.iter().filter(|_| Some(step) != but) {
+                    index.load(*n, &page.to_bytes());
+                }
+            }
+            index
+        };
+        // The superblock of checkpoint 4, with or without that checkpoint's pages, or those of the next.
+        let sum = steps[2].0;
+        for upto in 2..=4 {
+            assert!(load(upto, None).fits(4, sum), "{upto}");
+        }
+        assert!(!load(2, Some(1)).fits(4, sum), "a page of checkpoint 3 is missing");
+        assert!(!load(1, None).fits(4, sum));
+        let mut damaged = load(2, None);
+        damaged.load(1, &[7; SECTOR_BYTES]);
+        assert!(!damaged.fits(4, sum));
+        // It crashes again and again before the next superblock is written.
+        let mut index = load(4, None);
+        for checkpoint in [6, 8, 10] {
+            index.settle(4);
+            index.wrote(first, checkpoint);
+            index.take_dirty(checkpoint);
+            assert!(index.fits(4, sum));
+        }
+    }
 
     #[test]
     fn an_index_round_trips_page_by_page_and_forgets_what_is_damaged() {

@@ -2,8 +2,8 @@
 //! for sectors that a checkpoint was putting in place, a look at how far it came.
 //!
 //! A torn tail is what a crash leaves: the frame that was being written, which nobody has been promised. A frame
-//! that is missing before others, or a superblock that is older than what has been placed, is damage. Then
-//! nothing in the journal can be believed, since what it says may have been overtaken: the disk opens with what
+//! that is missing before others, or an index that is not the superblock's, is damage. Then nothing in the journal
+//! can be believed, since what it says may have been overtaken: the disk opens with what
 //! is in place, says that it has forgotten what it promised, and is made whole from the others.
 
 use std::collections::BTreeMap;
@@ -277,13 +277,18 @@ impl JournalStore {
                 "frame {missing} of the journal is unreadable though frame {later} follows it"
             );
             self.forget_journal(frames, &bytes, what);
-        } else if let Some(placed) = self.is_overtaken() {
-            let known = self.superblock.sequence;
-            let what = format!(
-                "the superblock is of checkpoint {known}, and checkpoint {placed} has been placed"
-            );
+        } else if self.index_is_old() {
+            if let Some(index) = &mut self.table.index {
+                index.forget_all();
+            }
+            let what = "the table's index is not the one that the superblock names".to_string();
             self.forget_journal(frames, &bytes, what);
         } else {
+            // It may have died again before the index was written anew.
+            if let Some(index) = self.table.index.as_mut().filter(|_| self.superblock.forgot) {
+                index.forget_all();
+            }
+            self.count_on();
             for (at, head, entries) in frames {
                 let prepares =
                     entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
@@ -314,10 +319,21 @@ impl JournalStore {
         frames
     }
 
-    /// Whether something has been placed by a checkpoint that the superblock cannot have been before: which.
-    fn is_overtaken(&self) -> Option<u64> {
-        let placed = self.table.index.as_ref()?.latest();
-        (placed > self.superblock.sequence + 1).then_some(placed)
+    /// Whether the index, or a page of it, is older than the superblock, or damaged: then some pages of the table
+    /// may be older copies without a trace.
+    fn index_is_old(&self) -> bool {
+        let sb = &self.superblock;
+        self.table.index.as_ref().is_some_and(|i| !i.fits(sb.sequence, sb.index_sum))
+    }
+
+    /// Pages of the index may have been written by a checkpoint whose superblock was not. Its number is not used
+    /// again; the next superblock takes the place of the older copy all the same.
+    fn count_on(&mut self) {
+        let Some(index) = &mut self.table.index else { return };
+        let sb = &mut self.superblock;
+        index.settle(sb.sequence);
+        let ahead = index.latest().saturating_sub(sb.sequence);
+        sb.sequence += ahead.next_multiple_of(SUPERBLOCKS);
     }
 
     /// The journal is damaged: what is in place is what this disk has, and it begins a new journal.
@@ -333,24 +349,22 @@ impl JournalStore {
             }
         }
         let last = last_frame(self.superblock.incarnation, bytes);
-        let placed = self.table.index.as_ref().map_or(0, Index::latest);
+        self.count_on();
         let sb = &mut self.superblock;
         sb.forgot = true;
         sb.tail = 0;
         sb.tail_frame = last.max(sb.tail_frame) + 1;
-        sb.sequence = sb.sequence.max(placed);
         self.journal = Journal::new(sb);
         self.damaged(format!("{what}; what it had promised is forgotten"));
     }
 
     fn note_what_was_found(&mut self) {
         if self.keeps_heard() {
-            let placed = self.table.index.as_ref().map_or(0, Index::latest);
             self.found = Reached {
                 disk: self.superblock.incarnation,
                 life: self.superblock.life,
                 frame: self.journal.last_frame(),
-                sequence: self.superblock.sequence.max(placed),
+                sequence: self.superblock.sequence,
             };
             self.reached = self.found;
             self.heard_since.clear();

@@ -21,7 +21,18 @@ wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, rebalan
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
-wire_struct!(NodeInfo { up, given_up, disk, sectors, draining, is_host, removed, home, process });
+wire_struct!(NodeInfo {
+    up,
+    given_up,
+    disk,
+    sectors,
+    reached,
+    draining,
+    is_host,
+    removed,
+    home,
+    process
+});
 
 wire_struct!(Home { name, address, labels });
 
@@ -152,7 +163,7 @@ wire_enum!(MapMessage, "message of the authority" {
     2 = Enter { map, floor },
 });
 
-wire_struct!(Memory { found, began, forgot });
+wire_struct!(Memory { found, reached, began, forgot });
 
 wire_enum!(MemberReport, "report of a member" {
     1 = Frozen { epoch, oldest, clock, busy, memory, heard },

@@ -274,11 +274,8 @@ fn heard() -> impl Strategy<Value = Vec<(NodeId, Reached)>> {
 }
 
 fn memory() -> impl Strategy<Value = Memory> {
-    (reached(), any::<u64>(), any::<bool>()).prop_map(|(found, began, forgot)| Memory {
-        found,
-        began,
-        forgot,
-    })
+    let of = (reached(), reached(), any::<u64>(), any::<bool>());
+    of.prop_map(|(found, reached, began, forgot)| Memory { found, reached, began, forgot })
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
@@ -346,12 +343,14 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
         .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
     let home = (option::of(home), option::of((0..100u16).prop_map(NodeId)));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
-    (flags, any::<u64>(), any::<u64>(), home).prop_map(
-        |((up, given_up, draining, (is_host, removed)), disk, sectors, (home, process))| NodeInfo {
+    let disk = (any::<u64>(), any::<u64>(), reached());
+    (flags, disk, home).prop_map(
+        |((up, given_up, draining, (is_host, removed)), disk, (home, process))| NodeInfo {
             up,
             given_up,
-            disk,
-            sectors,
+            disk: disk.0,
+            sectors: disk.1,
+            reached: disk.2,
             draining,
             is_host,
             removed,
