@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use weft_host::{
-    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request,
+    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, readmit,
 };
 
 use crate::args::Common;
@@ -32,6 +32,9 @@ pub enum Cluster {
     Certify(Certify),
     /// Join a cluster, with a node for each disk, with a token or with a certificate
     Join(Join),
+    /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
+    /// what was agreed on before. Its nodes and disks stay. The process must not run
+    Readmit(Readmit),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
 }
@@ -105,6 +108,17 @@ pub struct Join {
     new: New,
 }
 
+/// Who is to be admitted again.
+#[derive(Debug, Args)]
+pub struct Readmit {
+    /// The process's configuration
+    #[arg(long)]
+    config: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 fn token(text: &str) -> Result<JoinToken, String> {
     text.parse().map_err(|e: weft_host::TokenError| e.to_string())
 }
@@ -118,6 +132,7 @@ impl Cluster {
             Cluster::Request(ask) => ask.run()?,
             Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
+            Cluster::Readmit(readmit) => readmit.run()?,
             Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
@@ -183,6 +198,23 @@ impl Join {
             (None, Some(token), Some(at)) => join(config, token, at, force)?,
             _ => anyhow::bail!("give a token and --at, or --certificate"),
         })
+    }
+}
+
+impl Readmit {
+    fn run(&self) -> Result<()> {
+        let config = Configuration::load(&self.config)?;
+        let name = config.name.clone();
+        let process = readmit(config)?;
+        if self.json {
+            return say_json(json!({ "node": process.0, "name": name.to_string() }));
+        }
+        say(format!(
+            "{name} has a new member, without a say in what was agreed on before. Start it with\n\n  \
+             weft node --config {}\n\n\
+             It takes part again when most of the voting members have admitted it (`weft status`).",
+            self.config.display()
+        ))
     }
 }
 

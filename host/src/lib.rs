@@ -31,6 +31,7 @@ mod length_of_time;
 mod link;
 mod listen;
 mod log;
+mod map_copies;
 mod native;
 mod nbd;
 mod news;
@@ -52,8 +53,8 @@ mod volumes;
 pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
-    Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
-    join_certified, join_request,
+    Configuration, Home, Invitation, JoinRequest, NewDirectory, Remains, certify, found, join,
+    join_as_host, join_certified, join_request, readmit, refound,
 };
 pub use control::{DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use desk::SCRUB_RATE;
@@ -68,5 +69,5 @@ pub use log::{Log, to_stderr};
 pub use reactor::Stopped;
 pub use size::{Size, parse_size};
 pub use spec::Spec;
-pub use state::State;
+pub use state::{Findings, State, recover};
 pub use weft_net::identity::{JoinToken, TokenError};

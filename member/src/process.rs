@@ -97,6 +97,21 @@ impl Process {
         self.member.map()
     }
 
+    /// Its member's number.
+    pub fn id(&self) -> MemberId {
+        self.member.id()
+    }
+
+    /// Whether its member has lost its log, and waits for a majority to admit it anew.
+    pub fn waits_for_admission(&self) -> bool {
+        self.member.waits_for_admission()
+    }
+
+    /// Whether too many members have lost their logs for anything to be agreed on.
+    pub fn is_stuck(&self) -> bool {
+        self.member.is_stuck()
+    }
+
     /// The member's state.
     pub fn status(&self) -> Status {
         self.member.status()

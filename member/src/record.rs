@@ -11,7 +11,7 @@ use raft::eraftpb::{Entry, HardState, Snapshot};
 use crate::bytes::{Reader, Writer};
 use crate::consensus::wire;
 use crate::decision::Decision;
-use crate::process::incarnation_of;
+use crate::process::{incarnation_of, node_of};
 use crate::{MapCodec, MemberId};
 use weft_core::cluster::ClusterMap;
 
@@ -98,7 +98,13 @@ pub enum LogError {
 impl LogError {
     /// Whether what the member promised is or may be lost; otherwise it is another file, or another version's.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, LogError::Foreign { .. } | LogError::OtherMember { .. })
+        let process = |member: u64| node_of(MemberId(member));
+        match self {
+            LogError::Foreign { .. } => false,
+            // An earlier member of the same process, or half of the files of a new one.
+            LogError::OtherMember { found, wanted } => process(*found) == process(*wanted),
+            _ => true,
+        }
     }
 }
 
@@ -106,6 +112,11 @@ impl Stored {
     /// Of a member that will join a cluster: nothing yet.
     pub fn empty() -> Stored {
         Stored::default()
+    }
+
+    /// Of the first member of a process, which will join a cluster: nothing yet.
+    pub fn first(member: MemberId) -> Stored {
+        Stored { member: Some(member), ..Stored::default() }
     }
 
     /// Of a process whose member has lost its log and comes back as a new one: it has promised nothing.
@@ -117,14 +128,51 @@ impl Stored {
 
     /// Of the one that founds a cluster: a group of this member, and the first map.
     pub fn founded(founder: MemberId, map: &ClusterMap, codec: &dyn MapCodec) -> Stored {
-        let mut stored = Stored::default();
+        Stored::first(founder).founding(map, codec, (1, 1))
+    }
+
+    /// Of the one that founds a cluster anew whose members have lost their logs: as [`Stored::founded`], and so
+    /// that members that are left with logs take up this group's snapshot. `term` has to be one that no
+    /// leader of the lost group has had.
+    pub fn founded_after(
+        founder: MemberId,
+        map: &ClusterMap,
+        codec: &dyn MapCodec,
+        term: u64,
+    ) -> Stored {
+        // More than the entries that there can have been in the terms before.
+        let index = term << 32;
+        Stored::anew(founder).founding(map, codec, (index, term))
+    }
+
+    fn founding(mut self, map: &ClusterMap, codec: &dyn MapCodec, at: (u64, u64)) -> Stored {
+        let founder = self.member.expect("somebody's");
         let decision = Decision { map: map.clone().into(), ..Decision::default() };
-        stored.snapshot.data = decision.encode(codec).into();
-        let metadata = stored.snapshot.mut_metadata();
-        (metadata.index, metadata.term) = (1, 1);
+        self.snapshot.data = decision.encode(codec).into();
+        let metadata = self.snapshot.mut_metadata();
+        (metadata.index, metadata.term) = at;
         metadata.mut_conf_state().voters = vec![founder.0];
-        (stored.hard.term, stored.hard.commit) = (1, 1);
-        stored
+        (self.hard.commit, self.hard.term) = at;
+        self
+    }
+
+    /// The highest term that it knows of.
+    pub fn term(&self) -> u64 {
+        self.hard.term
+    }
+
+    /// The last map that it knows to be agreed on, if there is one.
+    pub fn map(&self, codec: &dyn MapCodec) -> Option<ClusterMap> {
+        let base = self.snapshot.get_metadata().index;
+        let known = self.hard.commit.saturating_sub(base) as usize;
+        let decisions = self.entries.iter().take(known);
+        let is_decision = |e: &&Entry| {
+            e.get_entry_type() == raft::eraftpb::EntryType::EntryNormal && !e.data.is_empty()
+        };
+        let last = decisions.filter(is_decision).last().map(|e| e.data.to_vec());
+        let bytes = last.unwrap_or_else(|| self.snapshot.data.to_vec());
+        let decision = Decision::decode(&bytes, codec)?;
+        Some(ClusterMap::clone(&decision.map))
     }
 
     /// Whose log it is, unless it is empty.

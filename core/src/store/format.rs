@@ -8,6 +8,8 @@
 //! | then T | table: 16 bytes for each data sector |
 //! | then the rest | data |
 
+use std::ops::Range;
+
 use super::table::ENTRIES_PER_PAGE;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -173,6 +175,11 @@ impl Superblock {
             tail_frame: 1,
             latest: Timestamp::ZERO,
         })
+    }
+
+    /// The sectors for copies of the map ([`super::map_area`]). Disks of version 1 have none.
+    pub fn map_area(&self) -> Option<Range<u64>> {
+        None
     }
 
     /// First sector of the table.

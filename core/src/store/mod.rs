@@ -24,6 +24,7 @@ mod checkpoint;
 mod format;
 mod journal;
 mod journaled;
+pub mod map_area;
 mod overlay;
 mod plain;
 mod reads;

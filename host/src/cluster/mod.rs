@@ -9,7 +9,9 @@
 //! | `site` | the directory and the disks of a new process |
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
-//! | `memory` | the member's log as a file |
+//! | `memory` | the member's log as a file, and its witness |
+//! | `readmit` | a process whose member has lost its log comes back with a new one |
+//! | `refound` | founding a cluster anew when most members have lost their logs |
 //! | `post` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
@@ -21,6 +23,8 @@ mod found;
 mod home;
 mod memory;
 mod post;
+mod readmit;
+mod refound;
 mod site;
 mod together;
 
@@ -29,6 +33,8 @@ pub use certificate::{JoinRequest, certify, join_certified, join_request};
 pub use config::Configuration;
 pub use found::{Invitation, found};
 pub use home::Home;
+pub use readmit::readmit;
+pub use refound::{Remains, refound};
 pub use site::NewDirectory;
 
 pub(crate) use admission::Admission;

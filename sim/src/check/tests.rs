@@ -303,12 +303,17 @@ fn answers_without_a_lease_are_found() {
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 428..429);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 362..363);
 }
 
 #[test]
 fn forgotten_promises_are_found() {
     member_bug_is_found(weft_member::Bug::ForgetsPromises, 0..10);
+}
+
+#[test]
+fn a_damaged_log_that_is_believed_is_found() {
+    member_bug_is_found(weft_member::Bug::BelievesAnyLog, 0..400);
 }
 
 #[test]
