@@ -183,3 +183,79 @@ impl Keeper {
 fn read(sectors: Range<u64>) -> DiskOp {
     DiskOp::Read { offset: sectors.start * SECTOR, len: (sectors.end - sectors.start) * SECTOR }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AREA: Range<u64> = 10..138;
+
+    fn wanted(version: u64) -> Wanted {
+        Wanted::new(&MapCopy { cluster: 5, version, payload: vec![version as u8; 6000] }).unwrap()
+    }
+
+    /// Does what comes next until nothing does, on a disk of these bytes; returns how many writes there were.
+    fn settle(keeper: &mut Keeper, wanted: &Wanted, disk: &mut [u8]) -> usize {
+        let mut writes = 0;
+        while let Some(op) = keeper.next(wanted) {
+            assert!(!keeper.is_done(wanted), "it is not done while something is being done");
+            assert!(keeper.next(wanted).is_none(), "one at a time");
+            let result = match op {
+                DiskOp::Read { offset, len } => disk[offset as usize..][..len as usize].to_vec(),
+                DiskOp::Write { offset, data, durable: true } => {
+                    let bytes = data[0].to_bytes();
+                    disk[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+                    writes += 1;
+                    Vec::new()
+                }
+                other => panic!("{other:?}"),
+            };
+            keeper.ended(Ok(result.into())).unwrap();
+        }
+        assert!(keeper.is_done(wanted));
+        writes
+    }
+
+    fn versions(disk: &[u8]) -> Vec<u64> {
+        let area = &disk[(AREA.start * SECTOR) as usize..];
+        let mut found: Vec<u64> =
+            copies_in(area).into_iter().flatten().map(|c| c.version).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn a_disk_keeps_the_two_latest_whenever_it_is_opened() {
+        let mut disk = vec![0xee; (AREA.end * SECTOR) as usize];
+        let found = || Keeper { stage: Stage::Found(AREA) };
+        let mut keeper = found();
+        for version in 1..5 {
+            assert_eq!(settle(&mut keeper, &wanted(version), &mut disk), 1);
+            assert_eq!(settle(&mut keeper, &wanted(version), &mut disk), 0, "it has it");
+        }
+        assert_eq!(versions(&disk), [3, 4]);
+        // Another life, and a torn write of the next copy before it.
+        disk[(copy_at(&AREA, 0).start * SECTOR) as usize + 5000] ^= 1;
+        assert_eq!(versions(&disk), [4]);
+        keeper = found();
+        assert_eq!(settle(&mut keeper, &wanted(6), &mut disk), 1);
+        assert_eq!(versions(&disk), [4, 6]);
+        // What is newer is never written over.
+        assert_eq!(settle(&mut found(), &wanted(5), &mut disk), 0);
+        assert_eq!(versions(&disk), [4, 6]);
+    }
+
+    #[test]
+    fn a_disk_without_area_or_with_errors_keeps_none_and_is_not_waited_for() {
+        let mut keeper = Keeper::new();
+        assert!(!keeper.is_done(&wanted(1)));
+        assert_eq!(settle(&mut keeper, &wanted(1), &mut [0; 8192]), 0, "no disk of Weft");
+        let mut keeper = Keeper { stage: Stage::Idle(AREA, [None; 2]) };
+        assert!(keeper.next(&wanted(1)).is_some());
+        assert!(keeper.ended(Err("gone".into())).is_err());
+        assert!(keeper.is_done(&wanted(1)) && keeper.next(&wanted(1)).is_none());
+        assert!(Keeper::default().is_done(&wanted(1)), "a node without disk");
+        let long = MapCopy { cluster: 5, version: 1, payload: vec![0; MOST_PAYLOAD + 1] };
+        assert!(Wanted::new(&long).unwrap_err().contains("too long"));
+    }
+}

@@ -303,7 +303,7 @@ fn answers_without_a_lease_are_found() {
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 362..363);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 463..464);
 }
 
 #[test]
