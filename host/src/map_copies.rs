@@ -155,8 +155,9 @@ impl Keeper {
 
     /// The operation has ended. If it failed, the disk keeps no copies any more until its node is started again.
     pub(crate) fn ended(&mut self, result: DiskResult) -> std::result::Result<(), String> {
+        let stage = std::mem::take(&mut self.stage);
         let bytes = result?.to_bytes();
-        self.stage = match std::mem::take(&mut self.stage) {
+        self.stage = match stage {
             Stage::Superblock => match superblock_in(&bytes).and_then(|s| s.map_area()) {
                 Some(area) => Stage::Found(area),
                 None => Stage::Without,

@@ -49,7 +49,7 @@ fn the_newest_copy_counts_and_copies_that_contradict_it_are_refused() {
     assert!(said[1].contains("newest") && said[2].contains("was away"), "{said:?}");
 
     let other = MapCopy { payload: new.payload.clone(), ..newer.clone() };
-    let both = [disk(0, &[newer.clone()]), disk(1, &[other.clone()])];
+    let both = [(0, &newer), (1, &other)].map(|(n, copy)| disk(n, std::slice::from_ref(copy)));
     let refused = refuse_disagreement(&newest(&both).unwrap()).unwrap_err().0;
     assert!(refused.contains("different maps of version 5"), "{refused}");
     let liar = [disk(0, &[other])];

@@ -187,14 +187,7 @@ impl Stored {
 
     /// Reads a log. What follows the last whole frame is ignored if it may be a torn frame.
     pub(crate) fn replay(log: &[u8]) -> Result<Stored, LogError> {
-        let mut stored = Stored::default();
-        let mut at = 0;
-        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
-            stored.witnessed |= log[at + 3] == VERSION;
-            stored.frame = frame_number(&log[at..]);
-            stored.apply(body).ok_or(LogError::Damaged { at })?;
-            at += HEADER + body.len();
-        }
+        let (stored, at) = Stored::read(log)?;
         let begin = &log[..log.len().min(4)];
         let known = |n: usize, b: u8| match n {
             3 => b <= VERSION,
@@ -205,6 +198,24 @@ impl Stored {
         }
         let later = (at + 1..log.len()).any(|b| frame_at(log, b, |n| n > stored.frame).is_some());
         if later { Err(LogError::Damaged { at }) } else { Ok(stored) }
+    }
+
+    /// What can be read of a log that is lost: for its map, and never to go on with.
+    pub fn salvage(log: &[u8]) -> Option<Stored> {
+        Stored::read(log).ok().map(|read| read.0)
+    }
+
+    /// Reads the whole frames that a log begins with, and says where they end.
+    fn read(log: &[u8]) -> Result<(Stored, usize), LogError> {
+        let mut stored = Stored::default();
+        let mut at = 0;
+        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
+            stored.witnessed |= log[at + 3] == VERSION;
+            stored.frame = frame_number(&log[at..]);
+            stored.apply(body).ok_or(LogError::Damaged { at })?;
+            at += HEADER + body.len();
+        }
+        Ok((stored, at))
     }
 
     fn apply(&mut self, body: &[u8]) -> Option<()> {

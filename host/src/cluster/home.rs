@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
 //! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens |
-//! | `cluster.toml` | its number, its disks, and the processes that it knew when it was admitted |
+//! | `cluster.toml` | its number, its disks, and the processes that it knew last |
 //! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/membership.md) |
 //! | `weft.lock`, `control.sock` | while it runs |
 
@@ -40,7 +40,7 @@ pub struct Home {
     pub(super) identity: Arc<Identity>,
     /// The number of the process: that of the first node that it had.
     pub(super) process: NodeId,
-    /// The processes that it knew when it joined: until it has heard the map it dials these.
+    /// The processes that it knew last: until it has heard the map it dials these, and lets them in.
     pub(super) peers: Vec<Known>,
     /// Disks that the configuration names and that no node is on.
     pub(super) unused: Vec<PathBuf>,
@@ -192,6 +192,16 @@ impl Home {
     /// Forgets a node that has left the cluster.
     pub(crate) fn forget(&mut self, node: NodeId) -> Result<()> {
         self.content.disk.retain(|d| d.node() != node);
+        self.content.write(self.dir())
+    }
+
+    /// Takes note of the processes that there are, for when the member's log is lost.
+    pub(super) fn know(&mut self, peers: impl Iterator<Item = Known>) -> Result<()> {
+        let peers: Vec<Known> = peers.collect();
+        if peers == self.content.peer {
+            return Ok(());
+        }
+        self.content.peer = peers;
         self.content.write(self.dir())
     }
 

@@ -82,13 +82,19 @@ impl Memory {
 
     /// A log of this member that is to be made, in the place of any that is there.
     pub(super) fn new(dir: &Path, member: MemberId) -> Result<Memory> {
-        let (path, lost) = (dir.join(FILE), dir.join(LOST));
-        if path.exists() {
-            durable::rename(&path, &lost)?;
+        if let Some(bytes) = read(&dir.join(FILE))? {
+            // It stays until another one takes its place.
+            let lost = dir.join(LOST);
+            durable::replace(&lost, &dir.join(SPARE), &bytes)?;
         }
         let memory = Memory::of(dir, Witness::new(member, 0));
         memory.write_witness()?;
         Ok(memory)
+    }
+
+    /// What can be read of a log that is lost: for its map, and never to go on with.
+    pub(super) fn salvage(dir: &Path) -> Option<Stored> {
+        Stored::salvage(&std::fs::read(dir.join(FILE)).ok()?)
     }
 
     fn of(dir: &Path, witness: Witness) -> Memory {

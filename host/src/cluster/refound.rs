@@ -1,6 +1,6 @@
 //! Founding a cluster anew when most of its voting members have lost their logs.
 //!
-//! The map is then the newest that is left: in the log of this process, if that is whole, or on its disks. The
+//! The map is then the newest that is left: in what can be read of the log of this process, or on its disks. The
 //! new group is this process alone; the others join it when they hear of it, those with logs by the group's
 //! first snapshot, which comes after everything that they know, and those without with new members.
 
@@ -50,7 +50,7 @@ pub fn refound(config: Configuration, found: bool) -> Result<Remains> {
     let mut home = Home::open(config)?;
     let (log, stored) = match Memory::open(home.dir()) {
         Ok((_, stored)) => ("whole".to_string(), Some(stored)),
-        Err(Trouble::Lost(error)) => (error.to_string(), None),
+        Err(Trouble::Lost(error)) => (error.to_string(), Memory::salvage(home.dir())),
         Err(Trouble::Other(error)) => return Err(error),
     };
     let term = stored.as_ref().map_or(0, Stored::term);
@@ -76,8 +76,11 @@ pub fn refound(config: Configuration, found: bool) -> Result<Remains> {
     Ok(Remains { log, log_epoch, disks, newest })
 }
 
+/// A disk, and the epochs of its copies, the newest first.
+type Epochs = (PathBuf, Vec<u64>);
+
 /// The disks of the process with the epochs of their copies, and the maps of those.
-fn on_disks(home: &Home) -> Result<(Vec<(PathBuf, Vec<u64>)>, Vec<ClusterMap>)> {
+fn on_disks(home: &Home) -> Result<(Vec<Epochs>, Vec<ClusterMap>)> {
     let (mut shown, mut maps) = (Vec::new(), Vec::new());
     for path in home.nodes().into_iter().filter_map(|node| home.path(node)) {
         if !path.exists() {

@@ -437,6 +437,9 @@ impl Together {
     /// Does what a map that is agreed on asks for.
     fn follow_map(&mut self, map: &ClusterMap) {
         self.follow_homes(map);
+        if let Err(e) = self.home.know(self.peers.values().cloned()) {
+            self.effects.push(Effect::Fatal(e));
+        }
         self.forget_removed(map);
         let warning = self.label_warning();
         if warning != self.warned {

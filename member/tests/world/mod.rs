@@ -253,8 +253,7 @@ impl World {
         let lost = |m: &MemberId| self.checks.lost.contains(m);
         let borne = |q: &Process| {
             let Some(voters) = q.member.as_ref().map(|m| m.status().voters) else { return true };
-            voters.is_empty()
-                || voters.iter().filter(|m| lost(m)).count() + 1 <= (voters.len() - 1) / 2
+            voters.is_empty() || voters.iter().filter(|m| lost(m)).count() < (voters.len() - 1) / 2
         };
         let leads = self.leader().is_some_and(|l| l != id);
         if p.member.is_some() || p.removed || !leads || !self.processes.values().all(borne) {

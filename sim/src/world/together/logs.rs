@@ -40,7 +40,7 @@ impl World {
                 return true;
             };
             let lost = voters.iter().filter(|m| lost(m)).count();
-            voters.is_empty() || lost + 1 <= (voters.len() - 1) / 2
+            voters.is_empty() || lost < (voters.len() - 1) / 2
         };
         let leads = self.leader().is_some_and(|l| self.has_process(l));
         if self.has_process(id) || !leads || !together.seats.iter().all(borne) {
