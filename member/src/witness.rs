@@ -117,9 +117,11 @@ impl Stored {
             return Err(LogError::OtherMember { found: found.0, wanted: witness.member.0 });
         }
         let (frame, promised) = (stored.frame, witness.least());
-        match frame < promised {
-            true => Err(LogError::Behind { frame, promised }),
-            false => Ok((stored, witness)),
+        match (frame < promised, frame) {
+            (true, _) => Err(LogError::Behind { frame, promised }),
+            // Nothing has been written: whose log it is to be says the witness alone.
+            (false, 0) => Ok((Stored::anew(witness.member), witness)),
+            (false, _) => Ok((stored, witness)),
         }
     }
 }
@@ -236,6 +238,16 @@ mod tests {
             let mut bad = only.clone();
             bad[at] ^= 0x10;
             assert!(open(&bad).is_err(), "byte {at}");
+        }
+    }
+
+    /// A crash before the first frame leaves who it was to be the log of, and not an earlier member of the process.
+    #[test]
+    fn a_log_that_has_not_begun_is_that_of_its_witness() {
+        for incarnation in [0, 7] {
+            let member = crate::member_anew(crate::node_of(US), incarnation);
+            let (stored, _) = Stored::open(&[], Some(&Witness::new(member, 0).bytes())).unwrap();
+            assert_eq!(stored, Stored::anew(member));
         }
     }
 
