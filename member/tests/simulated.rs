@@ -328,3 +328,23 @@ fn where_no_majority_remembers_nobody_goes_on_and_all_say_so() {
     assert_eq!(said("2 of 3 voting members have lost their logs"), 1);
     assert_eq!(said("not admitted again yet"), 2);
 }
+
+/// Who is left with a log takes up what the new group says, though it had a vote in the old one.
+#[test]
+fn a_cluster_that_is_founded_anew_takes_in_who_remembers_and_who_does_not() {
+    let mut world = World::new(16, 3, None);
+    world.run_until(10 * SECOND);
+    let newest = *world.checks.agreed.last_key_value().unwrap().0;
+    (1..=3).for_each(|id| world.crash(MemberId(id)));
+    (1..=2).for_each(|id| world.empty_log(MemberId(id)));
+    world.refound(MemberId(1));
+    // As the processes of the map are.
+    world.to_add = vec![MemberId(2), MemberId(3)];
+    world.run_until(15 * SECOND);
+    (2..=3).for_each(|id| world.restart(MemberId(id)));
+    world.run_until(40 * SECOND);
+    check::converged(&world);
+    assert!(epoch(&world, 3) > newest);
+    let voters = voters(&world, 3);
+    assert!(voters.len() == 3 && !voters.contains(&MemberId(1)) && voters.contains(&MemberId(3)));
+}

@@ -275,6 +275,19 @@ impl World {
         self.checks.lost.insert(p.log.member());
     }
 
+    /// A process that does not run founds the cluster anew with the newest map.
+    pub fn refound(&mut self, id: MemberId) {
+        let term = self.checks.terms + 1000;
+        let map = self.checks.agreed.last_key_value().unwrap().1.clone();
+        let p = self.processes.get_mut(&id).unwrap();
+        p.anew += 1;
+        let member = member_anew(node_of(id), p.anew);
+        p.log = LogDisk::new(member);
+        let stored = Stored::founded_after(member, &map, &*self.codec, term);
+        assert_eq!(stored.map(&*self.codec).as_ref(), Some(&*map));
+        self.start(id, stored);
+    }
+
     pub fn pause(&mut self, id: MemberId, time: Nanos) {
         self.tell(format!("{id} is stopped for {} ms", time / MILLIS));
         self.processes.get_mut(&id).unwrap().paused_until = self.now + time;
