@@ -24,7 +24,7 @@ ADMIT=127.0.0.1:${PORTS[7]}
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
-    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    cat "$T"/pid* "$T"/forgetting/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
 trap clean EXIT
@@ -537,8 +537,9 @@ stopping() {
     for n in 0 2 3; do wait_until eval "! kill -0 $(cat "$T/pid$n")"; done
     for n in 0 2 3; do run_node $n; done
     wait_until has 2 up 3
-    # They knew node 1 when they joined, and hear again that it has left: nobody dials it for ever.
-    [ "$(grep -c 'the process of n1 has left the cluster' "$T/log3")" = 2 ]
+    # They knew node 1 when they joined, and have forgotten it since: nobody dials it for ever.
+    [ "$(grep -c 'the process of n1 has left the cluster' "$T/log3")" = 1 ]
+    refused '' grep -F '"n1"' "$T/state3/cluster.toml"
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
     wait_until weft volume delete v --dir "$T/state3"
 }
@@ -705,6 +706,84 @@ at_once() {
     kill $up
     wait $up
 }
-for check in founding certified joining renewing configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes; do t $check; done
+# A member's log is damaged, of one process of three and then of two: each stops with words and stays out. One
+# is admitted again by the other two; where only one remembers nothing goes on, and it founds the cluster anew.
+damage() { # damage N HOW
+    local log=$T/state$1/member.log
+    case $2 in
+        emptied) : >"$log" ;;
+        zeros) head -c "$(stat -c %s "$log")" /dev/zero >"$log.z" && mv "$log.z" "$log" ;;
+        older) cp "$T/older.log" "$log" ;;
+        last) python3 -c 'import sys; p = sys.argv[1]; b = bytearray(open(p, "rb").read()); b[-3] ^= 1; open(p, "wb").write(b)' "$log" ;;
+    esac
+}
+# Ends node N as a crash would.
+crash() { kill -9 "$(cat "$T/pid$1")" && wait_until dead "$(cat "$T/pid$1")"; }
+votes() { status "$1" "sys.exit(sorted(s['cluster']['voters']) != [0, 1, 2])"; }
+warned() { weft status --dir "$T/state$1" | grep -F "$2"; }
+forgetting() {
+    local n=0 how token image=$T/image
+    # The nodes of the checks before have these addresses.
+    for n in 0 2 3; do [ ! -e "$T/pid$n" ] || dead "$(cat "$T/pid$n")" || crash $n; done
+    n=0
+    local T=$T/forgetting
+    mkdir -p "$T"
+    config 0 "admit = \"$ADMIT\""
+    weft cluster init --config "$T/n0.toml"
+    run_node 0
+    wait_until has 0 up 1
+    for n in 1 2; do
+        config $n
+        token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+        weft cluster join "$token" --at "$ADMIT" --config "$T/n$n.toml"
+        run_node $n
+    done
+    wait_until votes 0
+    weft volume create v 60M --layout raid5 --dir "$T/state0"
+    nbdcopy "$image" "$(uri 0)"
+    refused 'in use by process' weft cluster readmit --config "$T/n2.toml"
+    for how in emptied zeros last older; do
+        n=$(((n + 1) % 3))
+        cp "$T/state$n/member.log" "$T/older.log"
+        weft volume create "w$how" 4M --layout raid5 --dir "$T/state0"
+        crash $n
+        damage $n $how
+        refused 'promised lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
+        wait_until has $(((n + 1) % 3)) down 1
+        weft cluster readmit --config "$T/n$n.toml" | grep -c 'has a new member'
+        refused 'is whole' weft cluster readmit --config "$T/n$n.toml"
+        run_node $n
+        wait_until votes $n
+        wait_until has $n up 3
+        wait_until mode_is $n fault-free
+        nbdcopy "$(uri $n)" - | cmp - "$image"
+    done
+    for n in 0 1 2; do crash $n; done
+    damage 1 emptied
+    damage 2 zeros
+    for n in 1 2; do
+        refused 'promised lost weft cluster readmit' weft node --config "$T/n$n.toml"
+        weft cluster readmit --config "$T/n$n.toml"
+        run_node $n
+    done
+    run_node 0
+    wait_until warned 0 'weft recover --config'
+    wait_until warned 1 'have not admitted this process'
+    grep -c '2 of 3 voting members have lost their logs' "$T/log0"
+    refused 'in use by process' weft recover --config "$T/n0.toml" --found
+    crash 0
+    refused 'runs, at stop all processes' weft recover --config "$T/n0.toml" --found
+    for n in 1 2; do crash $n; done
+    weft recover --config "$T/n0.toml" | grep -c "The member's log: whole; its map is of epoch"
+    weft recover --config "$T/n0.toml" --found | grep -c 'is founded anew'
+    for n in 0 1 2; do run_node $n; done
+    wait_until votes 0
+    wait_until has 1 up 3
+    wait_until mode_is 2 fault-free
+    nbdcopy "$(uri 1)" - | cmp - "$image"
+    weft scrub v --dir "$T/state2"
+    for n in 0 1 2; do crash $n; done
+}
+for check in founding certified joining renewing configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -514,6 +514,49 @@ restarts() {
     nbdcopy "$URI" - | cmp - "$T/a"
     scrub
 }
+# The map's file is damaged, missing, or an older copy of itself: the array is refused, with what to do, and made
+# whole again from what its disks have. Nothing is changed before that is asked for.
+map_lost() {
+    local old
+    image "$T/a" 16M
+    nbdcopy "$T/a" "$URI"
+    refused 'in use by process' weft recover
+    cp "$D/weft.toml" "$T/old.toml"
+    weft node kill 2
+    weft node start 2
+    wait_until whole
+    stop
+    refused 'whole nothing to recover' weft recover
+    for damage in 's/raid5/raid6/' 's/^epoch = ./epoch = 9/' '/^checksum/d' '1,$d'; do
+        sed -i "$damage" "$D/weft.toml"
+        old=$(cat "$D/weft.toml")
+        refused 'cannot use weft.toml 5 of 5 disks have a copy weft recover' up --dir "$D"
+        weft recover --dry-run >"$T/said"
+        grep -c 'The newest copy is of version [0-9]*; 5 disks have it' "$T/said"
+        [ "$old" = "$(cat "$D/weft.toml")" ]
+        weft recover | grep -c 'weft.toml is made anew'
+        [ "$old" = "$(cat "$D/weft.toml.damaged")" ]
+        start
+        nbdcopy --request-size=1048576 "$URI" "$T/back" && cmp -n $((16 * MIB)) "$T/a" "$T/back"
+        stop
+    done
+    rm "$D/weft.toml"
+    refused 'weft.toml is missing 5 of 5 disks have a copy weft recover' up --dir "$D"
+    [ ! -e "$D/weft.toml" ]
+    mv "$D/disk-4.img" "$T/disk-4.img"
+    weft recover | grep -c 'disk-4.img: is not there'
+    mv "$T/disk-4.img" "$D/disk-4.img"
+    start
+    wait_until whole
+    stop
+    cp "$T/old.toml" "$D/weft.toml"
+    refused 'older copy of itself weft recover' up --dir "$D"
+    weft recover --json | grep -c '"recovered": *true'
+    start
+    nbdcopy "$URI" "$T/back" && cmp -n $((16 * MIB)) "$T/a" "$T/back"
+    scrub
+    rm "$T/back"
+}
 # Disks are given one operation at a time, in another order than they come in, from now on until
 # the array is told otherwise.
 queues() {
@@ -556,6 +599,7 @@ t two-nodes-killed two_killed
 t bad-input bad_input
 t contradictions contradictions
 t stop-and-start restarts
+t map-lost map_lost
 t queues queues
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

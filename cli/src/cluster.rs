@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use weft_host::{
-    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, renewed,
+    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, readmit,
+    renewed,
 };
 
 use crate::args::Common;
@@ -35,6 +36,9 @@ pub enum Cluster {
     Join(Join),
     /// Make a certificate anew, where the authority's key is: for a node that was off for longer than its own is good
     Renew(Renew),
+    /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
+    /// what was agreed on before. Its nodes and disks stay. The process must not run
+    Readmit(Readmit),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
 }
@@ -125,6 +129,17 @@ pub struct Renew {
     common: Common,
 }
 
+/// Who is to be admitted again.
+#[derive(Debug, Args)]
+pub struct Readmit {
+    /// The process's configuration
+    #[arg(long)]
+    config: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 impl Cluster {
     /// Does it.
     pub fn run(&self) -> Result<ExitCode> {
@@ -135,6 +150,7 @@ impl Cluster {
             Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
             Cluster::Renew(renew) => renew.run()?,
+            Cluster::Readmit(readmit) => readmit.run()?,
             Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
@@ -230,6 +246,23 @@ impl Renew {
             "This is the certificate of {name} anew. Put {} in the place of `node.pem` in its directory, \
              and start it",
             self.out.display()
+        ))
+    }
+}
+
+impl Readmit {
+    fn run(&self) -> Result<()> {
+        let config = Configuration::load(&self.config)?;
+        let name = config.name.clone();
+        let process = readmit(config)?;
+        if self.json {
+            return say_json(json!({ "node": process.0, "name": name.to_string() }));
+        }
+        say(format!(
+            "{name} has a new member, without a say in what was agreed on before. Start it with\n\n  \
+             weft node --config {}\n\n\
+             It takes part again when most of the voting members have admitted it (`weft status`).",
+            self.config.display()
         ))
     }
 }

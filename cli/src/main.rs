@@ -19,6 +19,7 @@ mod probe;
 mod processes;
 mod real;
 mod rebalance;
+mod recover;
 mod scratch;
 mod scrub;
 mod sim;
@@ -46,6 +47,8 @@ struct Cli {
 enum Command {
     /// Run an array, making it first if there is none; serves NBD until stopped
     Up(up::Up),
+    /// Make the map's file anew from the copies on the disks, and say what there was
+    Recover(recover::Recover),
     /// How a running array is
     Status(status::Status),
     /// Found a cluster of nodes in processes of their own, let nodes in, and give added disks their share
@@ -88,6 +91,7 @@ impl Command {
     fn run(&self) -> Result<ExitCode> {
         match self {
             Command::Up(up) => up.run(),
+            Command::Recover(recover) => recover.run(),
             Command::Status(status) => status.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
@@ -143,6 +147,9 @@ mod tests {
             "up --dir d --nodes 6 --disk-size 2G --volume a:1G --volume b:all --layout raid6 \
              --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
             "status --dir d --json --watch",
+            "recover --dir d --dry-run --json",
+            "recover --accept-older",
+            "recover --config n.toml --found",
             "node kill 2 --dir d",
             "disk fail 2 --dir d",
             "disk list --json",
@@ -158,6 +165,7 @@ mod tests {
             "cluster rebalance --dry-run --json --dir d",
             "cluster rebalance --no-wait",
             "cluster rebalance --cancel",
+            "cluster readmit --config n.toml --json",
             "explain read --layout raid5 --offset 0 --length 1 --failed 1",
             "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --roles solely \
              --strategy large --commit none --json",
@@ -190,6 +198,9 @@ mod tests {
             ("up --volume v:many", "is not a size"),
             ("up --listen nonsense", "HOST:PORT"),
             ("volume set v", "KEY=VALUE"),
+            ("recover --found", "--config"),
+            ("recover --config n.toml --dry-run --found", "cannot be used with"),
+            ("recover --config n.toml --dir d", "cannot be used with"),
             ("scrub v --rate 0", "never ends"),
             ("scrub v --rate fast", "is not a size"),
             ("cluster rebalance --dry-run --cancel", "cannot be used with"),

@@ -4,8 +4,10 @@
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
 //! frame (group commit). How nodes start and stop is in [`lives`], how the map comes about in
-//! [`rule`].
+//! [`rule`], what the disks keep of it in [`copies`].
 
+#[path = "engine_copies.rs"]
+mod copies;
 #[path = "engine_lives.rs"]
 mod lives;
 #[path = "engine_rule.rs"]
@@ -29,6 +31,7 @@ use crate::disk_sync::AtOnce;
 use crate::disk_uring::{Ring, Tag};
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::map_copies::Wanted;
 use crate::slot::{Phase, Slot};
 use crate::volumes::{self, Exports, NewVolume};
 
@@ -60,6 +63,12 @@ pub(crate) struct Engine {
     starting: bool,
     disk_queue: VecDeque<(Tag, DiskRequest)>,
     ended: Vec<(Tag, DiskResult)>,
+    /// The copy of the map that all disks are to have.
+    wanted: Option<Wanted>,
+    /// Something may be to be done for that.
+    copies_due: bool,
+    /// It has been said that the map is too long for copies.
+    too_long: bool,
 }
 
 impl Engine {
@@ -70,7 +79,7 @@ impl Engine {
         if let Err(e) = &ring {
             log(&format!("disks are worked without io_uring: {e}"));
         }
-        Engine {
+        let mut engine = Engine {
             rule,
             slots,
             log,
@@ -83,7 +92,12 @@ impl Engine {
             starting: true,
             disk_queue: VecDeque::new(),
             ended: Vec::new(),
-        }
+            wanted: None,
+            copies_due: false,
+            too_long: false,
+        };
+        engine.copy_map();
+        engine
     }
 
     /// The map in force.
@@ -169,7 +183,10 @@ impl Engine {
             Phase::Elsewhere => true,
             Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
         };
-        self.is_settled() && self.disk_queue.is_empty() && self.slots.iter().all(quiet)
+        self.is_settled()
+            && self.disk_queue.is_empty()
+            && self.slots.iter().all(quiet)
+            && self.copies_are_done()
     }
 
     /// What keeps the nodes from being quiet, a line each.
@@ -230,6 +247,7 @@ impl Engine {
     /// Whether there is something that [`Engine::run`] would do.
     pub(crate) fn has_work(&self) -> bool {
         !self.disk_queue.is_empty()
+            || self.copies_due
             || self.gate.has_work(|| self.rule.may_serve())
             || self.rule.has_work()
     }
@@ -251,6 +269,7 @@ impl Engine {
     }
 
     fn start_disk_operations(&mut self) {
+        self.start_copies();
         let mut at_once = AtOnce::default();
         while let Some((tag, request)) = self.disk_queue.pop_front() {
             let slot = &mut self.slots[tag.node];
@@ -294,7 +313,9 @@ impl Engine {
         let any = !ended.is_empty();
         for (tag, result) in ended {
             self.slots[tag.node].disk_ops -= 1;
-            if self.slots[tag.node].life == tag.life {
+            if self.slots[tag.node].life == tag.life
+                && let Some(result) = self.copy_ended(tag, result)
+            {
                 self.input(tag.node, Input::Disk(tag.id, result));
             }
         }

@@ -85,6 +85,7 @@ impl Engine {
         let mut outputs = Vec::new();
         node.start(&mut outputs);
         slot.node = Some(node);
+        self.keep_copies(n);
         self.apply(n, outputs);
         Ok(())
     }

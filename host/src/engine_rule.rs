@@ -13,6 +13,7 @@ use weft_core::cluster::{
     VolumeSize,
 };
 use weft_core::node::MemberReport;
+use weft_core::store::map_area::MapCopy;
 use weft_core::units::{Nanos, NodeId, VolumeId};
 
 use super::Engine;
@@ -75,6 +76,14 @@ impl Rule {
         match self {
             Rule::Alone(alone) => alone.state.content.cluster,
             Rule::Together(together) => together.home().cluster(),
+        }
+    }
+
+    /// What the disks are to keep a copy of, if there is a map yet.
+    pub(super) fn copy(&self) -> Option<MapCopy> {
+        match self {
+            Rule::Alone(alone) => Some(alone.state.copy()),
+            Rule::Together(together) => together.copy(),
         }
     }
 
@@ -335,7 +344,7 @@ impl Engine {
 
     fn tell_authority(&mut self, input: AuthorityInput) {
         let Rule::Alone(alone) = &mut self.rule else { return };
-        let mut inputs = VecDeque::from([input]);
+        let (mut inputs, mut stored) = (VecDeque::from([input]), false);
         while let Some(input) = inputs.pop_front() {
             let mut outputs = Vec::new();
             alone.authority.handle(input, &mut outputs);
@@ -343,11 +352,17 @@ impl Engine {
                 match output {
                     AuthorityOutput::Tell(node, message) => self.gate.word(node, message),
                     AuthorityOutput::Store(map) => match alone.state.store(&map) {
-                        Ok(()) => inputs.push_back(AuthorityInput::Stored(map.epoch)),
+                        Ok(()) => {
+                            stored = true;
+                            inputs.push_back(AuthorityInput::Stored(map.epoch));
+                        }
                         Err(e) => alone.unstored = Some(e),
                     },
                 }
             }
+        }
+        if stored {
+            self.copy_map();
         }
     }
 
@@ -385,7 +400,9 @@ impl Engine {
 
     fn take_effects(&mut self) {
         let Rule::Together(together) = &mut self.rule else { return };
-        for effect in together.take_effects() {
+        let effects = together.take_effects();
+        let agreed = effects.iter().any(|effect| matches!(effect, Effect::Agreed(_)));
+        for effect in effects {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
                 Effect::Restart(node) => self.restart_node(usize::from(node.0)),
@@ -403,6 +420,9 @@ impl Engine {
                 Effect::Log(line) => (self.log)(&line),
                 Effect::Fatal(error) => self.fatal = Some(error),
             }
+        }
+        if agreed {
+            self.copy_map();
         }
     }
 }

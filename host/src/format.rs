@@ -93,19 +93,24 @@ pub(crate) fn holder(path: &Path, cluster: u128) -> Option<u16> {
 }
 
 /// How many copies of the superblock a disk begins with.
-const SUPERBLOCKS: u64 = 2;
+pub(crate) const SUPERBLOCKS: u64 = 2;
 
 /// A superblock of those at the beginning of a disk.
-fn superblock_in(head: &[u8]) -> Option<Superblock> {
+pub(crate) fn superblock_in(head: &[u8]) -> Option<Superblock> {
     let sectors = head.chunks_exact(SECTOR as usize).take(SUPERBLOCKS as usize);
     sectors.filter_map(|sector| Superblock::decode(sector).ok()).next()
 }
 
 /// So many bytes of the beginning of a disk, or all that there are.
 fn read_head(file: &File, len: usize) -> io::Result<Vec<u8>> {
+    read_from(file, 0, len)
+}
+
+/// So many bytes of a disk from an offset on, or all that there are.
+pub(crate) fn read_from(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let (mut head, mut done) = (vec![0; len], 0);
     while done < len {
-        match file.read_at(&mut head[done..], done as u64) {
+        match file.read_at(&mut head[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

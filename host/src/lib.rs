@@ -31,6 +31,7 @@ mod length_of_time;
 mod link;
 mod listen;
 mod log;
+mod map_copies;
 mod native;
 mod nbd;
 mod news;
@@ -53,8 +54,8 @@ mod volumes;
 pub use array::{Array, Handle};
 pub use client::Control;
 pub use cluster::{
-    Configuration, Home, Invitation, JoinRequest, NewDirectory, certify, found, join, join_as_host,
-    join_certified, join_request, renewed,
+    Configuration, Home, Invitation, JoinRequest, NewDirectory, Remains, certify, found, join,
+    join_as_host, join_certified, join_request, readmit, refound, renewed,
 };
 pub use control::{Believed, DiskAction, NewHome, NodeAction, RebalanceAction, Request};
 pub use disk::{Backend, Disk, is_in_memory};
@@ -69,5 +70,5 @@ pub use reactor::Stopped;
 pub use scrub::SCRUB_RATE;
 pub use size::{Size, parse_size};
 pub use spec::Spec;
-pub use state::State;
+pub use state::{Findings, State, recover};
 pub use weft_net::identity::{JoinToken, TokenError};

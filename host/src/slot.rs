@@ -10,6 +10,7 @@ use weft_core::units::{Nanos, SECTOR};
 
 use crate::disk::Disk;
 use crate::disk_queue::DiskQueue;
+use crate::map_copies::Keeper;
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) struct Slot {
     pub(crate) patience: Option<Nanos>,
     /// Why it is down.
     pub(crate) why: String,
+    /// Keeps copies of the map on the disk.
+    pub(crate) keeper: Keeper,
     /// How fast it catches up.
     pub(crate) pace: Pace,
     /// When those that are set are due.
@@ -100,6 +103,7 @@ impl Slot {
             wanted: false,
             patience: None,
             why: "it has not been started".to_string(),
+            keeper: Keeper::default(),
             pace: Pace::default(),
             timers: BTreeMap::new(),
         }
@@ -124,6 +128,7 @@ impl Slot {
     pub(crate) fn drop_node(&mut self, why: &str) {
         self.node = None;
         self.disk = None;
+        self.keeper = Keeper::default();
         self.phase = Phase::Down;
         self.life += 1;
         self.timers.clear();

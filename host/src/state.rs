@@ -1,22 +1,28 @@
 //! The state directory: `weft.toml`, the disks `disk-0.img` and so on, the lock
-//! `weft.lock`, and the control socket `control.sock`.
+//! `weft.lock`, and the control socket `control.sock`. What the disks keep copies of is what `weft.toml` holds;
+//! the two are compared before anything is done with either.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::store::map_area::MapCopy;
 use weft_core::units::NodeId;
 
 use crate::claim::Claim;
 use crate::disk::Disk;
 use crate::durable;
-use crate::error::{Error, Result, at, fail};
+use crate::error::{Result, at, fail};
 use crate::format::{Own, data_sectors, format_disk};
 use crate::size::Size;
 use crate::spec::Spec;
 use crate::state_file::{self, Content};
 use crate::volumes;
+
+#[path = "state_recover.rs"]
+mod recover;
+pub use recover::{Findings, recover};
 
 const FILE: &str = "weft.toml";
 
@@ -29,6 +35,8 @@ pub struct State {
     dir: PathBuf,
     _lock: File,
     pub(crate) content: Content,
+    /// The file as it was read or written last.
+    text: String,
     /// Names of volumes that were being made when the array last stopped.
     pub(crate) given_up: Vec<String>,
 }
@@ -42,9 +50,7 @@ impl State {
         let mut state = State::load(dir)?;
         state.check(spec)?;
         if let Some(queue) = spec.queue.filter(|queue| *queue != state.content.queue) {
-            let content = Content { queue, ..state.content.clone() };
-            state.save(&content)?;
-            state.content = content;
+            state.save(Content { queue, ..state.content.clone() })?;
         }
         Ok(state)
     }
@@ -60,18 +66,25 @@ impl State {
                 dir.display()
             ));
         }
+        recover::refuse_orphans(dir)?;
         let content = Content {
+            version: 0,
             cluster: durable::random(),
             disk_size: spec.disk_size(),
             queue: spec.queue.unwrap_or_default(),
             map: ClusterMap::default(),
         };
-        let mut state =
-            State { dir: dir.to_path_buf(), _lock: lock, content, given_up: Vec::new() };
+        let mut state = State {
+            dir: dir.to_path_buf(),
+            _lock: lock,
+            content,
+            text: String::new(),
+            given_up: Vec::new(),
+        };
         let info = NodeInfo::new(0, data_sectors(spec.disk_size())?);
         state.content.map.nodes = vec![info; spec.nodes()];
         volumes::place_first(spec, &mut state.content.map)?;
-        state.make_disks().and_then(|()| state.save(&state.content))?;
+        state.make_disks().and_then(|()| state.save(state.content.clone()))?;
         Ok(state)
     }
 
@@ -95,14 +108,22 @@ impl State {
     pub fn load(dir: &Path) -> Result<State> {
         let path = dir.join(FILE);
         if !path.exists() {
+            recover::refuse_orphans(dir)?;
             return fail(format!("there is no array in {} (no {FILE})", dir.display()));
         }
         let lock = durable::lock(dir)?;
-        let text = fs::read_to_string(&path).map_err(at("read", &path))?;
-        let mut content = state_file::read(&text)
-            .map_err(|e| Error(format!("cannot use {}: {e}", path.display())))?;
-        let given_up = give_up_half_made(&mut content);
-        Ok(State { dir: dir.to_path_buf(), _lock: lock, content, given_up })
+        let text = fs::read(&path).map_err(at("read", &path))?;
+        // What is not text is damaged, and does not fit its checksum.
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let content = state_file::read(&text).map_err(|e| recover::damaged(dir, &text, &e))?;
+        recover::refuse_older(dir, &content, &text)?;
+        let given_up = Vec::new();
+        let mut state = State { dir: dir.to_path_buf(), _lock: lock, content, text, given_up };
+        if state.content.version == 0 {
+            state.save(state.content.clone())?;
+        }
+        state.given_up = give_up_half_made(&mut state.content);
+        Ok(state)
     }
 
     /// Refuses what contradicts the array that is there.
@@ -148,10 +169,13 @@ impl State {
 
     /// Makes the map durable. If that fails, the old one is still in force.
     pub(crate) fn store(&mut self, map: &ClusterMap) -> Result<()> {
-        let content = Content { map: map.clone(), ..self.content.clone() };
-        self.save(&content)?;
-        self.content = content;
-        Ok(())
+        self.save(Content { map: map.clone(), ..self.content.clone() })
+    }
+
+    /// What the disks are to keep copies of: the file, and its version.
+    pub(crate) fn copy(&self) -> MapCopy {
+        let Content { cluster, version, .. } = self.content;
+        MapCopy { cluster, version, payload: self.text.clone().into_bytes() }
     }
 
     fn make_disk(&self, node: usize) -> Result<()> {
@@ -165,9 +189,14 @@ impl State {
         Claim::new(&self.disk_path(node), Some(self.content.disk_size), Some(own), force)
     }
 
-    fn save(&self, content: &Content) -> Result<()> {
+    /// Writes the next version. If that fails, the old one is still in force.
+    fn save(&mut self, content: Content) -> Result<()> {
+        let content = Content { version: self.content.version + 1, ..content };
         let (path, spare) = (self.dir.join(FILE), self.dir.join(SPARE));
-        durable::replace(&path, &spare, state_file::write(content)?.as_bytes())
+        let text = state_file::write(&content)?;
+        durable::replace(&path, &spare, text.as_bytes())?;
+        (self.content, self.text) = (content, text);
+        Ok(())
     }
 }
 

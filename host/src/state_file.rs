@@ -1,4 +1,7 @@
 //! `weft.toml`: what an array is and the cluster map in force, for people to read.
+//!
+//! It has a checksum, of the whole text without the line that holds it, and a version that grows with each
+//! time that it is written. So a change by a digit is found, and of several copies one knows which is the newest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +20,19 @@ use crate::size::require_multiple;
 use crate::volumes::Volumes;
 
 /// The version of the file (and of the directory) that this program writes and reads.
-pub(crate) const FORMAT: i64 = 2;
+pub(crate) const FORMAT: i64 = 3;
+
+/// The one before, which has neither checksum nor version. It is read, and written anew at once.
+const WITHOUT_CHECKSUM: i64 = 2;
+
+/// How the line begins that holds the checksum.
+const CHECKSUM: &str = "checksum = ";
 
 /// The file's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
+    /// Grows with each time that the content is written; 0 if it never was, or not with a version.
+    pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
     /// How the disks' queues are served.
@@ -33,6 +44,8 @@ pub(crate) struct Content {
 #[serde(deny_unknown_fields)]
 struct File {
     format: i64,
+    #[serde(default)]
+    version: u64,
     cluster: String,
     nodes: usize,
     disk_size: u64,
@@ -136,6 +149,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
     let (queue, queue_depth) = content.queue.words();
     let file = File {
         format: FORMAT,
+        version: content.version,
         cluster: format!("{:032x}", content.cluster),
         nodes: map.nodes.len(),
         disk_size: content.disk_size,
@@ -149,7 +163,33 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
     let text = toml::to_string(&file).map_err(|e| Error(format!("cannot write the state: {e}")))?;
-    Ok(format!("# The state of a Weft array. Do not edit while it runs.\n{text}"))
+    Ok(sealed(&format!("{HEADLINE}\n{text}")))
+}
+
+const HEADLINE: &str =
+    "# The state of a Weft array. Not for editing: the checksum would not fit any more.";
+
+/// The text with its checksum, in a line of its own after the first one.
+pub(crate) fn sealed(text: &str) -> String {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    format!("{first}\n{CHECKSUM}\"{:08x}\"\n{rest}", crc32c::crc32c(text.as_bytes()))
+}
+
+/// Whether a text is as it was sealed; nothing if it has no checksum.
+fn is_whole(text: &str) -> Option<bool> {
+    text.lines().find(|line| line.starts_with(CHECKSUM))?;
+    let without = text.split_inclusive('\n').filter(|line| !line.starts_with(CHECKSUM));
+    Some(sealed(&without.collect::<String>()) == text)
+}
+
+/// Whether a text has a checksum that fits: then it is what some program wrote, perhaps another version's.
+pub(crate) fn is_sealed(text: &str) -> bool {
+    is_whole(text) == Some(true)
+}
+
+/// The version that a text names, whatever is wrong with it otherwise.
+pub(crate) fn version_named(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("version = ")?.trim().parse().ok())
 }
 
 fn node_entry(info: &NodeInfo) -> Node {
@@ -221,12 +261,17 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
     }
 }
 
-/// Reads the file's text. The format is looked at first, so that a file of another version
+/// Reads the file's text. The checksum is looked at first, then the format, so that a file of another version
 /// is called that and not nonsense.
 pub(crate) fn read(text: &str) -> Result<Content> {
+    let whole = is_whole(text);
+    if whole == Some(false) {
+        return fail("it does not fit its checksum: it is damaged, or has been edited");
+    }
     let table: toml::Table = text.parse().map_err(|e| Error(format!("it is not TOML: {e}")))?;
     match table.get("format").and_then(toml::Value::as_integer) {
-        Some(FORMAT) => {}
+        Some(FORMAT) if whole.is_none() => return fail("its checksum is missing: it is damaged"),
+        Some(FORMAT | WITHOUT_CHECKSUM) => {}
         Some(other) => {
             return fail(format!(
                 "it has format version {other} and this program knows version {FORMAT}; use the \
@@ -235,7 +280,11 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         }
         None => return fail("it has no format version, so it is not a Weft state file"),
     }
-    let file: File = toml::from_str(text).map_err(|e| Error(e.to_string()))?;
+    let without: String = text
+        .lines()
+        .filter(|line| !line.starts_with(CHECKSUM))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let file: File = toml::from_str(&without).map_err(|e| Error(e.to_string()))?;
     if file.node.len() != file.nodes {
         return fail(format!("it says {} nodes and lists {}", file.nodes, file.node.len()));
     }
@@ -262,7 +311,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     };
     map.check().map_err(Error)?;
     let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;
-    Ok(Content { cluster, disk_size: file.disk_size, queue, map })
+    Ok(Content { version: file.version, cluster, disk_size: file.disk_size, queue, map })
 }
 
 fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {

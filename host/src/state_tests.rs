@@ -88,7 +88,10 @@ fn the_disks_queues_can_be_served_otherwise_the_next_time() {
     assert_eq!(order(&with("fcfs")), "fcfs");
     let text = fs::read_to_string(&path).unwrap();
     assert!(!text.contains("queue"), "{text}");
-    fs::write(&path, text.replace("nodes = ", "queue = \"bnn\"\nnodes = ")).unwrap();
+    let without = text.lines().filter(|line| !line.starts_with("checksum"));
+    let wrong =
+        without.collect::<Vec<_>>().join("\n").replace("nodes = ", "queue = \"bnn\"\nnodes = ");
+    fs::write(&path, state_file::sealed(&(wrong + "\n"))).unwrap();
     let refused = State::load(dir.path()).unwrap_err().0;
     assert!(refused.contains("queue: bnn") && refused.contains(FILE), "{refused}");
 }
@@ -168,13 +171,24 @@ fn other_versions_and_damage_are_refused() {
     drop(State::create(dir.path(), &small()).unwrap());
     let path = dir.path().join("weft.toml");
     let text = fs::read_to_string(&path).unwrap();
+    // What another program, or a hand that mends the checksum, has written.
+    let sealed = |from: &str, to: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with("checksum"));
+        state_file::sealed(&(lines.collect::<Vec<_>>().join("\n").replace(from, to) + "\n"))
+    };
+    assert_eq!(sealed("", ""), text);
     let cases = [
-        (text.replace("format = 2", "format = 3"), "version 3 and this program knows version 2"),
-        (text.replace("format = 2", ""), "no format version"),
-        (text.replace("nodes = 5", "nodes = 6"), "6 nodes and lists 5"),
-        (text.replace("extents = [[0, [[0, ", "extents = [[0, [[9, "), "extents"),
-        (text.replace("\"raid5\"", "\"raid9\""), "raid9"),
+        (sealed("format = 3", "format = 4"), "version 4 and this program knows version 3"),
+        (sealed("format = 3", ""), "no format version"),
+        (sealed("nodes = 5", "nodes = 6"), "6 nodes and lists 5"),
+        (sealed("extents = [[0, [[0, ", "extents = [[0, [[9, "), "extents"),
+        (sealed("\"raid5\"", "\"raid9\""), "raid9"),
+        (text.replace("\"raid5\"", "\"raid6\""), "does not fit its checksum"),
+        (text.replace("checksum", "#hecksum"), "its checksum is missing"),
+        (text.replace("format = 3", "format = 2"), "does not fit its checksum"),
         ("{".to_string(), "not TOML"),
+        (String::new(), "no format version"),
+        ("\0".repeat(text.len()), "not TOML"),
     ];
     for (changed, why) in cases {
         assert_ne!(changed, text, "the case changes something: {why}");
@@ -182,4 +196,28 @@ fn other_versions_and_damage_are_refused() {
         let err = State::load(dir.path()).unwrap_err();
         assert!(err.0.contains(why), "{err}");
     }
+    // Whatever byte is another one.
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert!(State::load(dir.path()).is_err(), "byte {at} of {text}");
+    }
+}
+
+/// A file of before is opened once as it is, and has a checksum from then on.
+#[test]
+fn a_file_without_checksum_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let map = State::create(dir.path(), &small()).unwrap().content.map.clone();
+    let path = dir.path().join("weft.toml");
+    let text = fs::read_to_string(&path).unwrap().replace("format = 3", "format = 2");
+    let old = text.lines().filter(|l| !l.starts_with("checksum") && !l.starts_with("version"));
+    fs::write(&path, old.collect::<Vec<_>>().join("\n")).unwrap();
+    let state = State::load(dir.path()).unwrap();
+    assert_eq!((state.content.version, &state.content.map), (1, &map));
+    drop(state);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\nchecksum = \"") && text.contains("\nformat = 3\n"), "{text}");
+    assert_eq!(State::load(dir.path()).unwrap().content.version, 1);
 }

@@ -7,6 +7,7 @@ use weft_core::cluster::{APART, ClusterMap, Extent, Fullness, Volume, plan_balan
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::order::Ordering;
 use weft_core::units::{NodeId, SECTOR, VolumeId};
+use weft_member::node_of;
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -58,7 +59,7 @@ pub(crate) fn status(desk: &Desk<'_>) -> Value {
             "leader": together.leader().map(|n| n.0),
             "term": status.term,
             "serving": together.may_serve(),
-            "voters": status.voters.iter().map(|m| m.0 - 1).collect::<Vec<u64>>(),
+            "voters": status.voters.iter().map(|m| node_of(*m).0).collect::<Vec<u16>>(),
             "disowned": together.is_disowned(),
             "connected": together.connected().map(|n| n.0).collect::<Vec<u16>>(),
             "left": together.home().has_left(),

@@ -60,8 +60,8 @@ impl Default for Config {
     }
 }
 
-/// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two, and
-/// the simulation check, in which members have real nodes, all but those.
+/// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two and the last,
+/// and the simulation check, in which members have real nodes, all but the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Votes and acknowledgements leave before what they promise is safe.
@@ -79,6 +79,8 @@ pub enum Bug {
     /// A process without disks is as good a reason for another to go as one with disks, where the two do
     /// not hear each other.
     NeedsHosts,
+    /// A log is taken up as far as it can be read, whatever its witness says.
+    BelievesAnyLog,
 }
 
 /// Settings that a member refuses to run with.

@@ -1,7 +1,12 @@
 //! Who votes: a pure function from who is there to the next single step of the group.
 
+use std::collections::BTreeMap;
+
+use weft_core::units::NodeId;
+
 use crate::MemberId;
 use crate::consensus::GroupChange;
+use crate::process::node_of;
 
 /// The next step towards the right voters, if one is due. `ready` are the learners that are alive
 /// and have all that is committed.
@@ -16,6 +21,20 @@ pub(crate) fn next_step(
     let wanted = if voters.len() % 2 == 1 { 2 } else { 1 };
     let room = voters.len() + wanted <= most;
     (room && ready.len() >= wanted).then(|| GroupChange::Promote(ready[0]))
+}
+
+/// The next step towards a group in which members that have come anew are in the place of those of their
+/// processes whose logs are lost. The new one comes first, so that a process is never without; it does not
+/// vote before the old one has gone.
+pub(crate) fn replacement(
+    group: &[MemberId],
+    anew: &BTreeMap<NodeId, MemberId>,
+) -> Option<GroupChange> {
+    let earlier = |old: &MemberId, new: &MemberId| node_of(*old) == node_of(*new) && old < new;
+    let gone = group.iter().find(|old| group.iter().any(|new| earlier(old, new)));
+    let comes = |new: &&MemberId| group.iter().any(|old| earlier(old, new));
+    gone.map(|old| GroupChange::Remove(*old))
+        .or_else(|| anew.values().find(comes).map(|new| GroupChange::AddLearner(*new)))
 }
 
 /// How many make a majority.
@@ -42,6 +61,23 @@ mod tests {
         (5, 9, false),
         (6, 3, false),
     ];
+
+    #[test]
+    fn who_comes_anew_is_added_before_the_one_without_a_log_goes() {
+        let new = 7 << 16 | 2;
+        let anew = BTreeMap::from([(NodeId(1), MemberId(new))]);
+        let step = |group: &[u64]| {
+            let group: Vec<MemberId> = group.iter().copied().map(MemberId).collect();
+            replacement(&group, &anew)
+        };
+        assert_eq!(step(&[1, 2, 3]), Some(GroupChange::AddLearner(MemberId(new))));
+        assert_eq!(step(&[1, 2, 3, new]), Some(GroupChange::Remove(MemberId(2))));
+        assert_eq!(step(&[1, 3, new]), None);
+        let later = 8 << 16 | 2;
+        assert_eq!(step(&[1, 3, later]), None, "a later one has come");
+        assert_eq!(step(&[1, new, later]), Some(GroupChange::Remove(MemberId(new))));
+        assert_eq!(step(&[1, 3]), None, "its process has left");
+    }
 
     #[test]
     fn voters_come_in_pairs_up_to_the_most() {

@@ -7,14 +7,19 @@ use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Nanos, NodeId};
 
-/// A member of the group: a process. Never 0, and never used again for another disk: a member
-/// whose log is lost must come back under a new number.
+use crate::LogError;
+use crate::process::{incarnation_of, node_of};
+use crate::record::frame_number;
+
+/// A member of the group: a process, and in the upper 48 bits which of its members this is. Never 0, and
+/// never used again: a process whose member has lost its log comes back with a new one, of a higher number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "member {}", self.0)
+        let anew = if incarnation_of(*self) > 0 { " (anew)" } else { "" };
+        write!(f, "member {}{anew}", node_of(*self).0 + 1)
     }
 }
 
@@ -31,9 +36,10 @@ pub trait MapCodec: Send + Sync {
 pub enum Input {
     /// Time has passed: at or after what [`Output::Wake`] said. More often does no harm.
     Tick,
-    /// Bytes that another member sent. The transport vouches for who it was.
+    /// Bytes that another process's member sent. The transport vouches for which process it was; which of its
+    /// members it is the bytes say.
     Message(MemberId, Vec<u8>),
-    /// What [`Output::Persist`] asked for with this number is durable.
+    /// What [`Output::Persist`] asked for with this number is durable, and the witness says so.
     Persisted(u64),
     /// A node of this process has opened its disk and can take part. After its death: again.
     NodeReady(Arrival),
@@ -60,7 +66,8 @@ pub enum Input {
 pub enum Output {
     /// Send these bytes to another member. They may be lost, repeated or overtaken.
     Send(MemberId, Vec<u8>),
-    /// Make this durable, then say [`Input::Persisted`] with the number. There is one at a time.
+    /// Make this durable, then what [`crate::Witness::note`] says, then say [`Input::Persisted`] with the number.
+    /// There is one at a time.
     Persist(u64, Persist),
     /// Hand a local node this word of the authority.
     Tell(NodeId, MapMessage),
@@ -76,6 +83,8 @@ pub enum Output {
     Wake(Nanos),
     /// The answer to a request.
     Answer(u64, Result<(), Refusal>),
+    /// Stop: the log was not what it seemed to be.
+    Stop(LogError),
     /// This map is agreed on. Nodes enter it when they are told, not now.
     Agreed(Arc<ClusterMap>),
     /// Something an operator should know.
@@ -89,6 +98,14 @@ pub enum Persist {
     Append(Vec<u8>),
     /// Instead of the whole log, at once or not at all (a new file, flushed and renamed).
     Replace(Vec<u8>),
+}
+
+impl Persist {
+    /// The number of the frame that it writes.
+    pub fn frame(&self) -> u64 {
+        let (Persist::Append(bytes) | Persist::Replace(bytes)) = self;
+        frame_number(bytes)
+    }
 }
 
 /// Why a request was not done.

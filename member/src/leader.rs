@@ -86,6 +86,8 @@ pub(crate) struct Desk<'a> {
     pub agreed: &'a Decision,
     /// The leader's first entry is committed, so it knows all that is agreed on.
     pub begun: bool,
+    /// Members that are to take the place of one whose log is lost, by process.
+    pub anew: &'a BTreeMap<NodeId, MemberId>,
     pub acts: &'a mut Vec<Act>,
 }
 
@@ -321,8 +323,10 @@ impl Leader {
         let alive: Vec<MemberId> = alive.map(|(m, _)| m).collect();
         let ready = |m: &&MemberId| alive.contains(m) && desk.consensus.has_all(**m);
         let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();
-        let promotion = group::next_step(voters, &ready, desk.config.voters);
-        if let Some(step) = self.group.first().map(|g| g.1).or(promotion) {
+        let promotion = || group::next_step(voters, &ready, desk.config.voters);
+        let replacement = || group::replacement(&[voters, learners].concat(), desk.anew);
+        if let Some(step) = self.group.first().map(|g| g.1).or_else(replacement).or_else(promotion)
+        {
             desk.acts.push(Act::Change(step));
         }
     }

@@ -38,16 +38,20 @@ mod leader;
 mod liveness;
 #[cfg(test)]
 mod liveness_tests;
+mod log_disk;
 mod member;
 mod message;
 mod process;
 mod reach;
 mod record;
+mod witness;
 
 pub use config::{Bug, Config, ConfigError};
 pub use decision::epoch_parts;
 pub use gate::Gate;
 pub use io::{Input, MapCodec, MemberId, Output, Persist, Refusal, Status};
+pub use log_disk::{Draw, LogDisk};
 pub use member::{Member, StartError};
-pub use process::{Effect, Process, member_of, node_of};
+pub use process::{Effect, Process, incarnation_of, member_anew, member_of, node_of};
 pub use record::{LogError, Stored};
+pub use witness::Witness;

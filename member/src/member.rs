@@ -1,17 +1,18 @@
 //! A member: what a process holds of the replicated authority.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weft_core::cluster::ClusterMap;
 use weft_core::units::{Nanos, NodeId};
 
-use crate::consensus::{Committed, Consensus, Effects, GroupChange};
+use crate::consensus::{Committed, Consensus, Effects, GroupChange, Misstep};
 use crate::decision::Decision;
 use crate::hearing::Hearing;
 use crate::holder::Holder;
 use crate::leader::{Act, Desk, Leader};
 use crate::message::Message;
+use crate::process::{incarnation_of, node_of};
 use crate::{
     Bug, Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
 };
@@ -33,6 +34,10 @@ pub enum StartError {
     State(String),
 }
 
+#[path = "member_anew.rs"]
+mod anew;
+use anew::Waiting;
+
 /// A member of the group that keeps the cluster map.
 pub struct Member {
     id: MemberId,
@@ -53,6 +58,9 @@ pub struct Member {
     own: VecDeque<Message>,
     /// A decision that could not be proposed because the lead was being handed over.
     unproposed: Option<Vec<u8>>,
+    /// Members that take the place of one whose log is lost, by process.
+    anew: BTreeMap<NodeId, MemberId>,
+    waiting: Waiting,
 }
 
 impl Member {
@@ -93,6 +101,8 @@ impl Member {
             next_tick: 0,
             own: VecDeque::new(),
             unproposed: None,
+            anew: BTreeMap::new(),
+            waiting: Waiting::default(),
         })
     }
 
@@ -128,6 +138,11 @@ impl Member {
         }
     }
 
+    fn group(&self) -> Vec<MemberId> {
+        let (voters, learners) = self.consensus.group();
+        voters.into_iter().chain(learners).collect()
+    }
+
     /// Handles one input, and appends what is to be done to `out`. `now` is the process's clock,
     /// read after the input came; it never goes back and goes on while the process is stopped or
     /// the machine sleeps (CLOCK_BOOTTIME).
@@ -160,7 +175,10 @@ impl Member {
                 self.as_leader(now, id, out, |l, desk| l.change_group(id, change, desk));
             }
             Input::Connected(_) => self.show(now),
-            Input::Disconnected(member) => self.consensus.unreachable(member),
+            Input::Disconnected(member) => {
+                let lost = self.group().into_iter().filter(|m| node_of(*m) == node_of(member));
+                lost.for_each(|m| self.consensus.unreachable(m));
+            }
         }
         self.tick(now, out);
         self.settle(now, out);
@@ -182,6 +200,7 @@ impl Member {
         }
         self.consensus.tick();
         self.ping(now, out);
+        self.wait_for_admission(now, out);
         if let Some(decision) = self.unproposed.take() {
             self.propose(decision);
         }
@@ -190,34 +209,42 @@ impl Member {
 
     /// Lets all others know that this process is here, if it is time.
     fn ping(&mut self, now: Nanos, out: &mut Vec<Output>) {
-        let (voters, learners) = self.consensus.group();
-        let others = voters.into_iter().chain(learners).filter(|m| *m != self.id);
-        let others: Vec<MemberId> = others.collect();
+        let mut others = self.group();
+        others.retain(|m| *m != self.id);
         if self.hearing.tick(now, &self.config, &others) {
             let unheard = self.hearing.report(now, &self.config);
             others.into_iter().for_each(|m| self.send(m, Message::Ping(unheard.clone()), out));
         }
     }
 
-    fn receive(&mut self, now: Nanos, from: MemberId, bytes: &[u8], out: &mut Vec<Output>) {
+    fn receive(&mut self, now: Nanos, peer: MemberId, bytes: &[u8], out: &mut Vec<Output>) {
         if !self.on_record {
             return;
         }
-        self.hearing.heard(now, from);
         match Message::decode(bytes, &*self.codec) {
-            Some(message) => self.message(now, from, message, out),
-            None => out.push(Output::Log(format!("{from} sent what cannot be read; dropped"))),
+            Some((from, ..)) if node_of(from) != node_of(peer) => {
+                out.push(Output::Log(format!("{peer} spoke as {from}; dropped")));
+            }
+            Some((from, to, _)) if to != self.id => self.misaddressed(from, to, out),
+            Some((from, _, message)) => {
+                self.notice(from, out);
+                self.hearing.heard(now, from);
+                self.message(now, from, message, out);
+            }
+            None => out.push(Output::Log(format!("{peer} sent what cannot be read; dropped"))),
         }
     }
 
     fn message(&mut self, now: Nanos, from: MemberId, message: Message, out: &mut Vec<Output>) {
         let term = self.consensus.term();
         match message {
-            Message::Raft(bytes) => {
-                if let Err(what) = self.consensus.step(from, &bytes) {
+            Message::Raft(bytes) => match self.consensus.step(from, &bytes) {
+                Ok(()) => {}
+                Err(Misstep::Refused(what)) => {
                     out.push(Output::Log(format!("{from}: {what}; dropped")));
                 }
-            }
+                Err(Misstep::Forgotten) => out.push(Output::Stop(LogError::Older)),
+            },
             Message::Probe { term: theirs, round } => {
                 // A deposed leader gets no answer: it must not be confirmed.
                 if theirs >= term {
@@ -283,7 +310,7 @@ impl Member {
         if to == self.id {
             self.own.push_back(message);
         } else {
-            out.push(Output::Send(to, message.encode(&*self.codec)));
+            out.push(Output::Send(to, message.encode(self.id, to, &*self.codec)));
         }
     }
 
@@ -389,6 +416,7 @@ impl Member {
             consensus: &self.consensus,
             agreed: &self.agreed,
             begun: self.begun == leader.term,
+            anew: &self.anew,
             acts: &mut acts,
         };
         work(leader, &mut desk);

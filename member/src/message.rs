@@ -13,6 +13,7 @@ use crate::bytes::{Reader, Writer};
 use crate::decision::Life;
 use crate::hearing::Unheard;
 
+/// Since version 4 a message says which members it is from and for.
 const VERSION: u8 = 4;
 
 /// A message between members.
@@ -93,9 +94,11 @@ const CAUGHT_UP: u8 = 2;
 const WAKE: u8 = 3;
 
 impl Message {
-    pub fn encode(&self, codec: &dyn MapCodec) -> Vec<u8> {
+    pub fn encode(&self, from: MemberId, to: MemberId, codec: &dyn MapCodec) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(VERSION);
+        w.u64(from.0);
+        w.u64(to.0);
         match self {
             Message::Raft(bytes) => {
                 w.u8(RAFT);
@@ -133,11 +136,13 @@ impl Message {
         w.0
     }
 
-    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Option<Message> {
+    /// A message, the member that it is from and that which it is for.
+    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Option<(MemberId, MemberId, Message)> {
         let mut r = Reader(bytes);
         if r.u8()? != VERSION {
             return None;
         }
+        let (from, to) = (MemberId(r.u64()?), MemberId(r.u64()?));
         let message = match r.u8()? {
             RAFT => Message::Raft(r.bytes()?.to_vec()),
             PROBE => Message::Probe { term: r.u64()?, round: r.u64()? },
@@ -153,7 +158,7 @@ impl Message {
             _ => return None,
         };
         r.end()?;
-        Some(message)
+        Some((from, to, message))
     }
 }
 

@@ -13,17 +13,33 @@ use weft_core::node::MapMessage;
 use weft_core::units::{Nanos, NodeId};
 
 use crate::{
-    Config, Input, MapCodec, Member, MemberId, Output, Persist, Refusal, StartError, Status, Stored,
+    Config, Input, LogError, MapCodec, Member, MemberId, Output, Persist, Refusal, StartError,
+    Status, Stored,
 };
 
-/// The member of the process of this number. Members count from 1.
+/// The part of a member's number that is the process's.
+const PROCESS_BITS: u32 = 16;
+
+/// The first member of the process of this number. Members count from 1.
 pub fn member_of(process: NodeId) -> MemberId {
     MemberId(u64::from(process.0) + 1)
 }
 
+/// The member of the process of this number that comes after one whose log is lost. A later one has a higher
+/// `incarnation`; the first one's is 0.
+pub fn member_anew(process: NodeId, incarnation: u64) -> MemberId {
+    assert!(incarnation >> 32 == 0, "a member's number has room for 32 bits of it");
+    MemberId(incarnation << PROCESS_BITS | member_of(process).0)
+}
+
+/// Which of its process's members one is.
+pub fn incarnation_of(member: MemberId) -> u64 {
+    member.0 >> PROCESS_BITS
+}
+
 /// The number of a member's process.
 pub fn node_of(member: MemberId) -> NodeId {
-    NodeId((member.0 - 1) as u16)
+    NodeId((member.0 as u16).wrapping_sub(1))
 }
 
 /// Something to be done.
@@ -39,6 +55,8 @@ pub enum Effect {
     Restart(NodeId),
     /// This map is agreed on. The nodes enter it when they are told, not now.
     Agreed(Arc<ClusterMap>),
+    /// The process stops: its member's log was not what it seemed to be.
+    Stop(LogError),
     /// Tell the operator.
     Log(String),
 }
@@ -63,7 +81,8 @@ impl Process {
         config: Config,
         codec: Arc<dyn MapCodec>,
     ) -> Result<Process, StartError> {
-        let member = Member::new(member_of(process), nodes, stored, config, codec)?;
+        let id = stored.member.filter(|m| node_of(*m) == process).unwrap_or(member_of(process));
+        let member = Member::new(id, nodes, stored, config, codec)?;
         Ok(Process {
             member,
             wake: 0,
@@ -76,6 +95,21 @@ impl Process {
     /// The map last agreed on, as far as is known here.
     pub fn map(&self) -> &Arc<ClusterMap> {
         self.member.map()
+    }
+
+    /// Its member's number.
+    pub fn id(&self) -> MemberId {
+        self.member.id()
+    }
+
+    /// Whether its member has lost its log, and waits for a majority to admit it anew.
+    pub fn waits_for_admission(&self) -> bool {
+        self.member.waits_for_admission()
+    }
+
+    /// Whether too many members have lost their logs for anything to be agreed on.
+    pub fn is_stuck(&self) -> bool {
+        self.member.is_stuck()
     }
 
     /// The member's state.
@@ -143,6 +177,7 @@ impl Process {
                     Output::Persist(number, persist) => Effect::Persist(number, persist),
                     Output::Tell(node, message) => Effect::Tell(node, message),
                     Output::Restart(node) => Effect::Restart(node),
+                    Output::Stop(why) => Effect::Stop(why),
                     Output::Suspend => log("cut off from the others: serving nobody"),
                     Output::Resume => log("in touch with the others: serving"),
                     Output::Log(line) => Effect::Log(line),
@@ -177,14 +212,14 @@ impl Process {
         let nodes = (0..map.nodes.len() as u16).map(NodeId);
         let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
         let change = |process: NodeId| {
-            let member = member_of(process);
-            match (map.served_by(process).next().is_some(), group.contains(&member)) {
-                (true, false) => Some(Input::AddMember(0, member)),
-                (false, true) => Some(Input::RemoveMember(0, member)),
-                _ => None,
+            let mut members = group.iter().copied().filter(|m| node_of(*m) == process).peekable();
+            match (map.served_by(process).next().is_some(), members.peek().is_some()) {
+                (true, false) => vec![Input::AddMember(0, member_of(process))],
+                (false, true) => members.map(|m| Input::RemoveMember(0, m)).collect(),
+                _ => Vec::new(),
             }
         };
-        processes.into_iter().filter_map(change).collect()
+        processes.into_iter().flat_map(change).collect()
     }
 }
 

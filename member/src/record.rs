@@ -4,18 +4,20 @@
 //! frame. docs/membership.md has the format with offsets and widths. Replaying stops at the
 //! first frame that is not whole: a torn tail, which nobody was promised. A whole frame *after*
 //! one that is not is another matter: then something that was durable is gone, and the log is
-//! refused.
+//! refused. Whether a tail was promised is what the witness tells ([`crate::Witness`]).
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
 use crate::bytes::{Reader, Writer};
 use crate::consensus::wire;
 use crate::decision::Decision;
+use crate::process::{incarnation_of, node_of};
 use crate::{MapCodec, MemberId};
 use weft_core::cluster::ClusterMap;
 
 const MAGIC: [u8; 3] = *b"WMb";
-const VERSION: u8 = 1;
+/// Since version 2 a log has a witness beside it ([`crate::Witness`]); nothing else differs.
+const VERSION: u8 = 2;
 const HEADER: usize = 20;
 
 const STARTED: u8 = 1;
@@ -35,6 +37,8 @@ pub struct Stored {
     pub(crate) entries: Vec<Entry>,
     /// The number of the last frame.
     pub(crate) frame: u64,
+    /// A frame is of a version that has a witness.
+    pub(crate) witnessed: bool,
 }
 
 /// Why a log cannot be used.
@@ -50,14 +54,37 @@ pub enum LogError {
         begins: Vec<u8>,
     },
     /// Something in its middle cannot be read.
-    #[error(
-        "the log is damaged at byte {at}, and more follows: what this member promised is lost. \
-         Remove the member from the group, delete its log, and let it join under a new number"
-    )]
+    #[error("the member's log is damaged at byte {at}: what this member promised is lost")]
     Damaged {
         /// Where.
         at: usize,
     },
+    /// It ends before what was promised.
+    #[error(
+        "the member's log is damaged, or an older copy of itself: it can be read up to frame {frame} and \
+         once held frame {promised}, so what this member promised is lost"
+    )]
+    Behind {
+        /// The last frame that it holds.
+        frame: u64,
+        /// The frame that it must hold at least.
+        promised: u64,
+    },
+    /// The others have heard of more.
+    #[error(
+        "the member's log and its witness are older copies of themselves: the leader counts on what they \
+         once held, so what this member promised is lost"
+    )]
+    Older,
+    /// It was never empty.
+    #[error("the member's log is empty: what this member promised is lost")]
+    Empty,
+    /// What says how far it must go is not there.
+    #[error(
+        "the witness of the member's log is damaged or missing: nothing tells whether the log is whole, so \
+         what this member promised may be lost"
+    )]
+    NoWitness,
     /// It belongs to another member.
     #[error("the log belongs to member {found}, and this is member {wanted}; check the directory")]
     OtherMember {
@@ -68,22 +95,89 @@ pub enum LogError {
     },
 }
 
+impl LogError {
+    /// Whether what the member promised is or may be lost; otherwise it is another file, or another version's.
+    pub fn is_loss(&self) -> bool {
+        let process = |member: u64| node_of(MemberId(member));
+        match self {
+            LogError::Foreign { .. } => false,
+            // An earlier member of the same process, or half of the files of a new one.
+            LogError::OtherMember { found, wanted } => process(*found) == process(*wanted),
+            _ => true,
+        }
+    }
+}
+
 impl Stored {
     /// Of a member that will join a cluster: nothing yet.
     pub fn empty() -> Stored {
         Stored::default()
     }
 
+    /// Of the first member of a process, which will join a cluster: nothing yet.
+    pub fn first(member: MemberId) -> Stored {
+        Stored { member: Some(member), ..Stored::default() }
+    }
+
+    /// Of a process whose member has lost its log and comes back as a new one: it has promised nothing.
+    /// Its nodes' lives must not bear the names of earlier ones.
+    pub fn anew(member: MemberId) -> Stored {
+        let starts = incarnation_of(member) << 32;
+        Stored { member: Some(member), starts, ..Stored::default() }
+    }
+
     /// Of the one that founds a cluster: a group of this member, and the first map.
     pub fn founded(founder: MemberId, map: &ClusterMap, codec: &dyn MapCodec) -> Stored {
-        let mut stored = Stored::default();
+        Stored::first(founder).founding(map, codec, (1, 1))
+    }
+
+    /// Of the one that founds a cluster anew whose members have lost their logs: as [`Stored::founded`], and so
+    /// that members that are left with logs take up this group's snapshot. `term` has to be one that no
+    /// leader of the lost group has had.
+    pub fn founded_after(
+        founder: MemberId,
+        map: &ClusterMap,
+        codec: &dyn MapCodec,
+        term: u64,
+    ) -> Stored {
+        // More than the entries that there can have been in the terms before.
+        let index = term << 32;
+        Stored::anew(founder).founding(map, codec, (index, term))
+    }
+
+    fn founding(mut self, map: &ClusterMap, codec: &dyn MapCodec, at: (u64, u64)) -> Stored {
+        let founder = self.member.expect("somebody's");
         let decision = Decision { map: map.clone().into(), ..Decision::default() };
-        stored.snapshot.data = decision.encode(codec).into();
-        let metadata = stored.snapshot.mut_metadata();
-        (metadata.index, metadata.term) = (1, 1);
+        self.snapshot.data = decision.encode(codec).into();
+        let metadata = self.snapshot.mut_metadata();
+        (metadata.index, metadata.term) = at;
         metadata.mut_conf_state().voters = vec![founder.0];
-        (stored.hard.term, stored.hard.commit) = (1, 1);
-        stored
+        (self.hard.commit, self.hard.term) = at;
+        self
+    }
+
+    /// The highest term that it knows of.
+    pub fn term(&self) -> u64 {
+        self.hard.term
+    }
+
+    /// The last map that it knows to be agreed on, if there is one.
+    pub fn map(&self, codec: &dyn MapCodec) -> Option<ClusterMap> {
+        let base = self.snapshot.get_metadata().index;
+        let known = self.hard.commit.saturating_sub(base) as usize;
+        let decisions = self.entries.iter().take(known);
+        let is_decision = |e: &&Entry| {
+            e.get_entry_type() == raft::eraftpb::EntryType::EntryNormal && !e.data.is_empty()
+        };
+        let last = decisions.filter(is_decision).last().map(|e| e.data.to_vec());
+        let bytes = last.unwrap_or_else(|| self.snapshot.data.to_vec());
+        let decision = Decision::decode(&bytes, codec)?;
+        Some(ClusterMap::clone(&decision.map))
+    }
+
+    /// Whose log it is, unless it is empty.
+    pub fn member(&self) -> Option<MemberId> {
+        self.member
     }
 
     /// Whether there is nothing: the member must found a cluster or join one.
@@ -92,21 +186,36 @@ impl Stored {
     }
 
     /// Reads a log. What follows the last whole frame is ignored if it may be a torn frame.
-    pub fn replay(log: &[u8]) -> Result<Stored, LogError> {
-        let mut stored = Stored::default();
-        let mut at = 0;
-        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
-            stored.frame = u64::from_le_bytes(log[at + 8..at + 16].try_into().expect("8 bytes"));
-            stored.apply(body).ok_or(LogError::Damaged { at })?;
-            at += HEADER + body.len();
-        }
+    pub(crate) fn replay(log: &[u8]) -> Result<Stored, LogError> {
+        let (stored, at) = Stored::read(log)?;
         let begin = &log[..log.len().min(4)];
-        let known = [MAGIC[0], MAGIC[1], MAGIC[2], VERSION];
-        if at == 0 && begin.iter().zip(known).any(|(b, k)| *b != k && *b != 0) {
+        let known = |n: usize, b: u8| match n {
+            3 => b <= VERSION,
+            _ => b == MAGIC[n] || b == 0,
+        };
+        if at == 0 && !begin.iter().enumerate().all(|(n, b)| known(n, *b)) {
             return Err(LogError::Foreign { begins: begin.to_vec() });
         }
         let later = (at + 1..log.len()).any(|b| frame_at(log, b, |n| n > stored.frame).is_some());
         if later { Err(LogError::Damaged { at }) } else { Ok(stored) }
+    }
+
+    /// What can be read of a log that is lost: for its map, and never to go on with.
+    pub fn salvage(log: &[u8]) -> Option<Stored> {
+        Stored::read(log).ok().map(|read| read.0)
+    }
+
+    /// Reads the whole frames that a log begins with, and says where they end.
+    fn read(log: &[u8]) -> Result<(Stored, usize), LogError> {
+        let mut stored = Stored::default();
+        let mut at = 0;
+        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
+            stored.witnessed |= log[at + 3] == VERSION;
+            stored.frame = frame_number(&log[at..]);
+            stored.apply(body).ok_or(LogError::Damaged { at })?;
+            at += HEADER + body.len();
+        }
+        Ok((stored, at))
     }
 
     fn apply(&mut self, body: &[u8]) -> Option<()> {
@@ -142,13 +251,18 @@ impl Stored {
 /// The body of the frame that begins at `at`, if there is a whole one with a number that fits.
 fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<&[u8]> {
     let header = log.get(at..at.checked_add(HEADER)?)?;
-    if header[..3] != MAGIC || header[3] != VERSION {
+    if header[..3] != MAGIC || !(1..=VERSION).contains(&header[3]) {
         return None;
     }
     let mut r = Reader(&header[4..]);
     let (len, frame, crc) = (r.u32()? as usize, r.u64()?, r.u32()?);
     let body = log.get(at + HEADER..(at + HEADER).checked_add(len)?)?;
     (fits(frame) && crc == checksum(&header[4..16], body)).then_some(body)
+}
+
+/// The number of the frame that these bytes begin with.
+pub(crate) fn frame_number(frame: &[u8]) -> u64 {
+    u64::from_le_bytes(frame[8..16].try_into().expect("8 bytes"))
 }
 
 fn checksum(header: &[u8], body: &[u8]) -> u32 {
@@ -266,22 +380,25 @@ mod tests {
     fn something_else_is_refused_and_nothing_is_empty() {
         let text = Stored::replay(b"{\"version\": 1}").unwrap_err().to_string();
         assert!(text.contains("not a member's log"), "{text}");
-        assert!(Stored::replay(b"WMb\x02....").is_err());
+        assert!(Stored::replay(b"WMb\x03....").is_err());
         assert!(Stored::replay(b"").unwrap().is_empty());
     }
 
-    /// Logs of this version must stay readable: these bytes are what it wrote.
+    /// Logs of these versions must stay readable: these bytes are what they wrote.
     #[test]
-    fn the_first_frame_of_version_1() {
+    fn the_first_frame_of_versions_1_and_2() {
         let mut frame = Frame::default();
         frame.started(MemberId(3), 2);
         frame.hard_state(&HardState { term: 4, vote: 5, commit: 6, ..HardState::default() });
         let written = frame.finish(9);
-        let mut expected = b"WMb\x01\x2a\0\0\0\x09\0\0\0\0\0\0\0".to_vec();
+        let mut expected = b"WMb\x02\x2a\0\0\0\x09\0\0\0\0\0\0\0".to_vec();
         expected.extend(0xfa12_9ebb_u32.to_le_bytes());
         expected.extend(b"\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
         expected.extend(b"\x02\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0");
         assert_eq!(written, expected);
         assert_eq!(Stored::replay(&written).unwrap().starts, 2);
+        expected[3] = 1;
+        let first = Stored::replay(&expected).unwrap();
+        assert_eq!((first.starts, first.witnessed), (2, false));
     }
 }

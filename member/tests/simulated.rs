@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_core::cluster::NodeInfo;
 use weft_core::units::{MILLIS, Nanos, NodeId};
-use weft_member::{Bug, Config, Input, MemberId};
+use weft_member::{Bug, Config, Input, MemberId, node_of};
 use world::{Event, World, check, faults, first_map};
 
 const SECOND: u64 = 1000 * MILLIS;
@@ -46,15 +46,19 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn nothing_goes_wrong_whatever_goes_wrong() {
-    let (mut outputs, mut deaths, mut maps, mut terms) = (0, 0, 0, 0);
+    let (mut outputs, mut deaths, mut maps, mut terms, mut damaged) = (0, 0, 0, 0, 0);
     for seed in seeds() {
         let checks = run(seed, None).checks;
         outputs += checks.outputs;
         deaths += checks.deaths;
         maps += checks.agreed.len();
         terms += checks.terms;
+        damaged += checks.damaged;
     }
-    println!("{outputs} outputs, {deaths} declared dead, {maps} maps, {terms} terms");
+    println!(
+        "{outputs} outputs, {deaths} declared dead, {maps} maps, {terms} terms, {damaged} logs damaged"
+    );
+    assert!(damaged > 0);
 }
 
 #[test]
@@ -76,8 +80,15 @@ fn found(bug: Bug, seeds: u64) -> Vec<u64> {
 fn deliberate_bugs_are_found() {
     let lease = found(Bug::NoLeaseWait, 20);
     let early = found(Bug::ActBeforePersisted, 200);
-    println!("found: no lease wait by {lease:?}, acting before persisted by {early:?}");
-    assert!(!lease.is_empty() && !early.is_empty(), "{lease:?} {early:?}");
+    let believed = found(Bug::BelievesAnyLog, 100);
+    println!(
+        "found: no lease wait by {lease:?}, acting before persisted by {early:?}, believing any log by \
+         {believed:?}"
+    );
+    assert!(
+        !lease.is_empty() && !early.is_empty() && !believed.is_empty(),
+        "{lease:?} {early:?} {believed:?}"
+    );
 }
 
 /// Cuts a side off from the rest, both ways.
@@ -291,4 +302,81 @@ fn a_voter_leaves_for_good_and_learners_take_its_place() {
     let status = world.processes[&leader].member.as_ref().unwrap().status();
     assert_eq!((status.voters.len(), status.learners.len()), (5, 1), "{status:?}");
     assert!(!status.voters.contains(&leaves));
+}
+
+/// The log of a process is damaged while it is down.
+fn lose_log(world: &mut World, id: u64) {
+    world.crash(MemberId(id));
+    world.empty_log(MemberId(id));
+}
+
+fn voters(world: &World, id: u64) -> Vec<MemberId> {
+    world.processes[&MemberId(id)].member.as_ref().unwrap().status().voters
+}
+
+/// The leader's, which is the worst.
+#[test]
+fn who_lost_its_log_comes_back_without_a_say_in_the_past() {
+    let mut world = World::new(14, 3, None);
+    world.run_until(10 * SECOND);
+    let leader = world.leader().unwrap();
+    lose_log(&mut world, leader.0);
+    world.run_until(11 * SECOND);
+    world.restart(leader);
+    let member = |world: &World| world.processes[&leader].member.as_ref().unwrap().id();
+    let anew = member(&world);
+    assert!(anew != leader && node_of(anew) == node_of(leader));
+    world.run_until(20 * SECOND);
+    check::converged(&world);
+    let voters = voters(&world, leader.0);
+    assert!(voters.len() == 3 && voters.contains(&anew) && !voters.contains(&leader));
+    // And once more, of the new one.
+    lose_log(&mut world, leader.0);
+    world.restart(leader);
+    world.run_until(30 * SECOND);
+    check::converged(&world);
+    assert!(member(&world) > anew);
+}
+
+/// Where most have forgotten, nothing may be agreed on: one that remembers could have been outvoted.
+#[test]
+fn where_no_majority_remembers_nobody_goes_on_and_all_say_so() {
+    let mut world = World::new(15, 3, None);
+    world.run_until(10 * SECOND);
+    let before = *world.checks.agreed.last_key_value().unwrap().0;
+    for id in 1..=2 {
+        lose_log(&mut world, id);
+        world.restart(MemberId(id));
+    }
+    world.run_until(40 * SECOND);
+    assert_eq!(*world.checks.agreed.last_key_value().unwrap().0, before);
+    let member = |id: u64| world.processes[&MemberId(id)].member.as_ref().unwrap();
+    for id in 1..=3 {
+        assert!(!serves(&world, id));
+        assert_eq!(member(id).waits_for_admission(), id < 3);
+    }
+    assert!(member(3).is_stuck());
+    let said = |words: &str| world.story.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(said("2 of 3 voting members have lost their logs"), 1);
+    assert_eq!(said("not admitted again yet"), 2);
+}
+
+/// Who is left with a log takes up what the new group says, though it had a vote in the old one.
+#[test]
+fn a_cluster_that_is_founded_anew_takes_in_who_remembers_and_who_does_not() {
+    let mut world = World::new(16, 3, None);
+    world.run_until(10 * SECOND);
+    let newest = *world.checks.agreed.last_key_value().unwrap().0;
+    (1..=3).for_each(|id| world.crash(MemberId(id)));
+    (1..=2).for_each(|id| world.empty_log(MemberId(id)));
+    world.refound(MemberId(1));
+    // As the processes of the map are.
+    world.to_add = vec![MemberId(2), MemberId(3)];
+    world.run_until(15 * SECOND);
+    (2..=3).for_each(|id| world.restart(MemberId(id)));
+    world.run_until(40 * SECOND);
+    check::converged(&world);
+    assert!(epoch(&world, 3) > newest);
+    let voters = voters(&world, 3);
+    assert!(voters.len() == 3 && !voters.contains(&MemberId(1)) && voters.contains(&MemberId(3)));
 }

@@ -20,6 +20,7 @@ fn main() {
         Bug::ForgetsPromises,
         Bug::ComesBackAsItWas,
         Bug::NeedsHosts,
+        Bug::BelievesAnyLog,
     ];
     let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let attached = match (has("attached"), has("unattached")) {

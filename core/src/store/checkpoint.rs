@@ -373,7 +373,8 @@ impl JournalStore {
         let c = self.checkpoint.as_mut().expect("in work");
         let pages = self.table.take_dirty(c.number);
         c.written = pages.iter().map(|(number, _)| *number).collect();
-        let started = self.write_pages(self.superblock.table_start(), pages, false);
+        let started =
+            self.write_pages(Purpose::Checkpoint, self.superblock.table_start(), pages, false);
         self.checkpoint.as_mut().expect("in work").waiting = started;
         if started == 0 {
             self.next_stage();
@@ -381,7 +382,13 @@ impl JournalStore {
     }
 
     /// Writes pages, those that follow one another together; returns how many writes that took.
-    fn write_pages(&mut self, start: u64, pages: Vec<(u64, Buffer)>, durable: bool) -> usize {
+    pub(super) fn write_pages(
+        &mut self,
+        purpose: Purpose,
+        start: u64,
+        pages: Vec<(u64, Buffer)>,
+        durable: bool,
+    ) -> usize {
         let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
         for (number, bytes) in pages {
             match writes.last_mut() {
@@ -392,7 +399,7 @@ impl JournalStore {
         let count = writes.len();
         for (first, data) in writes {
             let offset = (start + first) * SECTOR;
-            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable });
+            self.start(purpose, DiskOp::Write { offset, data, durable });
         }
         count
     }
@@ -420,7 +427,7 @@ impl JournalStore {
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence));
         // The next superblock, which may come to the disk before anything else does, relies on them.
         let start = self.superblock.index_start();
-        waiting += self.write_pages(start, pages.unwrap_or_default(), true);
+        waiting += self.write_pages(Purpose::Checkpoint, start, pages.unwrap_or_default(), true);
         self.checkpoint.as_mut().expect("in work").waiting = waiting;
         if waiting == 0 {
             self.next_stage();

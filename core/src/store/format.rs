@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::index::PAGES_PER_INDEX;
+use super::map_area::{MAP_COPIES, map_area_sectors};
 use super::reached::{Heard, Reached};
 use super::table::ENTRIES_PER_PAGE;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
@@ -26,8 +27,6 @@ const SUPERBLOCK_MAGIC: &[u8; 8] = b"WEFTDISK";
 const FRAME_MAGIC: &[u8; 8] = b"WEFTJRNL";
 /// Sectors of the superblock's copies.
 pub const SUPERBLOCKS: u64 = 2;
-/// Sectors of a copy of the cluster map (256 KiB).
-pub const MAP_SECTORS: u64 = 64;
 /// Of how many other disks a superblock keeps what was heard; a disk with more neighbours keeps it of those
 /// that follow it in number.
 pub const MOST_HEARD: usize = 100;
@@ -170,8 +169,6 @@ impl Superblock {
     pub const JOURNAL: u64 = 16_384;
     /// Sectors of the smallest disk: superblocks, journal, and a page each of index, table and data.
     pub const LEAST_SECTORS: u64 = SUPERBLOCKS + Self::LEAST_JOURNAL + 3;
-    /// Sectors of the smallest disk that keeps copies of the cluster map.
-    pub const LEAST_FOR_MAP: u64 = 16_384;
 
     /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
     /// the disk if that is less.
@@ -183,7 +180,7 @@ impl Superblock {
         journal: u64,
     ) -> Result<Superblock, FormatError> {
         let journal = journal.min(sectors / 16).max(Self::LEAST_JOURNAL);
-        let map = if sectors < Self::LEAST_FOR_MAP { 0 } else { MAP_SECTORS };
+        let map = map_area_sectors(sectors) / MAP_COPIES as u64;
         let rest = sectors
             .checked_sub(SUPERBLOCKS + 2 * map + journal)
             .filter(|&r| r >= 3)

@@ -27,6 +27,7 @@ mod format;
 mod index;
 mod journal;
 mod journaled;
+pub mod map_area;
 mod overlay;
 mod page;
 mod plain;
@@ -42,7 +43,7 @@ use crate::units::{Epoch, NodeId, SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
-pub use format::{FORMAT_VERSION, FormatError, MAP_SECTORS, Superblock};
+pub use format::{FORMAT_VERSION, FormatError, Superblock};
 pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
 pub use reads::Scan;
@@ -556,7 +557,7 @@ impl JournalStore {
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
             (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),
-            (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
+            (Purpose::RecoverySuperblock, Ok(_)) => self.recovery_written(),
         }
     }
 

@@ -523,11 +523,22 @@ impl JournalStore {
     }
 
     /// Everything that was found is safe. Of a journal that is forgotten the disk must know, and not find its
-    /// frames again.
+    /// frames again; and what is damaged of the index is written anew, or it would be found again and again.
     pub(super) fn recovery_flushed(&mut self) {
-        match self.superblock.forgot {
-            true => self.write_superblock(Purpose::RecoverySuperblock, true),
-            false => self.opened(),
+        if !self.superblock.forgot {
+            return self.opened();
+        }
+        let purpose = Purpose::RecoverySuperblock;
+        self.write_superblock(purpose, true);
+        let sequence = self.superblock.sequence;
+        let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence)).unwrap_or_default();
+        self.write_pages(purpose, self.superblock.index_start(), pages, true);
+    }
+
+    /// The superblock, or a page of the index, has been written.
+    pub(super) fn recovery_written(&mut self) {
+        if self.ios.values().all(|p| *p != Purpose::RecoverySuperblock) {
+            self.opened();
         }
     }
 

@@ -6,8 +6,8 @@
 //! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
 //! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens and what they were used for |
 //! | `joining-key.pem` | the key of a process that has asked to be admitted, until it is |
-//! | `cluster.toml` | its number, its disks, and the processes that it knew when it was admitted |
-//! | `member.log` | the member's log (docs/membership.md) |
+//! | `cluster.toml` | its number, its disks, and the processes that it knew last |
+//! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/membership.md) |
 //! | `weft.lock`, `control.sock` | while it runs |
 
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ pub struct Home {
     pub(super) identity: Arc<Identity>,
     /// The number of the process: that of the first node that it had.
     pub(super) process: NodeId,
-    /// The processes that it knew when it joined: until it has heard the map it dials these.
+    /// The processes that it knew last: until it has heard the map it dials these, and lets them in.
     pub(super) peers: Vec<Known>,
     /// Disks that the configuration names and that no node is on.
     pub(super) unused: Vec<PathBuf>,
@@ -67,10 +67,17 @@ struct Content {
     /// Its last node has left the cluster.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     left: bool,
+    /// Which of its members is the last one, after a log was lost.
+    #[serde(default, skip_serializing_if = "is_first")]
+    incarnation: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disk: Vec<Kept>,
     #[serde(default)]
     peer: Vec<Known>,
+}
+
+fn is_first(incarnation: &u32) -> bool {
+    *incarnation == 0
 }
 
 impl Content {
@@ -194,6 +201,27 @@ impl Home {
         self.content.write(self.dir())
     }
 
+    /// Takes note of the processes that there are, for when the member's log is lost.
+    pub(super) fn know(&mut self, peers: impl Iterator<Item = Known>) -> Result<()> {
+        let peers: Vec<Known> = peers.collect();
+        if peers == self.content.peer {
+            return Ok(());
+        }
+        self.content.peer = peers;
+        self.content.write(self.dir())
+    }
+
+    /// Which of its members is the last one.
+    pub(super) fn incarnation(&self) -> u32 {
+        self.content.incarnation
+    }
+
+    /// Takes note of a new member of the process.
+    pub(super) fn set_incarnation(&mut self, incarnation: u32) -> Result<()> {
+        self.content.incarnation = incarnation;
+        self.content.write(self.dir())
+    }
+
     /// Its last node has left the cluster.
     pub(super) fn leave(&mut self) -> Result<()> {
         self.content.disk.clear();
@@ -229,7 +257,7 @@ impl Home {
         Slot::new(path.to_path_buf(), size).queued(self.config.queue)
     }
 
-    fn path(&self, node: NodeId) -> Option<&Path> {
+    pub(super) fn path(&self, node: NodeId) -> Option<&Path> {
         self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
     }
 
@@ -285,7 +313,7 @@ pub(super) fn write_known(
     disk: Vec<Kept>,
     peer: Vec<Known>,
 ) -> Result<()> {
-    Content { format: FORMAT, node: process.0, left: false, disk, peer }.write(dir)
+    Content { format: FORMAT, node: process.0, left: false, incarnation: 0, disk, peer }.write(dir)
 }
 
 #[cfg(test)]

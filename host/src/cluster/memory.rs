@@ -1,68 +1,151 @@
-//! The member's log as a file: what this process has promised the others.
+//! The member's log as a file, with its witness: what this process has promised the others.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use weft_member::{Persist, Stored};
+use weft_member::{LogError, MemberId, Persist, Stored, Witness};
 
 use crate::durable;
-use crate::error::{Error, Result, at, fail};
+use crate::error::{Error, Result, at};
 
 const FILE: &str = "member.log";
 const SPARE: &str = "member.log.new";
+const WITNESS: &str = "member.witness";
+const WITNESS_SPARE: &str = "member.witness.new";
+
+/// Where a damaged log goes when its process is to be admitted anew.
+const LOST: &str = "member.log.lost";
+
+/// What to do when a log is lost.
+const REMEDY: &str = "this process stays out, since it could break what it promised. If most of the cluster's \
+                      voting members have their logs, `weft cluster readmit --config FILE` and then `weft \
+                      node --config FILE` let it in again, without a say in the past; its disks stay as they \
+                      are. If most have lost theirs, `weft recover --config FILE` founds the cluster anew \
+                      with the map that is on the disks";
 
 /// Room that is kept for what comes, so that a full file system does not stop the member at
 /// once.
 const ROOM: u64 = 1 << 20;
 
+/// Why a member's log cannot be taken up.
+pub(super) enum Trouble {
+    /// What the member promised is or may be lost. It says which number the member had, if that can be read.
+    Lost(Error),
+    /// It can be read, and is the wrong one; or it cannot be read.
+    Other(Error),
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Lost(Error(why)) => Error(format!("{why}. {REMEDY}")),
+            Trouble::Other(error) => error,
+        }
+    }
+}
+
+/// Says that the log has turned out to be an older one, and what to do.
+pub(super) fn lost(dir: &Path, why: &LogError) -> Error {
+    Trouble::Lost(Error(format!("{}: {why}", dir.join(FILE).display()))).into()
+}
+
 /// The log of a member, open for writing.
 pub(crate) struct Memory {
     dir: PathBuf,
+    witness: Witness,
     file: Option<File>,
+    witness_file: Option<File>,
 }
 
 impl Memory {
     /// The log in `dir`, and what it says.
-    pub(super) fn open(dir: &Path) -> Result<(Memory, Stored)> {
+    pub(super) fn open(dir: &Path) -> std::result::Result<(Memory, Stored), Trouble> {
         let path = dir.join(FILE);
-        if !path.exists() {
-            return fail(format!(
-                "{} is not there: what this node promised the others is lost, and it must not \
-                 come back under its number. Take it out of the cluster (`weft node remove`), \
-                 choose an empty directory, and let it join again",
-                path.display()
-            ));
+        let Some(bytes) = read(&path)? else {
+            let text = "is not there: what this process promised the others is lost";
+            return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
+        };
+        let witness = read(&dir.join(WITNESS))?;
+        let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {
+            let error = Error(format!("{}: {e}", path.display()));
+            if e.is_loss() { Trouble::Lost(error) } else { Trouble::Other(error) }
+        })?;
+        let memory = Memory::of(dir, notes);
+        if witness.is_none() {
+            memory.write_witness().map_err(Trouble::Other)?;
         }
-        let bytes = std::fs::read(&path).map_err(at("read", &path))?;
-        let stored =
-            Stored::replay(&bytes).map_err(|e| Error(format!("{}: {e}", path.display())))?;
-        Ok((Memory { dir: dir.to_path_buf(), file: None }, stored))
+        Ok((memory, stored))
     }
 
-    /// A log that will be made.
-    pub(super) fn new(dir: &Path) -> Memory {
-        Memory { dir: dir.to_path_buf(), file: None }
+    /// A log of this member that is to be made, in the place of any that is there.
+    pub(super) fn new(dir: &Path, member: MemberId) -> Result<Memory> {
+        if let Some(bytes) = read(&dir.join(FILE))? {
+            // It stays until another one takes its place.
+            let lost = dir.join(LOST);
+            durable::replace(&lost, &dir.join(SPARE), &bytes)?;
+        }
+        let memory = Memory::of(dir, Witness::new(member, 0));
+        memory.write_witness()?;
+        Ok(memory)
     }
 
-    /// Makes something durable.
+    /// What can be read of a log that is lost: for its map, and never to go on with.
+    pub(super) fn salvage(dir: &Path) -> Option<Stored> {
+        Stored::salvage(&std::fs::read(dir.join(FILE)).ok()?)
+    }
+
+    fn of(dir: &Path, witness: Witness) -> Memory {
+        Memory { dir: dir.to_path_buf(), witness, file: None, witness_file: None }
+    }
+
+    fn write_witness(&self) -> Result<()> {
+        let (path, spare) = (self.dir.join(WITNESS), self.dir.join(WITNESS_SPARE));
+        durable::replace(&path, &spare, &self.witness.bytes())
+    }
+
+    /// Makes something durable, and notes that it is.
     pub(super) fn write(&mut self, persist: &Persist) -> Result<()> {
         let path = self.dir.join(FILE);
         match persist {
             Persist::Replace(bytes) => {
                 self.file = None;
-                durable::replace(&path, &self.dir.join(SPARE), bytes)
+                durable::replace(&path, &self.dir.join(SPARE), bytes)?;
             }
             Persist::Append(bytes) => {
                 let file = match &mut self.file {
                     Some(file) => file,
                     none => none.insert(open(&path)?),
                 };
-                file.write_all(bytes).and_then(|()| file.sync_data()).map_err(at("write to", &path))
+                let written = file.write_all(bytes).and_then(|()| file.sync_data());
+                written.map_err(at("write to", &path))?;
             }
         }
+        self.note(persist)
     }
+
+    fn note(&mut self, persist: &Persist) -> Result<()> {
+        let path = self.dir.join(WITNESS);
+        let file = match &mut self.witness_file {
+            Some(file) => file,
+            none => {
+                let opened = OpenOptions::new().write(true).open(&path);
+                none.insert(opened.map_err(at("open", &path))?)
+            }
+        };
+        let (offset, slot) = self.witness.note(persist);
+        let written = file.write_all_at(&slot, offset).and_then(|()| file.sync_data());
+        written.map_err(at("write to", &path))
+    }
+}
+
+fn read(path: &Path) -> std::result::Result<Option<Vec<u8>>, Trouble> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    std::fs::read(path).map(Some).map_err(at("read", path)).map_err(Trouble::Other)
 }
 
 fn open(path: &Path) -> Result<File> {

@@ -10,7 +10,9 @@
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
 //! | `renewal` | certificates are renewed while their processes run |
-//! | `memory` | the member's log as a file |
+//! | `memory` | the member's log as a file, and its witness |
+//! | `readmit` | a process whose member has lost its log comes back with a new one |
+//! | `refound` | founding a cluster anew when most members have lost their logs |
 //! | `post` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
@@ -22,6 +24,8 @@ mod found;
 mod home;
 mod memory;
 mod post;
+mod readmit;
+mod refound;
 mod renewal;
 mod site;
 mod together;
@@ -31,6 +35,8 @@ pub use certificate::{JoinRequest, certify, join_certified, join_request, renewe
 pub use config::Configuration;
 pub use found::{Invitation, found};
 pub use home::Home;
+pub use readmit::readmit;
+pub use refound::{Remains, refound};
 pub use site::NewDirectory;
 
 pub(crate) use admission::Admission;

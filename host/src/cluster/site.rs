@@ -64,7 +64,8 @@ impl<'a> Site<'a> {
         }
         check_certificate(invitation, key)?;
         let dir = &self.config.dir;
-        write_first_log(dir, process, stored)?;
+        let empty = || Stored::first(member_of(process));
+        write_first_log(dir, if stored.is_empty() { empty() } else { stored })?;
         let kept = Kept::of(&nodes, &self.config.disks);
         home::write_known(dir, process, kept, invitation.peers.clone())?;
         for (disk, node) in self.disks.iter_mut().zip(nodes) {
@@ -106,9 +107,9 @@ fn check_certificate(invitation: &Invitation, key: &NodeKey) -> Result<()> {
 }
 
 /// The log of a member that has not run yet. From now on its absence means that it is lost.
-fn write_first_log(dir: &Path, process: NodeId, stored: Stored) -> Result<()> {
-    let codec = Arc::new(Codec);
-    let mut member = Member::new(member_of(process), &[], stored, Config::default(), codec)
+pub(super) fn write_first_log(dir: &Path, stored: Stored) -> Result<()> {
+    let Some(id) = stored.member() else { return fail("a log has to be somebody's") };
+    let mut member = Member::new(id, &[], stored, Config::default(), Arc::new(Codec))
         .map_err(|e| Error(e.to_string()))?;
     let mut out = Vec::new();
     member.handle(0, Input::Tick, &mut out);
@@ -117,7 +118,7 @@ fn write_first_log(dir: &Path, process: NodeId, stored: Stored) -> Result<()> {
         _ => None,
     });
     match first {
-        Some(persist) => Memory::new(dir).write(persist),
+        Some(persist) => Memory::new(dir, id)?.write(persist),
         None => fail("a new member has nothing to remember"),
     }
 }

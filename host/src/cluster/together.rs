@@ -9,6 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use mio::{Registry, Token};
 use weft_core::cluster::{self, Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
+use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
 use weft_net::transport;
@@ -16,7 +17,7 @@ use weft_net::transport::Lost;
 use weft_net::wire::Message;
 
 use super::home::{Home, Known};
-use super::memory::Memory;
+use super::memory::{Memory, lost};
 use super::post::{Mail, Post};
 use super::renewal::Renewal;
 use crate::claim::Claim;
@@ -28,12 +29,25 @@ use crate::log::Log;
 const HAS_LEFT: &str = "the last node of this process has left the cluster: it has nothing to do any \
                         more, and can be stopped";
 
+/// What is said of a process whose member's log was lost.
+const WAITS: &str = "the member's log was lost, and most of the voting members have not admitted this process \
+                     anew yet: they must run, with their logs";
+
+/// What is said where no majority remembers.
+const STUCK: &str = "most of the voting members have lost their logs, so nothing can be agreed on any more: stop \
+                     all processes, and found the cluster anew with the map that is on the disks (`weft \
+                     recover --config FILE`)";
+
 /// How often the processes tell one another how things are.
 const NEWS_EVERY: Nanos = 500 * MILLIS;
 
 /// How long the connection to a process that has left stays, for what is on its way: the answer to who
 /// asked there that it leave.
 const FAREWELL: Nanos = 1_000 * MILLIS;
+
+/// What a copy of a map begins with that several processes have agreed on; one of a single process begins with the
+/// first line of its file.
+pub(super) const AGREED: u8 = 1;
 
 /// Cluster maps as the processes write them to one another.
 pub(super) struct Codec;
@@ -101,7 +115,7 @@ impl Together {
         first: Token,
         log: Log,
     ) -> Result<Together> {
-        let (memory, stored) = Memory::open(home.dir())?;
+        let (memory, stored) = Memory::open(home.dir()).map_err(Error::from)?;
         let config = Config { seed: home.cluster() as u64, ..Config::default() };
         let (us, nodes) = (home.process, home.nodes());
         let listen = Some(home.config.address);
@@ -195,6 +209,13 @@ impl Together {
     /// The map last agreed on, as far as is known here.
     pub(crate) fn map(&self) -> &ClusterMap {
         self.process.map()
+    }
+
+    /// What the disks are to keep a copy of, if a map has been agreed on.
+    pub(crate) fn copy(&self) -> Option<MapCopy> {
+        let (map, cluster) = (self.map(), self.home.cluster());
+        let payload = || [&[AGREED], &Codec.encode(map)[..]].concat();
+        (map.epoch > 0).then(|| MapCopy { cluster, version: map.epoch, payload: payload() })
     }
 
     /// The member's state.
@@ -433,6 +454,9 @@ impl Together {
                     self.follow_map(&map);
                     self.effects.push(Effect::Agreed(map));
                 }
+                weft_member::Effect::Stop(why) => {
+                    self.effects.push(Effect::Fatal(lost(self.home.dir(), &why)));
+                }
                 weft_member::Effect::Log(line) => self.effects.push(Effect::Log(line)),
             }
         }
@@ -441,6 +465,9 @@ impl Together {
     /// Does what a map that is agreed on asks for.
     fn follow_map(&mut self, map: &ClusterMap) {
         self.follow_homes(map);
+        if let Err(e) = self.home.know(self.peers.values().cloned()) {
+            self.effects.push(Effect::Fatal(e));
+        }
         self.forget_removed(map);
         let warning = self.label_warning();
         if warning != self.warned {
@@ -488,6 +515,8 @@ impl Together {
     /// What is wrong with this process that its operator should know.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let left = self.home.has_left().then(|| HAS_LEFT.to_string());
+        let anew = self.process.waits_for_admission().then(|| WAITS.to_string());
+        let stuck = self.process.is_stuck().then(|| STUCK.to_string());
         let refused = |(peer, why): (&NodeId, &Lost)| {
             format!(
                 "node {}: {why}. One that has left the cluster needs a \
@@ -496,7 +525,8 @@ impl Together {
             )
         };
         let refused = self.post.refusals().iter().map(refused);
-        let own = left.into_iter().chain(self.label_warning()).chain(self.renewal.warning());
+        let own = left.into_iter().chain(anew).chain(stuck).chain(self.label_warning());
+        let own = own.chain(self.renewal.warning());
         own.chain(refused).collect()
     }
 

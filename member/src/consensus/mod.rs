@@ -39,6 +39,15 @@ pub(crate) enum Committed {
     Decision(Vec<u8>),
 }
 
+/// Why a message was not taken up.
+#[derive(Debug)]
+pub(crate) enum Misstep {
+    /// There is something wrong with it.
+    Refused(String),
+    /// It counts on entries that this member had, and has not any more.
+    Forgotten,
+}
+
 /// A step of one member in or out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupChange {
@@ -184,16 +193,17 @@ impl Consensus {
     }
 
     /// A message from another member. An error says what was wrong with it.
-    pub fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), String> {
-        let message = wire::decode(bytes).ok_or("a message that cannot be read")?;
+    pub fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), Misstep> {
+        let unreadable = || Misstep::Refused("a message that cannot be read".into());
+        let message = wire::decode(bytes).ok_or_else(unreadable)?;
         if message.from != from.0 || message.to != self.id.0 {
-            return Err(format!("a message of {} to {}", message.from, message.to));
+            let text = format!("a message of {} to {}", message.from, message.to);
+            return Err(Misstep::Refused(text));
         }
+        // The leader names no more than what this member has said that it has.
         let beats = message.get_msg_type() == MessageType::MsgHeartbeat;
         if beats && message.commit > self.raft.raft.raft_log.last_index() {
-            return Err("the leader counts on entries that this member does not have; if its log \
-                        was lost, remove it from the group and let it join under a new number"
-                .into());
+            return Err(Misstep::Forgotten);
         }
         if message.get_msg_type() == MessageType::MsgTimeoutNow && self.restoring.is_some() {
             return Ok(());

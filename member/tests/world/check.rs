@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_core::cluster::ClusterMap;
 use weft_core::node::MapMessage;
 use weft_core::units::{Epoch, NodeId, VolumeId};
-use weft_member::{MemberId, Output, epoch_parts};
+use weft_member::{MemberId, Output, epoch_parts, member_of, node_of};
 
 use super::World;
 
@@ -28,6 +28,9 @@ pub struct Checks {
     pub terms: u64,
     /// Leases that ran out.
     pub suspended: u64,
+    /// Members whose logs were damaged, and how many there were.
+    pub lost: BTreeSet<MemberId>,
+    pub damaged: u64,
 }
 
 impl Checks {
@@ -54,6 +57,7 @@ impl Checks {
             Output::Log(line) => mix(line.as_bytes()),
             Output::Tell(node, _) => mix(&node.0.to_le_bytes()),
             Output::Restart(node) => mix(&[b'r', node.0 as u8]),
+            Output::Stop(why) => mix(why.to_string().as_bytes()),
             Output::Suspend => {
                 mix(b"suspend");
                 self.suspended += 1;
@@ -119,13 +123,14 @@ pub fn restarts(world: &World, id: MemberId, node: NodeId) {
 pub fn after(world: &mut World, id: MemberId) {
     let Some(member) = &world.processes[&id].member else { return };
     let status = member.status();
-    if status.leader != Some(id) {
+    if status.leader != Some(member.id()) {
         world.checks.dead.remove(&id);
         return;
     }
     world.checks.terms = world.checks.terms.max(status.term);
-    let first = *world.checks.leaders.entry(status.term).or_insert(id);
-    assert_eq!(first, id, "two leaders in term {}", status.term);
+    let us = member.id();
+    let first = *world.checks.leaders.entry(status.term).or_insert(us);
+    assert_eq!(first, us, "two leaders in term {}", status.term);
     if status.term < world.checks.terms {
         // Deposed and does not know: nothing that it decides can be agreed on.
         return;
@@ -133,8 +138,9 @@ pub fn after(world: &mut World, id: MemberId) {
     let before = world.checks.dead.insert(id, status.dead.clone()).unwrap_or_default();
     for dead in status.dead.iter().filter(|m| !before.contains(m)) {
         world.checks.deaths += 1;
-        let lease = world.processes[dead].member.as_ref();
-        let holds = lease.is_some_and(|m| m.may_serve(world.clock(*dead)));
+        let process = member_of(node_of(*dead));
+        let lease = world.processes[&process].member.as_ref().filter(|m| m.id() == *dead);
+        let holds = lease.is_some_and(|m| m.may_serve(world.clock(process)));
         assert!(!holds, "{dead} is declared dead and holds a lease");
     }
 }
@@ -158,6 +164,9 @@ pub fn converged(world: &World) {
     for volume in &world.checks.volumes {
         assert!(status.map.volumes.contains_key(volume), "{volume:?} is lost");
     }
+    let group: BTreeSet<MemberId> = status.voters.iter().chain(&status.learners).copied().collect();
+    let members = world.processes.values().filter(|p| !p.removed).flat_map(|p| &p.member);
+    assert_eq!(group, members.map(|m| m.id()).collect(), "who lost its log is still counted on");
     let (voters, all) = (status.voters.len(), world.processes.values().filter(|p| !p.removed));
     let all = all.count();
     assert!(voters >= all.min(world.config.voters).saturating_sub(1).max(1), "{status:?}");

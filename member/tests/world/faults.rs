@@ -17,6 +17,9 @@ pub fn fault(world: &mut World) {
     match world.rng.u32(0..13) {
         0 | 1 => {
             world.crash(whom);
+            if world.rng.u32(0..4) == 0 {
+                world.damage_log(whom);
+            }
             let (life, down) = (world.processes[&whom].life, world.rng.u64(1..6000) * MILLIS);
             world.push(down, Event::Restart(whom, life));
         }

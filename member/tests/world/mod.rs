@@ -14,7 +14,9 @@ use fastrand::Rng;
 use weft_core::cluster::{Arrival, ClusterMap, Volume};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
-use weft_member::{Bug, Config, Input, Member, MemberId, Output, Persist, Stored};
+use weft_member::{
+    Bug, Config, Input, LogDisk, Member, MemberId, Output, Stored, member_anew, member_of, node_of,
+};
 
 use check::Checks;
 use operator::Asked;
@@ -37,8 +39,9 @@ pub struct Process {
     pub member: Option<Member>,
     pub nodes: BTreeMap<NodeId, ModelNode>,
     pub removed: bool,
-    log: Vec<u8>,
-    writing: Option<(u64, Persist)>,
+    log: LogDisk,
+    /// How often its member has lost its log.
+    anew: u64,
     pub life: u64,
     drift_ppm: i64,
     offset: Nanos,
@@ -106,6 +109,7 @@ impl World {
         let codec = Arc::new(Table::default());
         let size = map.nodes.len();
         let volume = (*map.volumes[&VolumeId(0)]).clone();
+        let believes = config.bug == Some(Bug::BelievesAnyLog);
         let processes = (1..=size as u64).map(|n| {
             let nodes = BTreeMap::from([(NodeId(n as u16 - 1), ModelNode::default())]);
             let drift = i64::from(config.drift_ppm);
@@ -113,8 +117,8 @@ impl World {
                 member: None,
                 nodes,
                 removed: false,
-                log: Vec::new(),
-                writing: None,
+                log: LogDisk::new(MemberId(n)).believing_any_log(believes),
+                anew: 0,
                 life: 0,
                 drift_ppm: [-drift, 0, drift][rng.usize(0..3)],
                 offset: rng.u64(0..1_000_000 * MILLIS),
@@ -180,7 +184,8 @@ impl World {
     fn start(&mut self, id: MemberId, stored: Stored) {
         let p = self.processes.get_mut(&id).unwrap();
         let nodes: Vec<NodeId> = p.nodes.keys().copied().collect();
-        let member = Member::new(id, &nodes, stored, self.config, self.codec.clone()).unwrap();
+        let id_now = stored.member().unwrap_or(id);
+        let member = Member::new(id_now, &nodes, stored, self.config, self.codec.clone()).unwrap();
         p.member = Some(member);
         p.life += 1;
         let life = p.life;
@@ -203,16 +208,7 @@ impl World {
         p.nodes.values_mut().for_each(|n| {
             *n = ModelNode { life: n.life + 1, ..ModelNode::default() };
         });
-        if let Some((_, write)) = p.writing.take() {
-            match write {
-                Persist::Append(bytes) => {
-                    let kept = self.rng.usize(0..=bytes.len());
-                    p.log.extend_from_slice(&bytes[..kept]);
-                }
-                Persist::Replace(bytes) if self.rng.bool() => p.log = bytes,
-                Persist::Replace(_) => {}
-            }
-        }
+        p.log.crash(&mut |n| self.rng.usize(0..n));
         self.checks.crashed(id);
         self.tell(format!("{id} crashes"));
         self.disconnect(id);
@@ -232,10 +228,68 @@ impl World {
     pub fn restart(&mut self, id: MemberId) {
         let p = &self.processes[&id];
         if p.member.is_none() && !p.removed {
-            let stored = Stored::replay(&p.log).unwrap();
+            let stored = self.open(id);
             // A founder that lost its first write founds again; nobody knew of it.
             self.start(id, stored);
         }
+    }
+
+    /// What a process finds that starts. One whose log is damaged does not start; an operator sees that, and has
+    /// it come back anew.
+    fn open(&mut self, id: MemberId) -> Stored {
+        let p = self.processes.get_mut(&id).unwrap();
+        let why = match p.log.open() {
+            Ok(stored) => return stored,
+            Err(why) => why,
+        };
+        assert!(self.checks.lost.contains(&p.log.member()), "not damaged, and refused: {why}");
+        p.anew += 1;
+        let member = member_anew(node_of(id), p.anew);
+        p.log = LogDisk::new(member);
+        self.tell(format!("{id} is refused: {why}; it comes back anew"));
+        Stored::anew(member)
+    }
+
+    /// The log of a process that does not run is damaged, if the others bear it: in each group that one of them
+    /// knows, those that have lost their logs are a minority with it.
+    pub fn damage_log(&mut self, id: MemberId) {
+        let p = &self.processes[&id];
+        let lost = |m: &MemberId| self.checks.lost.contains(m);
+        let borne = |q: &Process| {
+            let Some(voters) = q.member.as_ref().map(|m| m.status().voters) else { return true };
+            voters.is_empty() || voters.iter().filter(|m| lost(m)).count() < (voters.len() - 1) / 2
+        };
+        let leads = self.leader().is_some_and(|l| l != id);
+        if p.member.is_some() || p.removed || !leads || !self.processes.values().all(borne) {
+            return;
+        }
+        let p = self.processes.get_mut(&id).unwrap();
+        let what = p.log.damage(&mut |n| self.rng.usize(0..n));
+        if p.log.clone().open().is_err() || p.log.believes() {
+            self.checks.lost.insert(p.log.member());
+            self.checks.damaged += 1;
+        }
+        self.tell(format!("damage to the log of {id}: {what}"));
+    }
+
+    /// The log of a process that does not run is emptied.
+    pub fn empty_log(&mut self, id: MemberId) {
+        let p = self.processes.get_mut(&id).unwrap();
+        assert_eq!(p.log.damage(&mut |n| n.min(5) - 1), "emptied");
+        self.checks.lost.insert(p.log.member());
+    }
+
+    /// A process that does not run founds the cluster anew with the newest map.
+    pub fn refound(&mut self, id: MemberId) {
+        let term = self.checks.terms + 1000;
+        let map = self.checks.agreed.last_key_value().unwrap().1.clone();
+        let p = self.processes.get_mut(&id).unwrap();
+        p.anew += 1;
+        let member = member_anew(node_of(id), p.anew);
+        p.log = LogDisk::new(member);
+        let stored = Stored::founded_after(member, &map, &*self.codec, term);
+        assert_eq!(stored.map(&*self.codec).as_ref(), Some(&*map));
+        self.start(id, stored);
     }
 
     pub fn pause(&mut self, id: MemberId, time: Nanos) {
@@ -303,12 +357,10 @@ impl World {
                 if p.life != life {
                     return;
                 }
-                let (number, write) = p.writing.take().unwrap();
-                match write {
-                    Persist::Append(bytes) => p.log.extend(bytes),
-                    Persist::Replace(bytes) => p.log = bytes,
+                match p.log.step() {
+                    Some(number) => self.input(id, Input::Persisted(number)),
+                    None => self.write(id, life),
                 }
-                self.input(id, Input::Persisted(number));
             }
             Event::Ready(id, life, node) => {
                 let p = self.processes.get_mut(&id).unwrap();
@@ -358,15 +410,8 @@ impl World {
         match output {
             Output::Send(to, bytes) => self.send(id, to, bytes),
             Output::Persist(number, write) => {
-                let p = self.processes.get_mut(&id).unwrap();
-                assert!(p.writing.is_none(), "two writes at once");
-                p.writing = Some((number, write));
-                let slow = if self.faults && self.rng.u32(0..50) == 0 { 20 } else { 1 };
-                let delay = self.rng.u64(STEP..5 * MILLIS) * slow;
-                self.push(delay, Event::Written(id, life));
-                if self.faults && self.rng.u32(0..100) == 0 {
-                    self.push(delay - STEP / 2, Event::Crash(id, life));
-                }
+                self.processes.get_mut(&id).unwrap().log.write(number, write);
+                self.write(id, life);
             }
             Output::Tell(node, message) => self.word(id, node, message),
             Output::Restart(node) => {
@@ -385,13 +430,25 @@ impl World {
                 let line = check::agreed(self, id, &map);
                 self.tell(line);
             }
+            Output::Stop(why) => panic!("{id} stops: {why}"),
             Output::Suspend => self.tell(format!("{id} suspends")),
             Output::Resume => self.tell(format!("{id} resumes")),
             Output::Log(line) => self.tell(format!("{id}: {line}")),
         }
     }
 
+    /// A step of a write takes its time.
+    fn write(&mut self, id: MemberId, life: u64) {
+        let slow = if self.faults && self.rng.u32(0..50) == 0 { 20 } else { 1 };
+        let delay = self.rng.u64(STEP..3 * MILLIS) * slow;
+        self.push(delay, Event::Written(id, life));
+        if self.faults && self.rng.u32(0..150) == 0 {
+            self.push(delay - STEP / 2, Event::Crash(id, life));
+        }
+    }
+
     fn send(&mut self, from: MemberId, to: MemberId, bytes: Vec<u8>) {
+        let to = member_of(node_of(to));
         let lost = self.rng.u32(0..1_000_000) < self.loss_ppm;
         if self.cut.contains(&(from, to)) || lost || !self.processes.contains_key(&to) {
             return;
@@ -436,7 +493,7 @@ impl World {
         let mut best = (0, None);
         for (id, p) in &self.processes {
             let Some(status) = p.member.as_ref().map(Member::status) else { continue };
-            if status.leader == Some(*id) && status.term > best.0 {
+            if status.leader.map(node_of) == Some(node_of(*id)) && status.term > best.0 {
                 best = (status.term, Some(*id));
             }
         }

@@ -312,6 +312,11 @@ fn forgotten_promises_are_found() {
 }
 
 #[test]
+fn a_damaged_log_that_is_believed_is_found() {
+    member_bug_is_found(weft_member::Bug::BelievesAnyLog, 0..400);
+}
+
+#[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
     member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 0..10);
 }

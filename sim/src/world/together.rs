@@ -4,18 +4,21 @@
 //! network, and what goes wrong with them. A process goes by the number of its first node; where
 //! one is asked for, any node of it will do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Output};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use weft_member::{
-    Bug, Config, Effect, Gate, Input as Heard, MapCodec, MemberId, Persist, Process, Stored,
+    Config, Effect, Gate, Input as Heard, LogDisk, MapCodec, MemberId, Process, Stored,
     epoch_parts, member_of, node_of,
 };
 
 use super::{Comings, Crew, Event, MICROS, World, brief};
+use logs::first_log;
+
+mod logs;
 
 /// A packet that was lost is sent again after this part of the time after which silence is a death:
 /// TCP waits 200 ms at least (Linux, TCP_RTO_MIN), and a death is believed after 1.1 s.
@@ -33,8 +36,8 @@ pub enum Happens {
     Connection(MemberId, bool),
     /// Its member is to be woken; the number tells whether that still holds.
     Wake(u64),
-    /// What its member wanted written is durable.
-    Written,
+    /// A step of what its member wanted written is durable: the log, or then its witness; the next takes so long.
+    Written(Nanos),
     /// A host asks something.
     Host(Input),
     /// It looks after the group, as it does now and then.
@@ -95,9 +98,7 @@ struct Seat {
     /// Counts lives of the process.
     life: u64,
     /// The member's log.
-    log: Vec<u8>,
-    /// What is on its way there.
-    writing: Option<(u64, Persist)>,
+    log: LogDisk,
     clock: Drifting,
     paused_until: Nanos,
     wakes: u64,
@@ -141,6 +142,8 @@ pub(super) struct Together {
     log_times: u64,
     /// How often a process was told that the map changes, and that it has changed.
     changes: (u64, u64),
+    /// Members whose logs were damaged.
+    forgetful: BTreeSet<MemberId>,
     /// What must never be, and was.
     wrong: Option<String>,
 }
@@ -171,6 +174,7 @@ impl World {
             wishes: Vec::new(),
             log_times: 2,
             changes: (0, 0),
+            forgetful: BTreeSet::new(),
             wrong: None,
         });
         let codec = together.codec.clone();
@@ -196,7 +200,6 @@ impl World {
                 gate: Gate::default(),
                 life: 0,
                 log,
-                writing: None,
                 clock: Drifting { base, since: 0, rate_ppm: 0 },
                 paused_until: 0,
                 wakes: 0,
@@ -452,8 +455,8 @@ impl World {
         }
         let (id, nodes) = (self.process_of(id), self.hosted_with(id));
         let (config, codec) = (self.together().config, self.together().codec.clone());
+        let stored = self.open_log(id);
         let seat = self.seat_mut(id);
-        let stored = Stored::replay(&seat.log).expect("a log that can at most be torn");
         let process =
             Process::new(id, &nodes, stored, config, codec).expect("settings that are safe");
         seat.process = Some(process);
@@ -482,18 +485,7 @@ impl World {
         seat.life += 1;
         (seat.paused_until, seat.agreed, seat.open) = (0, 0, false);
         seat.gate = Gate::default();
-        match seat.writing.take() {
-            Some((_, Persist::Append(bytes))) => {
-                let kept = rng.usize(0..=bytes.len());
-                seat.log.extend_from_slice(&bytes[..kept]);
-                if rng.bool() {
-                    // The file had grown, and the rest of it was never written.
-                    seat.log.resize(seat.log.len() + bytes.len() - kept, 0);
-                }
-            }
-            Some((_, Persist::Replace(bytes))) if rng.bool() => seat.log = bytes,
-            Some((_, Persist::Replace(_))) | None => {}
-        }
+        seat.log.crash(&mut |n| rng.usize(0..n));
         if !power {
             self.connections(id, false);
         }
@@ -543,15 +535,10 @@ impl World {
                 self.seat_mut(id).armed = 0;
                 self.hear(id, Heard::Tick);
             }
-            Happens::Written => {
-                let seat = self.seat_mut(id);
-                let (number, write) = seat.writing.take().expect("it was being written");
-                match write {
-                    Persist::Append(bytes) => seat.log.extend(bytes),
-                    Persist::Replace(bytes) => seat.log = bytes,
-                }
-                self.hear(id, Heard::Persisted(number));
-            }
+            Happens::Written(then) => match self.seat_mut(id).log.step() {
+                Some(number) => self.hear(id, Heard::Persisted(number)),
+                None => self.happens(id, then, Happens::Written(0)),
+            },
             Happens::Host(input) => self.input(id, input),
             Happens::Follow => {
                 let clock = self.member_clock(id);
@@ -660,12 +647,10 @@ impl World {
         match effect {
             Effect::Send(to, bytes) => self.send_member(id, to, bytes),
             Effect::Persist(number, persist) => {
-                let seat = self.seat_mut(id);
-                assert!(seat.writing.is_none(), "two writes at once");
-                seat.writing = Some((number, persist));
+                self.seat_mut(id).log.write(number, persist);
                 let (lo, hi) = self.conditions.disk;
                 let delay = self.rng.u64(lo..=hi) * self.together().log_times;
-                self.happens(id, delay, Happens::Written);
+                self.happens(id, delay / 2, Happens::Written(delay - delay / 2));
             }
             Effect::Tell(node, message) => {
                 let changes = &mut self.together_mut().changes;
@@ -682,6 +667,9 @@ impl World {
                 self.dead_alone.push(node);
             }
             Effect::Agreed(map) => self.agreed(id, map),
+            Effect::Stop(why) => {
+                self.together_mut().wrong = Some(format!("the process of {id} stops: {why}"));
+            }
             Effect::Log(line) => self.tell(|| format!("the process of {id}: {line}")),
         }
     }
@@ -714,14 +702,14 @@ impl World {
     /// One leader in a term, and no vote for who has no disk.
     fn watch(&mut self, id: NodeId) {
         let Some(process) = &self.seat(id).process else { return };
-        let status = process.status();
+        let (us, status) = (process.id(), process.status());
         if let Some(host) = status.voters.iter().find(|m| self.is_attached(node_of(**m))) {
             self.together_mut().wrong = Some(format!("{host} votes and has no disk"));
         }
-        if status.leader == Some(member_of(id)) {
-            let first = *self.together_mut().leaders.entry(status.term).or_insert(member_of(id));
-            if first != member_of(id) {
-                let text = format!("{first} and {} lead in term {}", member_of(id), status.term);
+        if status.leader == Some(us) {
+            let first = *self.together_mut().leaders.entry(status.term).or_insert(us);
+            if first != us {
+                let text = format!("{first} and {us} lead in term {}", status.term);
                 self.together_mut().wrong = Some(text);
             }
         }
@@ -778,19 +766,4 @@ impl World {
             self.happens(node, delay, Happens::Member(member_of(from), bytes.clone()));
         }
     }
-}
-
-/// What a member writes down before it starts for the first time.
-fn first_log(node: NodeId, stored: Stored, config: Config, codec: Arc<Maps>) -> Vec<u8> {
-    // A deliberate bug has nothing to forget yet.
-    let config = Config { bug: None::<Bug>, ..config };
-    let mut process =
-        Process::new(node, &[node], stored, config, codec).expect("settings that are safe");
-    process.handle(0, Heard::Tick);
-    while let Some(effect) = process.next_effect() {
-        if let Effect::Persist(_, Persist::Replace(bytes)) = effect {
-            return bytes;
-        }
-    }
-    unreachable!("a start goes on record");
 }

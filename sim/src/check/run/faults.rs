@@ -199,7 +199,7 @@ impl Run {
                 let gone = self.world.hosted_with(node);
                 self.abandon(|c| gone.contains(&c.node));
             }
-            Fault::Return(node) if !self.world.runs(node) => self.world.start_node(node),
+            Fault::Return(node) if !self.world.runs(node) => self.returns(node),
             Fault::Power => {
                 self.crashes += 1;
                 self.world.power_cut();
@@ -242,6 +242,16 @@ impl Run {
             | Fault::GiveUp(_)
             | Fault::Drain(..) => {}
         }
+    }
+
+    /// A node returns. Something may have become of its member's log meanwhile.
+    fn returns(&mut self, node: NodeId) {
+        if let Some(decay) = self.members.as_mut().and_then(|m| m.decay.as_mut())
+            && decay.bool()
+        {
+            self.world.damage_log(node, &mut |n| decay.usize(0..n));
+        }
+        self.world.start_node(node);
     }
 
     /// A sector of a data area goes bad.

@@ -78,6 +78,8 @@ pub(super) struct Members {
     /// The longest that a host thinks.
     thinks: Nanos,
     traps: Vec<Trap>,
+    /// What is drawn of damage to members' logs while their processes are down, if there is any in this run.
+    pub decay: Option<Rng>,
     /// The processes that alone may suffer in this phase, if it is one of those.
     victims: BTreeSet<NodeId>,
     /// Operations that were asked when everything was at rest.
@@ -121,7 +123,10 @@ impl Members {
         let mut guests = Rng::with_seed(seed ^ 0x000d_15c1_e550);
         let attached =
             options.attached.unwrap_or(if guests.u8(0..4) == 0 { guests.u16(1..=2) } else { 0 });
+        let mut decay = Rng::with_seed(seed ^ 0x0010_9dec_a75f);
+        let decays = options.faults.rot && decay.u8(0..4) == 0;
         Some(Members {
+            decay: decays.then_some(decay),
             config,
             hosted,
             attached,

@@ -1,0 +1,134 @@
+//! `weft recover`: makes the map's file anew from the copies on the disks, and says what there was.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use weft_host::{Configuration, Findings, Remains, recover, refound};
+
+use crate::output::{say, say_json};
+
+/// Make an array's weft.toml anew from the copies of the map on its disks, or found a cluster anew most of whose
+/// voting members have lost their logs. Nothing of it may run.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whose").multiple(false))]
+pub struct Recover {
+    /// Directory of the array
+    #[arg(long, default_value = "./weft-data", group = "whose")]
+    dir: PathBuf,
+    /// Say what is found, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Take the newest copy although the damaged weft.toml was of a later version
+    #[arg(long, conflicts_with = "config")]
+    accept_older: bool,
+    /// Of a process of a cluster, its configuration: what maps its log and its disks have
+    #[arg(long, value_name = "FILE", group = "whose")]
+    config: Option<PathBuf>,
+    /// Found the cluster anew with the newest of them. All processes must be stopped; each of the others then
+    /// needs `weft cluster readmit` if its log is lost, and joins by itself
+    #[arg(long, requires = "config", conflicts_with = "dry_run")]
+    found: bool,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Recover {
+    /// Does it.
+    pub fn run(&self) -> Result<ExitCode> {
+        match &self.config {
+            Some(config) => self.cluster(config)?,
+            None => self.array()?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn array(&self) -> Result<()> {
+        let found = recover(&self.dir, self.dry_run, self.accept_older)?;
+        let (version, copies) = found.newest;
+        if self.json {
+            let disks = found.disks.iter().map(|(path, versions, said)| {
+                json!({ "disk": path, "versions": versions, "said": said })
+            });
+            return say_json(json!({
+                "directory": found.dir, "file": found.file, "disks": disks.collect::<Vec<_>>(),
+                "missing": found.missing, "version": version, "copies": copies,
+                "recovered": !self.dry_run,
+            }));
+        }
+        say(format!("{}{}", findings(&found), self.outcome(&found)))
+    }
+
+    fn outcome(&self, found: &Findings) -> String {
+        let dir = found.dir.display();
+        match self.dry_run {
+            true => format!(
+                "Nothing was changed. `weft recover --dir {dir}` makes weft.toml anew from that."
+            ),
+            false => format!(
+                "weft.toml is made anew{}. Start the array with\n\n  weft up --dir {dir}",
+                match found.file == "missing" {
+                    true => "",
+                    false => "; what was there is weft.toml.damaged now",
+                }
+            ),
+        }
+    }
+
+    fn cluster(&self, path: &Path) -> Result<()> {
+        let remains = refound(Configuration::load(path)?, self.found)?;
+        if self.json {
+            let disks = remains.disks.iter();
+            let disks = disks.map(|(path, epochs)| json!({ "disk": path, "epochs": epochs }));
+            return say_json(json!({
+                "log": remains.log, "log_epoch": remains.log_epoch,
+                "disks": disks.collect::<Vec<_>>(), "epoch": remains.newest, "founded": self.found,
+            }));
+        }
+        let then = match self.found {
+            true => format!(
+                "The cluster is founded anew with that. Start this process with\n\n  weft node --config {}\n\n\
+                 and then the others; those whose logs are lost first need `weft cluster readmit`.",
+                path.display()
+            ),
+            false => "Nothing was changed. See what the other processes have; where the newest map is, with all \
+                      of them stopped, --found founds the cluster anew with it."
+                .to_string(),
+        };
+        say(format!("{}{then}", remaining(&remains)))
+    }
+}
+
+/// Numbers, the newest first.
+fn listed(numbers: &[u64]) -> String {
+    match numbers.is_empty() {
+        true => "none".to_string(),
+        false => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn findings(found: &Findings) -> String {
+    let mut out = format!("weft.toml in {}: {}\n", found.dir.display(), found.file);
+    for (path, versions, said) in &found.disks {
+        out += &format!("  {}: copies {}; it {said}\n", path.display(), listed(versions));
+    }
+    for path in &found.missing {
+        out += &format!("  {}: is not there\n", path.display());
+    }
+    let (version, copies) = found.newest;
+    let disks = if copies == 1 { "disk has" } else { "disks have" };
+    out + &format!("The newest copy is of version {version}; {copies} {disks} it.\n")
+}
+
+fn remaining(remains: &Remains) -> String {
+    let epoch =
+        remains.log_epoch.map_or(String::new(), |epoch| format!("; its map is of epoch {epoch}"));
+    let mut out = format!("The member's log: {}{epoch}\n", remains.log);
+    for (path, epochs) in &remains.disks {
+        out += &format!("  {}: copies of epochs {}\n", path.display(), listed(epochs));
+    }
+    out + &format!("The newest map here is of epoch {}.\n", remains.newest)
+}

@@ -1,0 +1,67 @@
+//! Copies of the map on the disks of this process's nodes.
+//!
+//! They are written with the nodes' own disk operations, between those, and nobody waits for them but a process that
+//! stops in good order.
+
+use weft_core::store::{DiskRequest, DiskResult};
+
+use super::Engine;
+use crate::disk_uring::Tag;
+use crate::map_copies::{Keeper, Wanted};
+
+/// The number of the operation, which no node gives to one of its own.
+const COPY: u64 = u64::MAX;
+
+impl Engine {
+    /// The map has been stored: the disks are to have it, too.
+    pub(super) fn copy_map(&mut self) {
+        let Some(copy) = self.rule.copy() else { return };
+        match Wanted::new(&copy) {
+            Ok(wanted) => self.wanted = Some(wanted),
+            Err(why) if !self.too_long => {
+                self.too_long = true;
+                (self.log)(&why);
+            }
+            Err(_) => {}
+        }
+        self.copies_due = true;
+    }
+
+    /// A node's disk has just been opened.
+    pub(super) fn keep_copies(&mut self, n: usize) {
+        self.slots[n].keeper = Keeper::new();
+        self.copies_due = true;
+    }
+
+    /// Starts what is to be done next on each disk.
+    pub(super) fn start_copies(&mut self) {
+        if !std::mem::take(&mut self.copies_due) {
+            return;
+        }
+        let Some(wanted) = &self.wanted else { return };
+        for (node, slot) in self.slots.iter_mut().enumerate().filter(|(_, s)| s.disk.is_some()) {
+            if let Some(op) = slot.keeper.next(wanted) {
+                let tag = Tag { node, life: slot.life, id: COPY };
+                self.disk_queue.push_back((tag, DiskRequest { id: COPY, op }));
+            }
+        }
+    }
+
+    /// An operation of a node's disk has ended. Hands it back if it was not about copies.
+    pub(super) fn copy_ended(&mut self, tag: Tag, result: DiskResult) -> Option<DiskResult> {
+        if tag.id != COPY {
+            return Some(result);
+        }
+        self.copies_due = true;
+        if let Err(why) = self.slots[tag.node].keeper.ended(result) {
+            (self.log)(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
+        }
+        None
+    }
+
+    /// Whether every disk has what it is to have, or cannot.
+    pub(super) fn copies_are_done(&self) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        self.slots.iter().filter(|s| s.disk.is_some()).all(|s| s.keeper.is_done(wanted))
+    }
+}
