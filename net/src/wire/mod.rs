@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  width
-//!      0      1  version of the encoding, 8
+//!      0      1  version of the encoding, 9
 //!      1      1  zero
 //!      2      4  length of the head, H, counted from offset 6
 //!      6      H  the head: what kind of message, then its fields
@@ -37,7 +37,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 
 /// The most bulk data, real bytes and runs of zeros together, in one message.
 pub const MAX_BULK: usize = 16 << 20;
