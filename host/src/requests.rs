@@ -19,8 +19,9 @@
 //!
 //! The node of a host that is its own controller may be left out by the others, while the host was
 //! paused, and come back as a new one: there is no other to give its requests to, and they are
-//! *parked* until it is back. What another host changed in between they may overwrite, as those do
-//! of any host that asks again (docs/client-protocol.md).
+//! *parked* until it is back. Another host may have written over what the others have settled of them. So in
+//! a cluster what is given to a node for a second time is asked after first, by the name that it had
+//! the first time, and done only if it has not happened (docs/messages.md).
 //!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
 //! while a read of its bytes is in work; the read then sees them as before or as after it, or,
