@@ -504,7 +504,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0800",
+        "0900",
         "3b000000", // version, head of 59 bytes
         "01",
         "0100",
@@ -533,11 +533,11 @@ fn the_encoding_of_this_version_stays() {
 #[test]
 fn a_later_version_is_named() {
     let mut bytes = frame(&reply(Buffer::Zero(0))).to_vec();
-    bytes[0] = 9;
+    bytes[0] = 10;
     let error = Message::decode(&bytes.into()).unwrap_err();
-    assert_eq!(error, WireError::Version { theirs: 9 });
+    assert_eq!(error, WireError::Version { theirs: 10 });
     let text = error.to_string();
-    assert!(text.contains("version 9") && text.contains(&format!("version {VERSION}")), "{text}");
+    assert!(text.contains("version 10") && text.contains(&format!("version {VERSION}")), "{text}");
 }
 
 #[test]
