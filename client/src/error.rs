@@ -103,7 +103,8 @@ fn kind(code: Code) -> ErrorKind {
         | Code::Reused
         | Code::TooManyUnissued
         | Code::NotOrdered => ErrorKind::Place,
-        Code::NotServing | Code::Failed | Code::Done => ErrorKind::Failed,
+        // The text says that nobody can know whether it happened.
+        Code::NotServing | Code::Failed | Code::Unknown | Code::Done => ErrorKind::Failed,
     }
 }
 

@@ -73,7 +73,7 @@ impl Bench {
     /// A host begins a write; returns the name of the transaction.
     fn write(&mut self, host: NodeId, range: Range) -> Timestamp {
         let (ts, task) = (self.ts(host), Task::Write(range));
-        let header = Header { ts, volume: V, avoid: ColumnSet::EMPTY, task };
+        let header = Header { ts, volume: V, avoid: ColumnSet::EMPTY, task, asker: None };
         self.say(host, Body::Write { header, items: Vec::new() });
         ts
     }
@@ -222,7 +222,13 @@ fn a_write_of_a_paused_host_is_refused_when_others_have_gone_on() {
         b.disk();
         b.sent();
         // What the first host had has expired meanwhile; now it wakes and goes on.
-        let header = Header { ts, volume: V, avoid: ColumnSet::EMPTY, task: Task::Write(FIRST) };
+        let header = Header {
+            ts,
+            volume: V,
+            avoid: ColumnSet::EMPTY,
+            task: Task::Write(FIRST),
+            asker: None,
+        };
         let data = Buffer::from(vec![7; SECTOR as usize]);
         let items = vec![Item { stripe: 0, slot: Slot::New, data }];
         b.say(HOSTS[0], Body::Write { header, items });

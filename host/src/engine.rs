@@ -18,9 +18,9 @@ use std::os::fd::RawFd;
 
 use weft_core::cluster::{ClusterMap, Volume};
 use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer};
-use weft_core::order::Place;
+use weft_core::order::{Origin, Place};
 use weft_core::store::{DiskRequest, DiskResult};
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{Epoch, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
 use crate::clock::{Clock, boot_time};
@@ -53,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) gate: Gate<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
+    /// The latest epoch in which one of these may have begun anything.
+    pub(crate) last_epoch: Epoch,
     /// What makes going on impossible.
     pub(crate) fatal: Option<Error>,
     clock: Clock,
@@ -85,6 +87,7 @@ impl Engine {
             log,
             gate: Gate::default(),
             stopped: Vec::new(),
+            last_epoch: 0,
             fatal: None,
             clock: Clock::default(),
             ring: ring.ok(),
@@ -154,6 +157,23 @@ impl Engine {
         op: HostOp,
     ) {
         self.input(n, Input::Ordered(number, volume, place, op));
+    }
+
+    /// Hands a node a host's request, with what is known of where it comes from.
+    pub(crate) fn submit_named(
+        &mut self,
+        n: usize,
+        number: u64,
+        volume: VolumeId,
+        (origin, place): (Origin, Option<Place>),
+        op: HostOp,
+    ) {
+        self.input(n, Input::Named(number, volume, origin, place, op));
+    }
+
+    /// What the nodes' clock shows: no timestamp that a node here issues from now on is earlier.
+    pub(crate) fn reading(&mut self) -> Timestamp {
+        Timestamp::new(self.clock.now() / 1000, NodeId(0))
     }
 
     /// Nobody waits for the answer to this request of a node any more.

@@ -107,6 +107,9 @@ impl Engine {
         if was == Phase::Down {
             return fail(format!("node {n} is down already"));
         }
+        if let Some(status) = self.slots[n].status() {
+            self.last_epoch = self.last_epoch.max(status.epoch);
+        }
         self.slots[n].drop_node(why);
         (self.log)(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {

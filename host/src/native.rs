@@ -150,6 +150,7 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::NoProgress { .. } => return (Code::NoProgress, None),
         HostError::OutOfRange { .. } => return (Code::OutOfRange, None),
         HostError::NotServing => return (Code::NotServing, None),
+        HostError::OutcomeUnknown => return (Code::Unknown, None),
         HostError::Gone => return (Code::Failed, None),
     };
     match place {

@@ -278,9 +278,10 @@ impl Reactor {
             return self.requests.move_from(&mut self.engine, node);
         }
         self.away = self.engine.hosts_wait();
-        if !self.away {
-            self.hang_up_all(|_| true);
-        }
+        // What is still to be read of a host that names its requests it may have asked elsewhere by now. It
+        // comes again, and is told.
+        let away = self.away;
+        self.hang_up_all(|c| !away || matches!(c, Host::Native(_)));
         self.requests.move_from(&mut self.engine, node);
     }
 

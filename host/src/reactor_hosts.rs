@@ -150,9 +150,10 @@ impl Reactor {
         let Some(volume) = connection.volume else { return };
         let number = ask.number;
         // What comes first is complete already, unless the nodes see to it.
-        let Ask { op, first_flush, then_flush, after, sequenced, oldest, .. } = ask;
-        let place = sequenced.then(|| Place { id, after, oldest: oldest.max(1) });
-        let job = Job { volume, op, place, first_flush, then_flush };
+        let Ask { op, first_flush, then_flush, after, sequenced, oldest, again, .. } = ask;
+        let oldest = oldest.max(1);
+        let place = sequenced.then_some(Place { id, after, oldest });
+        let job = Job { volume, op, place, first_flush, then_flush, again, oldest: Some(oldest) };
         let (owner, node) = (Owner::Native { host, number }, connection.node);
         self.requests.submit(&mut self.engine, owner, node, job);
     }

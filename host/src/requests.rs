@@ -19,8 +19,9 @@
 //!
 //! The node of a host that is its own controller may be left out by the others, while the host was
 //! paused, and come back as a new one: there is no other to give its requests to, and they are
-//! *parked* until it is back. What another host changed in between they may overwrite, as those do
-//! of any host that asks again (docs/client-protocol.md).
+//! *parked* until it is back. Another host may have written over what the others have settled of them. So in
+//! a cluster what is given to a node for a second time is asked after first, by the name that it had
+//! the first time, and done only if it has not happened (docs/messages.md).
 //!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
 //! while a read of its bytes is in work; the read then sees them as before or as after it, or,
@@ -28,11 +29,13 @@
 //!
 //! Hosts that keep to distinct bytes, as file systems do, never wait here.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
 
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::order::{HostId, Place};
-use weft_core::units::VolumeId;
+use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
+use weft_core::units::{Timestamp, VolumeId};
 use weft_front::nbd::server::Cookie;
 
 use crate::engine::{Answer, Engine};
@@ -91,6 +94,10 @@ pub(crate) struct Job {
     pub(crate) first_flush: bool,
     /// The answer waits until what was written is safe.
     pub(crate) then_flush: bool,
+    /// Its host has asked for it before, here or in another process.
+    pub(crate) again: bool,
+    /// The oldest of its host's requests that the host has not heard the end of, if it says.
+    pub(crate) oldest: Option<u64>,
 }
 
 struct Pending {
@@ -101,12 +108,18 @@ struct Pending {
     claim: Option<Claim>,
     /// Its host is gone, or may ask again in another process: no other node begins it.
     left: bool,
+    /// By which it is known to those who take part in it.
+    name: RequestId,
+    /// When it was first given to a node; no attempt at it has an earlier timestamp.
+    since: Option<Timestamp>,
+    /// It may have been begun before: it is not begun again before it is known what became of that.
+    again: bool,
 }
 
 impl Job {
     /// One without a place.
     pub(crate) fn new(volume: VolumeId, op: HostOp, then_flush: bool) -> Job {
-        Job { volume, op, place: None, first_flush: false, then_flush }
+        Job { volume, op, place: None, first_flush: false, then_flush, again: false, oldest: None }
     }
 
     /// Whether the nodes may hold it until others are done. What it waits for may touch the same
@@ -138,9 +151,11 @@ pub(crate) struct Finished {
 }
 
 /// The requests in work, and those that wait for them.
-#[derive(Default)]
 pub(crate) struct Requests {
     next: u64,
+    /// Whose the requests are that have no name, drawn when the process starts, and how many there were.
+    us: HostId,
+    named: u64,
     /// By the number that the node knows it by.
     pending: HashMap<u64, Pending>,
     /// What the changes among them touch.
@@ -150,11 +165,56 @@ pub(crate) struct Requests {
     parked: Vec<Pending>,
 }
 
+impl Default for Requests {
+    fn default() -> Self {
+        Requests {
+            next: 0,
+            us: HostId(RandomState::new().build_hasher().finish()),
+            named: 0,
+            pending: HashMap::new(),
+            claims: Claims::default(),
+            waiting: VecDeque::new(),
+            parked: Vec::new(),
+        }
+    }
+}
+
 impl Requests {
+    /// The name of a request for those who take part in it.
+    fn name(&mut self, owner: Owner) -> RequestId {
+        if let Owner::Native { host, number } = owner {
+            return RequestId { host, number };
+        }
+        self.named += 1;
+        RequestId { host: self.us, number: self.named }
+    }
+
+    /// The oldest of those without names of their own that is not over.
+    fn oldest(&self, name: RequestId) -> u64 {
+        let all = self.pending.values().chain(&self.parked).chain(&self.waiting);
+        let its = all.map(|p| p.name).filter(|n| n.host == name.host).map(|n| n.number);
+        its.min().unwrap_or(name.number).min(name.number)
+    }
+
+    /// What is known of where a request comes from.
+    fn origin(&mut self, engine: &mut Engine, pending: &mut Pending, oldest: u64) -> Origin {
+        let since = *pending.since.get_or_insert_with(|| match pending.job.again {
+            // What its host asked of other processes is known by its name only.
+            true => Timestamp(u64::MAX),
+            false => engine.reading(),
+        });
+        let again = pending.again || pending.job.again;
+        let again = again.then_some(Again { since, epoch: engine.last_epoch });
+        Origin { asker: Asker { id: pending.name, oldest }, again }
+    }
+
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
-        let pending = Pending { owner: Some(owner), node, job, claim, left: false };
+        let name = self.name(owner);
+        let (left, since, again) = (false, None, false);
+        let owner = Some(owner);
+        let pending = Pending { owner, node, job, claim, left, name, since, again };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -200,13 +260,19 @@ impl Requests {
             false => pending.job.clone(),
         };
         pending.node = node.unwrap_or(pending.node);
+        let changes = pending.changes() || pending.job.waits_for_others();
+        let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
+        let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         self.pending.insert(number, pending);
-        match (node, job.place) {
-            (Some(node), Some(place)) => {
+        match (node, origin, job.place) {
+            (Some(node), Some(origin), place) => {
+                engine.submit_named(node, number, job.volume, (origin, place), job.op);
+            }
+            (Some(node), None, Some(place)) => {
                 engine.submit_ordered(node, number, job.volume, place, job.op);
             }
-            (Some(node), None) => engine.submit(node, number, job.volume, job.op),
-            (None, _) => engine.gate.answer((number, Err(HostError::NotServing))),
+            (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
+            (None, ..) => engine.gate.answer((number, Err(HostError::NotServing))),
         }
     }
 
@@ -252,7 +318,11 @@ impl Requests {
                     engine.gate.answer((number, Err(HostError::Gone)));
                     self.pending.insert(number, pending);
                 }
-                Some(_) => self.issue(engine, pending),
+                Some(_) => {
+                    // In an array of one process nobody can have come in between: see above.
+                    pending.again |= engine.rule.together().is_some();
+                    self.issue(engine, pending);
+                }
                 None => self.end(engine, &mut pending),
             }
         }

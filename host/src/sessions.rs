@@ -462,7 +462,9 @@ impl Session {
         let (heard, again) = (*heard, again.take());
         match result {
             Err(HostError::Gone) => match again {
-                Some(ask) => {
+                Some(mut ask) => {
+                    // Some of it may have happened.
+                    ask.again = true;
                     if ask.sequenced {
                         self.names.rename(number);
                     }

@@ -18,7 +18,7 @@ use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
     NodeStatus, Output, Timer,
 };
-use weft_core::order::Place as Order;
+use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{DiskRequest, JournalStore, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
@@ -530,6 +530,18 @@ impl World {
         self.ask_node(node, Input::Ordered(request, volume, order, op));
     }
 
+    /// A host asks a node for something of which it is known where it comes from.
+    pub fn host_by_name(
+        &mut self,
+        node: NodeId,
+        request: u64,
+        volume: VolumeId,
+        origin: Origin,
+        op: HostOp,
+    ) {
+        self.ask_node(node, Input::Named(request, volume, origin, None, op));
+    }
+
     /// The host of a request is gone.
     pub fn host_gone(&mut self, node: NodeId, request: u64) {
         self.ask_node(node, Input::HostGone(request));
@@ -540,7 +552,8 @@ impl World {
             return self.input(node, input);
         }
         let delay = self.rng.u64(MICROS..50 * MICROS);
-        self.happens(node, delay, Happens::Host(input));
+        let life = self.places[usize::from(node.0)].life;
+        self.happens(node, delay, Happens::Host(life, input));
     }
 
     /// Handles the next event. Returns it if it is the caller's; `None` when none is left.
@@ -611,14 +624,19 @@ impl World {
     }
 
     fn input(&mut self, id: NodeId, input: Input) {
-        let now = self.now();
+        let clock = self.clock(id);
         let place = &mut self.places[id.0 as usize];
         let Some(node) = &mut place.node else { return };
-        let drift = now as i64 / 1_000_000 * place.drift_ppm;
-        let clock = (now + place.clock_offset).saturating_add_signed(drift);
         let mut out = Vec::new();
         node.handle(clock, input, &mut out);
         self.outputs(id, out);
+    }
+
+    /// What a node's clock shows.
+    pub fn clock(&self, id: NodeId) -> Nanos {
+        let (now, place) = (self.now(), &self.places[usize::from(id.0)]);
+        let drift = now as i64 / 1_000_000 * place.drift_ppm;
+        (now + place.clock_offset).saturating_add_signed(drift)
     }
 
     fn outputs(&mut self, id: NodeId, out: Vec<Output>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SequenceMessage;
 use crate::Buffer;
 use crate::cluster::ClusterMap;
-use crate::order::Lock;
+use crate::order::{Asker, Lock, RequestId};
 use crate::plan::{Range, Span};
 use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
@@ -73,6 +73,8 @@ pub struct Header {
     pub avoid: ColumnSet,
     /// What is to be done.
     pub task: Task,
+    /// Whose request it is part of, if that has a name.
+    pub asker: Option<Asker>,
 }
 
 /// The kinds of writes.
@@ -173,6 +175,19 @@ pub enum Standing {
     },
 }
 
+/// What a worker remembers of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Recollection {
+    /// Something that is or may be part of it is undecided: ask again.
+    Undecided,
+    /// All that became of it here.
+    All,
+    /// It does not remember that far back. Nothing that it would have changed here has been written since.
+    Untouched,
+    /// It does not remember that far back, and what it would have changed may have been written since.
+    Touched,
+}
+
 /// A dirty sector as one disk sees it: stripe, sector in the unit, version.
 pub type DirtySector = (u64, u64, Timestamp);
 
@@ -257,6 +272,28 @@ pub enum Body {
     Flushed {
         /// See [`Body::Flush`].
         id: u64,
+    },
+    /// O to W: what became of this request, which is asked for again?
+    Recall {
+        /// The originator's number for the question.
+        id: u64,
+        /// The request.
+        request: RequestId,
+        /// No attempt at it has an earlier timestamp.
+        since: Timestamp,
+        /// The volume.
+        volume: VolumeId,
+        /// The part of it that is asked about.
+        range: Range,
+    },
+    /// The answer.
+    Recalled {
+        /// See [`Body::Recall`].
+        id: u64,
+        /// What has happened of the request.
+        happened: Vec<Range>,
+        /// What that is worth.
+        recollection: Recollection,
     },
     /// Between originators and the lock server.
     Lock(LockMessage),
@@ -355,6 +392,7 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
+            Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
         }
@@ -374,6 +412,8 @@ impl Body {
             Body::QueryReply { .. } => "QueryReply",
             Body::Flush { .. } => "Flush",
             Body::Flushed { .. } => "Flushed",
+            Body::Recall { .. } => "Recall",
+            Body::Recalled { .. } => "Recalled",
             Body::Lock(message) => message.name(),
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",

@@ -16,6 +16,8 @@ mod message;
 mod originator;
 mod outbox;
 mod pace;
+#[cfg(test)]
+mod recall_tests;
 mod sequence_message;
 mod sequencing;
 mod settle;
@@ -26,12 +28,13 @@ mod waiting_tests;
 mod witness;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Buffer;
 use crate::cluster::{Attendance, ClusterMap};
 use crate::order::sequencer::Limits;
-use crate::order::{Clock, Place, PlaceError};
+use crate::order::{Clock, Origin, Place, PlaceError};
 use crate::plan::{Range, Totals};
 use crate::store::{DiskRequest, DiskResult, FormatError, Reached, StoreConfig, StoreCounters};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
@@ -39,7 +42,7 @@ use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 pub use judge::Trust;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
-    Notice, Refusal, Slot, Standing, Task, Wanted,
+    Notice, Recollection, Refusal, Slot, Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
@@ -128,6 +131,12 @@ pub enum HostError {
     /// Nobody waits for it any more.
     #[error("the host has gone away")]
     Gone,
+    /// It was asked for before, and others have written there since; what happened of it is forgotten.
+    #[error(
+        "it was asked for before, and nobody can say any more whether it happened; others have written \
+         there since. Read what is there, and write again if need be"
+    )]
+    OutcomeUnknown,
     /// The node is not part of the cluster now.
     #[error("this node does not take part in the cluster now")]
     NotServing,
@@ -171,6 +180,9 @@ pub enum Input {
     /// A host's request that has a place in the graph of requests, with a number of the caller's
     /// choice for the answer.
     Ordered(u64, VolumeId, Place, HostOp),
+    /// A host's request of which it is known where it comes from, perhaps with a place in the graph
+    /// of requests; with a number of the caller's choice for the answer.
+    Named(u64, VolumeId, Origin, Option<Place>, HostOp),
     /// The host that asked under this number is gone.
     HostGone(u64),
     /// A word of the authority.
@@ -220,6 +232,8 @@ pub struct NodeConfig {
     /// Of how many units of 16 sectors timestamps are remembered at most, but for what comes until
     /// a quarter of the window is over.
     pub remembered_units: usize,
+    /// Of how many writes it is remembered at most that they have happened, for hosts that ask again.
+    pub remembered_writes: usize,
     /// How long a lock that a device serves is waited for before deadlock is presumed (shared
     /// storage 4.3).
     pub lock_timeout: Nanos,
@@ -249,6 +263,7 @@ impl Default for NodeConfig {
             patience: 2000 * MILLIS,
             timestamp_window: 4_000 * MILLIS,
             remembered_units: 1 << 18,
+            remembered_writes: 1 << 17,
             lock_timeout: 200 * MILLIS,
             lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
@@ -282,6 +297,8 @@ pub enum Bug {
     BeginsEarly,
     /// A volume that rests is written to.
     DisturbsRest,
+    /// What is asked for again is done again, whatever became of it.
+    RepeatsBlindly,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -345,6 +362,8 @@ pub struct Node {
     /// What its disk had lost of what it promised is in the map.
     loss_is_known: bool,
     stash: Vec<Envelope>,
+    /// Where the hosts' requests in work come from, as far as that is known.
+    origins: BTreeMap<u64, Origin>,
     sequencing: Sequencing,
     originator: Originator,
     lock_server: LockServer,
@@ -370,6 +389,7 @@ impl Node {
             began: 0,
             loss_is_known: false,
             stash: Vec::new(),
+            origins: BTreeMap::new(),
             sequencing: Sequencing::new(id, config),
             originator: Originator::new(id, config),
             lock_server: LockServer::new(config),
@@ -410,8 +430,12 @@ impl Node {
             Input::Message(envelope) => self.message(envelope),
             Input::Disk(id, result) => self.worker.store.done(id, result),
             Input::Timer(timer) => self.timer(timer),
-            Input::Host(id, volume, op) => self.host(id, volume, op),
-            Input::Ordered(id, volume, place, op) => self.ordered(id, volume, place, op),
+            Input::Host(id, volume, op) => self.host(id, volume, None, op),
+            Input::Ordered(id, volume, place, op) => self.host(id, volume, Some(place), op),
+            Input::Named(id, volume, origin, place, op) => {
+                self.origins.insert(id, origin);
+                self.host(id, volume, place, op);
+            }
             Input::HostGone(id) => {
                 if !self.sequencing.gone(id, &mut self.outbox) {
                     self.originator.abandon(id);
@@ -429,22 +453,27 @@ impl Node {
         self.outbox.finish(self.worker.store.reached(), out);
     }
 
-    fn host(&mut self, id: u64, volume: VolumeId, op: HostOp) {
+    fn host(&mut self, id: u64, volume: VolumeId, place: Option<Place>, op: HostOp) {
         if !self.serving && self.map.epoch == 0 {
             self.outbox.reply(id, Err(HostError::NotServing));
             return;
         }
-        if let Some(op) = self.sequencing.host(id, volume, op, &mut self.outbox) {
-            self.originator.host(id, volume, op, &self.map, &mut self.outbox);
+        let op = match place {
+            Some(place) => {
+                self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
+                return;
+            }
+            None => self.sequencing.host(id, volume, op, &mut self.outbox),
+        };
+        if let Some(op) = op {
+            self.begin(id, volume, op);
         }
     }
 
-    fn ordered(&mut self, id: u64, volume: VolumeId, place: Place, op: HostOp) {
-        if !self.serving && self.map.epoch == 0 {
-            self.outbox.reply(id, Err(HostError::NotServing));
-            return;
-        }
-        self.sequencing.ordered(id, volume, place, op, &mut self.outbox);
+    /// Gives a request that has its turn to the originator.
+    fn begin(&mut self, id: u64, volume: VolumeId, op: HostOp) {
+        let origin = self.origins.get(&id).copied();
+        self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
     }
 
     /// How far others' disks have got. That is true whatever epoch it comes from.
@@ -509,6 +538,12 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Recall { id, request, since, volume, range } => {
+                worker.on_recall(from, id, request, since, (volume, range), outbox);
+            }
+            Body::Recalled { id, happened, recollection } => {
+                originator.on_recalled(from, id, happened, recollection, outbox);
+            }
             Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
             Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
@@ -587,12 +622,13 @@ impl Node {
     fn run_sequencing(&mut self) -> bool {
         let mut worked = false;
         for (number, result) in self.outbox.take_answered() {
+            self.origins.remove(&number);
             self.sequencing.answered(number, &result, &mut self.outbox);
         }
         worked |= self.sequencing.run(&mut self.outbox);
         while let Some((number, volume, op)) = self.sequencing.next_begun() {
             worked = true;
-            self.originator.host(number, volume, op, &self.map, &mut self.outbox);
+            self.begin(number, volume, op);
         }
         worked || self.outbox.has_answered()
     }

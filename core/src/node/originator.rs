@@ -8,6 +8,7 @@
 //! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
 //! - [`waiting`]: jobs that wait for nodes that are lost
+//! - [`recalling`]: what became of requests that are asked for again
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
 #[path = "originator_locking.rs"]
@@ -16,6 +17,8 @@ mod locking;
 mod reading;
 #[path = "originator_rebuilding.rs"]
 mod rebuilding;
+#[path = "originator_recalling.rs"]
+mod recalling;
 #[path = "originator_requests.rs"]
 mod requests;
 #[path = "originator_settling.rs"]
@@ -41,6 +44,7 @@ use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use locking::{Locked, Locks, unlock};
 use reading::Reading;
+use recalling::Recall;
 pub use requests::ScrubProgress;
 use requests::{Answer, Flush, Request};
 use writing::Writing;
@@ -61,8 +65,17 @@ enum What {
     Read(Range),
     Holes(Range),
     Write(Range, Buffer),
-    Rebuild { stripe: u64, column: usize, part: Span },
-    Verify { stripe: u64, trust: Trust },
+    /// Whether what stands there is what was to be written.
+    Compare(Range, Buffer),
+    Rebuild {
+        stripe: u64,
+        column: usize,
+        part: Span,
+    },
+    Verify {
+        stripe: u64,
+        trust: Trust,
+    },
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -79,6 +92,8 @@ struct Job {
     computes: bool,
     /// What it has of the lock server.
     locked: Option<Locked>,
+    /// It is known that it has not happened before.
+    recalled: bool,
     /// Its bytes count as in work.
     has_room: bool,
 }
@@ -94,6 +109,7 @@ impl Job {
             fresh_looks: 0,
             computes: false,
             locked: None,
+            recalled: false,
             has_room: false,
         }
     }
@@ -101,7 +117,7 @@ impl Job {
     /// Bytes that it holds while in work.
     fn bytes(&self) -> u64 {
         match &self.what {
-            What::Read(range) | What::Write(range, _) => range.len,
+            What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
             _ => 0,
         }
     }
@@ -180,6 +196,9 @@ pub(crate) struct Originator {
     settling: BTreeMap<Timestamp, Settling>,
     flushes: BTreeMap<u64, Flush>,
     next_flush: u64,
+    /// Parts of requests that were asked for before, while it is not known what became of them.
+    recalls: BTreeMap<u64, Recall>,
+    next_recall: u64,
     locks: Locks,
     rebuilding: BTreeSet<Key>,
     parked: Vec<(Key, Job)>,
@@ -218,6 +237,8 @@ impl Originator {
             settling: BTreeMap::new(),
             flushes: BTreeMap::new(),
             next_flush: 1,
+            recalls: BTreeMap::new(),
+            next_recall: 1,
             locks: Locks::default(),
             rebuilding: BTreeSet::new(),
             parked: Vec::new(),
@@ -243,6 +264,7 @@ impl Originator {
             && self.ready.is_empty()
             && self.waiting.is_empty()
             && self.paused.is_empty()
+            && self.recalls.is_empty()
             && !self.locks.is_busy()
             && self.parked.is_empty())
     }
@@ -324,6 +346,9 @@ impl Originator {
         if writes && self.map.is_asleep(&volume) && !disturbs {
             return self.lacks_nodes(job, outbox);
         }
+        if let Some(which) = self.must_recall(&job, &volume) {
+            return self.recall(job, which, &volume, outbox);
+        }
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
             self.unlock_job(&mut job, outbox);
         }
@@ -337,7 +362,7 @@ impl Originator {
         }
         let ts = self.clock.issue(outbox.now);
         match job.what {
-            What::Read(_) | What::Holes(_) | What::Verify { .. } => {
+            What::Read(_) | What::Holes(_) | What::Compare(..) | What::Verify { .. } => {
                 self.launch_read(ts, job, volume, extent, avoid, outbox);
             }
             What::Write(..) | What::Rebuild { .. } => {
@@ -438,6 +463,7 @@ impl Originator {
                 flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
             }
         }
+        self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
         for (ts, settling) in &mut self.settling {
@@ -474,6 +500,7 @@ impl Originator {
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.leave_removed(outbox);
+        self.enter_recalls();
         self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is
@@ -562,7 +589,9 @@ impl Settling {
 impl What {
     fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) => r.stripes(&volume.geometry),
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
+                r.stripes(&volume.geometry)
+            }
             What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
         }
     }
@@ -573,7 +602,7 @@ impl What {
 
     fn offset(&self) -> u64 {
         match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) => r.offset,
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
             What::Rebuild { .. } | What::Verify { .. } => 0,
         }
     }

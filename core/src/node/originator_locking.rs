@@ -301,7 +301,7 @@ pub(super) fn needed(
     let whole = Spans::from(Span::new(0, g.unit));
     let columns = || 0..g.layout.width();
     match &job.what {
-        What::Read(range) | What::Holes(range) => {
+        What::Read(range) | What::Holes(range) | What::Compare(range, _) => {
             for row in ReadPlan::new(g, *range, avoid)?.rows {
                 columns().for_each(|c| add(row.stripe, c, row.cell(g, c).send, false));
             }

@@ -43,7 +43,7 @@ impl Originator {
     ) {
         let g = &volume.geometry;
         let (range, wanted) = match job.what {
-            What::Read(range) => (range, Wanted::Data),
+            What::Read(range) | What::Compare(range, _) => (range, Wanted::Data),
             What::Holes(range) => (range, Wanted::Holes),
             What::Verify { stripe, .. } => {
                 let offset = stripe * g.stripe_bytes();
@@ -117,6 +117,10 @@ impl Originator {
         let g = &txn.volume.geometry;
         let result = match txn.job.what {
             What::Read(_) => HostData::Bytes(reading.assemble(g)),
+            What::Compare(..) => {
+                let found = HostData::Bytes(reading.assemble(g));
+                return self.compared(txn.job, &found, outbox);
+            }
             What::Holes(_) => HostData::Extents(reading.extents(g)),
             _ => {
                 self.verified(txn.job, &txn.volume, &reading, outbox);

@@ -49,7 +49,9 @@ impl Originator {
         match job.what {
             // Readers go around the column; writers that need it wait until it is rebuilt, and
             // so does everyone if it is only copied.
-            What::Read(_) | What::Holes(_) | What::Rebuild { .. } if !copied => {
+            What::Read(_) | What::Holes(_) | What::Compare(..) | What::Rebuild { .. }
+                if !copied =>
+            {
                 job.avoid.insert(column);
                 self.retry(job);
             }

@@ -9,6 +9,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::Outbox;
 use crate::node::pace::Pace;
 use crate::node::{Body, HostData, HostError, HostOp, Trust};
+use crate::order::Origin;
 use crate::plan::{Range, chunks};
 use crate::units::{Nanos, NodeId, VolumeId};
 
@@ -53,6 +54,8 @@ pub(super) struct Request {
     pub error: Option<HostError>,
     /// Its host is gone: nothing of it is begun any more.
     pub gone: bool,
+    /// What is known of where it comes from.
+    pub origin: Option<Origin>,
 }
 
 #[derive(Clone, Hash)]
@@ -90,6 +93,7 @@ impl Originator {
         id: u64,
         volume: VolumeId,
         op: HostOp,
+        origin: Option<Origin>,
         map: &ClusterMap,
         outbox: &mut Outbox,
     ) {
@@ -124,7 +128,7 @@ impl Originator {
                 Some(inner) => self.take(id, &volume, Answer::Done, inner, zeroes),
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
-            HostOp::Flush => self.flush(id, &volume, outbox),
+            HostOp::Flush => return self.flush(id, &volume, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let stripes = volume.stripes();
                 let from = from.min(stripes);
@@ -137,6 +141,9 @@ impl Originator {
                 self.requests.insert(id, request);
                 self.scrubs.insert(id);
             }
+        }
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.origin = origin;
         }
     }
 
@@ -314,7 +321,7 @@ impl Originator {
 
 impl Request {
     fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
-        Request { volume, answer, left, round_trips: 0, error: None, gone: false }
+        Request { volume, answer, left, round_trips: 0, error: None, gone: false, origin: None }
     }
 
     fn result(self) -> Result<HostData, HostError> {

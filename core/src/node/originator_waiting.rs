@@ -118,7 +118,7 @@ impl Originator {
             self.looked = now;
         }
         for job in std::mem::take(&mut self.waiting) {
-            let reads = matches!(job.what, What::Read(_) | What::Holes(_));
+            let reads = matches!(job.what, What::Read(_) | What::Holes(_) | What::Compare(..));
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {

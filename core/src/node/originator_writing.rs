@@ -94,7 +94,7 @@ impl Originator {
         };
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
-        let header = Header { ts, volume: volume.id, avoid, task };
+        let header = Header { ts, volume: volume.id, avoid, task, asker: self.asker(&job) };
         let writing = Writing {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),

@@ -122,8 +122,13 @@ impl Bench {
     }
 
     pub fn begin_write_of(&mut self, ts: Timestamp, stripe: u64, range: Range) {
-        let header =
-            Header { ts, volume: VOLUME, avoid: ColumnSet::EMPTY, task: Task::Write(range) };
+        let header = Header {
+            ts,
+            volume: VOLUME,
+            avoid: ColumnSet::EMPTY,
+            task: Task::Write(range),
+            asker: None,
+        };
         let data = Buffer::Length(range.len as usize);
         let items = vec![Item { stripe, slot: Slot::New, data }];
         self.hear(PEER, Body::Write { header, items });

@@ -5,6 +5,7 @@
 //! - [`cells`]: executing one cell of a plan
 //! - [`outcome`]: votes, and from prepared to forgotten
 //! - [`settling`]: what became of a write whose messages did not come
+//! - [`memory`]: what became of hosts' requests, for hosts that ask again
 //! - [`meta`]: what the journal keeps of a write besides its content
 //! - [`ordering`]: who may go on at this disk
 //! - [`reading`]: reads and scans
@@ -17,6 +18,8 @@ mod catchup;
 mod cells;
 #[path = "worker_life.rs"]
 mod life;
+#[path = "worker_memory.rs"]
+mod memory;
 #[path = "worker_meta.rs"]
 mod meta;
 #[path = "worker_ordering.rs"]
@@ -35,16 +38,20 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
-use super::{Body, Bug, Header, Item, NodeConfig, Notice, Output, Refusal, Slot, Standing, Task};
+use super::{
+    Body, Bug, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Slot, Standing,
+    Task,
+};
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::{Aside, Catchup};
-use crate::order::{Admission, LockTable, Ordering, Verdict as Admitted};
+use crate::order::{Admission, Asker, LockTable, Ordering, Verdict as Admitted};
 use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
 use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
 use cells::Cell;
+use memory::{Memory, Recalling};
 use ordering::{Before, Entrance, Waiting};
 use reading::ReadJob;
 
@@ -89,6 +96,8 @@ struct Txn {
     delayed: bool,
     /// Whether it copies from, or to, another disk.
     copies: bool,
+    /// Whose request it is part of, if it is to be remembered.
+    asker: Option<Asker>,
     phase: Phase,
     hops: u8,
     /// Its originator has been told that something here waits for its outcome.
@@ -100,7 +109,7 @@ struct Txn {
     since: Nanos,
 }
 
-#[derive(Clone, Copy, Debug, Hash)]
+#[derive(Clone, Debug, Hash)]
 enum Ticket {
     Read { ts: Timestamp, run: usize },
     Cell { ts: Timestamp, cell: usize, part: usize },
@@ -108,6 +117,7 @@ enum Ticket {
     Holes { ts: Timestamp, run: usize },
     Dirty,
     Own,
+    Recall(Recalling),
 }
 
 /// What a worker shows to others at once.
@@ -149,6 +159,8 @@ pub(crate) struct Worker {
     next_ticket: u64,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
+    /// What has happened of requests whose hosts may ask again.
+    memory: Memory,
     /// When to look for what is old enough to be forgotten.
     forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
@@ -208,6 +220,7 @@ impl Worker {
             tickets: BTreeMap::new(),
             next_ticket: 1,
             fenced: BTreeSet::new(),
+            memory: Memory::default(),
             forgets_at: 0,
             inquiries: BTreeMap::new(),
             open: false,
@@ -438,6 +451,8 @@ impl Worker {
             ordering: volume.policy.ordering,
             delayed: false,
             copies: matches!(header.task, Task::Copy { .. }),
+            // Without votes what one has done says nothing of the others.
+            asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
             hops: 0,
             awaited: false,
@@ -446,6 +461,9 @@ impl Worker {
             since: outbox.now,
         };
         self.host_parts += u64::from(matches!(header.task, Task::Write(_)));
+        if let Some(asker) = header.asker {
+            self.memory.hear(asker);
+        }
         let vital = volume.policy.commit == Commit::Late;
         for (first, count, _) in txn.ranges.iter().filter(|r| r.2) {
             self.store.expect(header.ts, *first, *count, vital);

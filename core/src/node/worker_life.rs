@@ -96,6 +96,7 @@ impl Worker {
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.floor = floor;
+        self.remember_less();
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();

@@ -39,6 +39,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         ordering: Ordering::Timestamps,
         delayed: false,
         copies: false,
+        asker: None,
         phase: Phase::Prepared,
         hops: 0,
         awaited: false,

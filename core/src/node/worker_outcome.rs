@@ -33,6 +33,8 @@ impl Worker {
         txn.phase = Phase::Committed { safe: false };
         txn.told_by = told_by;
         txn.since = outbox.now;
+        self.remember(ts);
+        let txn = self.txns.get_mut(&ts).expect("a known write");
         let ranges = std::mem::take(&mut txn.ranges);
         let volatile = !txn.journal;
         self.store.outcome(ts, true);

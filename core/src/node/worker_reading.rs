@@ -275,6 +275,7 @@ impl Worker {
             Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
             Some(Ticket::Dirty) => self.dirty_done(found, outbox),
             Some(Ticket::Own) => self.own_done(found),
+            Some(Ticket::Recall(asked)) => self.recall_done(asked, !found.is_empty(), outbox),
             _ => {}
         }
     }

@@ -17,4 +17,4 @@ pub use admission::{Access, Admission, Verdict};
 pub use clock::Clock;
 pub use locks::{Lock, LockTable, joined};
 pub use ordering::{Ordering, UnknownOrdering};
-pub use request::{HostId, Place, PlaceError, RequestId};
+pub use request::{Again, Asker, HostId, Origin, Place, PlaceError, RequestId};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::units::{Epoch, Timestamp};
+
 /// A host, by a number that it drew at random when it began, and keeps when it connects again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u64);
@@ -19,6 +21,34 @@ impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {} of host {:016x}", self.number, self.host.0)
     }
+}
+
+/// Whose request a write is part of. Who takes part in the write remembers that it has happened, until the
+/// host says that it has heard so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Asker {
+    /// The request's name.
+    pub id: RequestId,
+    /// The oldest of the host's requests that it has not heard the end of.
+    pub oldest: u64,
+}
+
+/// What is known of where a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Who asks.
+    pub asker: Asker,
+    /// If it has been asked for before: then nothing of it is done before it is known what became of that.
+    pub again: Option<Again>,
+}
+
+/// A request that was asked for before, of a node that has stopped or that its host has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Again {
+    /// No attempt at it has an earlier timestamp.
+    pub since: Timestamp,
+    /// All attempts at it were made in this epoch, or before.
+    pub epoch: Epoch,
 }
 
 /// A request's place in the graph.

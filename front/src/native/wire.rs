@@ -127,6 +127,8 @@ pub enum Code {
     NoProgress = 22,
     /// It failed for a reason that only the text tells.
     Failed = 23,
+    /// It was sent before, and nobody can say any more whether it happened.
+    Unknown = 24,
     /// It is to come after itself.
     AfterItself = 32,
     /// What it is to come after waits for it.
@@ -145,7 +147,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 21] = [
+    pub const ALL: [Code; 22] = [
         Code::Done,
         Code::Version,
         Code::NoVolume,
@@ -160,6 +162,7 @@ impl Code {
         Code::Lost,
         Code::NoProgress,
         Code::Failed,
+        Code::Unknown,
         Code::AfterItself,
         Code::Cycle,
         Code::Reused,

@@ -1,11 +1,11 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, LockMessage, Notice, Refusal, SequenceMessage,
-    SequenceReport, Slot, Standing, Task, Wanted,
+    Account, Body, Claim, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
+    SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{Place, PlaceError, RequestId};
+use weft_core::order::{Asker, Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
 use weft_core::store::Reached;
@@ -17,7 +17,9 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Header { ts, volume, avoid, task });
+wire_struct!(Header { ts, volume, avoid, task, asker });
+
+wire_struct!(Asker { id, oldest });
 
 wire_struct!(Item { stripe, slot, data });
 
@@ -64,6 +66,13 @@ wire_enum!(Standing, "standing" {
     4 = Committed { safe },
 });
 
+wire_enum!(Recollection, "recollection" {
+    1 = Undecided,
+    2 = All,
+    3 = Untouched,
+    4 = Touched,
+});
+
 wire_enum!(Body, "body" {
     1 = Read { ts, volume, range, avoid, wanted },
     2 = ReadReply { ts, column, result },
@@ -80,6 +89,8 @@ wire_enum!(Body, "body" {
     13 = DirtyReply { found },
     14 = Lock(message),
     15 = Sequence(message),
+    16 = Recall { id, request, since, volume, range },
+    17 = Recalled { id, happened, recollection },
 });
 
 wire_struct!(RequestId { host, number });

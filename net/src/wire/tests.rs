@@ -12,10 +12,10 @@ use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume}
 use weft_core::layout::{Geometry, Layout, Placement};
 use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
-    Notice, Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
+    Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::{Reach, SequencerForm};
-use weft_core::order::{HostId, Lock, Ordering, Place, PlaceError, RequestId};
+use weft_core::order::{Asker, HostId, Lock, Ordering, Place, PlaceError, RequestId};
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -64,11 +64,9 @@ fn header() -> impl Strategy<Value = Header> {
             part
         }),
     ];
-    (ts(), volume_id(), any::<u32>(), task).prop_map(|(ts, volume, avoid, task)| Header {
-        ts,
-        volume,
-        avoid: ColumnSet(avoid),
-        task,
+    let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
+    (ts(), volume_id(), any::<u32>(), task, asker).prop_map(|(ts, volume, avoid, task, asker)| {
+        Header { ts, volume, avoid: ColumnSet(avoid), task, asker }
     })
 }
 
@@ -109,6 +107,10 @@ fn body() -> BoxedStrategy<Body> {
         any::<bool>().prop_map(|safe| Standing::Committed { safe }),
     ];
     let found = vec((volume_id(), vec((any::<u64>(), any::<u64>(), ts()), 0..4)), 0..3);
+    let recollections = {
+        use Recollection::*;
+        vec![Undecided, All, Untouched, Touched]
+    };
     prop_oneof![
         (ts(), volume_id(), range(), any::<u32>(), wanted).prop_map(
             |(ts, volume, range, avoid, wanted)| Body::Read {
@@ -133,6 +135,17 @@ fn body() -> BoxedStrategy<Body> {
         (ts(), any::<bool>()).prop_map(|(ts, waiting)| Body::QueryReply { ts, waiting }),
         any::<u64>().prop_map(|id| Body::Flush { id }),
         any::<u64>().prop_map(|id| Body::Flushed { id }),
+        (any::<u64>(), request(), ts(), volume_id(), range()).prop_map(
+            |(id, request, since, volume, range)| Body::Recall {
+                id,
+                request,
+                since,
+                volume,
+                range
+            }
+        ),
+        (any::<u64>(), vec(range(), 0..4), select(recollections))
+            .prop_map(|(id, happened, recollection)| Body::Recalled { id, happened, recollection }),
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
         found.prop_map(|found| Body::DirtyReply { found }),
         lock_message().prop_map(Body::Lock),

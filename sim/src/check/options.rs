@@ -137,6 +137,9 @@ pub struct Options {
     pub hosted: Option<u16>,
     /// If they are: how many hosts are their own controllers; drawn if open, none in most seeds.
     pub attached: Option<u16>,
+    /// Whether hosts ask again, in half of the seeds in which they say nothing of what must come first, for what they
+    /// have not heard the end of.
+    pub repeats: bool,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// A deliberate bug of the members.
@@ -155,6 +158,7 @@ impl Options {
         commit: None,
         places: true,
         lulls: true,
+        repeats: true,
         members: None,
         hosted: None,
         attached: None,
@@ -196,6 +200,9 @@ pub struct Summary {
     pub healing: Nanos,
     /// Requests that had a place among others, and those of them that were refused.
     pub placed: (u64, u64),
+    /// How often a host asked again for what it had not heard the end of, and how often nobody could say what
+    /// had become of it.
+    pub again: (u64, u64),
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
     /// A hash of everything that the hosts saw: equal for equal runs.

@@ -7,6 +7,7 @@ mod hosts;
 mod lulls;
 mod members;
 mod operator;
+mod repeats;
 
 use std::collections::BTreeMap;
 
@@ -62,6 +63,10 @@ struct Run {
     /// Most bytes of an atomic piece.
     max_chunk: u64,
     clients: Vec<Client>,
+    /// For hosts that ask again, if there are such in this run.
+    repeat_rng: Option<Rng>,
+    /// How often one asked again, and how often nobody could say what had become of it.
+    again: (u64, u64),
     /// What requests say must come first, if they do in this run.
     places: Option<Places>,
     /// When all hosts are silent, if they are at times in this run.
@@ -147,7 +152,7 @@ impl Run {
                 self.call(call);
             }
             for (request, result) in std::mem::take(&mut self.world.replies) {
-                self.answered(request as u32, result);
+                self.answered(request, result);
             }
             for node in std::mem::take(&mut self.world.dead_alone) {
                 self.abandon(|c| c.node == node);
@@ -298,6 +303,7 @@ impl Run {
             comings: self.world.comings(),
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
+            again: self.again,
             rests: self.world.rests,
             fingerprint,
         }

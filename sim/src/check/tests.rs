@@ -5,7 +5,10 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Commit;
 
 /// What was drawn when hosts were never silent all together.
-const WITHOUT_LULLS: Options = Options { lulls: false, ..Options::DEFAULT };
+const WITHOUT_LULLS: Options = Options { lulls: false, ..WITHOUT_REPEATS };
+
+/// What was drawn when no host asked again for anything.
+const WITHOUT_REPEATS: Options = Options { repeats: false, ..Options::DEFAULT };
 
 /// What was drawn when one authority ruled in all runs.
 const ALONE: Options =
@@ -42,6 +45,27 @@ fn volumes_rest_and_go_on() {
         }
         assert!(sum.0 > 6 && sum.1 > 3, "maps with rest, wakes: {sum:?}");
     }
+}
+
+/// A host that was stopped, or whose node was, repeats a write that the others have settled and written over.
+#[test]
+fn repeating_a_write_that_has_happened_is_found() {
+    let options =
+        Options { members: Some(false), bug: Some(Bug::RepeatsBlindly), ..Options::DEFAULT };
+    let found = (5_000_000..5_000_300).find(|seed| run::run(*seed, options, 0).is_err());
+    assert!(found.is_some(), "not found");
+}
+
+#[test]
+fn hosts_ask_again_and_mostly_hear_what_became_of_it() {
+    let mut sum = (0, 0);
+    for members in [false, true] {
+        for seed in 5_030_000..5_030_040 {
+            let again = passed(seed, Options { members: Some(members), ..Options::DEFAULT }).again;
+            sum = (sum.0 + again.0, sum.1 + again.1);
+        }
+    }
+    assert!(sum.0 > 100 && sum.1 * 3 < sum.0, "asked again, not known: {sum:?}");
 }
 
 #[test]

@@ -171,14 +171,15 @@ impl Work {
         let none = Work::default();
         match input {
             Input::Host(_, _, HostOp::Write(_, data))
-            | Input::Ordered(_, _, _, HostOp::Write(_, data)) => {
+            | Input::Ordered(_, _, _, HostOp::Write(_, data))
+            | Input::Named(.., HostOp::Write(_, data)) => {
                 Work { requests: 1, host_bytes: data.len() as u64, ..none }
             }
             Input::Message(m) if m.from == m.to => Work { local: 1, ..none },
             Input::Message(_) => Work { received: 1, ..none },
             Input::Disk(..) => Work { disk_ends: 1, ..none },
             Input::Timer(_) => Work { timers: 1, ..none },
-            Input::Host(..) | Input::Ordered(..) => Work { requests: 1, ..none },
+            Input::Host(..) | Input::Ordered(..) | Input::Named(..) => Work { requests: 1, ..none },
             Input::HostGone(_) | Input::Map(_) => none,
         }
     }

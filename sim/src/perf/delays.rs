@@ -57,7 +57,7 @@ impl Delays {
     /// The request that an input belongs to, if it is known. A refusal delays it.
     pub fn handed(&mut self, input: &Input) -> Option<u32> {
         match input {
-            Input::Host(number, ..) | Input::Ordered(number, ..) => {
+            Input::Host(number, ..) | Input::Ordered(number, ..) | Input::Named(number, ..) => {
                 let number = *number as u32;
                 self.requests.insert(number, Known::default());
                 Some(number)

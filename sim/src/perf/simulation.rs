@@ -477,7 +477,7 @@ fn described(input: &Input) -> String {
             None => format!("notices from node {}", m.from.0),
         },
         Input::Disk(..) => "the disk is done".to_string(),
-        Input::Host(..) | Input::Ordered(..) => "the host's request".to_string(),
+        Input::Host(..) | Input::Ordered(..) | Input::Named(..) => "the host's request".to_string(),
         Input::Timer(_) | Input::HostGone(_) | Input::Map(_) => "housekeeping".to_string(),
     }
 }

@@ -38,8 +38,8 @@ pub enum Happens {
     Wake(u64),
     /// A step of what its member wanted written is durable: the log, or then its witness; the next takes so long.
     Written(Nanos),
-    /// A host asks something.
-    Host(Input),
+    /// A host asks something of a node in this life of it: with that its connection ends.
+    Host(u64, Input),
     /// It looks after the group, as it does now and then.
     Follow,
     /// It opens the disk of the node again.
@@ -539,7 +539,8 @@ impl World {
                 Some(number) => self.hear(id, Heard::Persisted(number)),
                 None => self.happens(id, then, Happens::Written(0)),
             },
-            Happens::Host(input) => self.input(id, input),
+            Happens::Host(life, _) if self.places[usize::from(id.0)].life != life => {}
+            Happens::Host(_, input) => self.input(id, input),
             Happens::Follow => {
                 let clock = self.member_clock(id);
                 if let Some(process) = &mut self.seat_mut(id).process {

@@ -96,6 +96,7 @@ impl Run {
             patience: 40 * MILLIS,
             timestamp_window: 2000 * MILLIS,
             remembered_units: 1 << 18,
+            remembered_writes: 1 << 17,
             lock_timeout: 30 * MILLIS,
             lease: 500 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
@@ -105,6 +106,11 @@ impl Run {
             sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
             bug: options.bug,
         };
+        let mut repeat_rng = Rng::with_seed(seed ^ 0x000a_6a14_0e9e);
+        let mut repeat_rng = (options.repeats && repeat_rng.bool()).then_some(repeat_rng);
+        if let Some(r) = repeat_rng.as_mut() {
+            config.remembered_writes = [1 << 17, 1 << 17, 16, 2][r.usize(0..4)];
+        }
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
         let journal = wide_rng.as_mut().map_or(512, |r| [64, 96, 160, 512][r.usize(0..4)]);
         if let Some(r) = wide_rng.as_mut()
@@ -155,7 +161,7 @@ impl Run {
         }
         let clients: Vec<Client> = (0..rng.usize(2..=hosts))
             .map(|n| NodeId((n % world.size()) as u16))
-            .map(|node| Client { node, op: None, pieces: 0 })
+            .map(Client::new)
             .collect();
         let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
         let places = places.flatten();
@@ -170,6 +176,8 @@ impl Run {
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
+            repeat_rng: repeat_rng.filter(|_| places.is_none()),
+            again: (0, 0),
             operator,
             beyond: false,
             max_chunk,

@@ -285,7 +285,7 @@ impl Run {
     /// The hosts of dead nodes never hear what became of their requests.
     pub(super) fn abandon(&mut self, which: impl Fn(&Client) -> bool) {
         for n in 0..self.clients.len() {
-            if !which(&self.clients[n]) {
+            if !which(&self.clients[n]) || self.will_repeat(n) {
                 continue;
             }
             self.clients[n].node = self.next_node(self.clients[n].node);

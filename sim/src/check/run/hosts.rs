@@ -6,6 +6,7 @@ use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, content, numbers};
 use super::members::Members;
+use super::repeats::Repeats;
 use super::{CLIENT, GONE, Run, TIRED, VOLUME};
 
 /// One that has one request in work at a time.
@@ -16,11 +17,24 @@ pub(super) struct Client {
     pub op: Option<u32>,
     /// How many they are.
     pub pieces: u32,
+    /// The number under which the node was asked.
+    pub asked: u64,
+    /// If it may be asked for again.
+    pub repeats: Option<Repeats>,
+}
+
+impl Client {
+    pub fn new(node: NodeId) -> Client {
+        Client { node, op: None, pieces: 0, asked: 0, repeats: None }
+    }
 }
 
 impl Run {
     pub(super) fn issue(&mut self, n: usize) {
-        if self.clients[n].op.is_some() || self.to_issue == 0 {
+        if self.clients[n].op.is_some() {
+            return self.ask_again(n);
+        }
+        if self.to_issue == 0 {
             return;
         }
         let now = self.world.now();
@@ -69,7 +83,10 @@ impl Run {
     /// A host asks its node for something that reads or writes these blocks.
     pub(super) fn ask(&mut self, n: usize, did: &Did, blocks: std::ops::Range<u64>, op: HostOp) {
         let (node, first) = (self.clients[n].node, self.announce(n, did, blocks, &op));
-        self.world.host(node, u64::from(first), VOLUME, op);
+        match self.takes_down(n, did, &op) {
+            Some(origin) => self.world.host_by_name(node, u64::from(first), VOLUME, origin, op),
+            None => self.world.host(node, u64::from(first), VOLUME, op),
+        }
     }
 
     /// The same, and says what must come first, if hosts do so in this run.
@@ -133,6 +150,7 @@ impl Run {
         }
         self.clients[n].op = Some(first);
         self.clients[n].pieces = self.next_op - first;
+        (self.clients[n].asked, self.clients[n].repeats) = (u64::from(first), None);
         first
     }
 
@@ -176,13 +194,18 @@ impl Run {
         start..(start + len).min(all)
     }
 
-    pub(super) fn answered(&mut self, request: u32, result: Result<HostData, HostError>) {
+    pub(super) fn answered(&mut self, number: u64, result: Result<HostData, HostError>) {
+        let request = number as u32;
         if self.scrub == Some(request) {
             self.scrub = None;
             self.scrub_done(result);
             return;
         }
-        let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
+        let waits = |c: &Client| c.op == Some(request) && c.asked == number;
+        let Some(n) = self.clients.iter().position(waits) else { return };
+        if self.asks_elsewhere(n, &result) {
+            return;
+        }
         self.clients[n].op = None;
         let pieces = request..request + self.clients[n].pieces;
         let think = self.rng.u64(1..2 * MILLIS);
@@ -201,6 +224,10 @@ impl Run {
             }
             // It may have begun.
             Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
+            Err(HostError::OutcomeUnknown) if self.clients[n].has_repeated() => {
+                self.again.1 += 1;
+                self.left_open(pieces.clone());
+            }
             // What a failed write did is not known.
             Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
                 self.left_open(pieces.clone());

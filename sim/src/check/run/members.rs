@@ -579,6 +579,9 @@ impl Run {
     pub(super) fn host_leaves(&mut self, request: u32) {
         let Some(n) = self.clients.iter().position(|c| c.op == Some(request)) else { return };
         self.world.tell(|| format!("host {n} waits no longer for request {request}"));
+        if self.will_leave(n) {
+            return;
+        }
         let (node, pieces) = (self.clients[n].node, self.clients[n].pieces);
         self.clients[n].op = None;
         self.never_hears(request..request + pieces);

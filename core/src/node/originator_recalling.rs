@@ -1,0 +1,234 @@
+//! Requests that were asked for before, of a node that has stopped since or that their host has left. What was
+//! begun of them has been settled by those who took part, and another host may have written over it: so nothing
+//! of them is done before it is known what became of them.
+//!
+//! Each part is asked after at the workers that it would change, in an epoch after that of all attempts, so
+//! that none of those can begin there any more:
+//!
+//! | what they say | what becomes of the part |
+//! |---|---|
+//! | one has something undecided | they are asked again |
+//! | it has happened | it is done |
+//! | in every stripe a parity worker, or all, remember all that far back | it has not happened, and is begun |
+//! | those that do not remember say that nothing has been written there since | the same |
+//! | something has, and what stands there is what was to be written | it is done |
+//! | something has, and something else stands there | nobody can know; the host is told so |
+//!
+//! A parity worker that was there all the time had a part in every attempt, and so has every data worker in those
+//! that touch its column: who was down is not one that remembers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Job, Originator, Purpose, What};
+use crate::cluster::Volume;
+use crate::layout::ColumnRole;
+use crate::node::outbox::Outbox;
+use crate::node::{Body, Bug, HostData, HostError, Recollection};
+use crate::order::{Again, Asker, Origin, RequestId};
+use crate::plan::{Range, WritePlan};
+use crate::units::{ColumnSet, NodeId};
+
+/// A part of a request that is asked after.
+#[derive(Clone, Hash)]
+pub(super) struct Recall {
+    job: Job,
+    request: RequestId,
+    again: Again,
+    /// Who has not answered, or had something undecided.
+    left: BTreeSet<NodeId>,
+    answers: BTreeMap<NodeId, Recollection>,
+    happened: Vec<Range>,
+}
+
+impl Originator {
+    /// What is known of where a host's request comes from.
+    fn origin(&self, job: &Job) -> Option<Origin> {
+        let Purpose::Host(id) = job.purpose else { return None };
+        self.requests.get(&id)?.origin
+    }
+
+    /// Whose request a write is part of.
+    pub(super) fn asker(&self, job: &Job) -> Option<Asker> {
+        self.origin(job).map(|o| o.asker)
+    }
+
+    /// If it must be known first what became of a write that was asked for before: which, and since when.
+    pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
+        let open = matches!(job.what, What::Write(..)) && !job.recalled;
+        // Of what is not voted on a part may have happened whatever the others say.
+        let voted = volume.policy.commit.is_voted();
+        let blind = self.config.bug == Some(Bug::RepeatsBlindly);
+        let origin = self.origin(job).filter(|_| open && voted && !blind)?;
+        origin.again.map(|again| (origin.asker.id, again))
+    }
+
+    /// Asks what became of a write.
+    pub(super) fn recall(
+        &mut self,
+        job: Job,
+        (request, again): (RequestId, Again),
+        volume: &Volume,
+        outbox: &mut Outbox,
+    ) {
+        let What::Write(range, _) = job.what else { unreachable!("only writes are recalled") };
+        let extent = volume.extent_of(job.what.first_stripe(volume));
+        let columns = &volume.extents[extent].columns;
+        let involved = columns_of(volume, range).into_iter().flat_map(|row| row.changed.iter());
+        let nodes = involved.map(|c| columns[c].0).filter(|n| self.map.is_up(*n));
+        let left = nodes.collect::<BTreeSet<_>>();
+        let (answers, happened) = (BTreeMap::new(), Vec::new());
+        let recall = Recall { job, request, again, left, answers, happened };
+        let id = self.next_recall;
+        self.next_recall += 1;
+        self.recalls.insert(id, recall);
+        self.ask_recall(id, outbox);
+    }
+
+    fn ask_recall(&self, id: u64, outbox: &mut Outbox) {
+        let recall = &self.recalls[&id];
+        let Recall { request, again, .. } = *recall;
+        // In the epoch of an attempt it may yet begin somewhere.
+        if self.map.epoch <= again.epoch {
+            return;
+        }
+        let What::Write(range, _) = recall.job.what else { return };
+        let (volume, since) = (recall.job.volume, again.since);
+        for node in &recall.left {
+            outbox.send(*node, Body::Recall { id, request, since, volume, range });
+        }
+    }
+
+    /// A worker says what it remembers.
+    pub fn on_recalled(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        happened: Vec<Range>,
+        recollection: Recollection,
+        outbox: &mut Outbox,
+    ) {
+        let Some(recall) = self.recalls.get_mut(&id).filter(|r| r.left.contains(&from)) else {
+            return;
+        };
+        recall.happened.extend(happened);
+        if recollection == Recollection::Undecided {
+            return;
+        }
+        recall.left.remove(&from);
+        recall.answers.insert(from, recollection);
+        if recall.left.is_empty() {
+            let recall = self.recalls.remove(&id).expect("just seen");
+            self.recalled(recall, outbox);
+        }
+    }
+
+    /// All have answered.
+    fn recalled(&mut self, recall: Recall, outbox: &mut Outbox) {
+        let Recall { mut job, answers, happened, .. } = recall;
+        let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
+            return self.ready.push_back(job);
+        };
+        let What::Write(range, data) = job.what.clone() else { unreachable!("only writes are") };
+        let rest = without(range, &happened);
+        if rest.is_empty() {
+            return self.finish(job, Ok(HostData::Done), outbox);
+        }
+        let touched = answers.values().any(|a| *a == Recollection::Touched);
+        let compares = touched && !is_known(&volume, range, &answers);
+        self.give_room(&mut job);
+        job.recalled = true;
+        if let Purpose::Host(id) = job.purpose
+            && let Some(request) = self.requests.get_mut(&id)
+        {
+            request.left += rest.len() - 1;
+        }
+        for part in rest {
+            let at = (part.offset - range.offset) as usize;
+            let data = data.slice(at, at + part.len as usize);
+            let what = if compares { What::Compare(part, data) } else { What::Write(part, data) };
+            self.ready.push_back(Job { what, ..job.clone() });
+        }
+    }
+
+    /// What stands where a write was to go that may have happened.
+    pub(super) fn compared(&mut self, job: Job, found: &HostData, outbox: &mut Outbox) {
+        let (What::Compare(_, wanted), HostData::Bytes(found)) = (&job.what, found) else { return };
+        let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+        let result = match wanted.to_bytes()[..] == found[..] {
+            true => Ok(HostData::Done),
+            false => Err(HostError::OutcomeUnknown),
+        };
+        self.finish(job, result, outbox);
+    }
+
+    /// What has not been answered was lost, or undecided.
+    pub(super) fn tick_recalls(&mut self, outbox: &mut Outbox) {
+        self.recalls.keys().for_each(|id| self.ask_recall(*id, outbox));
+    }
+
+    /// A new epoch: others may be asked now.
+    pub(super) fn enter_recalls(&mut self) {
+        let recalls = std::mem::take(&mut self.recalls);
+        self.ready.extend(recalls.into_values().map(|r| r.job));
+    }
+}
+
+/// What a write of a range changes in a stripe.
+struct Row {
+    changed: ColumnSet,
+    parity: ColumnSet,
+}
+
+fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
+    let g = &volume.geometry;
+    let width = g.layout.width();
+    let plan = WritePlan::new(g, range, ColumnSet::EMPTY, volume.policy);
+    let rows = plan.expect("all columns are there").rows;
+    let row = |row: &crate::plan::WriteRow| {
+        let is_parity = |c: &usize| matches!(g.layout.role(row.stripe, *c), ColumnRole::Parity(_));
+        Row {
+            changed: (0..width).filter(|c| row.changes(g, *c)).collect(),
+            parity: (0..width).filter(is_parity).collect(),
+        }
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Whether somebody remembers all attempts at each stripe of a write.
+fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollection>) -> bool {
+    let extent = volume.extent(range.stripes(&volume.geometry).start);
+    let knows = |c: usize| answers.get(&extent.columns[c].0) == Some(&Recollection::All);
+    let known = |row: &Row| row.parity.iter().any(knows) || row.changed.iter().all(knows);
+    columns_of(volume, range).iter().all(known)
+}
+
+/// What is left of a range without others.
+fn without(range: Range, others: &[Range]) -> Vec<Range> {
+    let mut left = vec![range];
+    for other in others {
+        let cut = |r: Range| {
+            let before = r.offset..r.end().min(other.offset);
+            let after = r.offset.max(other.end())..r.end();
+            let some = [before, after].into_iter().filter(|p| p.start < p.end);
+            some.map(|p| Range { offset: p.start, len: p.end - p.start })
+        };
+        left = left.into_iter().flat_map(cut).collect();
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_happened_is_taken_out() {
+        let range = |offset, len| Range { offset, len };
+        let whole = range(100, 50);
+        assert_eq!(without(whole, &[]), [whole]);
+        assert_eq!(without(whole, &[range(90, 10), range(150, 9)]), [whole]);
+        assert_eq!(without(whole, &[range(110, 10)]), [range(100, 10), range(120, 30)]);
+        assert_eq!(without(whole, &[range(0, 120), range(140, 60)]), [range(120, 20)]);
+        assert_eq!(without(whole, &[range(100, 50)]), []);
+    }
+}

@@ -1,0 +1,105 @@
+//! A host, or the node that has its requests, was stopped, and asks again for a write that the others have settled.
+
+use super::test_bench::*;
+use super::*;
+use crate::cluster::Attendance;
+use crate::order::{Again, Asker, HostId, RequestId};
+use crate::units::ColumnSet;
+
+const RANGE: Range = Range { offset: 0, len: UNIT };
+
+fn id() -> RequestId {
+    RequestId { host: HostId(7), number: 3 }
+}
+
+/// The host asks node 0 again for a write of the first unit, which was begun in an epoch that is over.
+fn asked_again() -> Bench {
+    let mut bench = Bench::new();
+    bench.enter(map(2, Attendance::default()), at(1));
+    let again = Again { since: at(900), epoch: 1 };
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again) };
+    let data = Buffer::Length(UNIT as usize);
+    bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
+    bench
+}
+
+fn recalls(bench: &Bench) -> usize {
+    bench.sent.iter().filter(|b| matches!(b, Body::Recall { .. })).count()
+}
+
+fn answer(bench: &mut Bench, from: NodeId, happened: Vec<Range>, recollection: Recollection) {
+    bench.hear(from, Body::Recalled { id: 1, happened, recollection });
+}
+
+fn writes(bench: &Bench) -> bool {
+    bench.has_sent(|b| matches!(b, Body::Write { .. }))
+}
+
+#[test]
+fn what_has_happened_is_not_done_again() {
+    let mut bench = asked_again();
+    assert_eq!(recalls(&bench), 2, "its own disk, and that of the parity");
+    assert!(!writes(&bench), "nothing is done before it is known what became of it");
+    answer(&mut bench, US, vec![], Recollection::Touched);
+    answer(&mut bench, THIRD, vec![RANGE], Recollection::All);
+    assert!(!writes(&bench));
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+}
+
+#[test]
+fn what_is_undecided_is_waited_for_and_what_has_not_happened_is_done() {
+    let mut bench = asked_again();
+    answer(&mut bench, US, vec![], Recollection::Touched);
+    answer(&mut bench, THIRD, vec![], Recollection::Undecided);
+    assert!(!writes(&bench) && bench.replies.is_empty());
+    bench.handle(Input::Timer(Timer::Tick));
+    assert_eq!(recalls(&bench), 3, "it is asked again");
+    answer(&mut bench, THIRD, vec![], Recollection::All);
+    assert!(writes(&bench), "the parity's worker was there all the time, and knows of nothing");
+}
+
+#[test]
+fn in_the_epoch_of_its_attempts_nobody_is_asked() {
+    let mut bench = Bench::new();
+    let again = Again { since: at(900), epoch: 1 };
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again) };
+    let data = Buffer::Length(UNIT as usize);
+    bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
+    assert_eq!(recalls(&bench), 0, "a message of an attempt may be on its way");
+    bench.enter(map(2, Attendance::default()), at(1));
+    assert_eq!(recalls(&bench), 2);
+}
+
+/// What a participant is told and remembers.
+#[test]
+fn a_participant_remembers_what_has_happened() {
+    let mut bench = Bench::new();
+    bench.enter(map(2, Attendance::default()), at(1));
+    let (task, avoid) = (Task::Write(RANGE), ColumnSet::EMPTY);
+    let asker = Some(Asker { id: id(), oldest: 3 });
+    let header = Header { ts: at(1000), volume: VOLUME, avoid, task, asker };
+    let data = Buffer::Length(UNIT as usize);
+    let items = vec![Item { stripe: 0, slot: Slot::New, data }];
+    bench.hear(PEER, Body::Write { header, items });
+    while bench.disk_works().is_some() {}
+    let recollects = |bench: &mut Bench, number, since| {
+        bench.sent.clear();
+        let request = RequestId { number, ..id() };
+        let (volume, range) = (VOLUME, RANGE);
+        bench.hear(PEER, Body::Recall { id: 9, request, since: at(since), volume, range });
+        while bench.disk_works().is_some() {}
+        bench.sent.iter().find_map(|b| match b {
+            Body::Recalled { happened, recollection, .. } => Some((happened.len(), *recollection)),
+            _ => None,
+        })
+    };
+    assert_eq!(recollects(&mut bench, 3, 900), Some((0, Recollection::Undecided)));
+    bench.hear_with(PEER, vec![Notice::Commit(at(1000))], None);
+    while bench.disk_works().is_some() {}
+    bench.hear_with(PEER, vec![Notice::Release(at(1000))], None);
+    assert_eq!(recollects(&mut bench, 3, 900), Some((1, Recollection::All)));
+    assert_eq!(recollects(&mut bench, 4, 900), Some((0, Recollection::All)));
+    // Also when the others have gone on meanwhile.
+    bench.enter(map(3, Attendance::default()), at(2000));
+    assert_eq!(recollects(&mut bench, 3, 900), Some((1, Recollection::All)));
+}

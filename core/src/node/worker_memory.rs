@@ -1,0 +1,239 @@
+//! What became of hosts' requests, for hosts that ask again (RIFL: Lee, Park, Kejriwal, Matsushita and
+//! Ousterhout, SOSP 2015, keeps such records for the same end).
+//!
+//! A host, or the node that has its requests, may be stopped while a write is on its way. When it goes on the
+//! others have settled the write and forgotten it, and may have written over it. So each participant remembers,
+//! by the request's name, what has happened, until the host says that it has heard the end of it. What it
+//! remembers is lost when the node stops; a write that may have been made before that is told from the
+//! versions of what it would have changed.
+
+use super::*;
+use crate::order::{Asker, HostId, RequestId};
+use crate::store::Scan;
+use crate::units::ColumnSet;
+
+/// A part of a request that has happened.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Done {
+    ts: Timestamp,
+    volume: VolumeId,
+    range: VolumeRange,
+}
+
+/// What is remembered of a host.
+#[derive(Clone, Debug, Default, Hash)]
+struct Remembered {
+    /// It has heard the end of all before.
+    oldest: u64,
+    /// By the request's number.
+    done: BTreeMap<u64, Vec<Done>>,
+}
+
+/// What has happened of the requests whose hosts may ask again.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Memory {
+    /// Of all later attempts it is known what became of them here.
+    from: Timestamp,
+    hosts: BTreeMap<HostId, Remembered>,
+    count: usize,
+}
+
+impl Memory {
+    /// Nothing is known of attempts that are not later than this.
+    pub fn begin_after(&mut self, ts: Timestamp) {
+        self.from = self.from.max(ts);
+    }
+
+    /// Whether it is known what became of all attempts after `since`.
+    fn reaches(&self, since: Timestamp) -> bool {
+        self.from <= since
+    }
+
+    /// The host of a request has heard the end of others.
+    pub fn hear(&mut self, asker: Asker) {
+        let Some(host) = self.hosts.get_mut(&asker.id.host) else { return };
+        if asker.oldest <= host.oldest {
+            return;
+        }
+        host.oldest = asker.oldest;
+        let left = host.done.split_off(&asker.oldest);
+        let heard = std::mem::replace(&mut host.done, left);
+        self.count -= heard.values().map(Vec::len).sum::<usize>();
+        if host.done.is_empty() {
+            self.hosts.remove(&asker.id.host);
+        }
+    }
+
+    /// A part of a request has happened. Of more than `most` the older half is forgotten.
+    fn note(&mut self, asker: Asker, done: Done, most: usize) {
+        let host = self.hosts.entry(asker.id.host).or_default();
+        if asker.id.number < host.oldest {
+            return;
+        }
+        host.done.entry(asker.id.number).or_default().push(done);
+        self.count += 1;
+        if self.count > most {
+            self.forget_half();
+        }
+    }
+
+    fn forget_half(&mut self) {
+        let all = self.hosts.values().flat_map(|h| h.done.values().flatten());
+        let mut times: Vec<Timestamp> = all.map(|d| d.ts).collect();
+        let half = times.len() / 2;
+        let (_, last, _) = times.select_nth_unstable(half);
+        let last = *last;
+        self.begin_after(last);
+        self.count = 0;
+        self.hosts.retain(|_, host| {
+            host.done.retain(|_, done| {
+                done.retain(|d| d.ts > last);
+                self.count += done.len();
+                !done.is_empty()
+            });
+            !host.done.is_empty()
+        });
+    }
+
+    /// What has happened of a request.
+    fn of(&self, id: RequestId, volume: VolumeId) -> Vec<VolumeRange> {
+        let host = self.hosts.get(&id.host);
+        let done = host.and_then(|h| h.done.get(&id.number)).into_iter().flatten();
+        done.filter(|d| d.volume == volume).map(|d| d.range).collect()
+    }
+}
+
+/// Whom to tell what was written where it is not remembered what became of a request.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Recalling {
+    to: NodeId,
+    id: u64,
+    happened: Vec<VolumeRange>,
+}
+
+impl Worker {
+    /// A write of a host's request has happened.
+    pub(super) fn remember(&mut self, ts: Timestamp) {
+        let txn = &self.txns[&ts];
+        let Some(asker) = txn.asker else { return };
+        let done = Done { ts, volume: txn.volume, range: txn.writes };
+        self.memory.note(asker, done, self.config.remembered_writes);
+    }
+
+    /// Of what comes to this disk it does not know what was done before.
+    pub(super) fn remember_less(&mut self) {
+        let extents = self.map.volumes.values().flat_map(|v| &v.extents);
+        let filled = extents.filter_map(|e| e.filling_on(self.node)).max();
+        self.memory.begin_after(self.began.max(filled.unwrap_or_default()));
+    }
+
+    /// A host's request is asked for again: what became of it here?
+    pub fn on_recall(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        request: RequestId,
+        since: Timestamp,
+        (volume, range): (VolumeId, VolumeRange),
+        outbox: &mut Outbox,
+    ) {
+        let happened = self.memory.of(request, volume);
+        let recollection = if self.is_undecided(request, since, volume) {
+            Recollection::Undecided
+        } else if self.memory.reaches(since) {
+            Recollection::All
+        } else if let Some(sectors) = self.sectors_changed(volume, range)
+            && !self.catchup.is_asking()
+            && !self.catchup.is_stale(sectors.clone())
+        {
+            let ticket = self.ticket(Ticket::Recall(Recalling { to: from, id, happened }));
+            let later = Timestamp(since.0.saturating_add(1));
+            let count = sectors.end - sectors.start;
+            return self.store.scan(ticket, sectors.start, count, Scan::Since(later));
+        } else {
+            Recollection::Touched
+        };
+        outbox.send(from, Body::Recalled { id, happened, recollection });
+    }
+
+    /// Whether a write is undecided here that is, or may be, part of a request. Of those found in the
+    /// journal the name is not known.
+    fn is_undecided(&self, request: RequestId, since: Timestamp, volume: VolumeId) -> bool {
+        self.txns.iter().any(|(ts, txn)| {
+            let its = match txn.asker {
+                Some(asker) => asker.id == request,
+                None => txn.epoch == 0 && *ts >= since,
+            };
+            its && txn.volume == volume && !matches!(txn.phase, Phase::Committed { .. })
+        })
+    }
+
+    /// What a write of a range changes on this disk, and perhaps some that lies between.
+    fn sectors_changed(&self, volume: VolumeId, range: VolumeRange) -> Option<Range<u64>> {
+        let volume = self.map.volumes.get(&volume).filter(|v| v.holds(range))?;
+        let extent = volume.extent(range.stripes(&volume.geometry).start);
+        let column = extent.column_of(self.node)?;
+        let plan = WritePlan::new(&volume.geometry, range, ColumnSet::EMPTY, volume.policy).ok()?;
+        let task = Task::Write(range);
+        let (ts, avoid) = (Timestamp::ZERO, ColumnSet::EMPTY);
+        let header = Header { ts, volume: volume.id, avoid, task, asker: None };
+        let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, column));
+        let all: Vec<_> = cells.flat_map(|c| c.writes().collect::<Vec<_>>()).collect();
+        let first = all.iter().map(|r| r.0).min()?;
+        let end = all.iter().map(|r| r.0 + r.1).max()?;
+        Some(first..end)
+    }
+
+    /// It is known whether anything has been written since.
+    pub(super) fn recall_done(&mut self, asked: Recalling, found: bool, outbox: &mut Outbox) {
+        let Recalling { to, id, happened } = asked;
+        let recollection = if found { Recollection::Touched } else { Recollection::Untouched };
+        outbox.send(to, Body::Recalled { id, happened, recollection });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::new(micros, NodeId(0))
+    }
+
+    fn asker(number: u64, oldest: u64) -> Asker {
+        Asker { id: RequestId { host: HostId(7), number }, oldest }
+    }
+
+    fn note(memory: &mut Memory, number: u64, ts: u64) {
+        let range = VolumeRange { offset: number * 4096, len: 4096 };
+        memory.note(asker(number, 1), Done { ts: at(ts), volume: VolumeId(1), range }, 4);
+    }
+
+    #[test]
+    fn what_has_happened_is_known_until_its_host_has_heard() {
+        let mut memory = Memory::default();
+        memory.begin_after(at(50));
+        note(&mut memory, 1, 100);
+        note(&mut memory, 2, 110);
+        let happened = |m: &Memory, number| m.of(asker(number, 1).id, VolumeId(1)).len();
+        assert_eq!((happened(&memory, 1), happened(&memory, 2), happened(&memory, 3)), (1, 1, 0));
+        assert!(memory.of(asker(1, 1).id, VolumeId(2)).is_empty(), "of another volume");
+        memory.hear(asker(3, 2));
+        assert_eq!((happened(&memory, 1), happened(&memory, 2), memory.count), (0, 1, 1));
+        assert!(memory.reaches(at(50)) && !memory.reaches(at(49)));
+        memory.hear(asker(3, 3));
+        assert!(memory.hosts.is_empty());
+    }
+
+    #[test]
+    fn of_too_much_the_older_half_is_forgotten_and_that_is_known() {
+        let mut memory = Memory::default();
+        for number in 1..=5 {
+            note(&mut memory, number, 100 + number);
+        }
+        assert_eq!(memory.count, 2);
+        assert!(memory.of(asker(3, 1).id, VolumeId(1)).is_empty());
+        assert_eq!(memory.of(asker(4, 1).id, VolumeId(1)).len(), 1);
+        assert!(!memory.reaches(at(102)) && memory.reaches(at(103)));
+    }
+}
