@@ -14,6 +14,7 @@
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
 mod admission;
+
 mod certificate;
 mod config;
 mod disks;
@@ -22,6 +23,7 @@ mod home;
 mod memory;
 mod post;
 mod site;
+mod strangers;
 mod together;
 
 pub use admission::{join, join_as_host};
