@@ -2,7 +2,7 @@
 //! of its own.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,10 @@ fn connect(dir: &Path) -> UnixStream {
 }
 
 fn is_refused(stream: &mut UnixStream) -> bool {
-    stream.read(&mut [0]).map_or(true, |n| n == 0)
+    match stream.read(&mut [0]) {
+        Ok(n) => n == 0,
+        Err(e) => e.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 /// Hosts are refused while commands still come in; when all descriptors are gone nobody is let in, and
@@ -62,7 +65,7 @@ fn an_array_outlives_the_want_of_descriptors() {
         thread::sleep(Duration::from_millis(5));
     }
     drop(gone);
-    std::io::Write::write_all(&mut waits, b"{\"cmd\":\"volume-list\"}\n").unwrap();
+    waits.write_all(b"{\"cmd\":\"volume-list\"}\n").unwrap();
     assert_eq!(waits.read(&mut [0; 10]).unwrap(), 10, "it was let in later");
     assert!(says("ulimit -n"));
     drop(hosts);
