@@ -1,11 +1,15 @@
 //! How long the other side of a connection has kept us waiting for the rest of something that it has
-//! begun. The time does not count in which we did not listen.
+//! begun. The time does not count in which we did not listen: because enough is in work, because there
+//! is no room, or because this process did not run.
 
 use std::time::{Duration, Instant};
 
 use weft_front::{Awaits, Service};
 
 use crate::limits::Limits;
+
+/// Who keeps us waiting is looked at more often than this: what is longer was not the other side's doing.
+const MOST_AT_ONCE: Duration = Duration::from_secs(2);
 
 /// How long one connection has kept us waiting.
 #[derive(Debug)]
@@ -35,7 +39,8 @@ impl Patience {
     }
 
     fn waited_until(&self, now: Instant) -> Duration {
-        self.waited + self.since.map_or(Duration::ZERO, |s| now.saturating_duration_since(s))
+        let more = self.since.map_or(Duration::ZERO, |s| now.saturating_duration_since(s));
+        self.waited + more.min(MOST_AT_ONCE)
     }
 
     /// Whether time runs.
@@ -99,25 +104,37 @@ mod tests {
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
         let mut patience = Patience::new(start);
-        for second in 0..10 {
-            patience.look(&Waiting(Awaits::Greeting, 0), true, at(second));
-            assert_eq!(patience.is_over(&limits, at(second)), None);
+        // This process did not run from the fifth second on for a long time.
+        let late = |second: u64| at(if second < 5 { second } else { second + 998 });
+        for second in 0..9 {
+            patience.look(&Waiting(Awaits::Greeting, 0), true, late(second));
+            assert_eq!(patience.is_over(&limits, late(second)), None);
         }
-        assert!(patience.is_over(&limits, at(10)).unwrap().contains("what it wants within 10 s"));
-        patience.look(&Waiting(Awaits::Nothing, 0), true, at(10));
+        // Two seconds of that count.
+        let over = patience.is_over(&limits, late(9)).unwrap();
+        assert!(over.contains("what it wants within 10 s"));
+        patience.look(&Waiting(Awaits::Nothing, 0), true, late(10));
         assert!(!patience.is_tried());
-        assert_eq!(patience.is_over(&limits, at(1000)), None, "it may be silent between requests");
+        assert_eq!(
+            patience.is_over(&limits, late(1000)),
+            None,
+            "it may be silent between requests"
+        );
         // A request of which a byte comes now and then; for a while we do not listen.
-        patience.look(&Waiting(Awaits::Rest, 1), true, at(1000));
-        patience.look(&Waiting(Awaits::Rest, 1), false, at(1040));
+        let drip = |patience: &mut Patience, request, seconds: std::ops::Range<u64>| {
+            seconds.for_each(|s| {
+                patience.look(&Waiting(Awaits::Rest, request), true, at(s));
+                assert_eq!(patience.is_over(&limits, at(s)), None);
+            });
+        };
+        drip(&mut patience, 1, 3000..3041);
+        patience.look(&Waiting(Awaits::Rest, 1), false, at(3040));
         assert!(!patience.is_tried());
-        assert_eq!(patience.is_over(&limits, at(2000)), None);
-        patience.look(&Waiting(Awaits::Rest, 1), true, at(2000));
-        assert_eq!(patience.is_over(&limits, at(2019)), None);
-        assert!(patience.is_over(&limits, at(2020)).unwrap().contains("request"));
+        assert_eq!(patience.is_over(&limits, at(4000)), None);
+        drip(&mut patience, 1, 4000..4020);
+        assert!(patience.is_over(&limits, at(4020)).unwrap().contains("request"));
         // The next one has all of its time.
-        patience.look(&Waiting(Awaits::Rest, 2), true, at(2020));
-        assert_eq!(patience.is_over(&limits, at(2079)), None);
-        assert!(patience.is_over(&limits, at(2080)).is_some());
+        drip(&mut patience, 2, 4020..4080);
+        assert!(patience.is_over(&limits, at(4080)).is_some());
     }
 }
