@@ -106,7 +106,20 @@ while True:
 P
 }
 joining() {
-    local token
+    local token drips
+    # Many drip into the door, and shut nobody out.
+    python3 - "${ADMIT#*:}" <<'P' >"$T/drips" & drips=$!
+import socket, sys, time
+strangers = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(40)]
+for s in strangers: s.send(b"\x16\x03\x01\x02")
+print("all", flush=True)
+for _ in range(60):
+    for s in strangers:
+        try: s.send(b"\0")
+        except OSError: pass
+    time.sleep(1)
+P
+    wait_until grep -q all "$T/drips"
     config 2
     config 3
     weft cluster token --dir "$T/state0" | grep -c '^WEFT_TOKEN=weft1-.* weft cluster join --at'
@@ -131,6 +144,9 @@ joining() {
     [ ! -e "$T/state3/joining-key.pem" ]
     run_node 3
     wait_until has 0 up 4
+    kill $drips
+    # One line for each that had to go would be twenty-four.
+    [ "$(grep -c 'wanted to join and was refused' "$T/log0")" -le 20 ]
     replayed
     grep -c 'calls itself n3, wanted to join and was refused: this join token' "$T/log0"
     kill -9 "$(cat "$T/pid0")"
@@ -205,6 +221,28 @@ anywhere() {
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
     weft node list --dir "$T/state3" | grep -c 'box=b1'
 }
+# Others on the machine may read nothing of a node, but what is no secret.
+modes() {
+    find "$T/state0" "$T/state1" "$T/disk0.img" "$T/disk1.img" ! -type s ! -name ca.pem ! -name node.pem -perm /077 | tee "$T/open"
+    [ ! -s "$T/open" ] && [ -e "$T/state1/member.log" ]
+}
+# What was asked by one who has given up is not done later: nor by another process, which was held up.
+given_up() {
+    kill -STOP "$(cat "$T/pid2")"
+    timeout 1 "$WEFT" node kill 2 --dir "$T/state0" && return 1
+    kill -CONT "$(cat "$T/pid2")"
+    wait_until mode_is 2 fault-free
+    wait_until has 2 up 4
+    [ "$(grep -c 'it was killed' "$T/log2")" = 0 ]
+}
+# Nothing is moved while a node is down, and that is said.
+held_up() {
+    weft node kill 1 --dir "$T/state0"
+    refused 'node 1 (down) --cancel' weft cluster rebalance --dir "$T/state2"
+    weft cluster rebalance --cancel --dir "$T/state2"
+    weft node start 1 --dir "$T/state0"
+    wait_until mode_is 2 fault-free
+}
 # A process is killed; the next node has the same bytes; it returns and catches up.
 killed() {
     local token
@@ -252,6 +290,12 @@ attached() {
     weft node list --dir "$T/state1" | grep -c h1
     weft disk list --dir "$T/state1" | { ! grep h1; }
     weft volume show v --dir "$T/state1" | grep -c 'roles=host'
+    # It serves what was named, and nothing else.
+    weft volume create other 5M --dir "$T/state1"
+    wait_until nbdinfo --size "nbd+unix:///other?socket=$T/nbd1.sock"
+    refused 'other' nbdinfo "nbd+unix:///other?socket=$T/host/nbd.sock"
+    nbdinfo --list "nbd+unix:///?socket=$T/host/nbd.sock" | { ! grep other; }
+    wait_until weft volume delete other --dir "$T/state1"
     nbdcopy "$at" - | cmp - "$T/image"
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$at"
@@ -784,6 +828,6 @@ forgetting() {
     weft scrub v --dir "$T/state2"
     for n in 0 1 2; do crash $n; done
 }
-for check in founding certified joining renewing configurations anywhere killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
+for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -252,6 +252,121 @@ P
     nbdinfo --size "$URI"
     weft status
 }
+# Others on the machine may read nothing of an array.
+modes() {
+    find "$D" ! -type s -perm /077 | tee "$T/open"
+    [ ! -s "$T/open" ]
+    [ "$(stat -c %a "$D" "$D/disk-0.img" "$D/weft.toml" | tr '\n' ' ')" = '700 600 600 ' ]
+}
+# What was asked by one who has given up is not done later.
+given_up() {
+    kill -STOP "$(server)"
+    timeout 1 "$WEFT" node kill 2 --dir "$D" && return 1
+    kill -CONT "$(server)"
+    weft status >/dev/null
+    node_is 2 up
+}
+# Twice as many connections as there are descriptors: commands are answered all the same, a node comes
+# back, and afterwards hosts are served as before.
+descriptors() {
+    stop
+    (ulimit -n 200 && start)
+    python3 - "$PORT" <<'P' >"$T/many" & local many=$!
+import socket, sys, time
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) for _ in range(400)]
+print("all", flush=True)
+time.sleep(60)
+P
+    wait_until grep -q all "$T/many"
+    weft node kill 3
+    weft node start 3
+    grep -c 'descriptors are running out' "$T/up.log"
+    kill $many
+    wait_until serves
+    nbdinfo --size "nbd://127.0.0.1:$PORT/vol0"
+    qio 'write -P 0x11 0 1M' 'read -P 0x11 0 1M'
+    stop
+    start
+}
+# Sixty hosts begin to write 32 MiB each and do not finish: memory stays bounded, and others are served.
+partial() {
+    local before after
+    memory() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(server)/status"; }
+    before=$(memory)
+    python3 - "$S" <<'P' >"$T/many" & local many=$!
+import selectors, socket, struct, sys, time
+ready, left = selectors.DefaultSelector(), {}
+for _ in range(60):
+    s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+    s.recv(18, socket.MSG_WAITALL)
+    s.sendall(struct.pack(">I8sII4s", 3, b"IHAVEOPT", 1, 4, b"vol0"))
+    s.recv(10, socket.MSG_WAITALL)
+    s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 7, 0, 32 << 20))
+    s.setblocking(False)
+    left[s] = 31 << 20
+    ready.register(s, selectors.EVENT_WRITE)
+piece, since = bytes(1 << 20), time.monotonic()
+# Until the array has taken nothing more for a while.
+while left and time.monotonic() - since < 1:
+    for key, _ in ready.select(0.1):
+        try: sent = key.fileobj.send(piece[:left[key.fileobj]])
+        except BlockingIOError: continue
+        since = time.monotonic()
+        left[key.fileobj] -= sent
+        if not left[key.fileobj]: ready.unregister(key.fileobj); del left[key.fileobj]
+print("all, and", len(left), "wait", flush=True)
+time.sleep(60)
+P
+    wait_until grep all "$T/many"
+    after=$(memory)
+    cat "$T/many"
+    echo "note: $(((after - before) / 1024)) MiB more"
+    [ $((after - before)) -lt $((600 * 1024)) ]
+    qio 'write -P 0x12 100M 200k' 'read -P 0x12 100M 200k'
+    kill $many
+    qio 'write -P 0x13 0 32M' 'read -P 0x13 0 32M'
+}
+# As the options say: strangers have so much time, and so many connections.
+limits() {
+    refused 'incomplete at least 64MiB' up --dir "$T/x" --max-incomplete 1M
+    stop
+    start --handshake-timeout 1s --request-timeout 2s --max-connections 5 --max-connections-per-address 3
+    python3 - "$S" "$PORT" <<'P'
+import socket, struct, sys, time
+def unix():
+    s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect(sys.argv[1]); return s
+def tcp(): return socket.create_connection(("127.0.0.1", int(sys.argv[2])), 30)
+def refused(s):
+    try: return s.recv(1) == b""
+    except ConnectionResetError: return True
+def ended(s, byte):
+    # However often something comes.
+    begun = time.monotonic()
+    s.settimeout(0.2)
+    while time.monotonic() - begun < 30:
+        try:
+            s.send(byte)
+            if s.recv(4096) == b"": return time.monotonic() - begun
+        except TimeoutError: pass
+        except OSError: return time.monotonic() - begun
+    raise SystemExit("it is still there after 30 s")
+# One that has said what it wants may be silent.
+patient = unix()
+patient.recv(18, socket.MSG_WAITALL)
+patient.sendall(struct.pack(">I8sII4s", 3, b"IHAVEOPT", 1, 4, b"vol0"))
+patient.recv(10, socket.MSG_WAITALL)
+here, there = [unix() for _ in range(4)], [tcp() for _ in range(3)]
+for s in here + there: assert s.recv(1) != b"", "there is place"
+assert refused(unix()) and refused(tcp()), "there were more than may be"
+print("a handshake lasted", ended(here.pop(), b"\0"))
+patient.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 7, 0, 1 << 20))
+print("a request lasted", ended(patient, b"x"))
+P
+    wait_until serves
+    qio 'write -P 0x14 0 1M' 'read -P 0x14 0 1M'
+    stop
+    start
+}
 volumes() {
     local layout uri="nbd+unix:///extra?socket=$S" kill
     head -c 16M /dev/urandom >"$T/e"
@@ -586,6 +701,11 @@ t qemu-io-fua fua
 t qemu-io-unaligned unaligned
 t past-the-end past_the_end
 t garbage garbage
+t modes modes
+t given-up given_up
+t descriptors descriptors
+t partial-requests partial
+t limits limits
 t layouts volumes
 t fio-verify fio_verify
 t fio-node-killed fio_node_killed

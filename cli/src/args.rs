@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weft_core::layout::LayoutSpec;
-use weft_host::{Control, parse_size};
+use weft_host::{Control, LimitsInWords, parse_size};
 
 /// Which running array is meant.
 #[derive(Clone, Debug, Args)]
@@ -46,6 +46,39 @@ pub struct Common {
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What hosts may take of what serves them.
+#[derive(Clone, Debug, Args)]
+pub struct HostLimits {
+    /// Connections of hosts at each address [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+    /// Connections over TCP from one machine [default: 256]
+    #[arg(long, value_name = "N")]
+    max_connections_per_address: Option<usize>,
+    /// How long a host may take to say what it wants [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    handshake_timeout: Option<String>,
+    /// How long a host may take to send a request that it has begun [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    request_timeout: Option<String>,
+    /// Memory for requests that have not come whole, of all hosts together [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    max_incomplete: Option<String>,
+}
+
+impl HostLimits {
+    /// As they were given.
+    pub fn words(&self) -> LimitsInWords {
+        LimitsInWords {
+            connections: self.max_connections,
+            connections_per_address: self.max_connections_per_address,
+            handshake: self.handshake_timeout.clone(),
+            request: self.request_timeout.clone(),
+            incomplete: self.max_incomplete.clone(),
+        }
+    }
 }
 
 /// Something that is on or off.

@@ -2,7 +2,6 @@
 //! the cluster, holds the stripe map, and reads and writes the disks of the other nodes by itself;
 //! programs here reach the volume through it by NBD.
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,8 +15,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use weft_core::node::FillRates;
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, JoinToken, Listen, NewDirectory, Request, Size,
-    join_as_host, to_stderr,
+    Array, Configuration, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory, Request, Size,
+    join_as_host, to_stderr, write_private,
 };
 
 use crate::args;
@@ -32,12 +31,13 @@ const KNOWN: Duration = Duration::from_secs(3);
 /// How long a cluster may take to answer at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serve a volume of a cluster on this machine, which is its own controller for it. The first time
+/// Serve volumes of a cluster on this machine, which is its own controller for them. The first time
 /// a token lets it in (`weft cluster token`); later the directory is enough
 #[derive(Debug, Args)]
 pub struct Attach {
-    /// The volume's name
-    volume: String,
+    /// The names of the volumes; no others are served here
+    #[arg(required = true)]
+    volumes: Vec<String>,
     /// Directory of this host: who it is, and its sockets
     #[arg(long, default_value = "./weft-host")]
     dir: PathBuf,
@@ -87,10 +87,11 @@ impl Attach {
             ),
         }
         let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
-        let volume = self.volume.clone();
+        let array = array.serving(self.volumes.iter().cloned());
+        let volumes = self.volumes.clone();
         let (tell, why) = channel();
         thread::spawn(move || {
-            if let Err(e) = greet(&dir, &volume) {
+            if let Err(e) = greet(&dir, &volumes) {
                 // Said first: once the array stops, nobody waits for this thread.
                 let _ = tell.send(e);
                 // The array stops in good order, as at Ctrl-C.
@@ -151,11 +152,12 @@ impl Attach {
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),
+            limits: Limits::default(),
         };
         let place = NewDirectory::make(dir)?;
         Listen::Tcp(address.to_string()).check()?;
         store(&config, file)?;
-        let joined = join_as_host(&config, token, at, &self.volume);
+        let joined = join_as_host(&config, token, at, &self.volumes);
         if Home::is_taken(dir) || Home::is_waiting(dir) {
             place.keep();
         }
@@ -187,7 +189,8 @@ impl Attach {
 /// Writes a configuration that hosts can be served by.
 fn store(config: &Configuration, file: &Path) -> Result<()> {
     config.nbd.iter().chain(&config.native).try_for_each(Listen::check)?;
-    fs::write(file, config.to_toml()?).with_context(|| format!("cannot write {}", file.display()))
+    write_private(file, config.to_toml()?.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A free port of the address from which `to` is reached.
@@ -196,14 +199,14 @@ fn free_address(to: SocketAddr) -> Result<SocketAddr> {
     Ok(TcpListener::bind((from, 0))?.local_addr()?)
 }
 
-/// Waits until the cluster has let the host in, then says how to use the volume.
-fn greet(dir: &Path, volume: &str) -> Result<()> {
+/// Waits until the cluster has let the host in, then says how to use the volumes.
+fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
     let mut control = args::connect(dir)?;
     let (since, mut told) = (Instant::now(), false);
     loop {
         let status = control.request(&Request::Status)?;
         if status["settled"] == true && status["cut_off"].is_null() {
-            return say(greeting(&status, volume)?);
+            return say(greeting(&status, volumes)?);
         }
         if since.elapsed() >= KNOWN && status["cluster"]["disowned"] == true {
             bail!(
@@ -234,7 +237,13 @@ fn waiting(status: &Value) -> String {
     }
 }
 
-fn greeting(status: &Value, volume: &str) -> Result<String> {
+fn greeting(status: &Value, volumes: &[String]) -> Result<String> {
+    let said: Vec<String> = volumes.iter().map(|v| of_volume(status, v)).collect::<Result<_>>()?;
+    Ok(said.concat() + "\nCtrl-C detaches it.")
+}
+
+/// How to use a volume, if the cluster has it.
+fn of_volume(status: &Value, volume: &str) -> Result<String> {
     let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
     let usable = || list("volumes").iter().filter(|v| v["mode"] != "unfinished");
     let Some(found) = usable().find(|v| v["name"] == volume) else {
@@ -256,7 +265,7 @@ fn greeting(status: &Value, volume: &str) -> Result<String> {
              the host say each step, so that they do no more than read and write.\n"
         );
     }
-    Ok(out + "\nCtrl-C detaches it.")
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -270,9 +279,12 @@ mod tests {
         let status = json!({ "volumes": [
             { "name": "v", "size": 1 << 20, "layout": "raid5", "mode": "fault-free", "dispatch": "commanded" },
         ], "listens": ["nbd+unix:///?socket=/x"] });
-        let refused = greeting(&status, "w").unwrap_err().to_string();
+        let of = |names: &[&str]| {
+            greeting(&status, &names.iter().map(|n| n.to_string()).collect::<Vec<_>>())
+        };
+        let refused = of(&["v", "w"]).unwrap_err().to_string();
         assert!(refused.contains("'w'") && refused.ends_with("it has: v"), "{refused}");
-        let said = greeting(&status, "v").unwrap();
+        let said = of(&["v"]).unwrap();
         assert!(said.contains("nbd+unix:///v?socket=/x") && !said.contains("roles=host"), "{said}");
     }
 }

@@ -56,7 +56,7 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
     Node(node::Node),
-    /// Serve a volume of a cluster on this machine, as its own controller
+    /// Serve volumes of a cluster on this machine, as its own controller
     Attach(attach::Attach),
     /// List the disks of a running array, add one, declare one lost, replace one, or empty one
     #[command(subcommand)]

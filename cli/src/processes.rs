@@ -4,7 +4,7 @@
 //! messages; what runs is `weft node --config` on each, so that they can be killed and started
 //! again one by one.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -24,7 +24,10 @@ use rustix::time::Timespec;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
-use weft_host::{Configuration, Listen, Size, Spec, found, lock};
+use weft_host::{
+    Configuration, Limits, LimitsInWords, Listen, Size, Spec, found, lock, make_private_directory,
+    private_file, write_private,
+};
 
 use crate::args::node_dir;
 use crate::output::say;
@@ -37,16 +40,22 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
-pub fn run(dir: &Path, spec: &Spec, listens: &[Listen]) -> Result<ExitCode> {
+pub fn run(
+    dir: &Path,
+    spec: &Spec,
+    listens: &[Listen],
+    limits: &LimitsInWords,
+) -> Result<ExitCode> {
     let listens = hosts_listens(listens);
     let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
     listens.iter().try_for_each(Listen::check)?;
     if held.is_none() {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        make_private_directory(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         held = Some(lock(dir)?);
     }
     let fresh = !node_dir(dir, 0).is_dir();
     let paths = if fresh { make(dir, spec)? } else { existing(dir, spec)? };
+    limit_hosts(&paths, limits)?;
     let up = Arc::new(AtomicBool::new(false));
     let ran = serve(dir, &paths, &listens, fresh, &up);
     if ran.is_err() && fresh && !up.load(Ordering::Relaxed) {
@@ -156,6 +165,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),
+            limits: Limits::default(),
             dir: own,
         });
     }
@@ -178,7 +188,7 @@ fn free_port(held: &mut Vec<TcpListener>) -> Result<SocketAddr> {
 
 fn write_config(path: &Path, config: &Configuration) -> Result<()> {
     let text = config.to_toml()?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    write_private(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Where hosts reach the first node, besides its own sockets.
@@ -187,6 +197,18 @@ fn hosts_listens(listens: &[Listen]) -> Vec<Listen> {
         true => vec![Listen::Tcp("127.0.0.1:10809".to_string())],
         false => listens.iter().cloned().map(absolute).collect(),
     }
+}
+
+/// Writes what hosts may take into the nodes' configurations, as far as it is said.
+fn limit_hosts(paths: &[PathBuf], limits: &LimitsInWords) -> Result<()> {
+    for path in paths {
+        let before = Configuration::load(path)?;
+        let config = Configuration { limits: limits.over(before.limits)?, ..before.clone() };
+        if config != before {
+            write_config(path, &config)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes that into its configuration.
@@ -207,7 +229,7 @@ fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
 fn start(config: &Path) -> Result<Child> {
     let log = config.with_file_name("node.log");
     let open = || {
-        let log = File::options().create(true).append(true).open(&log)?;
+        let log = private_file().create(true).append(true).open(&log)?;
         Command::new(std::env::current_exe()?)
             .args(["node", "--with-parent", "--config"])
             .arg(config)

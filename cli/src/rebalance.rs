@@ -1,9 +1,9 @@
 //! `weft cluster rebalance`: has disks that were added get their share.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use weft_host::{Control, RebalanceAction, Request};
@@ -13,6 +13,12 @@ use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// How long one waits for nodes that are down, when nothing can be moved without them.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The same while columns are being filled, which may take their time.
+const FILLING: Duration = Duration::from_secs(60);
 
 /// What to do about disks that are not equally full.
 #[derive(Debug, Args)]
@@ -83,16 +89,62 @@ fn wait(control: &mut Control, plan: &Value, first: Value) -> Result<Value> {
     let all = left(plan).max(left(&first));
     let stage = Stage::new("moving columns", all, Counts::Things);
     let mut now = first;
+    let (mut since, mut told) = (Instant::now(), None);
     while now["rebalancing"] == true {
         stage.at(all.saturating_sub(left(&now)));
+        let waits = waits_for(&now);
+        if waits.is_some() && waits != told {
+            eprintln!("weft: waiting for {}", waits.as_deref().unwrap_or_default());
+        }
+        if let Some(nodes) = waits.as_deref().filter(|_| is_held_up(&now, since.elapsed())) {
+            bail!("{}", stuck(nodes, all.saturating_sub(left(&now)), &now));
+        }
+        told = waits;
         thread::sleep(EVERY);
+        let before = now;
         now = control.request(&Request::Rebalance { action: RebalanceAction::Plan })?;
+        if before != now {
+            since = Instant::now();
+        }
     }
     let moved = all.saturating_sub(left(&now));
     stage.done(format!("{moved} of {all} columns moved"));
     now["columns_moved"] = json!(moved);
     now["bytes_moved"] = json!(number(plan, "bytes").saturating_sub(number(&now, "bytes")));
     Ok(now)
+}
+
+fn nodes_in<'a>(now: &'a Value, state: &'a str) -> impl Iterator<Item = String> + 'a {
+    let nodes = now["waits_for"].as_array().into_iter().flatten();
+    nodes.filter(move |n| n["state"] == state).map(|n| n["node"].to_string())
+}
+
+/// The nodes that rebalancing waits for, in words.
+fn waits_for(now: &Value) -> Option<String> {
+    let list = |state| nodes_in(now, state).collect::<Vec<String>>().join(", ");
+    let (down, behind) = (list("down"), list("behind"));
+    let words = [(down, "down"), (behind, "not caught up")];
+    let words = words.into_iter().filter(|(nodes, _)| !nodes.is_empty());
+    let words: Vec<String> =
+        words.map(|(nodes, state)| format!("node {nodes} ({state})")).collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}
+
+/// Whether nothing has been moved for long enough, and a node is down without which nothing will be.
+fn is_held_up(now: &Value, unchanged: Duration) -> bool {
+    let patience = if number(now, "filled") == 0 { PATIENCE } else { FILLING };
+    nodes_in(now, "down").next().is_some() && unchanged >= patience
+}
+
+/// What to say when no more will be moved for now.
+fn stuck(nodes: &str, moved: u64, now: &Value) -> String {
+    let down: Vec<String> = nodes_in(now, "down").collect();
+    format!(
+        "nothing more can be moved without {nodes}; columns moved so far: {moved}. When it is back \
+         (`weft node start {}`), or what was on it has been rebuilt (`weft disk fail`), moving goes on \
+         by itself; `weft cluster rebalance --cancel` ends it",
+        down.first().map_or("N", String::as_str)
+    )
 }
 
 /// A table of the disks, as full as they are and as they will be.
@@ -113,4 +165,27 @@ fn disks(plan: &Value) -> String {
     }
     align_right(&mut table, 0..6);
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_it_up_is_said_and_not_waited_for_for_ever() {
+        let now = |nodes: Value, filled: u64| json!({ "waits_for": nodes, "filled": filled });
+        let down = json!([{ "node": 2, "state": "down" }, { "node": 3, "state": "behind" }]);
+        let held_up = now(down.clone(), 0);
+        let words = waits_for(&held_up).unwrap();
+        assert_eq!(words, "node 2 (down) and node 3 (not caught up)");
+        assert!(is_held_up(&held_up, PATIENCE) && !is_held_up(&held_up, PATIENCE / 2));
+        assert!(!is_held_up(&now(down.clone(), 1), PATIENCE), "something is being filled");
+        assert!(is_held_up(&now(down, 1), FILLING));
+        let catches_up = now(json!([{ "node": 3, "state": "behind" }]), 0);
+        assert!(!is_held_up(&catches_up, FILLING), "that comes about by itself");
+        assert_eq!(waits_for(&now(json!([]), 0)), None);
+        let said = stuck(&words, 5, &held_up);
+        assert!(said.contains("node 2 (down)") && said.contains("so far: 5"), "{said}");
+        assert!(said.contains("node start 2") && said.contains("--cancel"), "{said}");
+    }
 }

@@ -9,9 +9,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Listen, Request, Size, Spec, Stopped, to_stderr};
+use weft_host::{Array, DiskQueue, Limits, Listen, Request, Size, Spec, Stopped, to_stderr};
 
-use crate::args::{self, Switch};
+use crate::args::{self, HostLimits, Switch};
 use crate::output::{say, uri};
 use crate::processes;
 use crate::volume::survives;
@@ -59,6 +59,8 @@ pub struct Up {
     /// Run each node in a process of its own, on loopback
     #[arg(long)]
     processes: bool,
+    #[command(flatten)]
+    limits: HostLimits,
 }
 
 impl Up {
@@ -75,8 +77,9 @@ impl Up {
             journal: self.journal.map(Switch::is_on),
             ..Spec::default()
         };
+        let limits = self.limits.words().over(Limits::default())?;
         if self.processes {
-            return processes::run(&self.dir, &spec, &self.listen);
+            return processes::run(&self.dir, &spec, &self.listen, &self.limits.words());
         }
         if args::node_dir(&self.dir, 0).is_dir() {
             bail!(
@@ -85,7 +88,7 @@ impl Up {
                 self.dir.display()
             );
         }
-        let array = Array::start(&self.dir, &spec, &self.listens(), to_stderr())?;
+        let array = Array::start(&self.dir, &spec, &self.listens(), to_stderr())?.limited(limits);
         let dir = self.dir.clone();
         thread::spawn(move || {
             if let Err(e) = greet(&dir) {

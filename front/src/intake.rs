@@ -13,6 +13,10 @@ const STAGING: usize = 64 << 10;
 /// that the commands behind it come with the same read.
 const DIRECT: usize = 16 << 10;
 
+/// A payload that is longer gets its memory when it is received into for the first time: whoever
+/// receives may put that off.
+const AT_ONCE: usize = 256 << 10;
+
 /// A payload's buffer is made ready in steps of this many bytes: zeroing it
 /// just before it is received into keeps it in the processor's cache, and
 /// memory is taken only for what the client really sends.
@@ -115,8 +119,14 @@ impl Intake {
 
     /// The next `length` bytes are a payload.
     pub(crate) fn expect(&mut self, length: usize) {
-        self.payload = Some(Payload { bytes: Vec::with_capacity(length), filled: 0, length });
+        let bytes = Vec::with_capacity(if length <= AT_ONCE { length } else { 0 });
+        self.payload = Some(Payload { bytes, filled: 0, length });
         self.settle();
+    }
+
+    /// The length of the payload expected.
+    pub(crate) fn expected(&self) -> Option<usize> {
+        self.payload.as_ref().map(|payload| payload.length)
     }
 
     /// The payload expected, if all of it is there.
@@ -158,6 +168,7 @@ impl Payload {
 
     fn space(&mut self) -> &mut [u8] {
         if self.bytes.len() == self.filled {
+            self.bytes.reserve_exact(self.missing());
             self.bytes.resize(self.filled + self.missing().min(WINDOW), 0);
         }
         &mut self.bytes[self.filled..]

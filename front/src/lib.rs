@@ -31,6 +31,41 @@ pub trait Machine {
     fn closing(&self) -> bool;
 }
 
+/// What a server cannot go on without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Nothing: the other side is free to say something or not.
+    Nothing,
+    /// That the other side says who it is and what it wants.
+    Greeting,
+    /// The rest of what the other side has begun to say.
+    Rest,
+}
+
+/// The server's side of a connection: what its socket's owner must know to bound how long, and with
+/// how much of its memory, the other side keeps it waiting.
+pub trait Service: Machine {
+    /// What it cannot go on without.
+    fn awaits(&self) -> Awaits;
+    /// Length of the data of the request that is being received, all of which is kept until it is
+    /// whole; 0 if there is none.
+    fn incoming(&self) -> usize;
+    /// How many requests have begun to come so far.
+    fn begun(&self) -> u64;
+}
+
+impl Service for nbd::server::Server {
+    fn awaits(&self) -> Awaits {
+        self.awaits()
+    }
+    fn incoming(&self) -> usize {
+        self.incoming()
+    }
+    fn begun(&self) -> u64 {
+        self.begun()
+    }
+}
+
 impl Machine for nbd::server::Server {
     fn space(&mut self) -> &mut [u8] {
         self.space()

@@ -12,6 +12,7 @@ use crate::cluster::{Home, Together};
 use crate::disk_emulated::Emulation;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::listen::Listen;
 use crate::log::Log;
 use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
@@ -41,10 +42,16 @@ impl Array {
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
         let listens: Vec<Listen> = config.nbd.iter().chain(&config.native).cloned().collect();
-        let poll = poll()?;
+        let (poll, limits) = (poll()?, config.limits);
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
-        Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir })
+        Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir }.limited(limits))
+    }
+
+    /// The array with other limits for hosts than the usual ones, or than the configuration's.
+    pub fn limited(mut self, limits: Limits) -> Array {
+        self.reactor.limit(limits);
+        self
     }
 
     /// The array with disks, files in memory, that take as long as others do, once it is said which.
@@ -54,6 +61,12 @@ impl Array {
     pub fn emulating(mut self, emulation: Emulation) -> Result<Array> {
         self.reactor.emulate(emulation)?;
         Ok(self)
+    }
+
+    /// The array with no volumes for hosts but these. Commands reach all of them.
+    pub fn serving(mut self, volumes: impl IntoIterator<Item = String>) -> Array {
+        self.reactor.serve_only(volumes.into_iter().collect());
+        self
     }
 
     /// Where hosts can connect, as URIs without the volume's name.

@@ -2,7 +2,8 @@
 //! than a second may be told first what it waits for, in lines with nothing but `waits_for`.
 //!
 //! Who ends the connection before the answer gives up what has not been begun, and a scrub. What has
-//! begun to change something goes on.
+//! begun to change something goes on. A question whose asker is gone when it is its turn is not taken
+//! up, however long it has lain there. Who only ends its own side still waits for the answer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

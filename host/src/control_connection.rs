@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use weft_core::units::NodeId;
 
@@ -89,10 +90,12 @@ impl ControlConnection {
     /// Reads what has come.
     pub(crate) fn receive(&mut self) {
         let Line::Socket(stream) = &mut self.line else { return };
+        // Looked at first: what was sent before the end is read below all the same.
+        self.gone |= has_hung_up(stream);
         let mut buffer = [0; 4096];
         while !self.closed && self.input.len() <= MOST_INPUT {
             match stream.read(&mut buffer) {
-                Ok(0) => (self.closed, self.gone) = (true, true),
+                Ok(0) => self.closed = true,
                 Ok(n) => self.input.extend_from_slice(&buffer[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -103,8 +106,16 @@ impl ControlConnection {
         self.closed |= self.input.len() > MOST_INPUT;
     }
 
-    /// Takes up the next question, unless one is being answered. Says whether there is one.
+    /// Takes up the next question, unless one is being answered. Says whether there is one. What nobody
+    /// waits for any more is not taken up: whoever asked may have given up long ago, while this process
+    /// was held up.
     pub(crate) fn next_question(&mut self) -> bool {
+        if let Line::Socket(stream) = &self.line {
+            self.gone |= has_hung_up(stream);
+        }
+        if self.gone {
+            self.input.clear();
+        }
         if self.wait.is_some() {
             return false;
         }
@@ -228,8 +239,18 @@ impl ControlConnection {
     }
 }
 
+/// Whether nobody is at the other end any more. One that will only say nothing more still listens.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut looked = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let found = poll(&mut looked, Some(&now));
+    found.is_ok() && looked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::Shutdown;
+
     use weft_core::units::VolumeId;
 
     use super::*;
@@ -252,6 +273,40 @@ mod tests {
         assert!(!control.send(None));
         control.wait = Some(Wait::VolumeGone(VolumeId(1), Ticket::MADE));
         assert!(control.send(None), "what has begun goes on");
+    }
+
+    #[test]
+    fn what_was_asked_by_one_who_is_gone_is_not_taken_up() {
+        let asks = |theirs: &mut UnixStream| theirs.write_all(b"{\"cmd\":\"quiesce\"}\n").unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        asks(&mut theirs);
+        drop(theirs);
+        let mut control = ControlConnection::new(ours);
+        control.receive();
+        assert!(!control.next_question() && !control.send(None));
+        // It goes after its question has been read.
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        asks(&mut theirs);
+        let mut control = ControlConnection::new(ours);
+        control.receive();
+        drop(theirs);
+        assert!(!control.next_question());
+        // One that only says no more waits for its answer.
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        asks(&mut theirs);
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let mut control = ControlConnection::new(ours);
+        control.receive();
+        assert!(control.next_question() && control.question == b"{\"cmd\":\"quiesce\"}");
+        control.answer(b"{}");
+        let mut answer = [0; 3];
+        control.send(None);
+        theirs.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"{}\n");
+        // Of a process that was asked, and told at once that nobody waits any more.
+        let mut control = ControlConnection::asking(Line::Process(NodeId(1), 7), b"{}".to_vec());
+        control.hang_up();
+        assert!(!control.next_question() && !control.send(None));
     }
 
     #[test]

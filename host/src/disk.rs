@@ -17,6 +17,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, flock};
 use rustix::io::Errno;
 
 use crate::disk_queue::DiskQueue;
+use crate::durable::private_file;
 use crate::error::{Error, Result, at, fail};
 use crate::size::Size;
 
@@ -52,9 +53,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes a disk of `size` bytes: a sparse file.
+    /// Makes a disk of `size` bytes: a sparse file, which only its owner may read.
     pub fn create(path: &Path, size: u64) -> Result<Disk> {
-        let mut options = OpenOptions::new();
+        let mut options = private_file();
         options.read(true).write(true).create_new(true);
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,8 +1,9 @@
-//! Files that must be whole after a crash, the lock on a directory, and numbers that nobody
-//! else has.
+//! Files that must be whole after a crash and that nobody else may read, the lock on a directory, and
+//! numbers that nobody else has.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{
@@ -13,6 +14,38 @@ use crate::error::{Result, at, fail};
 
 /// Room that a file may grow by on a file system that is full otherwise.
 const GROWTH: u64 = 16 << 10;
+
+/// The mode of files: they hold what hosts have stored, or what leads there.
+const PRIVATE: u32 = 0o600;
+
+/// The mode of directories for such files.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+
+/// Options to make or open a file that only its owner may read and write, if it is made.
+pub fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(PRIVATE);
+    options
+}
+
+/// Writes a file that only its owner may read and write; one that is there becomes such a file.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = private_file().write(true).create(true).truncate(true).open(path)?;
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    file.write_all(bytes)
+}
+
+/// Makes a directory, and those above it that are missing, that only its owner may enter. One that is
+/// there stays as it is.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)
+}
 
 /// Replaces a file so that a crash leaves the old one or the new one. The file that was
 /// replaced is kept as `spare` for the next time: writing over it needs no room, so that a disk
@@ -32,7 +65,9 @@ pub(crate) fn replace(path: &Path, spare: &Path, bytes: &[u8]) -> Result<()> {
 /// Replaces a file's content in the room that it has, as far as that goes, and keeps some
 /// for more.
 fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let mut file = private_file().write(true).create(true).truncate(false).open(path)?;
+    // It may have been made by a program that let others read it.
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
     file.write_all(bytes)?;
     let len = bytes.len() as u64;
     if file.metadata()?.len() > len {
@@ -63,7 +98,7 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 /// Locks a directory against other processes, for as long as the file lives.
 pub fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("weft.lock");
-    let mut options = OpenOptions::new();
+    let mut options = private_file();
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(at("open", &path))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -90,4 +125,37 @@ pub(crate) fn random() -> u128 {
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(bytes.len()), "16 bytes come whole");
     u128::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("a/b");
+        make_private_directory(&below).unwrap();
+        make_private_directory(&below).unwrap();
+        assert_eq!((mode(&below), mode(below.parent().unwrap())), (0o700, 0o700));
+        let (path, spare) = (below.join("file"), below.join("spare"));
+        // As a program left them that let others read them.
+        for old in [&path, &spare] {
+            fs::write(old, "something that was longer").unwrap();
+            fs::set_permissions(old, Permissions::from_mode(0o644)).unwrap();
+        }
+        replace(&path, &spare, b"new").unwrap();
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"new".to_vec()));
+        replace(&path, &spare, b"newer").unwrap();
+        assert_eq!((mode(&path), mode(&spare)), (0o600, 0o600));
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        write_private(&path, b"x").unwrap();
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"x".to_vec()));
+        drop(lock(&below).unwrap());
+        assert_eq!(mode(&below.join("weft.lock")), 0o600);
+    }
 }

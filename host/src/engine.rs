@@ -110,7 +110,7 @@ impl Engine {
 
     /// The volumes that hosts can use.
     pub(crate) fn exports(&self) -> Exports<'_> {
-        Exports(self.map())
+        Exports::of(self.map())
     }
 
     /// The first node from `from` on, in a circle, that takes requests.

@@ -1,8 +1,12 @@
 //! A host's connection, whichever protocol it speaks.
 
+use std::time::Instant;
+
 use weft_core::units::VolumeId;
 
 use crate::link::End;
+use crate::patience::Patience;
+use crate::room::Room;
 use crate::{native, nbd};
 
 /// A host's connection.
@@ -43,6 +47,36 @@ impl Host {
         match self {
             Host::Nbd(c) => c.volume,
             Host::Native(c) => c.volume,
+        }
+    }
+
+    /// Takes note of what it keeps us waiting for, and says how patient we are with it.
+    pub(crate) fn look_at_patience(&mut self, now: Instant) -> &Patience {
+        match self {
+            Host::Nbd(c) => {
+                c.link.look_at_patience(now);
+                &c.link.patience
+            }
+            Host::Native(c) => {
+                c.link.look_at_patience(now);
+                &c.link.patience
+            }
+        }
+    }
+
+    /// It is over, and with it what it had of the room for requests.
+    pub(crate) fn leave_room(&mut self, conn: usize, room: &mut Room) {
+        match self {
+            Host::Nbd(c) => c.link.leave_room(conn, room),
+            Host::Native(c) => c.link.leave_room(conn, room),
+        }
+    }
+
+    /// What its other end is called.
+    pub(crate) fn peer(&self) -> &str {
+        match self {
+            Host::Nbd(c) => &c.link.peer,
+            Host::Native(c) => &c.link.peer,
         }
     }
 

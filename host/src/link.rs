@@ -1,12 +1,15 @@
 //! A host's socket, the protocol machine that speaks through it, and how much the host may have in
-//! work, whatever the protocol.
+//! work, whatever the protocol; how much of a request that has not come whole, and for how long.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::{self, IoSlice, Read, Write};
+use std::time::Instant;
 
-use weft_front::Machine;
+use weft_front::Service;
 
+use crate::patience::Patience;
+use crate::room::Room;
 use crate::socket::Stream;
 
 /// Slices that one system call writes at most.
@@ -44,9 +47,13 @@ pub(crate) struct Link<M, K> {
     /// Bytes of each request in work, and of all.
     in_work: HashMap<K, u64>,
     bytes: u64,
+    /// Room that it has for the request that is being received.
+    room: u64,
+    waits_for_room: bool,
+    pub(crate) patience: Patience,
 }
 
-impl<M: Machine, K: Eq + Hash> Link<M, K> {
+impl<M: Service, K: Eq + Hash> Link<M, K> {
     /// One that has just come in.
     pub(crate) fn new(stream: Stream, peer: String, machine: M, bounds: Bounds) -> Link<M, K> {
         Link {
@@ -59,6 +66,9 @@ impl<M: Machine, K: Eq + Hash> Link<M, K> {
             bounds,
             in_work: HashMap::new(),
             bytes: 0,
+            room: 0,
+            waits_for_room: false,
+            patience: Patience::new(Instant::now()),
         }
     }
 
@@ -80,14 +90,42 @@ impl<M: Machine, K: Eq + Hash> Link<M, K> {
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= self.bounds.bytes
-            || self.in_work.len() >= self.bounds.requests
-            || self.machine.output_len() > MAX_OUTPUT
+        self.has_enough_in_work() || self.machine.output_len() > MAX_OUTPUT
+    }
+
+    fn has_enough_in_work(&self) -> bool {
+        self.bytes >= self.bounds.bytes || self.in_work.len() >= self.bounds.requests
+    }
+
+    /// Finds room for the request that is being received, if it needs any, and gives back what it has
+    /// no more use for. Says whether it can be received.
+    pub(crate) fn finds_room(&mut self, conn: usize, room: &mut Room) -> bool {
+        let needed = Room::needed(self.machine.incoming());
+        if needed != self.room {
+            room.give_back(std::mem::take(&mut self.room));
+            if needed > 0 && room.take(conn, needed) {
+                self.room = needed;
+            }
+        }
+        self.waits_for_room = needed > self.room;
+        !self.waits_for_room
+    }
+
+    /// It is over, and with it what it had of the room.
+    pub(crate) fn leave_room(&mut self, conn: usize, room: &mut Room) {
+        room.leave(conn, std::mem::take(&mut self.room));
+    }
+
+    /// Takes note of what the host keeps us waiting for. One that does not take what it is told keeps
+    /// us waiting as well.
+    pub(crate) fn look_at_patience(&mut self, now: Instant) {
+        let listens = !self.has_enough_in_work() && !self.waits_for_room;
+        self.patience.look(&self.machine, listens, now);
     }
 
     /// Whether there may be something to receive and room for it.
     pub(crate) fn wants_to_receive(&self) -> bool {
-        self.may_receive() && !self.is_full()
+        self.may_receive() && !self.is_full() && !self.waits_for_room
     }
 
     /// Takes note of what the poll says.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
@@ -123,6 +123,15 @@ impl FromStr for Listen {
     }
 }
 
+/// One who has connected.
+pub(crate) struct Caller {
+    pub(crate) stream: Stream,
+    /// A name for the other end.
+    pub(crate) peer: String,
+    /// Its address, unless it is in this machine.
+    pub(crate) address: Option<IpAddr>,
+}
+
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
@@ -163,15 +172,19 @@ impl Listener {
         }
     }
 
-    /// The next connection, and a name for its other end.
-    pub(crate) fn accept(&self) -> io::Result<(Stream, String)> {
+    /// The next connection.
+    pub(crate) fn accept(&self) -> io::Result<Caller> {
         match &self.socket {
-            Socket::Unix(s) => s.accept().map(|(s, _)| (Stream::Unix(s), "a local host".into())),
+            Socket::Unix(s) => {
+                let (stream, peer) = (Stream::Unix(s.accept()?.0), "a local host".to_string());
+                Ok(Caller { stream, peer, address: None })
+            }
             Socket::Tcp(s) => {
                 let (stream, peer): (_, SocketAddr) = s.accept()?;
                 // Answers are written whole, so there is nothing to wait for.
                 let _ = stream.set_nodelay(true);
-                Ok((Stream::Tcp(stream), peer.to_string()))
+                let address = Some(peer.ip());
+                Ok(Caller { stream: Stream::Tcp(stream), peer: peer.to_string(), address })
             }
         }
     }

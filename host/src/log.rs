@@ -1,7 +1,7 @@
 //! Lines for the operator.
 
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where lines for the operator go.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -9,6 +9,73 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// A log that goes to standard error, each line with the time (UTC).
 pub fn to_stderr() -> Log {
     Arc::new(|line| eprintln!("{} {line}", stamp(SystemTime::now())))
+}
+
+/// So many lines of a kind are written within [`WHILE`]; the rest are counted.
+const MOST: u32 = 10;
+
+/// How long lines are counted together.
+const WHILE: Duration = Duration::from_secs(10);
+
+/// A log for lines that strangers can cause as often as they like: some are written, and of the others
+/// how many there were.
+pub(crate) struct Sparing {
+    log: Log,
+    count: Mutex<Count>,
+}
+
+#[derive(Default)]
+struct Count {
+    /// Since when lines are counted.
+    since: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Count {
+    fn is_over(&self, now: Instant) -> bool {
+        self.since.is_none_or(|since| now.saturating_duration_since(since) >= WHILE)
+    }
+}
+
+impl Sparing {
+    /// One whose lines go to this log.
+    pub(crate) fn new(log: Log) -> Sparing {
+        Sparing { log, count: Mutex::default() }
+    }
+
+    /// Writes a line, unless there were many lately.
+    pub(crate) fn say(&self, now: Instant, line: &str) {
+        self.sum_up(now);
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if count.is_over(now) {
+            *count = Count { since: Some(now), ..Count::default() };
+        }
+        if count.written == MOST {
+            count.left_out += 1;
+            return;
+        }
+        count.written += 1;
+        (self.log)(line);
+    }
+
+    /// When it is to be said how many lines were left out, if any were.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.since.filter(|_| count.left_out > 0).map(|since| since + WHILE)
+    }
+
+    /// Says how many lines were left out, if it is time.
+    pub(crate) fn sum_up(&self, now: Instant) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if count.left_out > 0 && count.is_over(now) {
+            let Count { left_out, .. } = std::mem::take(&mut *count);
+            (self.log)(&format!(
+                "{left_out} more lines about connections were left out within {} s",
+                WHILE.as_secs()
+            ));
+        }
+    }
 }
 
 fn stamp(now: SystemTime) -> String {
@@ -40,7 +107,30 @@ fn date(mut days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    #[test]
+    fn of_many_lines_some_are_written_and_the_others_counted() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Sparing::new(Arc::new(move |line| kept.lock().unwrap().push(line.to_string())));
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let said = || std::mem::take(&mut *lines.lock().unwrap());
+        (0..MOST).for_each(|n| log.say(at(u64::from(n)), "x"));
+        assert_eq!((said().len(), log.due()), (MOST as usize, None));
+        (0..1000).for_each(|n| log.say(at(100 + n), "x"));
+        assert_eq!(log.due(), Some(at(10_000)));
+        log.sum_up(at(9_999));
+        assert!(said().is_empty());
+        log.sum_up(at(10_000));
+        assert_eq!(said(), ["1000 more lines about connections were left out within 10 s"]);
+        assert_eq!(log.due(), None);
+        (0..MOST + 3).for_each(|_| log.say(at(30_000), "y"));
+        assert_eq!(said().len(), MOST as usize);
+        log.say(at(40_000), "z");
+        let said = said();
+        assert!(said[0].starts_with("3 more") && said[1] == "z", "{said:?}");
+    }
 
     #[test]
     fn stamps_are_dates() {

@@ -11,6 +11,7 @@ use weft_front::native::server::{Event, Server};
 use weft_front::native::{Answer, Code, Hello, Limits, Name, Request, Verb};
 
 use crate::link::{Bounds, End, Link};
+use crate::room::Room;
 use crate::sessions::{AHEAD, Failure};
 use crate::socket::Stream;
 
@@ -49,8 +50,9 @@ impl Connection {
     }
 
     /// The next thing that the host says; `None` if there is no more, or if enough is in work:
-    /// the rest waits in the socket, and the host with it.
-    pub(crate) fn receive(&mut self) -> Result<Option<Event>, End> {
+    /// the rest waits in the socket, and the host with it. So it does when there is no room for a
+    /// request that is coming.
+    pub(crate) fn receive(&mut self, conn: usize, room: &mut Room) -> Result<Option<Event>, End> {
         loop {
             self.link.stalled = false;
             if self.link.is_full() {
@@ -64,9 +66,12 @@ impl Connection {
                         _ => 0,
                     };
                     self.link.begun(request.number, bytes);
+                    // It is whole: what it had is for others.
+                    self.link.finds_room(conn, room);
                     return Ok(Some(Event::Request(request)));
                 }
                 Ok(Some(event)) => return Ok(Some(event)),
+                Ok(None) if !self.link.finds_room(conn, room) => return Ok(None),
                 Ok(None) if !self.link.wants_to_receive() => return Ok(None),
                 Ok(None) if !self.link.receive()? => return Ok(None),
                 Ok(None) => {}

@@ -7,6 +7,7 @@ use weft_front::nbd::Errno;
 use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
 use crate::link::{Bounds, End, Link};
+use crate::room::Room;
 use crate::socket::Stream;
 use crate::translate;
 use crate::volumes::Exports;
@@ -40,15 +41,18 @@ impl Connection {
 
     /// Reads what has come and appends the commands in it. Stops when there is no more or
     /// when enough is in work; the rest waits in the socket, and the host with it. It also stops
-    /// when the host [applies](Connection::applies) for a volume.
+    /// when the host [applies](Connection::applies) for a volume, or when there is no room for a
+    /// request that is coming.
     pub(crate) fn receive(
         &mut self,
         exports: Exports<'_>,
         commands: &mut Vec<Command>,
+        (conn, room): (usize, &mut Room),
     ) -> Result<(), End> {
         loop {
             self.take_events(exports, commands)?;
-            if self.link.stalled || !self.wants_to_receive() {
+            let has_room = self.link.finds_room(conn, room);
+            if self.link.stalled || !has_room || !self.wants_to_receive() {
                 return Ok(());
             }
             if !self.link.receive()? {

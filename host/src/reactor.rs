@@ -13,13 +13,16 @@
 //! the housekeeping is on nobody's path.
 //!
 //! - this file: the round
-//! - [`events`]: waiting for something to happen, and connections coming in
+//! - [`events`]: waiting for something to happen
+//! - [`accept`]: connections coming in, and those that keep us waiting
 //! - [`doors`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
 
+#[path = "reactor_accept.rs"]
+mod accept;
 #[path = "reactor_controls.rs"]
 mod controls;
 #[path = "reactor_doors.rs"]
@@ -33,7 +36,7 @@ mod leftovers;
 #[path = "reactor_stop.rs"]
 mod stop;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use weft_front::nbd::server::Command;
 
 use crate::arrivals::Arrivals;
+use crate::callers::Callers;
 use crate::client::control_path;
 use crate::cluster::Admission;
 use crate::control_connection::ControlConnection;
@@ -52,11 +56,13 @@ use crate::disk_emulated::Emulation;
 use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Host;
+use crate::limits::{Descriptors, Limits};
 use crate::link::End;
 use crate::listen::{Listen, Listener};
-use crate::log::Log;
+use crate::log::{Log, Sparing};
 use crate::news::News;
 use crate::requests::Requests;
+use crate::room::Room;
 use crate::sessions::Sessions;
 
 use leftovers::LeftOver;
@@ -93,10 +99,21 @@ pub(crate) struct Reactor {
     /// The control socket's first, then those for hosts.
     listeners: Vec<Listener>,
     listens: Vec<String>,
+    /// The names of the volumes that hosts can use here, if not all.
+    serves: Option<BTreeSet<String>>,
     /// Hosts are let in once the nodes agree on a map.
     open: bool,
     /// Hosts wait for the node of this process to take part again.
     away: bool,
+    limits: Limits,
+    descriptors: Descriptors,
+    callers: Callers,
+    /// Listeners where somebody may wait, and when to look.
+    knocks: BTreeMap<usize, Instant>,
+    /// Room for requests that have not come whole.
+    room: Room,
+    /// When to look at hosts that keep us waiting, if any does.
+    waited_for: Option<Instant>,
     hosts: HashMap<usize, Host>,
     controls: HashMap<usize, ControlConnection>,
     next_connection: usize,
@@ -113,6 +130,8 @@ pub(crate) struct Reactor {
     stopper: Stopper,
     stopping: Option<Instant>,
     log: Log,
+    /// The log for what strangers may cause as often as they like.
+    complaints: Arc<Sparing>,
 }
 
 impl Reactor {
@@ -126,8 +145,12 @@ impl Reactor {
             .collect::<Result<Vec<Listener>>>()?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
+        let complaints = Arc::new(Sparing::new(log.clone()));
         let admission = match rule.together() {
-            Some(together) => Admission::start(together.home(), waker.clone(), log.clone())?,
+            Some(together) => {
+                let complaints = complaints.clone();
+                Admission::start(together.home(), waker.clone(), log.clone(), complaints)?
+            }
             None => None,
         };
         let mut reactor = Reactor {
@@ -141,8 +164,15 @@ impl Reactor {
             admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
+            serves: None,
             open: false,
             away: false,
+            limits: Limits::default(),
+            descriptors: Descriptors::of_process(),
+            callers: Callers::default(),
+            knocks: BTreeMap::new(),
+            room: Room::new(Limits::default().incomplete),
+            waited_for: None,
             hosts: HashMap::new(),
             controls: HashMap::new(),
             next_connection: CONNECTIONS,
@@ -156,6 +186,7 @@ impl Reactor {
             stopper: Stopper::new(waker),
             stopping: None,
             log,
+            complaints,
         };
         if let Some(fd) = reactor.engine.ring_fd() {
             reactor.watch(fd, RING).map_err(cannot)?;
@@ -168,6 +199,17 @@ impl Reactor {
     pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<()> {
         let timer = self.engine.emulate(emulation)?;
         self.watch(timer, EMULATED).map_err(|e| Error(format!("cannot wait for a timer: {e}")))
+    }
+
+    /// Lets hosts take so much.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        assert!(self.hosts.is_empty(), "hosts are let in when it runs");
+        (self.limits, self.room) = (limits, Room::new(limits.incomplete));
+    }
+
+    /// Serves these volumes and no others.
+    pub(crate) fn serve_only(&mut self, volumes: BTreeSet<String>) {
+        self.serves = Some(volumes);
     }
 
     /// Where hosts can connect, as URIs.
@@ -267,7 +309,9 @@ impl Reactor {
             self.looked = now;
             self.engine.slots.iter_mut().for_each(|slot| slot.look_at_pace(now));
             self.delete_what_is_left_over(now);
+            self.complaints.sum_up(now);
         }
+        self.end_patience(now);
     }
 
     /// What a node had in work goes to another of this process. If there is none, hosts must

@@ -44,8 +44,8 @@ impl Reactor {
 
     /// Takes what other processes ask, answer and tell, and what those ask who want to join.
     pub(super) fn take_mail(&mut self) {
-        while let Some((question, sender)) = self.admission.as_ref().and_then(|a| a.next()) {
-            self.ask(Line::Thread(sender), question);
+        while let Some(asked) = self.admission.as_ref().and_then(|a| a.next()) {
+            self.ask(Line::Thread(asked.answer), asked.question);
         }
         while let Some((peer, mail)) = self.engine.rule.together_mut().and_then(|t| t.take_mail()) {
             match mail {

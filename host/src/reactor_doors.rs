@@ -53,7 +53,7 @@ impl Reactor {
 
     /// Lets a host in that has done these at another process, or says why not.
     fn let_in(&mut self, id: usize, hello: Hello, done: Vec<u64>) {
-        let exports = self.engine.exports();
+        let exports = self.engine.exports().only(self.serves.as_ref());
         let Some(volume) = exports.named(&hello.volume) else {
             let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
             let names = names.join(", ");
@@ -114,7 +114,8 @@ impl Reactor {
     fn refuse(&mut self, id: usize, code: Code, text: String) {
         if let Some(Host::Native(connection)) = self.hosts.get_mut(&id) {
             if code == Code::SecondWriter {
-                (self.log)(&format!("{} is not let in: {text}", connection.link.peer));
+                let why = format!("{} is not let in: {text}", connection.link.peer);
+                self.complaints.say(Instant::now(), &why);
             }
             connection.link.machine.turn_away(code, text);
         }
@@ -122,7 +123,8 @@ impl Reactor {
 
     /// A host may use a volume, if that is still there and the node takes part.
     fn admit(&mut self, id: usize, guest: Guest, volume: Option<VolumeId>) {
-        let volume = self.engine.exports().all().find(|v| Some(v.id) == volume).cloned();
+        let exports = self.engine.exports().only(self.serves.as_ref());
+        let volume = exports.all().find(|v| Some(v.id) == volume).cloned();
         let serves = self.engine.originator(0).is_some();
         let text = match serves {
             true => "the volume has just been deleted",
@@ -142,7 +144,8 @@ impl Reactor {
     fn decide(&mut self, id: usize, volume: Option<Arc<Volume>>, why: String) {
         let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return };
         if volume.is_none() {
-            (self.log)(&format!("{} is not let in: {why}", connection.link.peer));
+            let why = format!("{} is not let in: {why}", connection.link.peer);
+            self.complaints.say(Instant::now(), &why);
         }
         connection.decide(volume.as_deref().ok_or(why));
         self.to_receive.insert(id);

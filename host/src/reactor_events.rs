@@ -1,15 +1,11 @@
-//! Waiting for something to happen, and connections coming in.
+//! Waiting for something to happen.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Interest, Token};
+use mio::Events;
 
 use super::{CONNECTIONS, CONTROL, PEERS, Reactor};
-use crate::control_connection::ControlConnection;
-use crate::hosts::Host;
-use crate::socket::Stream;
-use crate::{native, nbd};
 
 impl Reactor {
     /// Waits until something happens. What nodes have put off comes before idling.
@@ -27,7 +23,8 @@ impl Reactor {
         if soon && self.events.is_empty() {
             self.engine.fire_soon();
         }
-        self.take_events()
+        self.take_events();
+        Ok(())
     }
 
     fn idle_time(&mut self) -> Option<Duration> {
@@ -36,12 +33,14 @@ impl Reactor {
         let look = self.stopping.map(|_| Duration::from_millis(20));
         let held = self.sessions.next_due().map(|at| at.saturating_duration_since(Instant::now()));
         let arrivals = self.arrivals.look_again();
-        due.into_iter().chain(look).chain(held).chain(arrivals).chain(self.controls_due()).min()
+        let others =
+            [self.knocks_due(), self.patience_due(), self.complaints_due(), self.controls_due()];
+        let others = others.into_iter().flatten();
+        due.into_iter().chain(look).chain(held).chain(arrivals).chain(others).min()
     }
 
-    fn take_events(&mut self) -> io::Result<()> {
+    fn take_events(&mut self) {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        let mut result = Ok(());
         for event in &events {
             let token = event.token().0;
             if token >= PEERS.0 {
@@ -50,12 +49,12 @@ impl Reactor {
                 let readable = event.is_readable() || event.is_read_closed();
                 self.connection_is_ready(token, readable, event.is_writable());
             } else if token >= CONTROL {
-                result = result.and(self.accept(token - CONTROL));
+                self.knock(token - CONTROL);
             }
             // The others only had to wake us: the ring and the flag are looked at always.
         }
         self.events = events;
-        result
+        self.answer_knocks();
     }
 
     fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
@@ -70,47 +69,5 @@ impl Reactor {
         {
             control.receive();
         }
-    }
-
-    /// Lets in whoever waits at a listener.
-    fn accept(&mut self, n: usize) -> io::Result<()> {
-        loop {
-            let (mut stream, peer) = match self.listeners[n].accept() {
-                Ok(accepted) => accepted,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => {
-                    (self.log)(&format!("a connection could not be accepted: {e}"));
-                    return Ok(());
-                }
-            };
-            let id = self.next_connection;
-            self.next_connection += 1;
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(stream.source(), Token(id), interest)?;
-            match stream {
-                Stream::Unix(stream) if n == 0 => {
-                    self.controls.insert(id, ControlConnection::new(stream));
-                }
-                stream => self.welcome(id, n, stream, peer),
-            }
-        }
-    }
-
-    /// A host's connection is served by the next node that takes requests.
-    fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
-        let originator = self.engine.originator(self.next_node);
-        if originator.is_none() && self.engine.rule.together().is_some() {
-            // Another process can serve the host; this one closes the connection.
-            return;
-        }
-        let node = originator.unwrap_or(0);
-        self.next_node = (node + 1) % self.engine.slots.len();
-        let host = match self.listeners[listener].at.is_native() {
-            true => Host::Native(Box::new(native::Connection::new(stream, peer, node))),
-            false => Host::Nbd(Box::new(nbd::Connection::new(stream, peer, node))),
-        };
-        self.hosts.insert(id, host);
-        self.to_receive.insert(id);
     }
 }

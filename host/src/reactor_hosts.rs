@@ -26,16 +26,25 @@ impl Reactor {
         if self.engine.is_leaving() {
             return self.see_hosts_off();
         }
+        let now = Instant::now();
         for id in std::mem::take(&mut self.to_receive) {
-            let end = match self.hosts.get_mut(&id) {
-                Some(Host::Nbd(_)) => self.receive_nbd(id),
-                Some(Host::Native(_)) => self.receive_native(id),
-                None => continue,
-            };
-            self.to_send.insert(id);
-            if let Err(end) = end {
-                self.hang_up(id, end);
-            }
+            self.receive_from(id, now);
+        }
+        while let Some(id) = self.room.next() {
+            self.receive_from(id, now);
+        }
+    }
+
+    fn receive_from(&mut self, id: usize, now: Instant) {
+        let end = match self.hosts.get(&id) {
+            Some(Host::Nbd(_)) => self.receive_nbd(id),
+            Some(Host::Native(_)) => self.receive_native(id),
+            None => return,
+        };
+        self.to_send.insert(id);
+        match end {
+            Ok(()) => self.look_at_patience(id, now),
+            Err(end) => self.hang_up(id, end),
         }
     }
 
@@ -54,7 +63,8 @@ impl Reactor {
             return Ok(());
         }
         let mut commands = std::mem::take(&mut self.commands);
-        let end = connection.receive(self.engine.exports(), &mut commands);
+        let exports = self.engine.exports().only(self.serves.as_ref());
+        let end = connection.receive(exports, &mut commands, (id, &mut self.room));
         let applies = connection.applies;
         for command in commands.drain(..) {
             self.begin(id, command);
@@ -84,7 +94,7 @@ impl Reactor {
     fn receive_native(&mut self, id: usize) -> Result<(), End> {
         loop {
             let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
-            match connection.receive()? {
+            match connection.receive(id, &mut self.room)? {
                 None => return Ok(()),
                 Some(Event::Hello(hello)) => self.greet(id, hello),
                 Some(Event::Request(request)) => self.take(id, request),
@@ -217,9 +227,13 @@ impl Reactor {
 
     pub(super) fn hang_up(&mut self, id: usize, end: End) {
         if let End::Failed(why) = end {
-            (self.log)(&why);
+            self.complaints.say(Instant::now(), &why);
         }
-        let connection = self.hosts.remove(&id);
+        let mut connection = self.hosts.remove(&id);
+        if let Some(connection) = &mut connection {
+            connection.leave_room(id, &mut self.room);
+        }
+        self.callers.leave(id);
         self.requests.forget(&mut self.engine, id);
         if let Some(Host::Native(connection)) = connection
             && let Some(host) = connection.host

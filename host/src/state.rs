@@ -58,7 +58,7 @@ impl State {
     /// Makes a new array in `dir`, which is made if need be.
     pub fn create(dir: &Path, spec: &Spec) -> Result<State> {
         spec.validate()?;
-        fs::create_dir_all(dir).map_err(at("make the directory", dir))?;
+        durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
         if dir.join(FILE).exists() {
             return fail(format!(

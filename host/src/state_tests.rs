@@ -51,7 +51,7 @@ fn a_volume_that_was_being_made_is_given_up() {
     map.next_volume = 2;
     map.volumes.insert(id, Arc::new(Volume { visible: 0, ..whole }));
     state.store(&map).unwrap();
-    assert!(Exports(&map).named("b").is_none() && Exports(&map).named("").is_some());
+    assert!(Exports::of(&map).named("b").is_none() && Exports::of(&map).named("").is_some());
     drop(state);
 
     let mut state = State::load(dir.path()).unwrap();
@@ -62,7 +62,7 @@ fn a_volume_that_was_being_made_is_given_up() {
     map.volumes.remove(&id);
     map.volumes.insert(again.id, Arc::new(again));
     state.store(&map).unwrap();
-    assert_eq!(Exports(&map).all().count(), 2);
+    assert_eq!(Exports::of(&map).all().count(), 2);
     drop(state);
     let state = State::load(dir.path()).unwrap();
     assert_eq!((state.given_up.len(), state.content.map.volumes.len()), (0, 2));
@@ -220,4 +220,21 @@ fn a_file_without_checksum_gets_one() {
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("\nchecksum = \"") && text.contains("\nformat = 3\n"), "{text}");
     assert_eq!(State::load(dir.path()).unwrap().content.version, 1);
+}
+
+/// Others on the machine read neither what hosts have stored nor what leads there.
+#[test]
+fn what_an_array_is_made_of_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("array");
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    drop(State::create(&dir, &spec).unwrap());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|f| f.unwrap().path()).collect();
+    assert!(files.iter().any(|f| f.ends_with("disk-0.img")), "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
 }

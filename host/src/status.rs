@@ -143,8 +143,24 @@ pub(crate) fn balance(map: &ClusterMap) -> Value {
         "columns": plan.moves.len(),
         "bytes": plan.moves.iter().map(|m| m.sectors * SECTOR).sum::<u64>(),
         "under_way": extents().map(|e| e.leaving.len()).sum::<usize>(),
+        "filled": extents().map(|e| e.filling.len()).sum::<usize>(),
         "disks": plan.before.iter().zip(&plan.after).map(disk).collect::<Vec<Value>>(),
+        "waits_for": holding_up(map),
     })
+}
+
+/// The nodes that rebalancing waits for, as long as it goes on: those that have parts of volumes and are
+/// down, or have not caught up.
+fn holding_up(map: &ClusterMap) -> Vec<Value> {
+    let nodes: BTreeSet<NodeId> = map.volumes.values().flat_map(|v| v.nodes()).collect();
+    let is_behind = |n| map.attendance.values().any(|a| a.stale_since.contains_key(&n));
+    let state = |n: NodeId| match map.is_up(n) {
+        false => Some("down"),
+        true => is_behind(n).then_some("behind"),
+    };
+    let held_up =
+        nodes.into_iter().filter_map(|n| Some(json!({ "node": n.0, "state": state(n)? })));
+    held_up.filter(|_| map.rebalancing).collect()
 }
 
 /// All nodes that have not left.

@@ -21,12 +21,27 @@ pub(crate) type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
 
 /// The volumes that hosts can use: those of the map whose room is clear.
 #[derive(Clone, Copy)]
-pub(crate) struct Exports<'a>(pub(crate) &'a ClusterMap);
+pub(crate) struct Exports<'a> {
+    map: &'a ClusterMap,
+    /// The names of those that there are here, if not all are.
+    only: Option<&'a BTreeSet<String>>,
+}
 
 impl<'a> Exports<'a> {
+    /// Those of a map.
+    pub(crate) fn of(map: &'a ClusterMap) -> Exports<'a> {
+        Exports { map, only: None }
+    }
+
+    /// Of these only those that are named, if any are.
+    pub(crate) fn only(self, only: Option<&'a BTreeSet<String>>) -> Exports<'a> {
+        Exports { only, ..self }
+    }
+
     /// All of them, by number.
     pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
-        self.0.volumes.values().filter(|v| v.visible > 0)
+        let is_here = move |v: &Volume| self.only.is_none_or(|names| names.contains(&v.name));
+        self.map.volumes.values().filter(move |v| v.visible > 0 && is_here(v))
     }
 
     /// One by its name; the empty name means the first.
@@ -291,6 +306,21 @@ mod tests {
             let next = place(&new("b", 256 << 20, "raid0"), &map(&[v]));
             assert!(next.unwrap_err().0.contains("does not fit"));
         }
+    }
+
+    #[test]
+    fn of_all_volumes_those_are_served_that_are_named() {
+        let volumes = ["a", "b"].map(|name| place(&new(name, 4096, "raid5"), &map(&[])).unwrap());
+        let [a, mut b] = volumes;
+        b.id = VolumeId(1);
+        let map = map(&[a, b]);
+        let all = Exports::of(&map);
+        assert_eq!(all.named("").map(|v| v.name.as_str()), Some("a"));
+        let names = ["b".to_string(), "z".to_string()].into();
+        let only = all.only(Some(&names));
+        assert_eq!(only.named("").map(|v| v.name.as_str()), Some("b"));
+        assert!(only.named("a").is_none() && only.all().count() == 1);
+        assert_eq!(all.only(None).all().count(), 2);
     }
 
     #[test]

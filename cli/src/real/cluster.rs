@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
-use weft_host::{Configuration, Control, DiskQueue, Listen, Request, Spec, found};
+use weft_host::{Configuration, Control, DiskQueue, Limits, Listen, Request, Spec, found};
 
 use super::device::Device;
 use super::faults::Fault;
@@ -119,6 +119,7 @@ impl Cluster {
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),
                 queue: DiskQueue::default(),
+                limits: Limits::default(),
             });
         }
         let mut cluster = Cluster {

@@ -11,9 +11,9 @@ use super::wire::{
     Answer, Code, Hello, LONGEST_NAME, Limits, Name, Request, RequestHead, VERSION, Verb, Welcome,
     flag,
 };
-use crate::Machine;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
+use crate::{Awaits, Machine, Service};
 
 /// Data of a refused write up to this length are skipped; what announces more is no host.
 const SKIPPED: u64 = 64 << 20;
@@ -65,13 +65,15 @@ pub struct Server {
     outbox: Outbox,
     phase: Phase,
     limits: Limits,
+    /// Requests whose heads have come.
+    begun: u64,
 }
 
 impl Server {
     /// A new connection, to a node that takes so much.
     pub fn new(limits: Limits) -> Server {
         let (intake, outbox) = (Intake::default(), Outbox::default());
-        Server { intake, outbox, phase: Phase::Greeting, limits }
+        Server { intake, outbox, phase: Phase::Greeting, limits, begun: 0 }
     }
 
     /// The next thing to do. `None` means that more bytes are needed, that the hello is not
@@ -143,6 +145,7 @@ impl Server {
         if let Err((code, text)) = self.check(&head, verb) {
             self.intake.consume(Request::LEN);
             self.intake.skip(Name::LEN as u64 * u64::from(head.after) + data);
+            self.begun += 1;
             self.refuse(head.number, code, text);
             return Ok(Step::Again);
         }
@@ -150,6 +153,7 @@ impl Server {
         let Some(after) = self.intake.peek_at(Request::LEN, names) else { return Ok(Step::More) };
         let after = Name::decode_all(after);
         self.intake.consume(Request::LEN + names);
+        self.begun += 1;
         let RequestHead { flags, number, oldest, offset, length, .. } = head;
         let verb = verb.expect("what has none was refused");
         let data = Bytes::new();
@@ -251,6 +255,22 @@ enum Step {
     Again,
     /// Here is something to do.
     Do(Event),
+}
+
+impl Service for Server {
+    fn awaits(&self) -> Awaits {
+        match self.phase {
+            Phase::Greeting => Awaits::Greeting,
+            Phase::Serving | Phase::Receiving(_) if !self.intake.is_empty() => Awaits::Rest,
+            _ => Awaits::Nothing,
+        }
+    }
+    fn incoming(&self) -> usize {
+        self.intake.expected().unwrap_or(0)
+    }
+    fn begun(&self) -> u64 {
+        self.begun
+    }
 }
 
 impl Machine for Server {

@@ -10,11 +10,10 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::Waker;
 use rustls::pki_types::ServerName;
@@ -32,11 +31,12 @@ use super::config::Configuration;
 use super::found::Invitation;
 use super::home::{Home, Known};
 use super::site::Site;
+use super::strangers::{Hurried, Place, Places};
 use crate::control::{NewHome, Request};
-use crate::error::{Error, Result, fail};
-use crate::log::Log;
+use crate::error::{Error, Result};
+use crate::log::{Log, Sparing};
 
-/// How long one side waits for the other.
+/// How long one side may take for what it has to say, however it comes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the cluster may take to find a number.
@@ -44,9 +44,6 @@ const DECIDING: Duration = Duration::from_secs(60);
 
 /// The longest line.
 const LONGEST: u64 = 64 << 10;
-
-/// Connections at a time.
-const MOST: usize = 8;
 
 const TOKENS: &str = "tokens";
 
@@ -61,6 +58,9 @@ struct Plea {
     /// The volume without which it need not join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     volume: Option<String>,
+    /// Others of which the same is true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    more_volumes: Vec<String>,
 }
 
 impl Plea {
@@ -89,8 +89,15 @@ impl From<Error> for No {
     }
 }
 
-/// A request to the control socket from the thread, and where the answer goes.
-pub(crate) type Application = (Vec<u8>, Sender<Vec<u8>>);
+/// A request to the control socket from the thread.
+pub(crate) struct Application {
+    /// The request.
+    pub(crate) question: Vec<u8>,
+    /// Where the answer goes.
+    pub(crate) answer: Sender<Vec<u8>>,
+    /// How long the thread waits for it. After that it must not be taken up.
+    pub(crate) until: Instant,
+}
 
 /// Where new nodes are let in.
 pub(crate) struct Admission {
@@ -107,8 +114,13 @@ struct Keeper {
 
 impl Admission {
     /// Lets nodes in at the address of the configuration, if there is one. `waker` is woken when
-    /// there is an application.
-    pub(crate) fn start(home: &Home, waker: Arc<Waker>, log: Log) -> Result<Option<Admission>> {
+    /// there is an application; `complaints` is the log for what strangers do.
+    pub(crate) fn start(
+        home: &Home,
+        waker: Arc<Waker>,
+        log: Log,
+        complaints: Arc<Sparing>,
+    ) -> Result<Option<Admission>> {
         let Some(address) = home.config.admit else { return Ok(None) };
         let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
         let authority = CertificateAuthority::load(home.dir()).map_err(|e| {
@@ -125,7 +137,7 @@ impl Admission {
             Error(format!("cannot listen at {address}: {e}; choose another address for `admit`"))
         })?;
         let (sender, applications) = channel();
-        let door = Door { keeper: keeper.clone(), config, sender, waker, log };
+        let door = Door { keeper: keeper.clone(), config, sender, waker, log, complaints };
         thread::Builder::new()
             .name("weft-admission".to_string())
             .spawn(move || door.keep(&listener))
@@ -133,9 +145,10 @@ impl Admission {
         Ok(Some(Admission { address, keeper, applications }))
     }
 
-    /// The next application.
+    /// The next application that somebody still waits for.
     pub(crate) fn next(&self) -> Option<Application> {
-        self.applications.try_recv().ok()
+        let now = Instant::now();
+        self.applications.try_iter().find(|a| now < a.until)
     }
 
     /// A token that is good for so many seconds, and where to go with it.
@@ -189,49 +202,45 @@ struct Door {
     sender: Sender<Application>,
     waker: Arc<Waker>,
     log: Log,
+    complaints: Arc<Sparing>,
 }
 
 impl Door {
     fn keep(self, listener: &TcpListener) {
         let door = Arc::new(self);
-        let inside = Arc::new(AtomicUsize::new(0));
+        let places = Arc::new(Places::default());
         for socket in listener.incoming() {
             let Ok(socket) = socket else {
                 // Out of descriptors, perhaps: not for ever.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if inside.load(Ordering::Relaxed) >= MOST {
-                continue;
-            }
-            let (door, count) = (door.clone(), inside.clone());
-            inside.fetch_add(1, Ordering::Relaxed);
-            let spawned = thread::Builder::new().spawn(move || {
-                door.admit(socket);
-                count.fetch_sub(1, Ordering::Relaxed);
-            });
-            if spawned.is_err() {
-                inside.fetch_sub(1, Ordering::Relaxed);
-            }
+            let socket = Arc::new(socket);
+            let Some(place) = places.take(&socket) else { continue };
+            let door = door.clone();
+            // Without a thread the place is free again, and the connection over.
+            drop(thread::Builder::new().spawn(move || door.admit(&socket, &place)));
         }
     }
 
-    fn admit(&self, socket: TcpStream) {
+    fn admit(&self, socket: &TcpStream, place: &Place) {
         let mut who = socket.peer_addr().map_or("someone".to_string(), |a| a.to_string());
         let mut serve = || {
-            set_patience(&socket)?;
             let tls = ServerConnection::new(self.config.clone()).map_err(tls_failed)?;
-            let mut stream = BufReader::new(StreamOwned::new(tls, &socket));
-            let plea = read_line(&mut stream)?;
+            let socket = Hurried::new(socket, PATIENCE);
+            let mut stream = BufReader::new(StreamOwned::new(tls, socket));
+            let plea = read_line(&mut stream).map_err(in_words)?;
+            place.is_heard();
             let decided = Plea::read(&plea).and_then(|plea| {
                 who = format!("{who}, which calls itself {},", plea.name);
                 self.decide(plea)
             });
+            stream.get_ref().sock.give(PATIENCE);
             let answer = match &decided {
                 Ok(invitation) => json!({ "ok": true, "invitation": invitation }),
                 Err(no) => json!({ "ok": false, "error": no.why.to_string(), "again": no.again }),
             };
-            write_line(stream.get_mut(), &answer)?;
+            write_line(stream.get_mut(), &answer).map_err(in_words)?;
             stream.get_mut().conn.send_close_notify();
             // The answer has been given; that the other side is gone changes nothing.
             let _ = stream.get_mut().flush();
@@ -243,16 +252,21 @@ impl Door {
                 let nodes = nodes.join(", ");
                 (self.log)(&format!("node {nodes} has joined, from {who}"));
             }
-            Err(e) => (self.log)(&format!("{who} wanted to join and was refused: {e}")),
+            Err(e) => {
+                let why = format!("{who} wanted to join and was refused: {e}");
+                self.complaints.say(Instant::now(), &why);
+            }
         }
     }
 
     /// What the cluster says to a request.
     fn ask(&self, request: &Request) -> Result<Value> {
         let (sender, answer) = channel();
-        let line = serde_json::to_vec(request).map_err(said)?;
+        let question = serde_json::to_vec(request).map_err(said)?;
+        let until = Instant::now() + DECIDING;
+        let application = Application { question, answer: sender, until };
         let gone = || Error("the node that was asked is stopping; ask again".to_string());
-        self.sender.send((line, sender)).map_err(|_| gone())?;
+        self.sender.send(application).map_err(|_| gone())?;
         self.waker.wake().map_err(said)?;
         let answer = answer.recv_timeout(DECIDING).map_err(|_| {
             Error("the cluster has not decided in time; ask again with the same token".to_string())
@@ -265,7 +279,7 @@ impl Door {
         let name: NodeName = plea.name.parse().map_err(said)?;
         let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
         let fresh = self.keeper.redeem(&token, &name, &key)?;
-        if let Some(volume) = plea.volume {
+        for volume in plea.volume.into_iter().chain(plea.more_volumes) {
             let answer = self.ask(&Request::VolumeShow { name: volume }).map_err(No::yet)?;
             if answer["ok"] != true {
                 if fresh {
@@ -325,23 +339,36 @@ fn in_words(error: io::Error) -> Error {
     }
 }
 
-fn set_patience(socket: &TcpStream) -> Result<()> {
-    socket
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)))
-        .map_err(said)
-}
-
-fn read_line(stream: &mut impl BufRead) -> Result<Vec<u8>> {
+fn read_line(stream: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    stream.take(LONGEST).read_until(b'\n', &mut line).map_err(in_words)?;
-    if line.pop() == Some(b'\n') { Ok(line) } else { fail("it broke off before the end") }
+    stream.take(LONGEST).read_until(b'\n', &mut line)?;
+    match line.pop() {
+        Some(b'\n') => Ok(line),
+        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it broke off before the end")),
+    }
 }
 
-fn write_line(stream: &mut impl Write, value: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_vec(value).map_err(said)?;
+fn write_line(stream: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    stream.write_all(&line).and_then(|()| stream.flush()).map_err(in_words)
+    stream.write_all(&line).and_then(|()| stream.flush())
+}
+
+/// Why nothing has come of asking to join.
+fn not_asked(error: io::Error) -> Error {
+    let given = "the address that `weft cluster token` has said, of the cluster of this token";
+    let what = match error.kind() {
+        io::ErrorKind::TimedOut => "it did not answer in time",
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => "it ended the connection without an answer",
+        _ => return Error(format!("{}; give {given}", in_words(error))),
+    };
+    Error(format!(
+        "{what}: it may have too many connections now, or may be stopping. Try again in a moment, with \
+         the same token; if that does not help, see that this is {given}"
+    ))
 }
 
 /// Joins a cluster: asks at `address`, and makes the process's directory and disks. Returns the
@@ -352,17 +379,17 @@ pub fn join(
     address: SocketAddr,
     force: bool,
 ) -> Result<Vec<u16>> {
-    be_admitted(config, token, address, force, None)
+    be_admitted(config, token, address, force, &[])
 }
 
-/// Joins a cluster as a host that is its own controller, if the cluster has this volume.
+/// Joins a cluster as a host that is its own controller, if the cluster has these volumes.
 pub fn join_as_host(
     config: &Configuration,
     token: &JoinToken,
     address: SocketAddr,
-    volume: &str,
+    volumes: &[String],
 ) -> Result<()> {
-    be_admitted(config, token, address, false, Some(volume.to_string())).map(drop)
+    be_admitted(config, token, address, false, volumes).map(drop)
 }
 
 fn be_admitted(
@@ -370,7 +397,7 @@ fn be_admitted(
     token: &JoinToken,
     address: SocketAddr,
     force: bool,
-    volume: Option<String>,
+    volumes: &[String],
 ) -> Result<Vec<u16>> {
     config.check_here()?;
     let mut site = Site::prepare(config, force)?;
@@ -380,7 +407,8 @@ fn be_admitted(
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
         home: NewHome::of(config),
-        volume,
+        volume: volumes.first().cloned(),
+        more_volumes: volumes.iter().skip(1).cloned().collect(),
     };
     let settled = ask(&plea, token, address).and_then(|invitation| {
         let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
@@ -411,25 +439,21 @@ fn be_admitted(
 fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> std::result::Result<Invitation, No> {
     let cannot = |e: Error| Error(format!("cannot join at {address}: {e}"));
     let socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| cannot(said(e)))?;
-    set_patience(&socket)?;
-    socket.set_read_timeout(Some(DECIDING)).map_err(said)?;
     let name = ServerName::try_from("join.weft").map_err(said)?;
     let config = joining_config(token.fingerprint).map_err(said)?;
     let tls = ClientConnection::new(config, name).map_err(tls_failed)?;
-    let mut stream = BufReader::new(StreamOwned::new(tls, socket));
-    greet(stream.get_mut()).map_err(|e| {
-        cannot(Error(format!(
-            "{e}; give the address that `weft cluster token` has said, of the cluster of this token"
-        )))
-    })?;
+    let mut stream = BufReader::new(StreamOwned::new(tls, Hurried::new(&socket, PATIENCE)));
+    greet(stream.get_mut()).map_err(|e| cannot(not_asked(e)))?;
     let unheard = |e: Error| {
         No::yet(cannot(Error(format!(
             "{e}. Whether the cluster has let this node in is not known: give the same command with \
              the same token again"
         ))))
     };
-    write_line(stream.get_mut(), plea).map_err(unheard)?;
-    let answer = read_line(&mut stream).map_err(unheard)?;
+    let in_doubt = |e: io::Error| unheard(in_words(e));
+    write_line(stream.get_mut(), plea).map_err(in_doubt)?;
+    stream.get_ref().sock.give(DECIDING + PATIENCE);
+    let answer = read_line(&mut stream).map_err(in_doubt)?;
     let answer: Value = serde_json::from_slice(&answer).map_err(|e| unheard(said(e)))?;
     if answer["ok"] != true {
         let why = answer["error"].as_str().unwrap_or("it gives no reason");
@@ -440,9 +464,29 @@ fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> std::result::Resu
 }
 
 /// Finds out whether the other side is who the token says, before anything is said to it.
-fn greet(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<()> {
+fn greet(stream: &mut StreamOwned<ClientConnection, Hurried<'_>>) -> io::Result<()> {
     while stream.conn.is_handshaking() {
-        stream.conn.complete_io(&mut stream.sock).map_err(in_words)?;
+        stream.conn.complete_io(&mut stream.sock)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_not_answered_hears_that_it_may_be_for_too_many_connections() {
+        for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset] {
+            let said = not_asked(kind.into()).0;
+            assert!(said.contains("ended the connection"), "{said}");
+            assert!(said.contains("too many connections") && said.contains("same token"), "{said}");
+        }
+        assert!(not_asked(io::ErrorKind::TimedOut.into()).0.contains("in time"));
+        let tls = io::Error::other(rustls::Error::InvalidCertificate(
+            rustls::CertificateError::UnknownIssuer,
+        ));
+        let said = not_asked(tls).0;
+        assert!(said.contains("; give the address") && !said.contains("too many"), "{said}");
+    }
 }

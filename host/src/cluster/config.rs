@@ -14,6 +14,7 @@ use super::disks::check_distinct;
 use super::home::refuse_taken;
 use crate::disk_queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
+use crate::limits::{Limits, LimitsInWords};
 use crate::listen::Listen;
 use crate::size::{Size, parse_size};
 
@@ -46,6 +47,8 @@ pub struct Configuration {
     pub fill: FillRates,
     /// How its disk's queue is served.
     pub queue: DiskQueue,
+    /// What hosts may take of it.
+    pub limits: Limits,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -74,6 +77,8 @@ struct File {
     queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue_depth: Option<u32>,
+    #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
+    limits: LimitsInWords,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
@@ -127,6 +132,10 @@ impl Configuration {
             labels: file.labels,
             fill,
             queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
+            limits: file
+                .limits
+                .over(Limits::default())
+                .map_err(|e| Error(format!("limits: {e}")))?,
         };
         config.check_listens()?;
         Ok(config)
@@ -188,6 +197,7 @@ impl Configuration {
                 .then(|| self.fill.ceiling.to_string()),
             queue,
             queue_depth,
+            limits: LimitsInWords::of(&self.limits),
             labels: self.labels.clone(),
         };
         toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
@@ -327,6 +337,18 @@ mod tests {
     }
 
     #[test]
+    fn what_hosts_may_take_is_read_and_written() {
+        let read = Configuration::parse(GOOD, Path::new("/")).unwrap();
+        assert_eq!(read.limits, Limits::default());
+        assert!(!read.to_toml().unwrap().contains("limits"));
+        let text = format!("{GOOD}\n[limits]\nconnections = 20\nrequest = '5m'\n");
+        let read = Configuration::parse(&text, Path::new("/")).unwrap();
+        assert_eq!((read.limits.connections, read.limits.request.as_secs()), (20, 300));
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, read);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (from, to, why) in [
             ("name =", "nmae =", "unknown field `nmae`"),
@@ -362,6 +384,8 @@ mod tests {
             ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is no order"),
             ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: a disk"),
             ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
+            ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake: in 0s"),
+            ("[labels]", "[limits]\nclients = 5\n[labels]", "unknown field `clients`"),
         ] {
             let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();
             assert!(err.0.contains(why), "{err}");

@@ -14,6 +14,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         labels: Default::default(),
         fill: Default::default(),
         queue: Default::default(),
+        limits: Default::default(),
     }
 }
 

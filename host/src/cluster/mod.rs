@@ -17,6 +17,7 @@
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
 mod admission;
+
 mod certificate;
 mod config;
 mod disks;
@@ -28,6 +29,7 @@ mod readmit;
 mod refound;
 mod renewal;
 mod site;
+mod strangers;
 mod together;
 
 pub use admission::{join, join_as_host};

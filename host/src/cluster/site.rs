@@ -20,6 +20,7 @@ use super::home;
 use super::memory::Memory;
 use super::together::Codec;
 use crate::claim::Claim;
+use crate::durable;
 use crate::error::{Error, Result, at, fail};
 
 /// The place of a process that is to be.
@@ -149,7 +150,7 @@ impl NewDirectory {
         let mut above: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
         above.reverse();
         let new = NewDirectory { path: path.to_path_buf(), above, before, kept: false };
-        fs::create_dir_all(path).map_err(at("make the directory", path))?;
+        durable::make_private_directory(path).map_err(at("make the directory", path))?;
         Ok(new)
     }
 

@@ -23,6 +23,7 @@ use super::renewal::Renewal;
 use crate::claim::Claim;
 use crate::clock::boot_time;
 use crate::error::{Error, Result, fail};
+use crate::limits::Descriptors;
 use crate::log::Log;
 
 /// What is said of a process that has left.
@@ -120,6 +121,9 @@ impl Together {
         let (us, nodes) = (home.process, home.nodes());
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);
+        // Those who have not said who they are leave descriptors for those who have.
+        let strangers = transport.limits.strangers.min(Descriptors::of_process().share());
+        transport.limits.strangers = strangers;
         let pause = transport.limits.longest_pause.as_nanos() as Nanos;
         assert!(
             2 * pause < config.dead_after,

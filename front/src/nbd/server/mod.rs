@@ -71,6 +71,7 @@ use bytes::Bytes;
 
 pub use super::errno::Errno;
 pub use super::export::{Export, Extent};
+use crate::Awaits;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use handshake::Negotiation;
@@ -221,6 +222,8 @@ pub struct Server {
     negotiation: Negotiation,
     session: Option<Session>,
     slots: Slots,
+    /// Commands whose headers have come.
+    begun: u64,
 }
 
 impl Default for Server {
@@ -239,6 +242,7 @@ impl Server {
             negotiation: Negotiation::default(),
             session: None,
             slots: Slots::default(),
+            begun: 0,
         };
         server.greet();
         server
@@ -321,6 +325,25 @@ impl Server {
     /// it did end, this tells a client that left from one that was lost.
     pub fn between_messages(&self) -> bool {
         self.closing() || self.intake.is_empty()
+    }
+
+    /// What the server cannot go on without.
+    pub fn awaits(&self) -> Awaits {
+        match self.phase {
+            Phase::Negotiating => Awaits::Greeting,
+            Phase::Serving if !self.intake.is_empty() => Awaits::Rest,
+            _ => Awaits::Nothing,
+        }
+    }
+
+    /// Length of the payload that is being received.
+    pub fn incoming(&self) -> usize {
+        self.intake.expected().unwrap_or(0)
+    }
+
+    /// Commands that have begun to come.
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// The export commands are for, once the client settled on one.

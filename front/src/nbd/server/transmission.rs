@@ -51,6 +51,7 @@ impl Server {
                 return Ok(None);
             }
             self.intake.consume(Request::LEN);
+            self.begun += 1;
             match check(&request, session) {
                 Ok(Op::Write(_)) => {
                     session.writing = Some(request);

@@ -1,0 +1,108 @@
+//! Who is connected: how many hosts at each address that is listened at, and how many from each
+//! machine.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::limits::Limits;
+
+/// The connections of hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Callers {
+    at: BTreeMap<usize, usize>,
+    from: BTreeMap<IpAddr, usize>,
+    /// Of each connection: the listener, and the machine if it is not this one.
+    who: HashMap<usize, (usize, Option<IpAddr>)>,
+}
+
+impl Callers {
+    /// Counts a connection in, or says why there is no place for it.
+    pub(crate) fn enter(
+        &mut self,
+        conn: usize,
+        listener: usize,
+        address: Option<IpAddr>,
+        limits: &Limits,
+    ) -> Result<(), String> {
+        let machine = address.map(machine);
+        let here = self.at.get(&listener).copied().unwrap_or(0);
+        if here >= limits.connections {
+            return Err(format!(
+                "there are {here} connections, and no more are taken at one address"
+            ));
+        }
+        let from = machine.and_then(|m| self.from.get(&m)).copied().unwrap_or(0);
+        if from >= limits.connections_per_address {
+            return Err(format!(
+                "it has {from} connections, and no more are taken from one machine"
+            ));
+        }
+        *self.at.entry(listener).or_default() += 1;
+        if let Some(machine) = machine {
+            *self.from.entry(machine).or_default() += 1;
+        }
+        self.who.insert(conn, (listener, machine));
+        Ok(())
+    }
+
+    /// A connection is over.
+    pub(crate) fn leave(&mut self, conn: usize) {
+        let Some((listener, machine)) = self.who.remove(&conn) else { return };
+        take_one(&mut self.at, &listener);
+        if let Some(machine) = machine {
+            take_one(&mut self.from, &machine);
+        }
+    }
+}
+
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+/// What stands for a machine: an address, or the network of an IPv6 address, of which a machine may
+/// have as many as it likes.
+fn machine(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_bounded_at_a_listener_and_from_a_machine() {
+        let limits = Limits { connections: 3, connections_per_address: 2, ..Limits::default() };
+        let ip = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let mut callers = Callers::default();
+        let mut enter =
+            |conn, listener, address| callers.enter(conn, listener, address, &limits).err();
+        assert_eq!((enter(1, 1, None), enter(2, 1, None)), (None, None));
+        assert_eq!(enter(3, 1, None), None, "in this machine there is no bound but the listener's");
+        assert!(enter(4, 1, None).unwrap().contains("3 connections"));
+        assert_eq!((enter(5, 2, ip("10.0.0.1")), enter(6, 2, ip("::ffff:10.0.0.1"))), (None, None));
+        assert!(enter(7, 2, ip("10.0.0.1")).unwrap().contains("one machine"));
+        assert!(enter(7, 3, ip("10.0.0.1")).is_some(), "nor at another listener");
+        assert_eq!(enter(8, 2, ip("10.0.0.2")), None);
+        assert!(enter(9, 2, ip("10.0.0.3")).is_some());
+        assert_eq!(
+            (enter(10, 3, ip("2001:db8::1")), enter(11, 3, ip("2001:db8::2"))),
+            (None, None)
+        );
+        assert!(enter(12, 3, ip("2001:db8::3")).is_some(), "one machine has the whole network");
+        callers.leave(5);
+        callers.leave(7);
+        assert_eq!(callers.enter(13, 2, ip("10.0.0.1"), &limits), Ok(()));
+        for conn in 1..=13 {
+            callers.leave(conn);
+        }
+        assert!(callers.at.is_empty() && callers.from.is_empty() && callers.who.is_empty());
+    }
+}
