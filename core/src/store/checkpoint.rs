@@ -11,8 +11,8 @@
 //! table, or after a crash the disk would not know how late its own content is.
 //!
 //! A checkpoint is known by the sequence of the superblock that it writes. Pages of the table carry it, and when
-//! they are safe the index does: it may come to the disk with the superblock, since a page that is newer than
-//! the index says is good.
+//! they are safe the index does; and when that is safe the superblock has the sum of the index. Each of them may
+//! be older than what it speaks of, after a crash, and never newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +42,7 @@ enum Stage {
     FlushData,
     Table,
     FlushTable,
+    Index,
     Superblock,
 }
 
@@ -345,17 +346,20 @@ impl JournalStore {
                 self.start(Purpose::Checkpoint, DiskOp::Flush);
             }
             Stage::FlushTable => {
-                c.stage = Stage::Superblock;
+                c.stage = Stage::Index;
                 let gone = c.sectors.values().flat_map(Over::names).collect();
                 let known = std::mem::take(&mut c.known);
                 c.sectors.clear();
                 self.unpin_all(gone);
-                self.index_pages();
                 for ts in known {
                     if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.remaining == 0) {
                         self.journal.unpin(txn.frame.take());
                     }
                 }
+                self.write_index();
+            }
+            Stage::Index => {
+                c.stage = Stage::Superblock;
                 self.move_tail();
             }
             Stage::Superblock => {
@@ -404,33 +408,32 @@ impl JournalStore {
         count
     }
 
-    /// The pages of the table are safe: the index may say so.
-    fn index_pages(&mut self) {
+    /// The pages of the table are safe: the index says so.
+    fn write_index(&mut self) {
         let c = self.checkpoint.as_mut().expect("in work");
-        let Some(index) = &mut self.table.index else { return };
-        c.written.drain(..).for_each(|page| index.wrote(page, c.number));
+        let written = std::mem::take(&mut c.written);
+        let next = self.superblock.sequence + 1;
+        let pages = self.table.index.as_mut().map_or_else(Vec::new, |index| {
+            written.into_iter().for_each(|page| index.wrote(page, c.number));
+            index.take_dirty(next)
+        });
+        let start = self.superblock.index_start();
+        let waiting = self.write_pages(Purpose::Checkpoint, start, pages, true);
+        self.checkpoint.as_mut().expect("in work").waiting = waiting;
+        if waiting == 0 {
+            self.next_stage();
+        }
     }
 
-    /// The last step: the superblock with the new tail, and the index.
+    /// The last step: the superblock with the new tail, and the sum of the index.
     fn move_tail(&mut self) {
         let (tail, frame) = self.journal.advance();
         let sb = &mut self.superblock;
         let moved = (sb.tail, sb.tail_frame) != (tail, frame);
         (sb.tail, sb.tail_frame) = (tail, frame);
-        let number = self.checkpoint.as_ref().expect("in work").number;
-        let mut waiting = 0;
-        if moved || (sb.has_index() && number > sb.sequence) {
-            self.write_superblock(Purpose::Checkpoint, true);
-            waiting += 1;
-        }
-        let sequence = self.superblock.sequence;
-        let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence));
-        // The next superblock, which may come to the disk before anything else does, relies on them.
-        let start = self.superblock.index_start();
-        waiting += self.write_pages(Purpose::Checkpoint, start, pages.unwrap_or_default(), true);
-        self.checkpoint.as_mut().expect("in work").waiting = waiting;
-        if waiting == 0 {
-            self.next_stage();
+        match moved || sb.has_index() {
+            true => self.write_superblock(Purpose::Checkpoint, true),
+            false => self.next_stage(),
         }
     }
 
@@ -447,7 +450,7 @@ impl JournalStore {
         let sb = &mut self.superblock;
         sb.sequence += 1;
         if let Some(index) = &self.table.index {
-            sb.index_sum = index.sum_before(sb.sequence);
+            sb.index_sum = index.sum_at(sb.sequence);
         }
         self.latest_kept = sb.latest;
         self.life_written = sb.life;

@@ -155,8 +155,8 @@ pub struct Superblock {
     pub life: Epoch,
     /// Its journal was damaged, so it has forgotten what it promised, and the others have not been told yet.
     pub forgot: bool,
-    /// Which versions of the pages of the table's index there were before the checkpoint that wrote this
-    /// superblock: see [`Index::sum_before`](super::index::Index::sum_before).
+    /// Which versions of the pages of the table's index there were when this superblock was written: see
+    /// [`Index::sum_at`](super::index::Index::sum_at).
     pub index_sum: u64,
     /// How far other disks had got, as far as this one has heard.
     pub heard: Heard,

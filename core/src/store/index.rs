@@ -2,9 +2,9 @@
 //! never was. It is what finds a page that was lost on its way to the disk, and tells zeros that were never
 //! written from damage.
 //!
-//! The superblock has a sum of which versions of its pages there are: of those that were safe before the checkpoint
-//! that wrote the superblock. So an older copy of a page of the index is found, too. A page says at which
-//! checkpoints it was written the last three times, since after a crash it may be newer than that.
+//! The superblock has a sum of which versions of its pages there are, so an older copy of a page of the index is
+//! found, too. A page says at which superblocks it was written the last three times, since after a crash it may
+//! be newer than the superblock.
 //!
 //! It is in memory as a whole, 8 bytes for 255 sectors. A page of it is written after the pages of the table
 //! that it names are safe; so after a crash a page of the table may be newer than the index says, never older.
@@ -100,23 +100,23 @@ impl Index {
         (0..self.written.len() as u64).for_each(|n| self.forget(n));
     }
 
-    /// A sum of which versions of its pages there were before this checkpoint.
-    pub fn sum_before(&self, checkpoint: u64) -> u64 {
-        let version = |w: &[u64; 3]| w.iter().copied().find(|n| *n < checkpoint).unwrap_or(0);
+    /// A sum of which versions of its pages there were when the superblock of this sequence was written.
+    pub fn sum_at(&self, sequence: u64) -> u64 {
+        let version = |w: &[u64; 3]| w.iter().copied().find(|n| *n <= sequence).unwrap_or(0);
         let each = self.written.iter().enumerate().map(|(n, w)| mix(n as u64, version(w)));
         each.fold(0, u64::wrapping_add)
     }
 
     /// Whether it is what a superblock says: as old as that, or newer.
     pub fn fits(&self, sequence: u64, sum: u64) -> bool {
-        !self.damaged && self.sum_before(sequence) == sum
+        !self.damaged && self.sum_at(sequence) == sum
     }
 
     /// The disk was opened with the superblock of this sequence, and may be again after the next crash: of each
     /// page the version that it names is remembered, and none between that and what is there now.
     pub fn settle(&mut self, sequence: u64) {
-        for written in self.written.iter_mut().filter(|w| w[0] >= sequence) {
-            let named = written.iter().copied().find(|n| *n < sequence).unwrap_or(0);
+        for written in self.written.iter_mut().filter(|w| w[0] > sequence) {
+            let named = written.iter().copied().find(|n| *n <= sequence).unwrap_or(0);
             *written = [written[0], named, 0];
         }
     }
@@ -185,18 +185,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_is_of_what_was_safe_before_and_an_older_page_does_not_fit() {
+    fn an_older_page_does_not_fit_the_sum_and_a_newer_one_does() {
         let pages = PAGES_PER_INDEX as u64 + 1;
         let (first, second) = (0, PAGES_PER_INDEX as u64);
         let mut index = Index::new(9, pages);
         let mut steps = Vec::new();
         for checkpoint in 2..6 {
-            let sum = index.sum_before(checkpoint);
             index.wrote(first, checkpoint);
             if checkpoint % 2 == 0 {
                 index.wrote(second, checkpoint);
             }
-            steps.push((sum, index.take_dirty(checkpoint)));
+            let written = index.take_dirty(checkpoint);
+            steps.push((index.sum_at(checkpoint), written));
         }
         let load = |upto: usize, but: Option<usize>| {
             let mut index = Index::new(9, pages);
@@ -210,14 +210,14 @@ mod tests {
             }
             index
         };
-        // The superblock of checkpoint 4, with or without that checkpoint's pages, or those of the next.
+        // The superblock of checkpoint 4, with or without the pages of the next.
         let sum = steps[2].0;
-        for upto in 2..=4 {
+        for upto in 3..=4 {
             assert!(load(upto, None).fits(4, sum), "{upto}");
         }
-        assert!(!load(2, Some(1)).fits(4, sum), "a page of checkpoint 3 is missing");
+        assert!(!load(3, Some(2)).fits(4, sum), "the last pages are missing");
         assert!(!load(1, None).fits(4, sum));
-        let mut damaged = load(2, None);
+        let mut damaged = load(3, None);
         damaged.load(1, &[7; SECTOR_BYTES]);
         assert!(!damaged.fits(4, sum));
         // It crashes again and again before the next superblock is written.

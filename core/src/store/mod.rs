@@ -262,6 +262,7 @@ enum Purpose {
     Recovery { at: u64, count: u64 },
     Candidate { sector: u64 },
     RecoveryFlush,
+    RecoveryIndex,
     RecoverySuperblock,
     Discard,
 }
@@ -557,7 +558,8 @@ impl JournalStore {
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
             (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),
-            (Purpose::RecoverySuperblock, Ok(_)) => self.recovery_written(),
+            (Purpose::RecoveryIndex, Ok(_)) => self.recovery_index_written(),
+            (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
         }
     }
 

@@ -528,17 +528,18 @@ impl JournalStore {
         if !self.superblock.forgot {
             return self.opened();
         }
-        let purpose = Purpose::RecoverySuperblock;
-        self.write_superblock(purpose, true);
-        let sequence = self.superblock.sequence;
-        let pages = self.table.index.as_mut().map(|i| i.take_dirty(sequence)).unwrap_or_default();
-        self.write_pages(purpose, self.superblock.index_start(), pages, true);
+        let next = self.superblock.sequence + 1;
+        let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();
+        let start = self.superblock.index_start();
+        if self.write_pages(Purpose::RecoveryIndex, start, pages, true) == 0 {
+            self.write_superblock(Purpose::RecoverySuperblock, true);
+        }
     }
 
-    /// The superblock, or a page of the index, has been written.
-    pub(super) fn recovery_written(&mut self) {
-        if self.ios.values().all(|p| *p != Purpose::RecoverySuperblock) {
-            self.opened();
+    /// A run of pages of the index has been written.
+    pub(super) fn recovery_index_written(&mut self) {
+        if self.ios.values().all(|p| *p != Purpose::RecoveryIndex) {
+            self.write_superblock(Purpose::RecoverySuperblock, true);
         }
     }
 
