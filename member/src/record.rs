@@ -11,7 +11,7 @@ use raft::eraftpb::{Entry, HardState, Snapshot};
 use crate::bytes::{Reader, Writer};
 use crate::consensus::wire;
 use crate::decision::Decision;
-use crate::{MapCodec, MemberId};
+use crate::{Bug, MapCodec, MemberId};
 use weft_core::cluster::ClusterMap;
 
 const MAGIC: [u8; 3] = *b"WMb";
@@ -93,6 +93,11 @@ impl Stored {
 
     /// Reads a log. What follows the last whole frame is ignored if it may be a torn frame.
     pub fn replay(log: &[u8]) -> Result<Stored, LogError> {
+        Stored::replay_with(log, None)
+    }
+
+    /// The same with a deliberate bug.
+    pub fn replay_with(log: &[u8], bug: Option<Bug>) -> Result<Stored, LogError> {
         let mut stored = Stored::default();
         let mut at = 0;
         while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
@@ -106,7 +111,8 @@ impl Stored {
             return Err(LogError::Foreign { begins: begin.to_vec() });
         }
         let later = (at + 1..log.len()).any(|b| frame_at(log, b, |n| n > stored.frame).is_some());
-        if later { Err(LogError::Damaged { at }) } else { Ok(stored) }
+        let refused = later && bug != Some(Bug::AcceptsHoles);
+        if refused { Err(LogError::Damaged { at }) } else { Ok(stored) }
     }
 
     fn apply(&mut self, body: &[u8]) -> Option<()> {

@@ -37,7 +37,7 @@ use crate::units::{SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
-pub use format::{FORMAT_VERSION, FormatError, Superblock};
+pub use format::{FORMAT_VERSION, FormatError, JOURNAL_START, Superblock};
 pub use plain::PlainStore;
 pub use reads::Scan;
 pub use table::{State, TableEntry};
@@ -201,19 +201,26 @@ pub struct StoreConfig {
     pub table_pages: usize,
     /// Committed sectors held in memory before a checkpoint is due.
     pub overlay_sectors: usize,
-    /// Deliberately forgets to wait for the disk before saying "prepared" (a test's bug).
-    pub skip_journal_flush: bool,
+    /// A deliberate bug, for tests that prove that the checker bites.
+    pub bug: Option<StoreBug>,
+}
+
+/// Deliberate bugs of a store that the simulation check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreBug {
+    /// "Prepared" is said before the journal is safe.
+    MissingFlush,
+    /// A frame that replay finds past the ring's end counts without what was skipped before it.
+    MiscountedWrap,
+    /// The room of forgotten frames is used before the superblock on the disk has forgotten them.
+    RoomTooSoon,
+    /// The superblock is always written over the same copy.
+    OneSuperblock,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig {
-            plain: None,
-            full: None,
-            table_pages: 2048,
-            overlay_sectors: 1536,
-            skip_journal_flush: false,
-        }
+        StoreConfig { plain: None, full: None, table_pages: 2048, overlay_sectors: 1536, bug: None }
     }
 }
 

@@ -50,7 +50,7 @@ impl JournalStore {
     ) -> Result<JournalStore, FormatError> {
         let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
         let mut store = JournalStore::open(config, 0, disk, disk_sectors);
-        store.journal = Journal::new(&superblock);
+        store.journal = Journal::new(&superblock, config.bug);
         store.recovery = None;
         store.ios.clear();
         store.out.clear();
@@ -88,7 +88,7 @@ impl JournalStore {
         };
         let mut store = JournalStore {
             config,
-            journal: Journal::new(&superblock),
+            journal: Journal::new(&superblock, config.bug),
             superblock,
             latest_kept: Timestamp::ZERO,
             table: Table::new(config.table_pages),
@@ -120,7 +120,7 @@ impl JournalStore {
                 Ok(sb) => {
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.journal = vec![0; (sb.journal * SECTOR) as usize];
-                    self.journal = Journal::new(&sb);
+                    self.journal = Journal::new(&sb, self.config.bug);
                     self.latest_kept = sb.latest;
                     self.superblock = sb;
                     self.read_journal_piece();

@@ -124,6 +124,8 @@ pub struct Options {
     pub places: bool,
     /// Whether there may be times in which no host asks for anything.
     pub lulls: bool,
+    /// Whether rare paths are forced; drawn if open.
+    pub rare: Option<bool>,
     /// Whether the nodes are in processes that rule together; drawn if open.
     pub members: Option<bool>,
     /// If they are: how many nodes each process has; drawn if open, one in most seeds.
@@ -148,6 +150,7 @@ impl Options {
         commit: None,
         places: true,
         lulls: true,
+        rare: None,
         members: None,
         hosted: None,
         attached: None,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
-use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Output};
+use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Node, Output};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use weft_member::{
     Bug, Config, Effect, Gate, Input as Heard, MapCodec, MemberId, Persist, Process, Stored,
@@ -96,6 +96,8 @@ struct Seat {
     life: u64,
     /// The member's log.
     log: Vec<u8>,
+    /// How long it was before the last frame that it was added to by.
+    before_last: usize,
     /// What is on its way there.
     writing: Option<(u64, Persist)>,
     clock: Drifting,
@@ -128,6 +130,10 @@ pub(super) struct Together {
     cut: BTreeMap<(NodeId, NodeId), u32>,
     /// Processes whose links lose packets: how many of a million.
     lossy: BTreeMap<NodeId, u32>,
+    /// Processes that hear much of what other members say late: by up to so long.
+    late: BTreeMap<NodeId, Nanos>,
+    /// In which life each node was last told to stop for a new epoch.
+    stopped: BTreeMap<NodeId, u64>,
     /// When the last of what went over such a link arrives.
     streams: BTreeMap<(NodeId, NodeId), Nanos>,
     /// Every map that was agreed on.
@@ -139,6 +145,10 @@ pub(super) struct Together {
     wishes: Vec<Wish>,
     /// How much slower members' logs are than disks.
     log_times: u64,
+    /// Clocks keep to no bound: leases promise nothing.
+    keeps_no_bound: bool,
+    /// Whether each process that starts is first given a copy of its log with a hole.
+    tries_holes: bool,
     /// How often a process was told that the map changes, and that it has changed.
     changes: (u64, u64),
     /// What must never be, and was.
@@ -164,12 +174,16 @@ impl World {
             seats: Vec::new(),
             cut: BTreeMap::new(),
             lossy: BTreeMap::new(),
+            late: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             streams: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
             wishes: Vec::new(),
             log_times: 2,
+            tries_holes: false,
+            keeps_no_bound: false,
             changes: (0, 0),
             wrong: None,
         });
@@ -196,6 +210,7 @@ impl World {
                 gate: Gate::default(),
                 life: 0,
                 log,
+                before_last: 0,
                 writing: None,
                 clock: Drifting { base, since: 0, rate_ppm: 0 },
                 paused_until: 0,
@@ -373,6 +388,7 @@ impl World {
     pub fn mend_links(&mut self) {
         self.together_mut().cut.clear();
         self.together_mut().lossy.clear();
+        self.together_mut().late.clear();
     }
 
     /// The others that hear from a process notice that their connections to it have broken, or
@@ -452,6 +468,7 @@ impl World {
         }
         let (id, nodes) = (self.process_of(id), self.hosted_with(id));
         let (config, codec) = (self.together().config, self.together().codec.clone());
+        self.try_hole(id);
         let seat = self.seat_mut(id);
         let stored = Stored::replay(&seat.log).expect("a log that can at most be torn");
         let process =
@@ -468,6 +485,32 @@ impl World {
                 let delay = self.rng.u64(MICROS..MILLIS);
                 self.happens(id, delay, Happens::Connection(member_of(other), true));
             }
+        }
+    }
+
+    /// Clocks will run as they like.
+    pub fn let_clocks_run(&mut self) {
+        self.together_mut().keeps_no_bound = true;
+    }
+
+    /// From now on each process that starts is first given a copy of its member's log with a hole in it,
+    /// which must be refused: what the member promised there is lost.
+    pub fn try_holes(&mut self) {
+        self.together_mut().tries_holes = true;
+    }
+
+    fn try_hole(&mut self, id: NodeId) {
+        let (bug, seat) = (self.together().config.bug, self.seat(id));
+        if !self.together().tries_holes || seat.before_last == 0 {
+            return;
+        }
+        let (mut log, before_last) = (seat.log.clone(), seat.before_last);
+        let at = self.rng.usize(0..before_last);
+        log[at] ^= 1 << self.rng.u8(0..8);
+        if Stored::replay_with(&log, bug).is_ok() {
+            let text =
+                format!("{id}: a log that is damaged at byte {at} of {before_last} is taken up");
+            self.together_mut().wrong = Some(text);
         }
     }
 
@@ -491,7 +534,9 @@ impl World {
                     seat.log.resize(seat.log.len() + bytes.len() - kept, 0);
                 }
             }
-            Some((_, Persist::Replace(bytes))) if rng.bool() => seat.log = bytes,
+            Some((_, Persist::Replace(bytes))) if rng.bool() => {
+                (seat.log, seat.before_last) = (bytes, 0);
+            }
             Some((_, Persist::Replace(_))) | None => {}
         }
         if !power {
@@ -547,8 +592,11 @@ impl World {
                 let seat = self.seat_mut(id);
                 let (number, write) = seat.writing.take().expect("it was being written");
                 match write {
-                    Persist::Append(bytes) => seat.log.extend(bytes),
-                    Persist::Replace(bytes) => seat.log = bytes,
+                    Persist::Append(bytes) => {
+                        seat.before_last = seat.log.len();
+                        seat.log.extend(bytes);
+                    }
+                    Persist::Replace(bytes) => (seat.log, seat.before_last) = (bytes, 0),
                 }
                 self.hear(id, Heard::Persisted(number));
             }
@@ -668,10 +716,22 @@ impl World {
                 self.happens(id, delay, Happens::Written);
             }
             Effect::Tell(node, message) => {
-                let changes = &mut self.together_mut().changes;
+                let life = self.places[usize::from(node.0)].life;
+                let together = self.together_mut();
                 match message {
-                    MapMessage::Freeze { .. } => changes.0 += 1,
-                    MapMessage::Enter { .. } => changes.1 += 1,
+                    MapMessage::Freeze { .. } => {
+                        together.changes.0 += 1;
+                        together.stopped.insert(node, life);
+                    }
+                    MapMessage::Enter { ref map, .. } => {
+                        together.changes.1 += 1;
+                        if together.stopped.get(&node) != Some(&life) {
+                            let text =
+                                format!("{node} enters an epoch and has not been stopped for it");
+                            together.wrong = Some(text);
+                        }
+                        self.look_for_others(map);
+                    }
                 }
                 self.tell(|| format!("{node} is told: {}", brief(&message)));
                 self.seat_mut(id).gate.word(node, message);
@@ -711,6 +771,24 @@ impl World {
         self.tell(|| format!("{id} knows map {number} of term {term} to be agreed on"));
     }
 
+    /// A map takes effect: nobody whom it counts as down may serve in an earlier one.
+    fn look_for_others(&mut self, map: &ClusterMap) {
+        if self.together().keeps_no_bound {
+            return;
+        }
+        let serves = |id: &NodeId| {
+            let node = self.places[usize::from(id.0)].node.as_ref();
+            let before = |n: &Node| n.serves().is_some_and(|epoch| epoch < map.epoch);
+            node.is_some_and(before) && self.may_serve(*id)
+        };
+        let there = self.all_nodes().filter(|n| usize::from(n.0) < map.nodes.len());
+        let down = there.filter(|n| !map.is_up(*n));
+        if let Some(id) = down.into_iter().find(serves) {
+            let text = format!("{id} serves though it is down in map {}", map.epoch);
+            self.together_mut().wrong = Some(text);
+        }
+    }
+
     /// One leader in a term, and no vote for who has no disk.
     fn watch(&mut self, id: NodeId) {
         let Some(process) = &self.seat(id).process else { return };
@@ -739,6 +817,20 @@ impl World {
         self.tell(|| format!("the links of {id} lose {ppm} packets of a million"));
         let process = self.process_of(id);
         self.together_mut().lossy.insert(process, ppm);
+    }
+
+    /// From now on a third of what other members say to a process comes late, by up to so long, and may be
+    /// overtaken.
+    pub fn make_late(&mut self, id: NodeId, by: Nanos) {
+        self.tell(|| format!("{id} hears other members up to {} us late", by / MICROS));
+        let process = self.process_of(id);
+        self.together_mut().late.insert(process, by);
+    }
+
+    /// How late what a member says to a process comes.
+    fn lateness(&mut self, to: NodeId) -> Nanos {
+        let by = self.together().late.get(&self.process_of(to)).copied().unwrap_or(0);
+        if by > 0 && self.rng.u8(0..3) == 0 { self.rng.u64(0..by) } else { 0 }
     }
 
     /// What a link that loses packets makes of a delay: each is sent again after a time that doubles, and
@@ -774,7 +866,7 @@ impl World {
             if self.chance(c.straggle_ppm) {
                 delay *= 100;
             }
-            let delay = self.over_lossy_link(from, node, delay);
+            let delay = self.over_lossy_link(from, node, delay) + self.lateness(node);
             self.happens(node, delay, Happens::Member(member_of(from), bytes.clone()));
         }
     }
