@@ -76,6 +76,10 @@ pub enum Bug {
     ForgetsPromises,
     /// A node that the others went on without takes part again with all that it remembers.
     ComesBackAsItWas,
+    /// A lease counts from when this process last said anything, and not from what a majority has heard.
+    LeaseFromLastStamp,
+    /// A word that was meant for an earlier life of a node is obeyed.
+    ObeysForEarlierLife,
     /// A process without disks is as good a reason for another to go as one with disks, where the two do
     /// not hear each other.
     NeedsHosts,

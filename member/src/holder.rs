@@ -32,6 +32,8 @@ pub(crate) struct Holder {
     start: u64,
     /// Messages sent.
     number: u64,
+    /// When the last of them was.
+    last_stamp: Nanos,
     nodes: BTreeMap<NodeId, Local>,
     /// The last probe seen: term and round.
     probe: (u64, u64),
@@ -47,6 +49,7 @@ impl Holder {
         Holder {
             start,
             number: 0,
+            last_stamp: 0,
             nodes: nodes.iter().map(|n| (*n, opening())).collect(),
             probe: (0, 0),
             obeyed: 0,
@@ -94,6 +97,7 @@ impl Holder {
     /// of the others.
     pub fn alive(&mut self, now: Nanos, term: u64, unheard: Vec<Unheard>) -> Alive {
         self.number += 1;
+        self.last_stamp = now;
         let term = term.max(self.probe.0);
         let nodes = self.nodes.values();
         Alive {
@@ -106,6 +110,16 @@ impl Holder {
             nodes: nodes.filter_map(|l| l.state.clone()).collect(),
             unheard,
         }
+    }
+
+    /// When it last told a leader how things stand.
+    pub fn last_stamp(&self) -> Nanos {
+        self.last_stamp
+    }
+
+    /// The life that a node is in, while it is ready.
+    pub fn life_of(&self, node: NodeId) -> Option<Life> {
+        self.nodes.get(&node)?.state.as_ref().map(|s| s.life)
     }
 
     /// A majority stood behind the leader after this process had sent `stamp`.

@@ -261,9 +261,14 @@ impl Member {
                 }
             }
             Message::Grant { start, stamp } => {
+                let late = self.config.bug == Some(Bug::LeaseFromLastStamp);
+                let stamp = if late { self.holder.last_stamp() } else { stamp };
                 self.holder.granted(start, stamp, self.config.lease);
             }
-            Message::Word(word) => {
+            Message::Word(mut word) => {
+                if self.config.bug == Some(Bug::ObeysForEarlierLife) {
+                    word.life = self.holder.life_of(word.node).unwrap_or(word.life);
+                }
                 if let Some((node, message)) = self.holder.word(word, term) {
                     out.push(Output::Tell(node, message));
                     self.show(now);

@@ -4,14 +4,20 @@
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `steady` hosts are never
 //! silent all together; with `once` the story is told of the run as it is.
+use weft_core::node::Bug as NodeBug;
 use weft_core::plan::Commit;
+use weft_core::store::StoreBug;
 use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
 
 fn main() {
     let all: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| all.iter().any(|w| w == word);
-    let members = has("members").then_some(true);
+    let members = match (has("members"), has("alone")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
     let bugs = [
         Bug::ActBeforePersisted,
         Bug::NoLeaseWait,
@@ -21,8 +27,26 @@ fn main() {
         Bug::ComesBackAsItWas,
         Bug::NeedsHosts,
         Bug::BelievesAnyLog,
+        Bug::LeaseFromLastStamp,
+        Bug::ObeysForEarlierLife,
     ];
     let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
+    let node_bugs = [
+        NodeBug::Store(StoreBug::MissingFlush),
+        NodeBug::Store(StoreBug::MiscountedWrap),
+        NodeBug::Store(StoreBug::RoomTooSoon),
+        NodeBug::Store(StoreBug::OneSuperblock),
+        NodeBug::OldestPrepared,
+        NodeBug::UnsafeAborts,
+        NodeBug::OnUndecidedContent,
+        NodeBug::SilentAborts,
+    ];
+    let bug = node_bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
+    let rare = match (has("rare"), has("usual")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
     let attached = match (has("attached"), has("unattached")) {
         (true, _) => Some(2),
         (_, true) => Some(0),
@@ -31,7 +55,8 @@ fn main() {
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
     let lulls = !has("steady");
-    let options = Options { members, member_bug, attached, commit, lulls, ..Options::default() };
+    let options =
+        Options { members, bug, member_bug, attached, commit, lulls, rare, ..Options::default() };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")

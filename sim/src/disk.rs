@@ -2,6 +2,7 @@
 //! cut can keep, drop or tear it sector by sector.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use fastrand::Rng;
 use weft_core::Buffer;
@@ -211,6 +212,29 @@ impl SimDisk {
             }
         }
         self.latest.clear();
+    }
+
+    /// Of the writes under way to these sectors any pieces of 512 bytes have been done.
+    pub fn tear_started(&mut self, sectors: Range<u64>, rng: &mut Rng) {
+        for (id, op) in std::mem::take(&mut self.started) {
+            let op = match op {
+                DiskOp::Write { offset, data, durable } if sectors.contains(&(offset / SECTOR)) => {
+                    let len = data.iter().map(|b| b.len() as u64).sum::<u64>();
+                    let old = self.read(offset / SECTOR, len / SECTOR);
+                    let mut mixed =
+                        old.map_or_else(|_| vec![0; len as usize], |b| b.to_bytes().to_vec());
+                    let new: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+                    for (mixed, new) in mixed.chunks_mut(512).zip(new.chunks(512)) {
+                        if rng.bool() {
+                            mixed.copy_from_slice(new);
+                        }
+                    }
+                    DiskOp::Write { offset, data: vec![mixed.into()], durable }
+                }
+                other => other,
+            };
+            self.started.insert(id, op);
+        }
     }
 
     /// One bit of a sector flips. Does nothing to a sector never written.

@@ -19,8 +19,8 @@ use weft_core::node::{
     NodeStatus, Output, Timer,
 };
 use weft_core::order::{Origin, Place as Order};
-use weft_core::store::{DiskRequest, JournalStore, Superblock};
-use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+use weft_core::store::{DiskOp, DiskRequest, JournalStore, SUPERBLOCKS, Superblock};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use self::together::Together;
 use crate::disk::SimDisk;
@@ -139,6 +139,10 @@ pub struct World {
     pub sent: u64,
     /// See [`World::let_clocks_change`].
     clocks_change: bool,
+    /// See [`World::tear_superblocks`].
+    tears_superblocks: bool,
+    /// Writes of superblocks that have begun.
+    pub superblock_writes: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
 }
@@ -230,6 +234,8 @@ impl World {
             events: 0,
             sent: 0,
             clocks_change: false,
+            tears_superblocks: false,
+            superblock_writes: 0,
             rests: (0, 0),
         }
     }
@@ -284,6 +290,11 @@ impl World {
     pub fn let_clocks_change(&mut self) {
         self.clocks_change = true;
         self.places.iter_mut().for_each(|p| p.clock_offset = any_clock(&mut self.rng));
+    }
+
+    /// From now on a superblock that is being written when the power goes may be torn.
+    pub fn tear_superblocks(&mut self) {
+        self.tears_superblocks = true;
     }
 
     /// The disk of a node.
@@ -478,6 +489,9 @@ impl World {
             let place = &mut self.places[usize::from(node.0)];
             place.node = None;
             place.life += 1;
+            if power && self.tears_superblocks {
+                place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
+            }
             match power {
                 true => place.disk.power_cut(&mut self.rng),
                 false => place.disk.process_dies(&mut self.rng),
@@ -711,6 +725,9 @@ impl World {
         {
             delay *= times;
         }
+        let in_superblock = |offset: u64| offset < SUPERBLOCKS * SECTOR;
+        self.superblock_writes +=
+            u64::from(matches!(request.op, DiskOp::Write { offset, .. } if in_superblock(offset)));
         let place = &mut self.places[id.0 as usize];
         place.disk.start(request.id, request.op);
         self.queue.push(delay, Event::Disk(id, place.life, request.id));

@@ -700,3 +700,24 @@ fn a_volume_of_which_too_many_have_forgotten_waits_until_one_has_its_disk_back()
 fn knows_nothing_new(_: NodeId) -> (Memory, Vec<(NodeId, Reached)>) {
     (Memory { began: 9, ..Memory::default() }, Vec::new())
 }
+
+/// It would take part and not belong: the next leader would forget it, and it would serve on.
+#[test]
+fn a_node_that_comes_back_while_it_is_taken_out_stays() {
+    let mut a = started("raid5", 3, 2);
+    for node in [3, 4] {
+        change(&mut a, AuthorityInput::AddNodes(NewNodes::one(NodeId(node))), 20);
+    }
+    for input in [AuthorityInput::NodeUp(arrival(3, 1)), AuthorityInput::NodeDown(NodeId(3))] {
+        change(&mut a, input, 30);
+    }
+    for node in [3, 4] {
+        change(&mut a, AuthorityInput::Drain(NodeId(node), true), 40);
+    }
+    // The others have yet to stop for the change when it comes.
+    a.handle(AuthorityInput::RemoveNode(NodeId(3)), &mut Vec::new());
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 50).unwrap();
+    assert!(map.is_up(NodeId(3)) && !map.nodes[3].removed);
+    let map = change(&mut a, AuthorityInput::RemoveNode(NodeId(4)), 60).unwrap();
+    assert!(map.nodes[4].removed, "one that stays away is");
+}

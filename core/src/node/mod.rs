@@ -36,7 +36,9 @@ use crate::cluster::{Attendance, ClusterMap};
 use crate::order::sequencer::Limits;
 use crate::order::{Clock, Origin, Place, PlaceError};
 use crate::plan::{Range, Totals};
-use crate::store::{DiskRequest, DiskResult, FormatError, Reached, StoreConfig, StoreCounters};
+use crate::store::{
+    DiskRequest, DiskResult, FormatError, Reached, StoreBug, StoreConfig, StoreCounters,
+};
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use judge::Trust;
@@ -283,8 +285,8 @@ pub enum Bug {
     AnswerBeforeLastVote,
     /// Now and then a data worker forgets to send a delta.
     LostDelta,
-    /// "Prepared" is said before the journal is safe.
-    MissingFlush,
+    /// One of its store.
+    Store(StoreBug),
     /// Reads do not wait for undecided writes that come before them.
     StaleRead,
     /// Messages of an epoch that is over are acted on.
@@ -299,6 +301,14 @@ pub enum Bug {
     DisturbsRest,
     /// What is asked for again is done again, whatever became of it.
     RepeatsBlindly,
+    /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
+    OldestPrepared,
+    /// Who catches up is answered although what was aborted here may be in doubt again.
+    UnsafeAborts,
+    /// Parity is put on top of new parity that is undecided.
+    OnUndecidedContent,
+    /// Nobody is told that a write did not happen.
+    SilentAborts,
 }
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -379,7 +389,9 @@ impl Node {
     /// is no more than an originator.
     pub fn new(id: NodeId, cluster: u128, disk_sectors: u64, config: NodeConfig) -> Node {
         let mut config = config;
-        config.store.skip_journal_flush = config.bug == Some(Bug::MissingFlush);
+        if let Some(Bug::Store(bug)) = config.bug {
+            config.store.bug = Some(bug);
+        }
         Node {
             id,
             config,
@@ -569,6 +581,7 @@ impl Node {
     fn notice(&mut self, from: NodeId, notice: Notice) {
         match notice {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
+            Notice::Abort(_) if self.config.bug == Some(Bug::SilentAborts) => {}
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
             Notice::Unlock(ts) => self.worker.on_unlock(ts),
@@ -713,6 +726,11 @@ impl Node {
     /// Whether it serves in this epoch.
     pub fn serves_in(&self, epoch: Epoch) -> bool {
         self.serving && self.map.epoch == epoch
+    }
+
+    /// The epoch that it serves in, if it serves.
+    pub fn serves(&self) -> Option<Epoch> {
+        self.serving.then_some(self.map.epoch)
     }
 
     /// The writes that its worker has begun and not forgotten, and what it knows of each.

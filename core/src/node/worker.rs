@@ -292,7 +292,10 @@ impl Worker {
     /// still has to do for it is done also while the node is frozen, and when the node enters the new
     /// epoch the write may be prepared.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
-        self.txns.keys().next().copied()
+        let only_prepared = self.config.bug == Some(Bug::OldestPrepared);
+        let counts =
+            |t: &Txn| !only_prepared || !matches!(t.phase, Phase::Working | Phase::Preparing);
+        self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts)
     }
 
     /// The latest write that it has begun and not forgotten: perhaps of an originator whose clock is ahead
@@ -354,6 +357,11 @@ impl Worker {
         outbox: &mut Outbox,
     ) {
         let ts = header.ts;
+        debug_assert!(
+            ts > self.floor,
+            "{ts} is from before this epoch, which began at {}",
+            self.floor
+        );
         debug_assert!(!told || from == ts.originator());
         if self.fenced.contains(&ts)
             || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
@@ -583,7 +591,9 @@ impl Worker {
                 delta && self.txns.get(e).is_some_and(|t| overlaps(t, first, count))
             };
             let changes = self.admission.earlier_unresolved(ts, range.clone()).filter(same_data);
-            self.admission.earlier_content(ts, range).chain(changes)
+            let ignored = self.config.bug == Some(Bug::OnUndecidedContent);
+            let content = self.admission.earlier_content(ts, range).filter(move |_| !ignored);
+            content.chain(changes)
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
         parity.flat_map(Cell::writes).flat_map(below).collect()

@@ -74,10 +74,25 @@ impl Worker {
         self.commits_at_tick = self.commits;
         if quiet || self.ticks_busy >= 10 {
             self.ticks_busy = 0;
-            let admission = &self.admission;
-            self.store.checkpoint(true, &|s, ts, content| admission.holds_back(s, ts, content));
+            self.checkpoint(true);
             self.store.flush_outcomes();
         }
+    }
+
+    fn checkpoint(&mut self, now: bool) {
+        let (admission, txns) = (&self.admission, &self.txns);
+        // What is not prepared before earlier content is decided cannot be here before it is.
+        let is_ordered = |e: Timestamp| txns.get(&e).is_some_and(|t| t.ordering != Ordering::None);
+        let over_undecided = |sector: u64, ts: Timestamp| {
+            admission.earlier_content(ts, sector..sector + 1).any(is_ordered)
+        };
+        self.store.checkpoint(now, &|sector, ts, content| {
+            debug_assert!(
+                content || !over_undecided(sector, ts),
+                "{ts}: a change of sector {sector} is to go on top of undecided content"
+            );
+            content && admission.holds_back(sector, ts)
+        });
     }
 
     /// A new epoch: what was not prepared is gone, what was is settled with the others.
@@ -97,7 +112,6 @@ impl Worker {
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.floor = floor;
         self.remember_less();
-        self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();
         self.looked = Aside(None);
@@ -123,8 +137,7 @@ impl Worker {
             self.enter_granted(outbox);
             self.wake_waiting(outbox);
         }
-        let admission = &self.admission;
-        self.store.checkpoint(false, &|s, ts, content| admission.holds_back(s, ts, content));
+        self.checkpoint(false);
         if serving {
             self.run_dirty();
             self.run_catchup(outbox);

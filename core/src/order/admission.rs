@@ -7,7 +7,9 @@
 //! and later content, and never wait for one another.
 //!
 //! Timestamps are volatile: what is older than the *floor* is forgotten and everything
-//! below the floor is refused, which also makes a restarted disk safe.
+//! below the floor is refused. A disk that starts anew has forgotten all. It takes part in a new epoch only,
+//! and all that comes in an epoch is later than what came before it: whoever enters one has its
+//! clock past that first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -243,10 +245,11 @@ impl Admission {
         self.unresolved(range).filter(move |p| p.ts < ts && !p.delta).map(|p| p.ts)
     }
 
-    /// Whether committed content or changes of `sector`, the newest of them at `ts`, may not
-    /// go to their place yet, because a prewrite that comes before them is unresolved.
-    pub fn holds_back(&self, sector: u64, ts: Timestamp, has_content: bool) -> bool {
-        self.unresolved(sector..sector + 1).any(|p| p.ts < ts && (has_content || !p.delta))
+    /// Whether committed content of `sector`, which is from `ts`, may not go to its place yet, because a
+    /// prewrite that comes before it is unresolved: if that is decided later it must not go on top. Changes
+    /// alone may go. No order matters among them, and a worker prepares none on top of undecided content.
+    pub fn holds_back(&self, sector: u64, ts: Timestamp) -> bool {
+        self.must_wait(ts, sector..sector + 1)
     }
 
     /// The prewrites in `range` that are unresolved; one may come several times.
@@ -328,8 +331,7 @@ mod tests {
         assert!(!one(&mut a, 15, Access::Content));
         assert!(one(&mut a, 25, Access::Content));
         assert!(!one(&mut a, 24, Access::Delta));
-        assert!(a.holds_back(12, at(25), true), "content waits for earlier deltas");
-        assert!(!a.holds_back(12, at(20), false), "deltas do not wait for deltas");
+        assert!(a.holds_back(12, at(25)), "content waits for earlier deltas");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::format::{Applied, Entry};
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, JournalStore, Purpose, Txn};
+use super::{DiskOp, DiskResult, JournalStore, Purpose, StoreBug, Txn};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -454,7 +454,9 @@ impl JournalStore {
         }
         self.latest_kept = sb.latest;
         self.life_written = sb.life;
-        let offset = sb.sequence % 2 * SECTOR;
+        let copy =
+            if self.config.bug == Some(StoreBug::OneSuperblock) { 0 } else { sb.sequence % 2 };
+        let offset = copy * SECTOR;
         let data = vec![sb.encode().into()];
         self.start(purpose, DiskOp::Write { offset, data, durable });
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::format::{ChangeHead, Entry, encode_frame};
-use super::{Change, DiskOp, Event, JournalStore, Purpose, Superblock};
+use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreBug, Superblock};
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
 
@@ -35,7 +35,9 @@ pub(crate) struct Journal {
     incarnation: u64,
     size: u64,
     head: u64,
-    /// Sectors that may not be written over.
+    /// Where the sectors that may not be written over begin. They end at the head.
+    tail: u64,
+    /// How many they are.
     used: u64,
     /// Those of them whose frames are forgotten, but not yet on the disk.
     leaving: u64,
@@ -47,14 +49,16 @@ pub(crate) struct Journal {
     /// The first frame that names the known writes; what is older may go, it may not.
     known_from: Option<u64>,
     pub stalled: bool,
+    bug: Option<StoreBug>,
 }
 
 impl Journal {
-    pub fn new(sb: &Superblock) -> Journal {
+    pub fn new(sb: &Superblock, bug: Option<StoreBug>) -> Journal {
         Journal {
             incarnation: sb.incarnation,
             size: sb.journal,
             head: sb.tail,
+            tail: sb.tail,
             used: 0,
             leaving: 0,
             next_frame: sb.tail_frame,
@@ -64,6 +68,7 @@ impl Journal {
             in_flight: Vec::new(),
             known_from: None,
             stalled: false,
+            bug,
         }
     }
 
@@ -162,6 +167,9 @@ impl Journal {
             let frame = self.frames.pop_front().expect("just seen");
             self.leaving += frame.taken;
         }
+        if self.bug == Some(StoreBug::RoomTooSoon) {
+            self.left();
+        }
         match self.frames.front() {
             Some(f) => (f.at, f.number),
             None => (self.head, self.next_frame),
@@ -170,7 +178,9 @@ impl Journal {
 
     /// The superblock does not name the forgotten frames any more.
     pub fn left(&mut self) {
-        self.used -= std::mem::take(&mut self.leaving);
+        let leaving = std::mem::take(&mut self.leaving);
+        self.used -= leaving;
+        self.tail = (self.tail + leaving) % self.size;
     }
 
     /// Sectors of the frames before this one.
@@ -192,11 +202,23 @@ impl Journal {
     pub fn found(&mut self, number: u64, at: u64, sectors: u64, pins: u32) {
         // The first frame of an empty ring begins it anew.
         let wraps = at < self.head && !self.frames.is_empty();
-        let skipped = if wraps { self.size - self.head } else { 0 };
-        self.frames.push_back(Frame { number, at, taken: sectors + skipped, pins });
-        self.used += sectors + skipped;
-        self.head = (at + sectors) % self.size;
+        let counts = self.bug != Some(StoreBug::MiscountedWrap);
+        let skipped = if wraps && counts { self.size - self.head } else { 0 };
+        if self.frames.is_empty() {
+            self.tail = at;
+        }
+        self.take_room(Frame { number, at, taken: sectors + skipped, pins }, sectors);
         self.next_frame = number + 1;
+    }
+
+    /// A frame of so many sectors stands in the ring.
+    fn take_room(&mut self, frame: Frame, sectors: u64) {
+        self.used += frame.taken;
+        self.head = (frame.at + sectors) % self.size;
+        assert!(self.used <= self.size, "the ring holds {} of {} sectors", self.used, self.size);
+        let end = (self.tail + self.used) % self.size;
+        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        self.frames.push_back(frame);
     }
 
     fn room(&self, sectors: u64, reserve: u64) -> Option<u64> {
@@ -256,7 +278,7 @@ impl JournalStore {
         }
         if j.used == 0 {
             // An empty ring has all its room in one piece.
-            j.head = 0;
+            (j.head, j.tail) = (0, 0);
         }
         // What was heard goes with whatever is written next: it must be safe before what follows from it.
         let mut first: Vec<Entry> = self.life_to_write.map(Entry::Life).into_iter().collect();
@@ -287,9 +309,8 @@ impl JournalStore {
         j.pending.drain(..count).for_each(|p| data.extend(p.payload));
         let at = if skipped > 0 { 0 } else { j.head };
         let pins = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count() as u32;
-        j.frames.push_back(Frame { number: j.next_frame, at, taken: sectors + skipped, pins });
-        j.used += sectors + skipped;
-        j.head = (at + sectors) % j.size;
+        let frame = Frame { number: j.next_frame, at, taken: sectors + skipped, pins };
+        j.take_room(frame, sectors);
         j.urgent = j
             .pending
             .iter()
@@ -310,7 +331,7 @@ impl JournalStore {
         }
         j.in_flight = entries;
         self.counters.journal_frames += 1;
-        let durable = !self.config.skip_journal_flush;
+        let durable = self.config.bug != Some(StoreBug::MissingFlush);
         let offset = (self.superblock.journal_start() + at) * SECTOR;
         self.start(Purpose::Frame, DiskOp::Write { offset, data, durable });
     }

@@ -43,7 +43,7 @@ use crate::units::{Epoch, NodeId, SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
-pub use format::{FORMAT_VERSION, FormatError, Superblock};
+pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
 pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
 pub use reads::Scan;
@@ -217,8 +217,21 @@ pub struct StoreConfig {
     pub overlay_sectors: usize,
     /// Whether the disk keeps what it hears of other disks, and says how far it has got itself.
     pub keeps_heard: bool,
-    /// Deliberately forgets to wait for the disk before saying "prepared" (a test's bug).
-    pub skip_journal_flush: bool,
+    /// A deliberate bug, for tests that prove that the checker bites.
+    pub bug: Option<StoreBug>,
+}
+
+/// Deliberate bugs of a store that the simulation check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreBug {
+    /// "Prepared" is said before the journal is safe.
+    MissingFlush,
+    /// A frame that replay finds past the ring's end counts without what was skipped before it.
+    MiscountedWrap,
+    /// The room of forgotten frames is used before the superblock on the disk has forgotten them.
+    RoomTooSoon,
+    /// The superblock is always written over the same copy.
+    OneSuperblock,
 }
 
 impl Default for StoreConfig {
@@ -229,7 +242,7 @@ impl Default for StoreConfig {
             table_pages: 2048,
             overlay_sectors: 1536,
             keeps_heard: true,
-            skip_journal_flush: false,
+            bug: None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl JournalStore {
     ) -> Result<JournalStore, FormatError> {
         let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
         let mut store = JournalStore::open(config, 0, disk, disk_sectors);
-        store.journal = Journal::new(&superblock);
+        store.journal = Journal::new(&superblock, config.bug);
         store.recovery = None;
         store.ios.clear();
         store.out.clear();
@@ -108,7 +108,7 @@ impl JournalStore {
         };
         let mut store = JournalStore {
             config,
-            journal: Journal::new(&superblock),
+            journal: Journal::new(&superblock, config.bug),
             superblock,
             latest_kept: Timestamp::ZERO,
             reached: Reached::default(),
@@ -210,7 +210,7 @@ impl JournalStore {
     }
 
     fn take_superblock(&mut self, sb: Superblock) {
-        self.journal = Journal::new(&sb);
+        self.journal = Journal::new(&sb, self.config.bug);
         (self.latest_kept, self.life_written) = (sb.latest, sb.life);
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.part = Part::Journal;
@@ -354,7 +354,7 @@ impl JournalStore {
         sb.forgot = true;
         sb.tail = 0;
         sb.tail_frame = last.max(sb.tail_frame) + 1;
-        self.journal = Journal::new(sb);
+        self.journal = Journal::new(sb, self.config.bug);
         self.damaged(format!("{what}; what it had promised is forgotten"));
     }
 

@@ -131,6 +131,8 @@ pub struct Options {
     pub places: bool,
     /// Whether there may be times in which no host asks for anything.
     pub lulls: bool,
+    /// Whether rare paths are forced; drawn if open.
+    pub rare: Option<bool>,
     /// Whether the nodes are in processes that rule together; drawn if open.
     pub members: Option<bool>,
     /// If they are: how many nodes each process has; drawn if open, one in most seeds.
@@ -159,6 +161,7 @@ impl Options {
         places: true,
         lulls: true,
         repeats: true,
+        rare: None,
         members: None,
         hosted: None,
         attached: None,

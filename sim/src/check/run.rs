@@ -7,6 +7,7 @@ mod hosts;
 mod lulls;
 mod members;
 mod operator;
+mod rare;
 mod repeats;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use self::hosts::Client;
 use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
+use self::rare::Rare;
 use super::history::{BLOCK, Did, Op, check, check_limited};
 use super::options::{Options, Summary};
 use super::places::Places;
@@ -73,6 +75,8 @@ struct Run {
     lulls: Option<Lulls>,
     /// What is drawn of processes, if the nodes are in some.
     members: Option<Members>,
+    /// What is out of the ordinary, if this is such a run.
+    rare: Option<Rare>,
     /// The longest time that healing took.
     healing: Nanos,
     ops: BTreeMap<u32, Op>,
@@ -121,6 +125,7 @@ impl Run {
             Some(_) => self.draw_member_faults(),
             None => self.draw_faults(),
         }
+        self.draw_rare();
         for n in 0..self.clients.len() as u64 {
             self.world.call_after(MILLIS + n, CLIENT | n);
         }
@@ -158,6 +163,7 @@ impl Run {
                 self.abandon(|c| c.node == node);
             }
             self.look_at_members();
+            self.look_at_rare();
             if let Some(error) = self.error.take() {
                 return Err(error);
             }
@@ -215,6 +221,7 @@ impl Run {
         self.world.tell(|| "the faults stop".to_string());
         self.world.conditions = Conditions::default();
         self.mend_members();
+        self.mend_rare();
         let begun = self.world.now();
         for n in (0..self.world.size() as u16).map(NodeId) {
             if !self.world.runs(n) {

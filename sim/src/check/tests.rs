@@ -3,12 +3,19 @@ use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Commit;
+use weft_core::store::StoreBug;
 
 /// What was drawn when hosts were never silent all together.
 const WITHOUT_LULLS: Options = Options { lulls: false, ..WITHOUT_REPEATS };
 
 /// What was drawn when no host asked again for anything.
-const WITHOUT_REPEATS: Options = Options { repeats: false, ..Options::DEFAULT };
+const WITHOUT_REPEATS: Options = Options { repeats: false, ..USUAL };
+
+/// What was drawn when no rare paths were forced.
+const USUAL: Options = Options { rare: Some(false), ..Options::DEFAULT };
+
+/// Rare paths in all runs.
+const RARE: Options = Options { rare: Some(true), ..Options::DEFAULT };
 
 /// What was drawn when one authority ruled in all runs.
 const ALONE: Options =
@@ -40,7 +47,7 @@ fn volumes_rest_and_go_on() {
     for members in [false, true] {
         let mut sum = (0, 0);
         for seed in 500..580 {
-            let rests = passed(seed, Options { members: Some(members), ..Options::DEFAULT }).rests;
+            let rests = passed(seed, Options { members: Some(members), ..USUAL }).rests;
             sum = (sum.0 + rests.0, sum.1 + rests.1);
         }
         assert!(sum.0 > 6 && sum.1 > 3, "maps with rest, wakes: {sum:?}");
@@ -81,7 +88,7 @@ fn seeds_that_failed_once_with_lulls() {
         810_834, // who had caught up forgot a write that others had decided without it
     ];
     for seed in seeds {
-        assert!(run_seed(seed, Options::DEFAULT).is_ok(), "seed {seed}");
+        assert!(run_seed(seed, USUAL).is_ok(), "seed {seed}");
     }
 }
 
@@ -127,7 +134,7 @@ fn a_lost_delta_is_found() {
 
 #[test]
 fn a_missing_flush_is_found() {
-    seeds_to_find(Bug::MissingFlush, 200);
+    seeds_to_find(Bug::Store(StoreBug::MissingFlush), 200);
 }
 
 #[test]
@@ -143,6 +150,56 @@ fn guessing_that_a_write_happened_is_found() {
 #[test]
 fn a_sector_missed_in_catching_up_is_found() {
     seeds_to_find(Bug::MissedSector, 200);
+}
+
+/// A bug that only shows on rare paths is found where these are forced.
+fn rare_bug_is_found(bug: Bug, most: u64) {
+    assert!((0..most).any(|seed| fails(seed, bug, RARE)), "{bug:?} not found in {most} seeds");
+}
+
+#[test]
+fn a_miscounted_wrap_is_found() {
+    rare_bug_is_found(Bug::Store(StoreBug::MiscountedWrap), 250);
+}
+
+#[test]
+fn room_that_is_used_too_soon_is_found() {
+    rare_bug_is_found(Bug::Store(StoreBug::RoomTooSoon), 250);
+}
+
+#[test]
+fn a_superblock_with_one_copy_is_found() {
+    rare_bug_is_found(Bug::Store(StoreBug::OneSuperblock), 100);
+}
+
+#[test]
+fn aborts_that_nobody_hears_of_are_found() {
+    rare_bug_is_found(Bug::SilentAborts, 250);
+}
+
+#[test]
+fn parity_on_top_of_undecided_parity_is_found() {
+    rare_bug_is_found(Bug::OnUndecidedContent, 250);
+}
+
+#[test]
+fn seeds_with_rare_paths_pass() {
+    (1000..1060).for_each(|seed| drop(passed(seed, RARE)));
+}
+
+fn rare_member_bug_is_found(bug: weft_member::Bug, most: u64) {
+    let options = Options { members: Some(true), ..RARE };
+    found_together(bug, 0..most, options);
+}
+
+#[test]
+fn a_lease_from_the_last_stamp_is_found() {
+    rare_member_bug_is_found(weft_member::Bug::LeaseFromLastStamp, 250);
+}
+
+#[test]
+fn a_word_for_an_earlier_life_is_found() {
+    rare_member_bug_is_found(weft_member::Bug::ObeysForEarlierLife, 250);
 }
 
 /// What is drawn with a sequencer.
@@ -247,7 +304,7 @@ fn seeds_that_failed_with_everything() {
         940_702, // a write without votes that was given up did not hear that its parts were safe by then
     ];
     for seed in seeds {
-        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+        assert!(run_seed(seed, USUAL).is_ok(), "seed {seed}");
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use weft_core::store::StoreBug;
 
 fn setup(name: &str) -> Setup {
     Setup::named(name).expect("a known setup")
@@ -93,7 +94,7 @@ fn an_answer_before_the_last_vote_is_found() {
 
 #[test]
 fn a_missing_flush_is_found() {
-    let bug = Some(Bug::MissingFlush);
+    let bug = Some(Bug::Store(StoreBug::MissingFlush));
     finds("mirror", Bounds { crashes: 0, power_cuts: 1, bug, ..Bounds::default() });
 }
 

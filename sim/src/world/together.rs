@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
-use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Output};
+use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Node, Output};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use weft_member::{
     Config, Effect, Gate, Input as Heard, LogDisk, MapCodec, MemberId, Process, Stored,
@@ -129,6 +129,10 @@ pub(super) struct Together {
     cut: BTreeMap<(NodeId, NodeId), u32>,
     /// Processes whose links lose packets: how many of a million.
     lossy: BTreeMap<NodeId, u32>,
+    /// Processes that hear much of what other members say late: by up to so long.
+    late: BTreeMap<NodeId, Nanos>,
+    /// In which life each node was last told to stop for a new epoch.
+    stopped: BTreeMap<NodeId, u64>,
     /// When the last of what went over such a link arrives.
     streams: BTreeMap<(NodeId, NodeId), Nanos>,
     /// Every map that was agreed on.
@@ -140,6 +144,8 @@ pub(super) struct Together {
     wishes: Vec<Wish>,
     /// How much slower members' logs are than disks.
     log_times: u64,
+    /// Clocks keep to no bound: leases promise nothing.
+    keeps_no_bound: bool,
     /// How often a process was told that the map changes, and that it has changed.
     changes: (u64, u64),
     /// Members whose logs were damaged.
@@ -167,12 +173,15 @@ impl World {
             seats: Vec::new(),
             cut: BTreeMap::new(),
             lossy: BTreeMap::new(),
+            late: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             streams: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
             leaders: BTreeMap::new(),
             wishes: Vec::new(),
             log_times: 2,
+            keeps_no_bound: false,
             changes: (0, 0),
             forgetful: BTreeSet::new(),
             wrong: None,
@@ -376,6 +385,7 @@ impl World {
     pub fn mend_links(&mut self) {
         self.together_mut().cut.clear();
         self.together_mut().lossy.clear();
+        self.together_mut().late.clear();
     }
 
     /// The others that hear from a process notice that their connections to it have broken, or
@@ -472,6 +482,11 @@ impl World {
                 self.happens(id, delay, Happens::Connection(member_of(other), true));
             }
         }
+    }
+
+    /// Clocks will run as they like.
+    pub fn let_clocks_run(&mut self) {
+        self.together_mut().keeps_no_bound = true;
     }
 
     /// A process dies; of what its member was writing, anything may remain. Where the power goes,
@@ -654,10 +669,22 @@ impl World {
                 self.happens(id, delay / 2, Happens::Written(delay - delay / 2));
             }
             Effect::Tell(node, message) => {
-                let changes = &mut self.together_mut().changes;
+                let life = self.places[usize::from(node.0)].life;
+                let together = self.together_mut();
                 match message {
-                    MapMessage::Freeze { .. } => changes.0 += 1,
-                    MapMessage::Enter { .. } => changes.1 += 1,
+                    MapMessage::Freeze { .. } => {
+                        together.changes.0 += 1;
+                        together.stopped.insert(node, life);
+                    }
+                    MapMessage::Enter { ref map, .. } => {
+                        together.changes.1 += 1;
+                        if together.stopped.get(&node) != Some(&life) {
+                            let text =
+                                format!("{node} enters an epoch and has not been stopped for it");
+                            together.wrong = Some(text);
+                        }
+                        self.look_for_others(map);
+                    }
                 }
                 self.tell(|| format!("{node} is told: {}", brief(&message)));
                 self.seat_mut(id).gate.word(node, message);
@@ -700,6 +727,24 @@ impl World {
         self.tell(|| format!("{id} knows map {number} of term {term} to be agreed on"));
     }
 
+    /// A map takes effect: nobody whom it counts as down may serve in an earlier one.
+    fn look_for_others(&mut self, map: &ClusterMap) {
+        if self.together().keeps_no_bound {
+            return;
+        }
+        let serves = |id: &NodeId| {
+            let node = self.places[usize::from(id.0)].node.as_ref();
+            let before = |n: &Node| n.serves().is_some_and(|epoch| epoch < map.epoch);
+            node.is_some_and(before) && self.may_serve(*id)
+        };
+        let there = self.all_nodes().filter(|n| usize::from(n.0) < map.nodes.len());
+        let down = there.filter(|n| !map.is_up(*n));
+        if let Some(id) = down.into_iter().find(serves) {
+            let text = format!("{id} serves though it is down in map {}", map.epoch);
+            self.together_mut().wrong = Some(text);
+        }
+    }
+
     /// One leader in a term, and no vote for who has no disk.
     fn watch(&mut self, id: NodeId) {
         let Some(process) = &self.seat(id).process else { return };
@@ -728,6 +773,20 @@ impl World {
         self.tell(|| format!("the links of {id} lose {ppm} packets of a million"));
         let process = self.process_of(id);
         self.together_mut().lossy.insert(process, ppm);
+    }
+
+    /// From now on a third of what other members say to a process comes late, by up to so long, and may be
+    /// overtaken.
+    pub fn make_late(&mut self, id: NodeId, by: Nanos) {
+        self.tell(|| format!("{id} hears other members up to {} us late", by / MICROS));
+        let process = self.process_of(id);
+        self.together_mut().late.insert(process, by);
+    }
+
+    /// How late what a member says to a process comes.
+    fn lateness(&mut self, to: NodeId) -> Nanos {
+        let by = self.together().late.get(&self.process_of(to)).copied().unwrap_or(0);
+        if by > 0 && self.rng.u8(0..3) == 0 { self.rng.u64(0..by) } else { 0 }
     }
 
     /// What a link that loses packets makes of a delay: each is sent again after a time that doubles, and
@@ -763,7 +822,7 @@ impl World {
             if self.chance(c.straggle_ppm) {
                 delay *= 100;
             }
-            let delay = self.over_lossy_link(from, node, delay);
+            let delay = self.over_lossy_link(from, node, delay) + self.lateness(node);
             self.happens(node, delay, Happens::Member(member_of(from), bytes.clone()));
         }
     }

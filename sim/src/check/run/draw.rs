@@ -18,6 +18,7 @@ use super::hosts::Client;
 use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
+use super::rare::Rare;
 use super::{Run, VOLUME};
 use crate::world::{Crew, World};
 
@@ -42,7 +43,8 @@ impl Run {
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let mut options = options;
-        let members = Members::draw(seed, &mut options);
+        let mut rare = Rare::draw(seed, &options);
+        let members = Members::draw(seed, &mut options, rare.as_ref());
         let commit = options.commit.unwrap_or_else(|| draw_commit(seed));
         if commit == Commit::Limited {
             // A column that moves counts as lost (see `Run::bears`).
@@ -112,11 +114,16 @@ impl Run {
             config.remembered_writes = [1 << 17, 1 << 17, 16, 2][r.usize(0..4)];
         }
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
+        let hosts = if rare.is_some() { 12 } else { hosts };
         let journal = wide_rng.as_mut().map_or(512, |r| [64, 96, 160, 512][r.usize(0..4)]);
         if let Some(r) = wide_rng.as_mut()
             && r.u8(0..3) == 0
         {
             config.max_chunk = SECTOR << r.u64(1..=4);
+        }
+        let journal = rare.as_ref().map_or(journal, |r| r.journal);
+        if let Some(rare) = &mut rare {
+            rare.set(&mut config);
         }
         let max_chunk = config.max_chunk.min(journal * SECTOR / 4);
         let column_bytes = match wide_rng.as_mut() {
@@ -156,6 +163,9 @@ impl Run {
             None => World::new(seed, nodes, 1200, journal, config, volumes),
         };
         world.story_length = story;
+        if rare.is_some() {
+            world.tear_superblocks();
+        }
         if Rng::with_seed(seed ^ 0x000c_10c5_5e70).u8(0..4) == 0 {
             world.let_clocks_change();
         }
@@ -185,6 +195,7 @@ impl Run {
             places,
             lulls: options.lulls.then(|| Lulls::draw(seed)).flatten(),
             members,
+            rare,
             healing: 0,
             ops: BTreeMap::new(),
             next_op: 1,

@@ -55,6 +55,7 @@ impl Run {
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let what = self.rng.u8(0..20);
+        let what = if self.is_restless() { what.max(4 + what / 2) } else { what };
         if self.issue_rare(n, range) {
             return;
         }
@@ -181,6 +182,7 @@ impl Run {
         let region = if self.rng.bool() { all.min(64) } else { all };
         let start = self.rng.u64(0..region);
         let most = match self.rng.u8(0..4) {
+            _ if self.is_restless() => 128,
             0 => 128,
             1 => 24,
             _ => 8,
@@ -210,6 +212,7 @@ impl Run {
         let pieces = request..request + self.clients[n].pieces;
         let think = self.rng.u64(1..2 * MILLIS);
         let think = self.members.as_mut().map_or(think, Members::think);
+        let think = self.rare.as_ref().map_or(think, |r| r.think(think));
         self.world.call_after(think, CLIENT | n as u64);
         match result {
             Ok(HostData::Bytes(parts)) => {
@@ -239,6 +242,10 @@ impl Run {
             }
         }
         self.tell_answer(n, pieces);
+    }
+
+    fn is_restless(&self) -> bool {
+        self.rare.as_ref().is_some_and(|r| r.restless)
     }
 
     /// Whether requests wait for lost nodes for as long as it takes.

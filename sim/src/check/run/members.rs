@@ -12,6 +12,7 @@ use super::super::history::{BLOCK, Did, Op};
 use super::super::options::Options;
 use super::damage;
 use super::faults::Fault;
+use super::rare::Rare;
 use super::{CLIENT, Run};
 use crate::world::Conditions;
 
@@ -28,6 +29,8 @@ pub(super) enum MemberFault {
     Cut(NodeId, NodeId, bool),
     /// The links of a process lose so many packets of a million.
     Lossy(NodeId, u32),
+    /// Much of what other members say to a process comes late: by up to so long.
+    Late(NodeId, Nanos),
     /// A node dies and its process does not; it opens its disk again after so long.
     DieAlone(NodeId, Nanos),
     /// All connections of a process break, and nothing else.
@@ -67,28 +70,28 @@ pub(super) struct Members {
     pub attached: u16,
     rng: Rng,
     /// Clocks keep to no bound: what leases promise does not hold.
-    wild: bool,
+    pub wild: bool,
     /// Hosts soon lose patience, and most of what they ask is of a few blocks on different columns:
     /// so what a node answers from its own disk matters.
     pub hot: bool,
     /// How much slower members' logs are than disks.
     log_times: u64,
     /// The length of a phase's faults.
-    span: Nanos,
+    pub span: Nanos,
     /// The longest that a host thinks.
     thinks: Nanos,
     traps: Vec<Trap>,
     /// What is drawn of damage to members' logs while their processes are down, if there is any in this run.
     pub decay: Option<Rng>,
     /// The processes that alone may suffer in this phase, if it is one of those.
-    victims: BTreeSet<NodeId>,
+    pub victims: BTreeSet<NodeId>,
     /// Operations that were asked when everything was at rest.
     at_rest: Vec<Range<u32>>,
 }
 
 impl Members {
     /// Draws whether the run of a seed has processes, and how they are set.
-    pub fn draw(seed: u64, options: &mut Options) -> Option<Members> {
+    pub fn draw(seed: u64, options: &mut Options, rare: Option<&Rare>) -> Option<Members> {
         let mut rng = Rng::with_seed(seed ^ 0x000a_3e3b_e255);
         let drawn = rng.u8(0..4) == 0;
         if !options.members.unwrap_or(drawn) {
@@ -105,7 +108,10 @@ impl Members {
             dead_after: slow.dead_after / times,
             open_patience: slow.open_patience / times,
             voters: [3, 5][rng.usize(0..2)],
-            snapshot_every: [4, 16, 64][rng.usize(0..3)],
+            snapshot_every: {
+                let drawn = [4, 16, 64][rng.usize(0..3)];
+                rare.map_or(drawn, |r| r.snapshot_every)
+            },
             seed,
             bug: options.member_bug,
             ..slow
@@ -176,6 +182,10 @@ impl Run {
     pub(super) fn begin(&mut self) -> Result<(), String> {
         let Some(members) = &self.members else { return Ok(()) };
         self.world.set_log_times(members.log_times);
+        if members.wild {
+            self.world.let_clocks_run();
+        }
+        if self.rare.is_some() {}
         self.until("the cluster is founded and all have joined", |run| {
             let map = run.world.map();
             let mut nodes = run.nodes().filter(|n| run.world.belongs(*n));
@@ -183,7 +193,7 @@ impl Run {
         })
     }
 
-    fn cluster(&mut self) -> &mut Members {
+    pub(super) fn cluster(&mut self) -> &mut Members {
         self.members.as_mut().expect("a run with processes")
     }
 
@@ -327,7 +337,7 @@ impl Run {
         }
     }
 
-    fn plan_member(&mut self, after: Nanos, fault: MemberFault) {
+    pub(super) fn plan_member(&mut self, after: Nanos, fault: MemberFault) {
         self.plan(after, Fault::Member(fault));
     }
 
@@ -477,6 +487,7 @@ impl Run {
                 }
             }
             MemberFault::Cut(from, to, on) => self.world.cut(from, to, on),
+            MemberFault::Late(node, by) => self.world.make_late(node, by),
             MemberFault::Lossy(node, ppm) => self.world.lose_packets(node, ppm),
             MemberFault::DieAlone(node, again) => {
                 if self.world.runs(node) && !self.world.is_paused(node) {
