@@ -52,6 +52,8 @@ pub struct SimDisk {
     before: BTreeMap<u64, Sector>,
     /// What becomes of the next write, if it goes astray.
     pub astray: Option<Astray>,
+    /// Whether anything has happened to it that it never told.
+    pub harmed: bool,
     /// A copy of all that was safe at some time, of a formatting.
     copy: Option<(u64, BTreeMap<u64, Sector>)>,
     /// Operations that have been started and have not ended.

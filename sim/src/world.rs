@@ -671,12 +671,22 @@ impl World {
                 Output::Reply(request, result) => self.replies.push((request, result)),
                 Output::Report(report) => self.report(id, report),
                 Output::Ready => self.ready(id),
-                Output::Refused(why) => panic!("{id}: its disk was refused: {why}"),
+                Output::Refused(why) => return self.disk_refused(id, &why.to_string()),
                 Output::DiskFailed(why) => return self.disk_failed(id, &why),
                 Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
                 Output::Delayed(_) => {}
             }
         }
+    }
+
+    /// A node does not take its disk: damage and a crash have cost both superblocks. It dies, and the operator
+    /// gives it an empty one.
+    fn disk_refused(&mut self, id: NodeId, why: &str) {
+        assert!(self.disk(id).harmed, "{id}: its disk was refused: {why}");
+        self.tell(|| format!("{id}: its disk was refused: {why}"));
+        self.dead_alone.extend(self.hosted_with(id));
+        self.kill(id, false);
+        self.replace_disk(id);
     }
 
     /// A node's disk answers with errors: the node dies, and only it.

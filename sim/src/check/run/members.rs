@@ -185,7 +185,6 @@ impl Run {
         if members.wild {
             self.world.let_clocks_run();
         }
-        if self.rare.is_some() {}
         self.until("the cluster is founded and all have joined", |run| {
             let map = run.world.map();
             let mut nodes = run.nodes().filter(|n| run.world.belongs(*n));
