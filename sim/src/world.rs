@@ -687,6 +687,7 @@ impl World {
         self.dead_alone.extend(self.hosted_with(id));
         self.kill(id, false);
         self.replace_disk(id);
+        self.start_node(id);
     }
 
     /// A node's disk answers with errors: the node dies, and only it.
