@@ -666,10 +666,11 @@ impl Authority {
         self.wakes = false;
         self.settled_once = true;
         let map = Arc::new(self.map.clone());
-        for node in self.members() {
+        for node in self.members().into_iter().filter(|n| map.is_up(*n)) {
             out.push(AuthorityOutput::Tell(node, MapMessage::Enter { map: map.clone(), floor }));
         }
-        // One that was admitted by this map, and came before it was known to be stored.
+        // One that was admitted by this map, and came before it was known to be stored: it has not stopped for
+        // it, and enters the next.
         if self.members().iter().any(|n| !map.is_up(*n)) {
             self.propose(out);
         }

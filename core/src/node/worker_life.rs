@@ -112,6 +112,7 @@ impl Worker {
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.floor = floor;
         self.remember_less();
+        self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.rebuilding.clear();
         self.looked = Aside(None);

@@ -136,7 +136,9 @@ impl JournalStore {
         let known = self.txns.values().filter(|t| t.committed && !t.released && t.journaled);
         let known: usize = known.map(|t| 16 + t.meta.len()).sum();
         let waiting = self.journal.control_len() * 16;
-        (64 + 32 * sectors + known + waiting).div_ceil(SECTOR_BYTES) as u64
+        // What is heard until then goes along.
+        let heard = 32 + 34 * (self.superblock.heard.len() + 1);
+        (64 + 32 * sectors + known + waiting + heard).div_ceil(SECTOR_BYTES) as u64
     }
 
     /// Sectors of the journal that are free once these sectors are in place.

@@ -125,7 +125,9 @@ impl Run {
         if let Some(rare) = &mut rare {
             rare.set(&mut config);
         }
+        // Hosts that are their own controllers know nothing of the disks' journals.
         let max_chunk = config.max_chunk.min(journal * SECTOR / 4);
+        config.max_chunk = max_chunk;
         let column_bytes = match wide_rng.as_mut() {
             Some(r) => unit * r.u64(2..=8),
             None => EXTENT_COLUMN_BYTES,
