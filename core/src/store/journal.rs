@@ -229,10 +229,10 @@ impl Journal {
     /// What a frame must leave free for those that free room: prepares for outcomes, and both
     /// for checkpoints, which also take along what waits before them.
     fn reserve(&self, entries: &[Entry]) -> u64 {
-        let checkpoint = |p: &Pending| matches!(p.entry, Entry::Apply { .. } | Entry::Known { .. });
+        let checkpoint = |e: &Entry| matches!(e, Entry::Apply { .. } | Entry::Known { .. });
         if entries.iter().any(|e| matches!(e, Entry::Prepare { .. })) {
             self.size / 4
-        } else if self.pending.iter().any(checkpoint) {
+        } else if entries.iter().any(checkpoint) {
             0
         } else {
             self.size / 8

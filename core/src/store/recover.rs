@@ -83,6 +83,8 @@ impl JournalStore {
         for page in 0..pages {
             store.table.load(page, Some(&Buffer::Length(SECTOR_BYTES)));
         }
+        // Its pages have bytes, but they are written as they are where data has some.
+        store.table.index = Some(Index::new(superblock.incarnation, superblock.table_pages()));
         store.superblock = superblock;
         store.events.push_back(Event::Opened(Vec::new()));
         Ok(store)
