@@ -247,6 +247,16 @@ pub fn troubles(volume: &Value) -> Vec<String> {
             "volume {name}: of {stripes} stripes {degraded} are degraded, {exposed} bear no more losses"
         ));
     }
+    let forgot: Vec<String> =
+        volume["forgot"].as_array().into_iter().flatten().map(|n| format!("node {n}")).collect();
+    if !forgot.is_empty() {
+        out.push(format!(
+            "volume {name} waits: the disks of {} have lost writes that they had promised, more than the \
+             layout bears, and nobody left remembers them. Start the nodes that are down, or put the right \
+             disks back and start theirs again; what cannot be had again is lost with `weft disk replace`",
+            forgot.join(", ")
+        ));
+    }
     let missing: Vec<String> =
         volume["missing"].as_array().into_iter().flatten().map(lacking).collect();
     if !missing.is_empty() {
@@ -335,6 +345,10 @@ mod tests {
                  extents), node 4 (not caught up; 2 extents); requests that need them fail after 20s \
                  (lost-wait: 20s)",
             ]
+        );
+        let forgetful = json!({ "name": "v", "mode": "failed", "stripes": 40, "forgot": [1, 2] });
+        assert!(
+            troubles(&forgetful)[0].starts_with("volume v waits: the disks of node 1, node 2 have")
         );
         assert!(meanwhile("0s").contains("fail (") && meanwhile("forever").contains("wait ("));
         assert!(troubles(&json!({ "name": "v", "mode": "fault-free", "stripes": 40 })).is_empty());

@@ -452,7 +452,7 @@ impl JournalStore {
         let sb = &mut self.superblock;
         sb.sequence += 1;
         if let Some(index) = &self.table.index {
-            sb.index_sum = index.sum_at(sb.sequence);
+            sb.index_sum = index.sum();
         }
         self.latest_kept = sb.latest;
         self.life_written = sb.life;

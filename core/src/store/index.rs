@@ -45,6 +45,8 @@ pub struct Index {
     dirty: BTreeSet<u64>,
     /// When each of its pages was written the last three times, the latest first.
     written: Vec<[u64; 3]>,
+    /// The sum over all of them as they are now.
+    sum: u64,
     /// Whether nothing is known of some of its pages.
     damaged: bool,
 }
@@ -54,7 +56,7 @@ impl Index {
     pub fn new(disk: u64, pages: u64) -> Index {
         let written = vec![[0; 3]; (pages as usize).div_ceil(PAGES_PER_INDEX)];
         let (entries, dirty) = (vec![NEVER; pages as usize], BTreeSet::new());
-        Index { disk, entries, dirty, written, damaged: false }
+        Index { disk, entries, dirty, written, sum: 0, damaged: false }
     }
 
     /// The pages of the index of a fresh disk.
@@ -100,8 +102,13 @@ impl Index {
         (0..self.written.len() as u64).for_each(|n| self.forget(n));
     }
 
-    /// A sum of which versions of its pages there were when the superblock of this sequence was written.
-    pub fn sum_at(&self, sequence: u64) -> u64 {
+    /// A sum of which versions of its pages there are, for the next superblock.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// What the sum was when the superblock of this sequence was written.
+    fn sum_at(&self, sequence: u64) -> u64 {
         let version = |w: &[u64; 3]| w.iter().copied().find(|n| *n <= sequence).unwrap_or(0);
         let each = self.written.iter().enumerate().map(|(n, w)| mix(n as u64, version(w)));
         each.fold(0, u64::wrapping_add)
@@ -119,6 +126,7 @@ impl Index {
             let named = written.iter().copied().find(|n| *n <= sequence).unwrap_or(0);
             *written = [written[0], named, 0];
         }
+        self.sum = self.sum_at(u64::MAX);
     }
 
     /// What is known of a page of the table.
@@ -149,6 +157,7 @@ impl Index {
         for n in &dirty {
             let [last, before, _] = self.written[*n as usize];
             assert!(last < checkpoint, "checkpoints go forward");
+            self.sum = self.sum.wrapping_sub(mix(*n, last)).wrapping_add(mix(*n, checkpoint));
             self.written[*n as usize] = [checkpoint, last, before];
         }
         dirty.into_iter().map(|n| (n, self.encode(n))).collect()
@@ -196,7 +205,8 @@ mod tests {
                 index.wrote(second, checkpoint);
             }
             let written = index.take_dirty(checkpoint);
-            steps.push((index.sum_at(checkpoint), written));
+            assert_eq!(index.sum(), index.sum_at(checkpoint));
+            steps.push((index.sum(), written));
         }
         let load = |upto: usize, but: Option<usize>| {
             let mut index = Index::new(9, pages);
