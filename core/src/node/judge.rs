@@ -3,10 +3,10 @@
 //! it is parity that is wrong: if data was lost, parity is what has it.
 //!
 //! With two parities or more it is found by elimination: if all equations hold once one column is computed from
-//! the others, and for no other column do they, it is that one. Otherwise versions tell, if they do: every write
-//! to a row of sectors changes its parity too. Parity that is older than a data sector of its row has lost a
-//! write. Parity that is newer than all of them has one that its data has lost, and if there is a single data
-//! column, that is the one. What cannot be told apart is left as it is, for the operator to say.
+//! the others, and for no other column do they, it is that one, unless it is newer than what it does not fit. Of two
+//! copies the older is wrong. Otherwise nothing is done: parity that is newer than all data of its row has a write that
+//! data has lost, and nobody knows which; parity that is older may have lost one, or data may have been rebuilt since,
+//! which gives it a version of its own. What cannot be told apart is left as it is, for the operator to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,8 @@ pub(crate) fn judge(g: &Geometry, units: &[Unit], suspects: &BTreeSet<usize>) ->
             continue;
         }
         let versions = versions(g, units, row);
-        let culprit = eliminate(g, units, span).or_else(|| by_versions(g, &parities, versions));
+        let culprit = eliminate(g, units, span).or_else(|| by_versions(g, versions));
+        let culprit = culprit.filter(|column| is_older(g, units, row, *column));
         match culprit {
             Some(column) => add(&mut out.wrong, column, span),
             None if !suspects.is_empty() => {
@@ -89,13 +90,6 @@ pub(crate) fn judge(g: &Geometry, units: &[Unit], suspects: &BTreeSet<usize>) ->
             }
         }
     }
-    // What is put back is one piece of a unit. If something between is unclear, it is left as well.
-    let unclear = std::mem::take(&mut out.unclear);
-    let crossed = |s: &Span| unclear.iter().any(|u| u.lo < s.hi && s.lo < u.hi);
-    let left: Vec<Span> = out.wrong.extract_if(.., |_, s| crossed(s)).map(|(_, s)| s).collect();
-    let mut all: Vec<Span> = unclear.into_iter().chain(left).collect();
-    all.sort_unstable_by_key(|s| (s.lo, s.hi));
-    all.into_iter().for_each(|s| extend(&mut out.unclear, s));
     out
 }
 
@@ -106,9 +100,13 @@ pub(crate) fn parity_is_wrong(g: &Geometry, units: &[Unit]) -> Judgement {
     Judgement { wrong, ..Judgement::default() }
 }
 
+/// What is put back of a unit is one piece: the first run of rows. What comes behind it is left to the next scrub,
+/// so that nothing between is computed from what is wrong itself.
 fn add(wrong: &mut BTreeMap<usize, Span>, column: usize, span: Span) {
-    let whole = wrong.entry(column).or_insert(span);
-    *whole = Span::new(whole.lo.min(span.lo), whole.hi.max(span.hi));
+    let run = wrong.entry(column).or_insert(span);
+    if run.hi == span.lo {
+        run.hi = span.hi;
+    }
 }
 
 fn extend(spans: &mut Vec<Span>, span: Span) {
@@ -156,16 +154,33 @@ fn versions(g: &Geometry, units: &[Unit], row: usize) -> Option<(Timestamp, Time
     Some((data?.into_iter().max()?, parity?.into_iter().min()?))
 }
 
-fn by_versions(
-    g: &Geometry,
-    parities: &[usize],
-    versions: Option<(Timestamp, Timestamp)>,
-) -> Option<usize> {
+/// With a single parity only of copies versions say which is wrong. Of data that has been rebuilt the version is that
+/// of the rebuilding, which changed no parity: that parity is older than some data says nothing.
+fn by_versions(g: &Geometry, versions: Option<(Timestamp, Timestamp)>) -> Option<usize> {
     let (data, parity) = versions?;
-    match parities {
-        [column] if parity < data => Some(*column),
-        _ if parity > data && g.layout.data == 1 => Some(0),
+    match (g.layout.data, g.layout.parity, data.cmp(&parity)) {
+        (1, 1, std::cmp::Ordering::Less) => Some(0),
+        (1, 1, std::cmp::Ordering::Greater) => Some(1),
         _ => None,
+    }
+}
+
+/// Whether a column of a row can have lost a write that others have: what is newer than all that it does not fit
+/// may be all that is left of a write that several disks have lost.
+fn is_older(g: &Geometry, units: &[Unit], row: usize, column: usize) -> bool {
+    let k = g.layout.data;
+    let of = |c: usize| units[c].versions.get(row).copied();
+    // Data is held against parity, and parity against data; a copy against the others.
+    let others: Vec<usize> = match (k, column < k) {
+        (1, _) => (0..g.layout.width()).filter(|c| *c != column).collect(),
+        (_, true) => (k..g.layout.width()).collect(),
+        (_, false) => (0..k).collect(),
+    };
+    let Some(own) = of(column) else { return false };
+    let Some(others) = others.into_iter().map(of).collect::<Option<Vec<_>>>() else { return false };
+    match column < k || k == 1 {
+        true => others.iter().all(|v| *v >= own) && others.iter().any(|v| *v > own),
+        false => others.iter().any(|v| *v >= own),
     }
 }
 
@@ -210,46 +225,45 @@ mod tests {
         }
     }
 
-    /// With two parities or more, whichever column it is, whatever the versions say.
+    /// With two parities or more, whichever column it is, if it is older than what it does not fit.
     #[test]
     fn one_wrong_column_is_found_by_elimination() {
         for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5)] {
-            for version in [5, 10, 15] {
-                for column in 0..nodes {
-                    let (g, mut units) = stripe(layout, nodes);
-                    spoil(&mut units, column, version);
-                    let found = judge(&g, &units, &nobody());
-                    assert_eq!(
-                        found.wrong,
-                        BTreeMap::from([(column, SECOND)]),
-                        "{layout} {column}"
-                    );
-                    assert!(found.unclear.is_empty());
-                }
+            for column in 0..nodes {
+                let (g, mut units) = stripe(layout, nodes);
+                spoil(&mut units, column, 5);
+                let found = judge(&g, &units, &nobody());
+                assert_eq!(found.wrong, BTreeMap::from([(column, SECOND)]), "{layout} {column}");
+                assert!(found.unclear.is_empty());
             }
         }
     }
 
+    /// Two disks lost a write that data, P and Q had: what Q has is all that is left of it.
     #[test]
-    fn with_one_parity_versions_tell_or_nobody_does() {
-        let (g, mut units) = stripe("raid5", 4);
-        spoil(&mut units, 3, 5);
-        assert_eq!(
-            judge(&g, &units, &nobody()).wrong,
-            BTreeMap::from([(3, SECOND)]),
-            "an old parity"
-        );
-        let (g, mut units) = stripe("raid5", 4);
-        spoil(&mut units, 3, 15);
-        let found = judge(&g, &units, &nobody());
-        assert!(found.wrong.is_empty() && found.data_is_lost, "data lost what parity has");
-        assert_eq!(found.unclear, [SECOND]);
-        let stripe_of =
-            |i: u64| Range { offset: 6 * SECTOR * 7 + 2 * SECTOR * i + SECTOR, len: SECTOR };
-        assert_eq!(found.unclear_ranges(&g, 7), [0, 1, 2].map(stripe_of));
+    fn what_is_newer_than_all_that_it_does_not_fit_is_not_undone() {
+        for column in 0..6 {
+            let (g, mut units) = stripe("raid6", 6);
+            spoil(&mut units, column, 20);
+            let found = judge(&g, &units, &nobody());
+            assert!(found.wrong.is_empty() && found.unclear == [SECOND], "{column}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn with_one_parity_nobody_can_tell() {
+        for version in [5, 10, 15] {
+            let (g, mut units) = stripe("raid5", 4);
+            spoil(&mut units, 3, version);
+            let found = judge(&g, &units, &nobody());
+            assert!(found.wrong.is_empty() && found.unclear == [SECOND], "{version}");
+            assert_eq!(found.data_is_lost, version == 15, "data lost what parity has");
+            let stripe_of =
+                |i: u64| Range { offset: 6 * SECTOR * 7 + 2 * SECTOR * i + SECTOR, len: SECTOR };
+            assert_eq!(found.unclear_ranges(&g, 7), [0, 1, 2].map(stripe_of));
+        }
         let (g, mut units) = stripe("raid5", 4);
         spoil(&mut units, 1, 10);
-        assert_eq!(judge(&g, &units, &nobody()).unclear, [SECOND], "of the same time");
         assert_eq!(judge(&g, &units, &BTreeSet::from([3])).wrong, BTreeMap::from([(3, SECOND)]));
         assert_eq!(judge(&g, &units, &BTreeSet::from([1])).wrong, BTreeMap::from([(1, SECOND)]));
     }
@@ -262,6 +276,18 @@ mod tests {
         let (g, mut units) = stripe("raid1", 2);
         spoil(&mut units, 1, 5);
         assert_eq!(judge(&g, &units, &nobody()).wrong, BTreeMap::from([(1, SECOND)]));
+        let (g, mut units) = stripe("raid1", 2);
+        spoil(&mut units, 1, 10);
+        assert_eq!(judge(&g, &units, &nobody()).unclear, [SECOND], "of the same time");
+    }
+
+    /// Each is put back by itself, and nothing between that is computed from the other.
+    #[test]
+    fn what_is_wrong_in_turns_is_put_back_run_by_run() {
+        let mut wrong = BTreeMap::new();
+        let row = |n: u64| Span::new(n * SECTOR, (n + 1) * SECTOR);
+        [(0, 0), (1, 1), (0, 2), (1, 2)].into_iter().for_each(|(c, n)| add(&mut wrong, c, row(n)));
+        assert_eq!(wrong, BTreeMap::from([(0, row(0)), (1, Span::new(SECTOR, 3 * SECTOR))]));
     }
 
     #[test]

@@ -490,9 +490,12 @@ impl Node {
 
     /// How far others' disks have got. That is true whatever epoch it comes from.
     fn hear(&mut self, envelope: &Envelope) {
-        let from = (envelope.from, envelope.reached);
-        for (node, reached) in envelope.heard.iter().copied().chain([from]) {
-            if node != self.id && self.outbox.witness.hear(node, reached) {
+        let witness = &mut self.outbox.witness;
+        if envelope.from != self.id && witness.hear(envelope.from, envelope.reached) {
+            self.worker.store.hear(envelope.from, envelope.reached);
+        }
+        for (node, reached) in envelope.heard.iter().copied().filter(|(n, _)| *n != self.id) {
+            if witness.hear_of(node, reached) {
                 self.worker.store.hear(node, reached);
             }
         }
@@ -687,7 +690,7 @@ impl Node {
     fn memory(&self) -> Memory {
         let store = &self.worker.store;
         let found = if self.loss_is_known { Reached::default() } else { store.found() };
-        let (reached, forgot) = (store.reached(), store.forgot());
+        let (reached, forgot) = (store.reached(), store.forgot() && !self.loss_is_known);
         Memory { found, reached, began: self.began, forgot }
     }
 
@@ -700,9 +703,13 @@ impl Node {
         let all = |a: &Attendance| a.stale_since.get(&id) == Some(&Timestamp::ZERO);
         let waits = self.map.attendance.values().any(|a| a.forgot.contains(&id));
         self.loss_is_known |= waits || self.map.attendance.values().any(all);
-        self.worker.store.begin_life(self.map.epoch);
-        if !waits {
-            self.worker.store.forgiven();
+        // While a volume waits for what it had promised it begins no life: it would seem to know of all before.
+        match waits {
+            true => self.worker.store.forgotten(),
+            false => {
+                self.worker.store.forgiven();
+                self.worker.store.begin_life(self.map.epoch);
+            }
         }
     }
 

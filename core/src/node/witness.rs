@@ -38,6 +38,12 @@ impl Witness {
         std::mem::replace(known, now) != now
     }
 
+    /// What another says of how far a node's disk has got. It may speak of a disk that has been replaced since.
+    pub fn hear_of(&mut self, node: NodeId, reached: Reached) -> bool {
+        let other = self.heard.get(&node).is_some_and(|known| known.disk != reached.disk);
+        !other && self.hear(node, reached)
+    }
+
     /// Tells nodes that take part in a write how far the others' disks have got.
     pub fn tell_each_other(&mut self, nodes: &[NodeId], own: NodeId) {
         for to in nodes.iter().filter(|n| **n != own) {
@@ -88,6 +94,7 @@ mod tests {
         witness.tell_each_other(&[own, a, b], own);
         assert_eq!((witness.take(a), witness.take(b)), (vec![(b, at(7))], vec![]));
         assert!(witness.take(own).is_empty());
+        assert!(!witness.hear_of(b, Reached { disk: 9, ..at(99) }), "of another disk");
         witness.enter();
         witness.tell_each_other(&[a, b], own);
         assert_eq!(witness.take(b), [(a, at(5))]);

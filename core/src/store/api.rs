@@ -44,6 +44,8 @@ pub trait Store: Send {
     }
     /// Its node enters an epoch: what is promised from now on is promised in it.
     fn begin_life(&mut self, _: Epoch) {}
+    /// Others have found that it has forgotten what it promised, and cannot do without it.
+    fn forgotten(&mut self) {}
     /// Others know that it had forgotten what it promised, and it is made whole.
     fn forgiven(&mut self) {}
     /// How far another disk has got.

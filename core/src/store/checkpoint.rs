@@ -43,6 +43,7 @@ enum Stage {
     Table,
     FlushTable,
     Index,
+    FlushIndex,
     Superblock,
 }
 
@@ -361,6 +362,10 @@ impl JournalStore {
                 self.write_index();
             }
             Stage::Index => {
+                c.stage = Stage::FlushIndex;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushIndex => {
                 c.stage = Stage::Superblock;
                 self.move_tail();
             }
@@ -420,9 +425,11 @@ impl JournalStore {
             index.take_dirty(next)
         });
         let start = self.superblock.index_start();
-        let waiting = self.write_pages(Purpose::Checkpoint, start, pages, true);
-        self.checkpoint.as_mut().expect("in work").waiting = waiting;
+        let waiting = self.write_pages(Purpose::Checkpoint, start, pages, false);
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting = waiting;
         if waiting == 0 {
+            c.stage = Stage::FlushIndex;
             self.next_stage();
         }
     }

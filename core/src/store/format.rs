@@ -30,6 +30,8 @@ pub const SUPERBLOCKS: u64 = 2;
 /// Of how many other disks a superblock keeps what was heard; a disk with more neighbours keeps it of those
 /// that follow it in number.
 pub const MOST_HEARD: usize = 100;
+/// In the place of an epoch: the disk has forgotten what it promised before.
+pub const FORGOT: Epoch = 0;
 const FRAME_FIXED: usize = 48;
 
 /// Why a disk is refused.
@@ -381,7 +383,7 @@ pub(crate) enum Entry {
     Known { ts: Timestamp, meta: Vec<u8> },
     /// How far other disks had got, as far as this one has heard.
     Heard(Vec<(NodeId, Reached)>),
-    /// What follows is promised in this epoch, or a later one.
+    /// What follows is promised in this epoch, or a later one; or [`FORGOT`].
     Life(Epoch),
 }
 

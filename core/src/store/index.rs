@@ -93,6 +93,8 @@ impl Index {
         let first = number as usize * PAGES_PER_INDEX;
         let end = (first + PAGES_PER_INDEX).min(self.entries.len());
         self.entries[first..end].fill(UNKNOWN);
+        // No page is written with superblock 1: with this no sum fits until it is written anew.
+        self.written[number as usize] = [1, 0, 0];
         self.dirty.insert(number);
         self.damaged = true;
     }

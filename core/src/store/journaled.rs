@@ -48,6 +48,10 @@ impl Store for JournalStore {
         JournalStore::begin_life(self, epoch);
     }
 
+    fn forgotten(&mut self) {
+        JournalStore::forgotten(self);
+    }
+
     fn forgiven(&mut self) {
         JournalStore::forgiven(self);
     }

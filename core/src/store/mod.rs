@@ -486,6 +486,15 @@ impl JournalStore {
         }
     }
 
+    /// Others have found that it has forgotten what it promised, and cannot do without it. It says so itself from
+    /// now on, also when it is opened again.
+    pub fn forgotten(&mut self) {
+        if self.keeps_heard() && !self.superblock.forgot {
+            self.superblock.forgot = true;
+            self.life_to_write = Some(format::FORGOT);
+        }
+    }
+
     /// Others know that it had forgotten what it promised, and it is made whole.
     pub fn forgiven(&mut self) {
         self.superblock.forgot = false;

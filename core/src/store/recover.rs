@@ -6,10 +6,10 @@
 //! can be believed, since what it says may have been overtaken: the disk opens with what
 //! is in place, says that it has forgotten what it promised, and is made whole from the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::format::{
-    Applied, ChangeHead, Entry, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
+    Applied, ChangeHead, Entry, FORGOT, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
 };
 use super::index::Index;
 use super::overlay::{Over, Overlay};
@@ -22,6 +22,8 @@ use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
 const PIECE: u64 = 256;
+/// Of more sectors that cannot be read while opening the disk is not opened.
+const MOST_UNREADABLE: u64 = 64;
 
 #[derive(Clone, Hash)]
 pub(super) struct Recovery {
@@ -34,6 +36,8 @@ pub(super) struct Recovery {
     bytes: Vec<u8>,
     /// Sectors of it that have been read.
     have: u64,
+    /// Sectors of the journal that cannot be read, and how many of all parts cannot.
+    unreadable: (BTreeSet<u64>, u64),
     /// The frames of the journal, once it is known which: where each begins, and what is in it.
     journal: Vec<u8>,
     /// What had committed when the last checkpoint began.
@@ -101,6 +105,7 @@ impl JournalStore {
             part: Part::Superblocks,
             bytes: vec![0; (SUPERBLOCKS * SECTOR) as usize],
             have: 0,
+            unreadable: (BTreeSet::new(), 0),
             journal: Vec::new(),
             begun: Overlay::default(),
             candidates: BTreeMap::new(),
@@ -173,18 +178,42 @@ impl JournalStore {
             return (at..at + count).for_each(|sector| self.read_recovery(sector, 1));
         }
         let first = self.part().0;
+        let bytes = match result {
+            Ok(data) => data.to_bytes(),
+            Err(error) => return self.cannot_be_read(at, first, error),
+        };
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.have += count;
-        let bytes = result.map(|data| data.to_bytes()).unwrap_or_default();
         // Of a journal that has hardly been used no more memory is touched than that takes.
         if bytes.iter().any(|b| *b != 0) {
             let from = ((at - first) * SECTOR) as usize;
             recovery.bytes[from..from + bytes.len()].copy_from_slice(&bytes);
         }
+        self.go_on_reading();
+    }
+
+    fn go_on_reading(&mut self) {
         let alone = self.ios.values().all(|p| !matches!(p, Purpose::Recovery { .. }));
-        if alone {
+        if alone && !self.failed {
             self.read_piece();
         }
+    }
+
+    /// A sector of what is read while opening cannot be read. That may pass: where it is more than a few the disk
+    /// is not opened, and nothing is written to it.
+    fn cannot_be_read(&mut self, at: u64, first: u64, error: String) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.have += 1;
+        recovery.unreadable.1 += 1;
+        let of_journal = recovery.part == Part::Journal;
+        if of_journal {
+            recovery.unreadable.0.insert(at - first);
+        }
+        if recovery.unreadable.1 > MOST_UNREADABLE || (of_journal && !self.superblock.has_index()) {
+            return self.fail(error);
+        }
+        self.damaged(format!("sector {at} cannot be read: {error}"));
+        self.go_on_reading();
     }
 
     /// All of it is here.
@@ -279,6 +308,11 @@ impl JournalStore {
                 "frame {missing} of the journal is unreadable though frame {later} follows it"
             );
             self.forget_journal(frames, &bytes, what);
+        } else if let Some(sector) = self.ends_unreadable(&frames) {
+            let what = format!(
+                "sector {sector} of the journal cannot be read, and frame {missing} may begin there"
+            );
+            self.forget_journal(frames, &bytes, what);
         } else if self.index_is_old() {
             if let Some(index) = &mut self.table.index {
                 index.forget_all();
@@ -321,6 +355,17 @@ impl JournalStore {
         frames
     }
 
+    /// The sector after the last frame, if it cannot be read.
+    fn ends_unreadable(&self, frames: &[Found]) -> Option<u64> {
+        let unreadable = &self.recovery.as_ref().expect("opening").unreadable.0;
+        let sb = &self.superblock;
+        let end = frames.last().map_or(sb.tail, |(at, head, _)| at + head.sectors());
+        // A frame may also begin anew at the ring's first sector, and have any sector that cannot be read in it.
+        let after = [end % sb.journal.max(1), 0];
+        let first = unreadable.iter().find(|s| after.contains(s) || **s >= end).copied();
+        first.filter(|_| sb.has_index())
+    }
+
     /// Whether the index, or a page of it, is older than the superblock, or damaged: then some pages of the table
     /// may be older copies without a trace.
     fn index_is_old(&self) -> bool {
@@ -355,7 +400,7 @@ impl JournalStore {
         let sb = &mut self.superblock;
         sb.forgot = true;
         sb.tail = 0;
-        sb.tail_frame = last.max(sb.tail_frame) + 1;
+        sb.tail_frame = last.max(sb.tail_frame).saturating_add(1);
         self.journal = Journal::new(sb, self.config.bug);
         self.damaged(format!("{what}; what it had promised is forgotten"));
     }
@@ -405,6 +450,7 @@ impl JournalStore {
                 }
                 Entry::Apply { sectors } => sectors.into_iter().for_each(|a| self.replay_apply(a)),
                 Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
+                Entry::Life(FORGOT) => self.superblock.forgot = true,
                 Entry::Life(life) => self.superblock.life = self.superblock.life.max(life),
             }
         }
@@ -524,10 +570,12 @@ impl JournalStore {
         }
     }
 
-    /// Everything that was found is safe. Of a journal that is forgotten the disk must know, and not find its
-    /// frames again; and what is damaged of the index is written anew, or it would be found again and again.
+    /// Everything that was found is safe. A superblock is written, so that the number of a checkpoint that a crash
+    /// has cut off is not used again: an older page of the table would pass for a newer one. Of a journal that is
+    /// forgotten the disk must know, and not find its frames again; and what is damaged of the index is written
+    /// anew, or it would be found again and again.
     pub(super) fn recovery_flushed(&mut self) {
-        if !self.superblock.forgot {
+        if !self.superblock.has_index() {
             return self.opened();
         }
         let next = self.superblock.sequence + 1;
