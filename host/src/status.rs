@@ -291,6 +291,7 @@ fn counters(c: &NodeCounters) -> Value {
         "journal_frames": c.store.journal_frames,
         "checkpoints": c.store.checkpoints,
         "erasures": c.store.erasures,
+        "damaged": c.store.damaged,
         "notices": c.notices,
         "retries": c.retries,
         "rebuilt_sectors": c.rebuilt_sectors,
