@@ -183,7 +183,12 @@ impl Cluster {
         let (weft, host) = (std::env::current_exe()?, self.host());
         // Should this process die, so does the host.
         let mut command = self.inside(host, Path::new("setpriv"));
-        command.args(["--pdeathsig", "KILL"]).arg(weft).args(["attach", VOLUME, "--dir"]);
+        command.args(["--pdeathsig", "KILL"]).arg(weft).args([
+            "attach",
+            VOLUME,
+            FILES_VOLUME,
+            "--dir",
+        ]);
         command.arg(self.home(host)).args(first);
         self.spawn(host, command)
     }
