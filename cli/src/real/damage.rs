@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use weft_core::store::{SUPERBLOCKS, Superblock};
 
 use super::cluster::{Cluster, WHOLE};
-use super::faults::wait;
+use super::faults::{OUTAGE, wait};
 
 /// What disks are read and written in.
 const SECTOR: u64 = 4096;
@@ -32,21 +32,31 @@ const ENOUGH: Duration = Duration::from_secs(30);
 /// Sectors of a journal are damaged among so many from the oldest frame that is needed.
 const RECENT: u64 = 256;
 
-/// Kills a node, damages its disk, and starts it again.
+/// Kills a node, or all at the same time, damages its disk, and starts again who was killed. If all were, nobody
+/// counted the node as away: only what stands on the other disks tells what its own has lost.
 fn damage(
     cluster: &mut Cluster,
     node: usize,
     rng: &mut Rng,
     how: impl FnOnce(&File, &Superblock, &mut Rng) -> Result<()>,
 ) -> Result<()> {
-    cluster.kill_node(node)?;
+    let mut gone: Vec<usize> = match rng.bool() {
+        true => vec![node],
+        false => (0..cluster.nodes()).collect(),
+    };
+    gone.iter().try_for_each(|n| cluster.kill_node(*n))?;
     {
         let _ours = hold(cluster.disk(node))?;
         let disk = File::options().read(true).write(true).open(cluster.file(node))?;
         how(&disk, &superblock(&disk)?.1, rng)?;
     }
-    wait(rng, 0, 4000);
-    cluster.start_node(node)
+    rng.shuffle(&mut gone);
+    let pause = OUTAGE.as_millis() as u64 / gone.len() as u64;
+    for n in gone {
+        wait(rng, 0, pause);
+        cluster.start_node(n)?;
+    }
+    Ok(())
 }
 
 /// Waits until something stands in a node's table: at first all is in the journal only.

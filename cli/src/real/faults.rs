@@ -30,7 +30,7 @@ const ELECTION: Duration = Duration::from_millis(1000);
 const FALL: Duration = Duration::from_millis(1000);
 
 /// The longest that nodes of an outage stay away.
-const OUTAGE: Duration = Duration::from_millis(3000);
+pub(super) const OUTAGE: Duration = Duration::from_millis(3000);
 
 /// What it takes processes that have all been started anew to elect a leader, which waits for those that
 /// open their disks, and to enter a map.
@@ -149,14 +149,15 @@ impl Fault {
     pub fn longest_wait(self) -> Duration {
         match self {
             // Silence has to be noticed; if the leader is silent, others see its connections break.
-            // With an older copy it is killed twice, but all are whole between.
-            Fault::Kill
+            Fault::Kill => MASKED + FALL,
+            // Damage may come with an outage of all. With an older copy the node is killed once more before, but
+            // all are whole between.
+            Fault::Outage
             | Fault::TablePage
             | Fault::Table
             | Fault::Journal
             | Fault::Superblock
-            | Fault::OldCopy => MASKED + FALL,
-            Fault::Outage => OUTAGE + PATIENCE.max(RISE) + FALL,
+            | Fault::OldCopy => OUTAGE + PATIENCE.max(RISE) + FALL,
             // A host of this node waits for it as long as it has patience. Whoever waits for this
             // node at another one waits until it is counted dead.
             Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => {
