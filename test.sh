@@ -158,7 +158,7 @@ e2e() {
 
 real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
-    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-15}" --slack "${WEFT_SLACK:-30}"
+    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
 }
 
 for stage in ${*:-$all}; do

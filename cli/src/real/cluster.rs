@@ -183,7 +183,12 @@ impl Cluster {
         let (weft, host) = (std::env::current_exe()?, self.host());
         // Should this process die, so does the host.
         let mut command = self.inside(host, Path::new("setpriv"));
-        command.args(["--pdeathsig", "KILL"]).arg(weft).args(["attach", VOLUME, "--dir"]);
+        command.args(["--pdeathsig", "KILL"]).arg(weft).args([
+            "attach",
+            VOLUME,
+            FILES_VOLUME,
+            "--dir",
+        ]);
         command.arg(self.home(host)).args(first);
         self.spawn(host, command)
     }
@@ -218,6 +223,7 @@ impl Cluster {
             {
                 false
             }
+            fault if fault.is_damage() && *n == self.host() => false,
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n),
             fault => self.network.is_some() || !fault.is_of_links(),
@@ -251,6 +257,16 @@ impl Cluster {
     /// The file that holds what is on the disk of a node.
     pub fn file(&self, node: usize) -> PathBuf {
         node_dir(&self.dir, node).join(FILE)
+    }
+
+    /// A file of another file system, for a copy of a node's disk.
+    pub fn file_beside(&self, node: usize) -> PathBuf {
+        self.dir.join(format!("node-{node}.copy"))
+    }
+
+    /// What a node has as its disk: that file, or a device over it.
+    pub fn disk(&self, node: usize) -> &Path {
+        &self.configs[node].disks[0]
     }
 
     fn config_path(&self, node: usize) -> PathBuf {
@@ -304,12 +320,13 @@ impl Cluster {
         Ok(Control::connect(&self.home(node))?.request(request)?)
     }
 
-    /// Sectors that a node has found unreadable or wrong since it was started.
+    /// Sectors, pages of the table and the like that a node has found unreadable or wrong since it was started.
     pub fn erasures(&self, node: usize) -> Result<u64> {
         let status = self.ask(node, &Request::Status)?;
         let us = status["nodes"].as_array().into_iter().flatten();
         let us = us.into_iter().find(|n| n["node"].as_u64() == Some(node as u64));
-        Ok(us.and_then(|n| n["counters"]["erasures"].as_u64()).unwrap_or(0))
+        let count = |n: &Value, what: &str| n["counters"][what].as_u64().unwrap_or(0);
+        Ok(us.map_or(0, |n| count(n, "erasures") + count(n, "damaged")))
     }
 
     /// Waits until all nodes agree, take part and have caught up, and that has lasted for `lasts`. Says

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use weft_host::{NodeAction, Request};
 
-use super::cluster::{Cluster, DISK};
+use super::cluster::Cluster;
+use super::damage::{self, superblock, written};
 use super::hosts::PATIENCE;
 
 /// A process that is silent for so long is counted dead (`weft_member::Config`).
@@ -31,7 +30,7 @@ const ELECTION: Duration = Duration::from_millis(1000);
 const FALL: Duration = Duration::from_millis(1000);
 
 /// The longest that nodes of an outage stay away.
-const OUTAGE: Duration = Duration::from_millis(3000);
+pub(super) const OUTAGE: Duration = Duration::from_millis(3000);
 
 /// What it takes processes that have all been started anew to elect a leader, which waits for those that
 /// open their disks, and to enter a map.
@@ -63,11 +62,17 @@ pub enum Fault {
     Flip,
     /// Its disk is replaced by an empty one.
     Replace,
+    /// It is killed, and a page of its disk's table is zeros when it is started again.
+    TablePage,
+    /// The same with the whole table, or table and index.
+    Table,
+    /// The same with the journal, or damage to some of its sectors.
+    Journal,
+    /// The same with a copy of the superblock.
+    Superblock,
+    /// It is killed, and started again with an older copy of its disk.
+    OldCopy,
 }
-
-/// Where the data of a disk begins at the latest: superblocks, a journal of a sixteenth and a table of
-/// 16 bytes for each sector come before it (docs/disk-format.md).
-const DATA: u64 = DISK / 16 + DISK / 128;
 
 /// So much must have been written before it is hurt.
 const ENOUGH: u64 = 1 << 20;
@@ -76,7 +81,7 @@ const ENOUGH: u64 = 1 << 20;
 const SECTOR: u64 = 4096;
 
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 11] = [
+pub const FAULTS: [(Fault, &str); 16] = [
     (Fault::Kill, "kill"),
     (Fault::Outage, "outage"),
     (Fault::Stop, "stop"),
@@ -88,6 +93,11 @@ pub const FAULTS: [(Fault, &str); 11] = [
     (Fault::Errors, "errors"),
     (Fault::Flip, "flip"),
     (Fault::Replace, "replace"),
+    (Fault::TablePage, "table-page"),
+    (Fault::Table, "table"),
+    (Fault::Journal, "journal"),
+    (Fault::Superblock, "superblock"),
+    (Fault::OldCopy, "old-copy"),
 ];
 
 impl fmt::Display for Fault {
@@ -115,9 +125,23 @@ impl Fault {
         matches!(self, Fault::Cut | Fault::OneWay | Fault::Lossy)
     }
 
-    /// Whether something on a disk is not what it was, so that only a scrub makes it whole.
+    /// Whether something on a disk is not what it was, and only a scrub shows that all is whole.
     pub fn hurts_data(self) -> bool {
-        matches!(self, Fault::Flip | Fault::Errors)
+        matches!(self, Fault::Flip | Fault::Errors) || self.is_damage()
+    }
+
+    /// Whether the disk of a killed node is damaged.
+    pub fn is_damage(self) -> bool {
+        matches!(
+            self,
+            Fault::TablePage | Fault::Table | Fault::Journal | Fault::Superblock | Fault::OldCopy
+        )
+    }
+
+    /// Whether what it does is counted by the node that it is done to. Of an older copy the others say that it is
+    /// one, and the end of a journal may go by if nothing was promised there.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Fault::Flip | Fault::Errors | Fault::TablePage | Fault::Table)
     }
 
     /// The longest that a request may wait for this fault's sake, on a machine that has nothing else
@@ -126,7 +150,14 @@ impl Fault {
         match self {
             // Silence has to be noticed; if the leader is silent, others see its connections break.
             Fault::Kill => MASKED + FALL,
-            Fault::Outage => OUTAGE + PATIENCE.max(RISE) + FALL,
+            // Damage may come with an outage of all. With an older copy the node is killed once more before, but
+            // all are whole between.
+            Fault::Outage
+            | Fault::TablePage
+            | Fault::Table
+            | Fault::Journal
+            | Fault::Superblock
+            | Fault::OldCopy => OUTAGE + PATIENCE.max(RISE) + FALL,
             // A host of this node waits for it as long as it has patience. Whoever waits for this
             // node at another one waits until it is counted dead.
             Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => {
@@ -149,7 +180,12 @@ impl Fault {
             | Fault::Fill
             | Fault::Errors
             | Fault::Flip
-            | Fault::Replace => Duration::ZERO,
+            | Fault::Replace
+            | Fault::TablePage
+            | Fault::Table
+            | Fault::Journal
+            | Fault::Superblock
+            | Fault::OldCopy => Duration::ZERO,
         }
     }
 
@@ -186,6 +222,11 @@ impl Fault {
             Fault::Fill => fill(cluster, node, rng),
             Fault::Errors => errors(cluster, node, rng),
             Fault::Flip => flip(cluster, node, rng),
+            Fault::TablePage => damage::table_page(cluster, node, rng),
+            Fault::Table => damage::table(cluster, node, rng),
+            Fault::Journal => damage::journal(cluster, node, rng),
+            Fault::Superblock => damage::superblock_copy(cluster, node, rng),
+            Fault::OldCopy => damage::old_copy(cluster, node, rng),
             Fault::Replace => {
                 cluster.ask(node, &Request::Node { action: NodeAction::Kill, node })?;
                 wait(rng, 0, 1000);
@@ -202,7 +243,8 @@ impl Fault {
     }
 }
 
-fn wait(rng: &mut Rng, least: u64, most: u64) {
+/// Waits for a time between these, in milliseconds.
+pub(super) fn wait(rng: &mut Rng, least: u64, most: u64) {
     thread::sleep(Duration::from_millis(rng.u64(least..=most)));
 }
 
@@ -291,29 +333,14 @@ fn flip(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
 /// Where hosts' data is on a disk, as soon as there is some: at first it is in the journal only.
 fn enough_written(disk: &File) -> Result<Vec<Range<u64>>> {
     let since = Instant::now();
+    let data = superblock(disk)?.1.data_start() * SECTOR;
     loop {
-        let parts = written(disk)?;
+        let parts = written(disk, data)?;
         if parts.iter().map(|p| p.end - p.start).sum::<u64>() >= ENOUGH {
             return Ok(parts);
         }
         ensure!(since.elapsed() < Duration::from_secs(30), "hosts write nothing to a disk");
         thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Where something has been written on a disk, after superblocks, journal and table.
-fn written(disk: &File) -> Result<Vec<Range<u64>>> {
-    let mut parts = Vec::new();
-    let mut at = DATA;
-    loop {
-        match seek(disk, SeekFrom::Data(at)) {
-            Ok(start) => at = start,
-            Err(Errno::NXIO) => return Ok(parts),
-            Err(e) => return Err(e.into()),
-        }
-        let end = seek(disk, SeekFrom::Hole(at))?;
-        parts.push(at..end);
-        at = end;
     }
 }
 

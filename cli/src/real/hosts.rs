@@ -36,6 +36,9 @@ struct Shared {
     watch: Watch,
     /// Requests answered, of each host.
     answered: [AtomicU64; HOSTS as usize],
+    /// How often all was to be read back so far, and how often each host has done so.
+    to_read_back: AtomicU64,
+    read_back: [AtomicU64; HOSTS as usize],
     /// In nanoseconds.
     longest_wait: AtomicU64,
 }
@@ -87,6 +90,16 @@ impl Hosts {
         Ok(())
     }
 
+    /// Has the hosts read back all that they have written, and waits until they have.
+    pub fn read_all(&self) -> Result<()> {
+        let number = self.shared.to_read_back.fetch_add(1, Ordering::Relaxed) + 1;
+        while self.shared.read_back.iter().any(|n| n.load(Ordering::Relaxed) < number) {
+            self.check()?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
     /// The longest that a request has waited since the last call.
     pub fn take_longest_wait(&self) -> Duration {
         Duration::from_nanos(self.shared.longest_wait.swap(0, Ordering::Relaxed))
@@ -130,6 +143,11 @@ impl Host {
     fn work(&mut self) -> Result<u64> {
         let blocks = self.versions.len() as u64;
         while self.shared.watch.goes_on() {
+            let asked = self.shared.to_read_back.load(Ordering::Relaxed);
+            if self.shared.read_back[self.number].load(Ordering::Relaxed) < asked {
+                self.read_all()?;
+                self.shared.read_back[self.number].store(asked, Ordering::Relaxed);
+            }
             let len = if self.rng.bool() { 1 } else { self.rng.u64(1..=LONGEST) };
             let from = self.rng.u64(0..blocks - len);
             if self.rng.u8(0..10) < 6 {
@@ -138,10 +156,16 @@ impl Host {
                 self.read(from, len)?;
             }
         }
+        self.read_all()?;
+        Ok(blocks)
+    }
+
+    fn read_all(&mut self) -> Result<()> {
+        let blocks = self.versions.len() as u64;
         for from in (0..blocks).step_by(LONGEST as usize) {
             self.read(from, LONGEST.min(blocks - from))?;
         }
-        Ok(blocks)
+        Ok(())
     }
 
     fn write(&mut self, from: u64, len: u64) -> Result<()> {

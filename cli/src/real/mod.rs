@@ -12,11 +12,13 @@
 //! - [`device`]: disks that are block devices
 //! - [`network`]: namespaces and what can be done to links
 //! - [`faults`]: what is done to nodes
+//! - [`damage`]: what is done to the disks of killed nodes
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
 //! - [`watch`]: what rounds and those beside them share
 
 mod cluster;
+mod damage;
 mod device;
 mod faults;
 mod files;
@@ -66,7 +68,7 @@ struct Tally {
     /// The longest that a request waited, of each round.
     waits: Vec<Duration>,
     longest_healing: Duration,
-    /// Sectors that the victims found unreadable or wrong.
+    /// Sectors and pages of tables that the victims found unreadable or wrong.
     erasures: u64,
 }
 
@@ -113,6 +115,15 @@ impl Users {
     }
 }
 
+/// Draws one of the faults: each comes once before any comes again, so that few rounds miss none.
+fn draw(to_come: &mut Vec<usize>, faults: usize, rng: &mut Rng) -> usize {
+    if to_come.is_empty() {
+        to_come.extend(0..faults);
+        rng.shuffle(to_come);
+    }
+    to_come.pop().expect("there is a fault")
+}
+
 impl Real {
     /// Runs the rounds; fails with what went wrong, and keeps what the processes said.
     pub fn run(&self) -> Result<ExitCode> {
@@ -150,8 +161,9 @@ impl Real {
         };
         let users = Users { hosts: Hosts::start(sockets.clone(), self.seed)?, files };
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
+        let mut to_come = Vec::new();
         for number in 0..self.rounds {
-            let n = rng.usize(0..faults.len());
+            let n = draw(&mut to_come, faults.len(), &mut rng);
             let (fault, tally) = &mut faults[n];
             let victims = cluster.victims(*fault);
             let node = victims[rng.usize(0..victims.len())];
@@ -176,7 +188,7 @@ impl Real {
         cluster.stop()?;
         for (fault, tally) in &faults {
             let blunt = tally.waits.len() >= NOTICED_AFTER && tally.erasures == 0;
-            if fault.hurts_data() && blunt {
+            if fault.is_counted() && blunt {
                 bail!("no node noticed anything of {} rounds of '{fault}'", tally.waits.len());
             }
         }
@@ -194,7 +206,7 @@ impl Real {
         rng: &mut Rng,
     ) -> Result<Round> {
         users.hosts.take_longest_wait();
-        let known = cluster.erasures(node)?;
+        let known = if fault.is_damage() { 0 } else { cluster.erasures(node)? };
         fault.inflict(cluster, node, rng)?;
         users.check()?;
         let healed = cluster.wait_until_whole(WHOLE, fault.shows_after())?;
@@ -203,7 +215,10 @@ impl Real {
         let may_wait = fault.longest_wait() + self.slack;
         ensure!(waited <= may_wait, "a request waited {waited:.1?}; {may_wait:.1?} is allowed");
         if scrubs {
+            // What hosts do not read before are parity and the other volume, which fio and fsck read.
+            users.hosts.read_all().context("before a scrub")?;
             cluster.scrub()?;
+            users.hosts.read_all().context("after a scrub")?;
         }
         // A node that was started again counts from 0.
         let erasures = cluster.erasures(node)?;
