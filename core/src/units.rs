@@ -46,9 +46,22 @@ impl Timestamp {
     /// Before every other.
     pub const ZERO: Timestamp = Timestamp(0);
 
+    /// The latest time that clocks are taken to show, in microseconds: some days before the last that has
+    /// a timestamp. What is issued after it is counted on by ones, which lasts.
+    pub const LAST_READING: u64 = (1 << (u64::BITS - ORIGINATOR_BITS)) - (1 << 40);
+
+    /// The timestamp of a clock that shows `now`, in nanoseconds.
+    pub fn reading(now: Nanos, originator: NodeId) -> Self {
+        Timestamp::new((now / 1000).min(Self::LAST_READING), originator)
+    }
+
     /// The timestamp of `originator` at `micros`.
     pub fn new(micros: u64, originator: NodeId) -> Self {
-        debug_assert!((originator.0 as usize) < MAX_NODES);
+        assert!((originator.0 as usize) < MAX_NODES, "{originator:?} has no timestamps");
+        assert!(
+            micros >> (u64::BITS - ORIGINATOR_BITS) == 0,
+            "no timestamp is as late as {micros}"
+        );
         Timestamp(micros << ORIGINATOR_BITS | u64::from(originator.0))
     }
 
@@ -156,6 +169,8 @@ mod tests {
 
     #[test]
     fn timestamps_order_by_time_then_originator() {
+        let last = Timestamp::reading(Nanos::MAX, NodeId(1));
+        assert_eq!((last.micros(), last.originator()), (Timestamp::LAST_READING, NodeId(1)));
         let a = Timestamp::new(5, NodeId(9));
         let b = Timestamp::new(6, NodeId(1));
         assert!(a < b);

@@ -173,7 +173,7 @@ impl Engine {
 
     /// What the nodes' clock shows: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
-        Timestamp::new(self.clock.now() / 1000, NodeId(0))
+        Timestamp::reading(self.clock.now(), NodeId(0))
     }
 
     /// Nobody waits for the answer to this request of a node any more.

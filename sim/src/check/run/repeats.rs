@@ -57,7 +57,7 @@ impl Run {
 
     /// No timestamp that a node issues from now on is earlier.
     fn reading(&self, node: NodeId) -> Timestamp {
-        Timestamp::new(self.world.clock(node) / 1000, NodeId(0))
+        Timestamp::reading(self.world.clock(node), NodeId(0))
     }
 
     /// The node of a host has stopped. Whether the host will ask again for what it has in work: of the same node or of the
