@@ -581,12 +581,19 @@ impl JournalStore {
         let next = self.superblock.sequence + 1;
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();
         let start = self.superblock.index_start();
-        if self.write_pages(Purpose::RecoveryIndex, start, pages, true) == 0 {
+        let mut writes = self.write_pages(Purpose::RecoveryIndex, start, pages, true);
+        // No frame that counts has such a sector in it: it is written, so that it can be read next time.
+        let unreadable = self.recovery.as_ref().map(|r| r.unreadable.0.clone()).unwrap_or_default();
+        let zeros: Vec<_> =
+            unreadable.into_iter().map(|s| (s, Buffer::Zero(SECTOR_BYTES))).collect();
+        let start = self.superblock.journal_start();
+        writes += self.write_pages(Purpose::RecoveryIndex, start, zeros, true);
+        if writes == 0 {
             self.write_superblock(Purpose::RecoverySuperblock, true);
         }
     }
 
-    /// A run of pages of the index has been written.
+    /// A run of pages of the index, or of sectors of the journal, has been written.
     pub(super) fn recovery_index_written(&mut self) {
         if self.ios.values().all(|p| *p != Purpose::RecoveryIndex) {
             self.write_superblock(Purpose::RecoverySuperblock, true);

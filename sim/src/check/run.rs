@@ -60,6 +60,8 @@ struct Run {
     wide_rng: Option<Rng>,
     /// What an operator does in this run, if there is one.
     operator: Option<Operator>,
+    /// A node is being taken out for good.
+    leaving: bool,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
     /// Most bytes of an atomic piece.

@@ -129,7 +129,9 @@ impl Run {
                 let most = match region {
                     Region::Superblock => 1,
                     // A whole journal at once, in some cases; of so much that cannot be read the disk is not opened.
-                    Region::Journal if !matches!(harm, Harm::Unreadable) && rng.u8(0..3) == 0 => count,
+                    Region::Journal if !matches!(harm, Harm::Unreadable) && rng.u8(0..3) == 0 => {
+                        count
+                    }
                     _ => rng.u64(1..=16),
                 };
                 let (at, end) = match most == count {

@@ -191,6 +191,7 @@ impl Run {
             repeat_rng: repeat_rng.filter(|_| places.is_none()),
             again: (0, 0),
             operator,
+            leaving: false,
             beyond: false,
             max_chunk,
             clients,

@@ -246,7 +246,9 @@ impl Run {
 
     /// A node returns. Something may have become of its member's log meanwhile.
     fn returns(&mut self, node: NodeId) {
+        // While one leaves for good a vote is lost by that alone.
         if let Some(decay) = self.members.as_mut().and_then(|m| m.decay.as_mut())
+            && !self.leaving
             && decay.bool()
         {
             self.world.damage_log(node, &mut |n| decay.usize(0..n));

@@ -139,6 +139,7 @@ impl Run {
     /// to the others, it is switched off, and taken out of the map.
     pub(super) fn leave(&mut self) -> Result<(), String> {
         let Some(node) = self.draw_leaver() else { return Ok(()) };
+        self.leaving = true;
         self.world.drain(node, true);
         self.disturb();
         self.until("nothing of the volume is on the node that leaves", |run| {
@@ -165,6 +166,7 @@ impl Run {
         }
         let next = self.next_node(node);
         self.clients.iter_mut().filter(|c| c.node == node).for_each(|c| c.node = next);
+        self.leaving = false;
         self.heal()
     }
 
