@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NewNodes, NodeInfo,
-    PolicyChange, Volume, VolumeSize,
+    Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NewNodes,
+    NodeInfo, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
@@ -20,7 +20,7 @@ use weft_core::node::{
 };
 use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{DiskOp, DiskRequest, JournalStore, SUPERBLOCKS, Superblock};
-use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use self::together::Together;
 use crate::disk::SimDisk;
@@ -402,7 +402,10 @@ impl World {
         let place = &mut self.places[usize::from(id.0)];
         let superblock = place.superblock.as_mut().expect("a node with a disk");
         superblock.incarnation += 1;
+        // The map may speak of the one before for a while.
+        let harmed = place.disk.harmed;
         place.disk = SimDisk::new(place.disk.sectors());
+        place.disk.harmed = harmed;
         let format = JournalStore::format(superblock);
         format.into_iter().for_each(|op| place.disk.apply_now(op));
     }
@@ -656,6 +659,9 @@ impl World {
     fn outputs(&mut self, id: NodeId, out: Vec<Output>) {
         for output in out {
             self.rests.1 += u64::from(matches!(output, Output::Report(MemberReport::Wake { .. })));
+            if matches!(output, Output::Ready) {
+                self.assert_it_remembers(id);
+            }
             let output = match self.together {
                 Some(_) => self.through_gate(id, output),
                 None => Some(output),
@@ -676,6 +682,24 @@ impl World {
                 Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
                 Output::Delayed(_) => {}
             }
+        }
+    }
+
+    /// A disk that nothing has happened to has not forgotten anything, whatever crashes came.
+    fn assert_it_remembers(&mut self, id: NodeId) {
+        let node = self.places[usize::from(id.0)].node.as_ref().expect("it is ready");
+        let forgot = node.forgot();
+        assert!(!forgot || self.disk(id).harmed, "{id}: an undamaged disk has forgotten something");
+    }
+
+    /// Nor is it found to have by what others have heard of it.
+    fn assert_they_remember(&mut self, map: &ClusterMap) {
+        let zero = |a: &Attendance| {
+            let stale = a.stale_since.iter().filter(|(_, since)| **since == Timestamp::ZERO);
+            stale.map(|(n, _)| *n).chain(a.forgot.iter().copied()).collect::<Vec<_>>()
+        };
+        for id in map.attendance.values().flat_map(zero) {
+            assert!(self.disk(id).harmed, "{id}: an undamaged disk is believed to have forgotten");
         }
     }
 
@@ -780,6 +804,7 @@ impl World {
                 AuthorityOutput::Store(map) => {
                     let epoch = map.epoch;
                     self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
+                    self.assert_they_remember(&map);
                     self.stored = map;
                     let input = AuthorityInput::Stored(epoch);
                     self.queue.push(100 * MICROS, Event::Authority(input, self.authority_life));

@@ -425,6 +425,11 @@ impl Node {
         self.worker.store.data_sectors()
     }
 
+    /// Whether its disk knows by itself that it has forgotten what it promised.
+    pub fn forgot(&self) -> bool {
+        self.worker.store.forgot()
+    }
+
     /// Bytes of committed changes that it holds in memory because they are not in place.
     pub fn held_bytes(&self) -> u64 {
         self.worker.store.held_bytes()

@@ -39,7 +39,7 @@ impl Rare {
         let mut rng = Rng::with_seed(seed ^ 0x0007_a2e0_9a75);
         let drawn = rng.u8(0..4) == 0;
         options.rare.unwrap_or(drawn).then(|| Rare {
-            journal: [48, 56, 64, 96][rng.usize(0..4)],
+            journal: [32, 40, 48, 64][rng.usize(0..4)],
             overlay: if rng.bool() { 10_000 } else { rng.usize(1..20) },
             pages: rng.usize(1..=3),
             place_after: rng.u64(1..=60) * MILLIS,
