@@ -642,7 +642,7 @@ map_lost() {
     wait_until whole
     stop
     refused 'whole nothing to recover' weft recover
-    for damage in 's/raid5/raid6/' 's/^epoch = ./epoch = 9/' '/^checksum/d' '1,$d'; do
+    for damage in 's/raid5/raid6/' 's/^epoch = /epoch = 1/' '/^checksum/d' '1,$d'; do
         sed -i "$damage" "$D/weft.toml"
         old=$(cat "$D/weft.toml")
         refused 'cannot use weft.toml 5 of 5 disks have a copy weft recover' up --dir "$D"

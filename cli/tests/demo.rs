@@ -29,7 +29,7 @@ fn it_compares_everything_and_leaves_nothing() {
     for part in ["before", "during", "after", "MB/s"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(errors.contains("0 with wrong parity"), "{errors}");
+    assert!(errors.contains("0 wrong, 0 stripes unclear"), "{errors}");
     assert_eq!(entries(place.path()), [""; 0]);
 }
 
