@@ -144,7 +144,7 @@ P
     losetup -d "$device"
     rm -f "$T/loop"
     unmount
-    weft scrub v --dir "$C/node-1" | grep ' 0 with wrong parity, 0 skipped'
+    weft scrub v --dir "$C/node-1" | grep ' 0 wrong, 0 stripes unclear, 0 skipped'
     # With nothing cached, from a node that has not served it: of each name, the file noted last.
     nbdcopy "$(uri 0)" "$T/copy"
     losetup -f --show "$T/copy" >"$T/loop"

@@ -250,7 +250,7 @@ impl Door {
             Ok(invitation) => {
                 let nodes = invitation.nodes().iter().map(u16::to_string).collect::<Vec<_>>();
                 let nodes = nodes.join(", ");
-                (self.log)(&format!("node {nodes} has joined, from {who}"));
+                (self.log)(&format!("node {nodes} has joined, from {}", who.trim_end_matches(',')));
             }
             Err(e) => {
                 let why = format!("{who} wanted to join and was refused: {e}");
