@@ -207,7 +207,8 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
     });
     if info.up {
         value.as_object_mut().map(|v| v.remove("why"));
-    } else if value["why"].is_null() {
+    } else if value["why"].is_null() || !is_in_touch(engine, id) {
+        // What a process said last of a node is old news once that process is gone.
         value["why"] = json!(why_down(engine, id));
     }
     value["columns"] = json!(engine.map().columns_on(id));
@@ -215,10 +216,14 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
     value
 }
 
+fn is_in_touch(engine: &Engine, node: NodeId) -> bool {
+    let process = engine.map().process_of(node);
+    engine.rule.together().is_some_and(|t| t.is_connected(process))
+}
+
 /// Why a node of another process is down, if that process does not say it.
 fn why_down(engine: &Engine, node: NodeId) -> &'static str {
-    let process = engine.map().process_of(node);
-    match engine.rule.together().is_some_and(|t| t.is_connected(process)) {
+    match is_in_touch(engine, node) {
         true => "its process runs, and the node does not take part yet",
         false => "there is no connection to its process",
     }
