@@ -29,6 +29,7 @@ setup() {
     has python3 || need+=(python3)
     has ip || need+=(iproute2)
     has nft || need+=(nftables)
+    has faketime || need+=(faketime)
     [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo "missing: ${need[*]}; install them, or run as root on Debian" >&2

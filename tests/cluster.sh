@@ -133,7 +133,7 @@ joining() {
     wait_until has 0 up 4
     replayed
     grep -c 'calls itself n3, wanted to join and was refused: this join token' "$T/log0"
-    kill -9 "$(cat "$T/pid0")"
+    crash 0
     run_node 0
     wait_until has 0 up 4
     replayed
@@ -352,6 +352,31 @@ attached() {
     wait_until weft node remove "$number" --dir "$T/state2"
     refused 'has been removed --token' weft attach v --dir "$host"
     weft volume set v roles=node --dir "$T/state2"
+}
+ahead() { weft status --dir "$1" | grep -q "warning: the clock of node [0-9]*'s machine is 2592... s ahead"; }
+# The clock of a host's machine is a month ahead: it goes by the cluster's time, and says so; the others notice nothing.
+wrong_clock() {
+    local token host="$T/ahead" at number libraries=(/usr/lib/*/faketime/libfaketime.so.1)
+    at="nbd+unix:///v?socket=$T/ahead/nbd.sock"
+    token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
+    LD_PRELOAD=${libraries[0]} FAKETIME=+30d FAKETIME_DONT_FAKE_MONOTONIC=1 WEFT_TOKEN=$token \
+        "$WEFT" attach v --dir "$host" --at "$ADMIT" --name h2 >"$T/logw" 2>&1 & echo $! >"$T/pidw"
+    wait_until grep -q 'reads and writes the disks itself' "$T/logw"
+    wait_until grep -q "2592... s ahead of the cluster's time" "$T/logw"
+    ahead "$host"
+    wait_until ahead "$T/state1"
+    head -c 20M /dev/urandom >"$T/part"
+    dd if="$T/part" of="$T/image" conv=notrunc status=none
+    nbdcopy "$T/part" "$at"
+    nbdcopy "$(uri 2)" - | cmp - "$T/image"
+    head -c 20M /dev/urandom >"$T/part"
+    dd if="$T/part" of="$T/image" conv=notrunc status=none
+    nbdcopy "$T/part" "$(uri 1)"
+    nbdcopy "$at" - | cmp - "$T/image"
+    kill "$(cat "$T/pidw")"
+    wait_until grep -q stopped "$T/logw"
+    number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'h2'])")
+    wait_until weft node remove "$number" --dir "$T/state2"
 }
 # A volume that nobody orders the requests of lets in one host, whoever comes at the same moment.
 alone() {
@@ -831,6 +856,6 @@ forgetting() {
     weft scrub v --dir "$T/state2"
     for n in 0 1 2; do crash $n; done
 }
-for check in founding certified joining renewing configurations anywhere modes held_up killed attached alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
+for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

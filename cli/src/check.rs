@@ -130,6 +130,8 @@ struct Report {
     members: (u64, u64),
     /// Nodes that joined, and left.
     comings: Comings,
+    /// Runs that ended where a disk had lost what nobody can know of any more.
+    unremembered: u64,
     /// Those of them with hosts that were their own controllers.
     attached: u64,
     nanos: u64,
@@ -251,6 +253,12 @@ impl Check {
                 report.comings.joined, report.comings.added, report.comings.left, report.attached
             );
         }
+        if report.unremembered > 0 {
+            out += &format!(
+                "\n{} ended early: a disk had lost what it promised just before all who had heard of it lost power",
+                report.unremembered
+            );
+        }
         for failed in &report.failed {
             let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
             out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk));
@@ -336,6 +344,7 @@ impl Report {
                 self.attached += u64::from(summary.attached > 0);
                 self.comings += summary.comings;
                 self.nanos += summary.time;
+                self.unremembered += u64::from(summary.unremembered);
             }
             Err(failed) => self.failed.push(failed),
         }

@@ -76,6 +76,9 @@ fn describe(status: &Value) -> String {
     for listen in list("listens") {
         out += &format!("\nlistens at {}", listen.as_str().unwrap_or("?"));
     }
+    for line in list("nodes").iter().filter_map(wrong_clock) {
+        out += &format!("\nwarning: {line}");
+    }
     for warning in status["cluster"]["warnings"].as_array().into_iter().flatten() {
         out += &format!("\nwarning: {}", warning.as_str().unwrap_or("?"));
     }
@@ -121,6 +124,16 @@ fn scrub(scrub: &Value) -> String {
         scrub["mismatched"],
         scrub["skipped"],
     )
+}
+
+/// That the clock of a node's machine is wrong, if it is.
+fn wrong_clock(node: &Value) -> Option<String> {
+    let ahead = node["clock_is_ahead_seconds"].as_u64()?;
+    Some(format!(
+        "the clock of node {}'s machine is {ahead} s ahead of the cluster's time, which it goes by; set it, and start \
+         its process again",
+        node["node"]
+    ))
 }
 
 /// The state of a node, and why it is down.

@@ -6,15 +6,17 @@ use rustix::time::{ClockId, clock_gettime};
 use weft_core::units::Nanos;
 
 /// Nanoseconds since 1970 as the time of day was when the process started, and from then on as much
-/// more as has passed; if the time of day is ahead of that, this clock follows it.
+/// more as has passed.
 ///
-/// So it never goes back, and never stands still. If the time of day was set back and this clock
+/// So it never goes back, never stands still, and never jumps. If the time of day was set back and this clock
 /// waited until it has caught up, as once it did, nothing would be due until then: nothing asked again,
-/// nothing put in place. Nodes' clocks need not agree: timestamps follow the highest that is heard of.
+/// nothing put in place. If it was set forward and this clock followed, all that waits would be due at once, and
+/// timestamps would be of a time that no other node knows. Nodes' clocks need not agree: timestamps follow
+/// the highest that is heard of, and who is far ahead is told so when it enters an epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     /// What to add to the time since the machine was started.
-    base: Nanos,
+    base: Option<Nanos>,
 }
 
 impl Clock {
@@ -25,8 +27,7 @@ impl Clock {
     }
 
     fn read(&mut self, time_of_day: Nanos, since_boot: Nanos) -> Nanos {
-        self.base = self.base.max(time_of_day.saturating_sub(since_boot));
-        self.base + since_boot
+        *self.base.get_or_insert(time_of_day.saturating_sub(since_boot)) + since_boot
     }
 }
 
@@ -41,12 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_time_of_day_forward_and_never_back() {
+    fn it_goes_on_whatever_the_time_of_day_is_set_to() {
         let mut clock = Clock::default();
         assert_eq!(clock.read(1_000, 10), 1_000, "the time of day");
         assert_eq!(clock.read(400, 15), 1_005, "set back: it goes on");
         assert_eq!(clock.read(410, 25), 1_015);
-        assert_eq!(clock.read(5_000, 30), 5_000, "set forward: it follows");
-        assert_eq!(clock.read(5_001, 32), 5_002);
+        assert_eq!(clock.read(5_000, 30), 1_020, "set forward: the same");
     }
 }

@@ -110,10 +110,7 @@ impl ControlConnection {
     /// waits for any more is not taken up: whoever asked may have given up long ago, while this process
     /// was held up.
     pub(crate) fn next_question(&mut self) -> bool {
-        if let Line::Socket(stream) = &self.line {
-            self.gone |= has_hung_up(stream);
-        }
-        if self.gone {
+        if self.has_been_left() {
             self.input.clear();
         }
         if self.wait.is_some() {
@@ -130,6 +127,14 @@ impl ControlConnection {
     /// The process that asked has nobody any more who waits for the answer.
     pub(crate) fn hang_up(&mut self) {
         self.gone = true;
+    }
+
+    /// Whether whoever asked has gone meanwhile.
+    pub(crate) fn has_been_left(&mut self) -> bool {
+        if let Line::Socket(stream) = &self.line {
+            self.gone |= has_hung_up(stream);
+        }
+        self.gone
     }
 
     /// Whether nobody waits for the answer, and without that nothing need be done.

@@ -171,9 +171,12 @@ impl Engine {
         self.input(n, Input::Named(number, volume, origin, place, op));
     }
 
-    /// What the nodes' clock shows: no timestamp that a node here issues from now on is earlier.
+    /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
-        Timestamp::reading(self.clock.now(), NodeId(0))
+        let now = self.clock.now();
+        let nodes = self.slots.iter_mut().filter_map(|s| s.node.as_mut());
+        let micros = nodes.map(|n| n.reading(now).micros()).min();
+        micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
     }
 
     /// Nobody waits for the answer to this request of a node any more.

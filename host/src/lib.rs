@@ -37,6 +37,7 @@ mod map_copies;
 mod native;
 mod nbd;
 mod news;
+mod offers;
 mod overlap;
 mod patience;
 mod policy;

@@ -61,6 +61,7 @@ use crate::link::End;
 use crate::listen::{Listen, Listener};
 use crate::log::{Log, Sparing};
 use crate::news::News;
+use crate::offers::Offers;
 use crate::requests::Requests;
 use crate::room::Room;
 use crate::sessions::Sessions;
@@ -94,6 +95,7 @@ pub(crate) struct Reactor {
     requests: Requests,
     sessions: Sessions,
     arrivals: Arrivals,
+    offers: Offers,
     news: News,
     admission: Option<Admission>,
     /// The control socket's first, then those for hosts.
@@ -160,6 +162,7 @@ impl Reactor {
             requests: Requests::default(),
             sessions: Sessions::default(),
             arrivals: Arrivals::default(),
+            offers: Offers::default(),
             news: News::default(),
             admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),

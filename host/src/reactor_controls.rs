@@ -11,6 +11,7 @@ use crate::control::error;
 use crate::control_connection::{ControlConnection, Line};
 use crate::desk::{Desk, Outcome, Wait};
 use crate::link::End;
+use crate::offers::{self, Asked, OFFER};
 use crate::status;
 
 /// How often one looks at questions that wait for time to pass.
@@ -49,7 +50,10 @@ impl Reactor {
         }
         while let Some((peer, mail)) = self.engine.rule.together_mut().and_then(|t| t.take_mail()) {
             match mail {
-                Mail::Ask(number, question) => self.ask(Line::Process(peer, number), question),
+                Mail::Ask(number, question) => self.asked_by(peer, number, question),
+                Mail::Answer(number, answer) if offers::is_ready(&answer) => {
+                    self.ask_if_awaited(peer, number);
+                }
                 Mail::Answer(number, answer) => {
                     self.arrivals.answered(peer, number, &answer);
                     if let Some(control) = self.controls.get_mut(&(number as usize)) {
@@ -57,6 +61,7 @@ impl Reactor {
                     }
                 }
                 Mail::HungUp(number) => {
+                    self.offers.hung_up(peer, number);
                     let asked = |c: &&mut ControlConnection| matches!(c.line, Line::Process(node, n) if (node, n) == (peer, number));
                     if let Some(control) = self.controls.values_mut().find(asked) {
                         control.hang_up();
@@ -64,6 +69,7 @@ impl Reactor {
                 }
                 Mail::News(news) => self.news.take(peer, &news),
                 Mail::Down => {
+                    self.offers.lose(peer);
                     self.arrivals.lose(peer);
                     self.lose_process(peer);
                 }
@@ -74,6 +80,35 @@ impl Reactor {
                 | Mail::Renew(_)
                 | Mail::Renewed(_) => {}
             }
+        }
+    }
+
+    /// Another process asks, or offers to.
+    fn asked_by(&mut self, peer: NodeId, number: u64, question: Vec<u8>) {
+        match self.offers.ask(peer, number, &question, Instant::now()) {
+            Asked::Now => self.ask(Line::Process(peer, number), question),
+            Asked::Offered => {
+                if let Some(together) = self.engine.rule.together() {
+                    together.answer(peer, number, &offers::ready());
+                }
+            }
+        }
+    }
+
+    /// Another process is ready for a question that is handed on to it: it is asked, if somebody still waits.
+    fn ask_if_awaited(&mut self, peer: NodeId, number: u64) {
+        let id = number as usize;
+        let Some(control) = self.controls.get_mut(&id) else { return };
+        if !matches!(control.wait, Some(Wait::Elsewhere(node)) if node == peer) {
+            return;
+        }
+        if control.has_been_left() {
+            return self.end_control(id);
+        }
+        let asked = self.engine.rule.together().map(|t| t.ask(peer, number, &control.question));
+        if let Some(Err(e)) = asked {
+            control.wait = None;
+            control.settle(Outcome::Answer(error(e)));
         }
     }
 
@@ -195,13 +230,14 @@ impl Reactor {
         }
     }
 
-    /// Hands a question to the process that must answer it.
+    /// Hands a question to the process that must answer it: offers it first (see [`offers`]).
     fn hand_on(&mut self, id: usize, outcome: Outcome) -> Outcome {
-        let (Outcome::HandOn(node), Some(control)) = (&outcome, self.controls.get(&id)) else {
+        let Outcome::HandOn(node) = &outcome else { return outcome };
+        if !self.controls.contains_key(&id) {
             return outcome;
-        };
-        let asked = self.engine.rule.together().map(|t| t.ask(*node, id as u64, &control.question));
-        match asked {
+        }
+        let offered = self.engine.rule.together().map(|t| t.ask(*node, id as u64, OFFER));
+        match offered {
             Some(Err(e)) => Outcome::Answer(error(e)),
             _ => Outcome::Wait(Wait::Elsewhere(*node)),
         }

@@ -271,6 +271,9 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
     if let Some(status) = status {
         value["in_flight"] = json!(status.in_flight);
         value["quiet"] = json!(status.quiet);
+        if status.clock_is_ahead > 0 {
+            value["clock_is_ahead_seconds"] = json!(status.clock_is_ahead / 1_000_000_000);
+        }
         value["waiting"] = json!(status.waiting);
         value["counters"] = counters(&status.counters);
         value["scrubs"] = scrubs(engine, n, &status.scrubs);

@@ -14,7 +14,7 @@ use crate::decision::Life;
 use crate::hearing::Unheard;
 
 /// Since version 4 a message says which members it is from and for.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -223,11 +223,12 @@ fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
     match report {
-        MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard } => {
+        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard } => {
             w.u8(FROZEN);
             w.u64(*epoch);
             w.u64(oldest.0);
             w.u64(clock.0);
+            w.u64(written.0);
             w.u8(u8::from(*busy));
             write_reached(w, &memory.found);
             write_reached(w, &memory.reached);
@@ -266,11 +267,12 @@ fn read_report(r: &mut Reader) -> Option<MemberReport> {
     match kind {
         FROZEN => {
             let (oldest, clock) = (Timestamp(r.u64()?), Timestamp(r.u64()?));
+            let written = Timestamp(r.u64()?);
             let busy = r.bool()?;
             let (found, reached) = (read_reached(r)?, read_reached(r)?);
             let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
             let heard = r.list(34, |r| Some((NodeId(r.u16()?), read_reached(r)?)))?;
-            Some(MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard })
+            Some(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
         }
         CAUGHT_UP => Some(MemberReport::CaughtUp { epoch }),
         WAKE => Some(MemberReport::Wake { epoch }),

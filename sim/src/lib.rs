@@ -29,5 +29,7 @@ mod removed_volumes_tests;
 #[cfg(test)]
 mod rewriting_tests;
 #[cfg(test)]
+mod store_damage_tests;
+#[cfg(test)]
 mod store_tests;
 pub mod world;

@@ -4,6 +4,7 @@
 //! that keeps the map ([`together`]).
 
 mod crew;
+mod promises;
 mod together;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{DiskOp, DiskRequest, JournalStore, SUPERBLOCKS, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
+use self::promises::Promises;
 use self::together::Together;
 use crate::disk::SimDisk;
 use crate::engine::Queue;
@@ -66,6 +68,7 @@ impl Default for Conditions {
 /// What clocks show at the beginning, and how far they may be apart where they change.
 const MANY_HOURS: Nanos = 1_000_000_000 * MILLIS;
 const TWO_HOURS: Nanos = 7_200_000 * MILLIS;
+const HUNDRED_YEARS: Nanos = 100 * 365 * 24 * 3_600_000 * MILLIS;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
@@ -102,6 +105,7 @@ struct Place {
     /// How fast its clock runs, in parts per million off, and by how much it is off.
     drift_ppm: i64,
     clock_offset: Nanos,
+    promises: Promises,
 }
 
 /// Nodes, disks, network and time.
@@ -139,6 +143,8 @@ pub struct World {
     pub sent: u64,
     /// See [`World::let_clocks_change`].
     clocks_change: bool,
+    /// A disk has lost what it promised just before all who had heard of it lost their power: see [`promises`].
+    pub unremembered: bool,
     /// See [`World::tear_superblocks`].
     tears_superblocks: bool,
     /// Writes of superblocks that have begun.
@@ -206,7 +212,15 @@ impl World {
                 }
                 let drift_ppm = rng.i64(-200..=200);
                 let clock_offset = MANY_HOURS + rng.u64(0..5 * MILLIS);
-                Place { node: None, disk, superblock, life: 0, drift_ppm, clock_offset }
+                Place {
+                    node: None,
+                    disk,
+                    superblock,
+                    life: 0,
+                    drift_ppm,
+                    clock_offset,
+                    promises: Promises::default(),
+                }
             })
             .collect();
         let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
@@ -234,6 +248,7 @@ impl World {
             events: 0,
             sent: 0,
             clocks_change: false,
+            unremembered: false,
             tears_superblocks: false,
             superblock_writes: 0,
             rests: (0, 0),
@@ -525,6 +540,8 @@ impl World {
     /// All power goes at once.
     pub fn power_cut(&mut self) {
         self.tell(|| "all power is cut".to_string());
+        let now = self.now();
+        self.places.iter_mut().for_each(|p| p.promises.power_cut(now));
         self.awaited = None;
         self.processes().into_iter().for_each(|n| self.fell(n, true));
         self.authority_life += 1;
@@ -645,8 +662,36 @@ impl World {
         let place = &mut self.places[id.0 as usize];
         let Some(node) = &mut place.node else { return };
         let mut out = Vec::new();
+        let began = node.serves().is_none();
         node.handle(clock, input, &mut out);
+        self.note_promises(id, began);
         self.outputs(id, out);
+    }
+
+    /// What a node that serves has promised; and when it serves for the first time since it was started, whether its
+    /// disk has lost a promise of which nobody knows.
+    fn note_promises(&mut self, id: NodeId, began: bool) {
+        let now = self.now();
+        let place = &mut self.places[usize::from(id.0)];
+        let Some(node) = place.node.as_ref().filter(|n| n.serves().is_some()) else { return };
+        let (found, reached, first) = node.found_and_reached();
+        if began && first {
+            let lost = place.promises.taken_up(found) && place.disk.harmed;
+            let map = node.cluster_map();
+            let known = |a: &Attendance| {
+                a.forgot.contains(&id) || a.stale_since.get(&id) == Some(&Timestamp::ZERO)
+            };
+            self.unremembered |= lost && !map.attendance.values().any(known);
+        }
+        place.promises.note(now, reached);
+    }
+
+    /// A time before all that a node issues from now on.
+    pub fn reading(&mut self, id: NodeId) -> Timestamp {
+        let clock = self.clock(id);
+        let node = self.places[usize::from(id.0)].node.as_mut();
+        let reading = node.map_or(Timestamp::reading(clock, id), |n| n.reading(clock));
+        Timestamp::new(reading.micros(), NodeId(0))
     }
 
     /// What a node's clock shows.
@@ -814,8 +859,10 @@ impl World {
     }
 }
 
+/// Some are years ahead: a machine may have been set up so, or have lost its battery.
 fn any_clock(rng: &mut Rng) -> Nanos {
-    MANY_HOURS + rng.u64(0..TWO_HOURS)
+    let wrong = if rng.u8(0..8) == 0 { rng.u64(0..HUNDRED_YEARS) } else { 0 };
+    MANY_HOURS + wrong + rng.u64(0..TWO_HOURS)
 }
 
 fn describe(e: &Envelope) -> String {

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::{balance, moves};
 use crate::node::{MapMessage, MemberReport, Memory};
-use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
+use crate::order::{FOLLOWED, Ordering};
 use crate::plan::{Commit, Dispatch};
 use crate::store::Reached;
 use crate::units::{Epoch, MAX_NODES, Nanos, NodeId, Timestamp, VolumeId};
@@ -200,9 +200,22 @@ enum Phase {
 struct Frozen {
     oldest: Timestamp,
     clock: Timestamp,
+    written: Timestamp,
     busy: bool,
     memory: Memory,
     heard: Vec<(NodeId, Reached)>,
+}
+
+/// The latest time that any of them has written or shows, but for clocks that are wrong: those that are farther
+/// ahead of one in the middle than is followed (shared storage 4.1 wants clocks that are close; see [`FOLLOWED`]).
+/// What is written is right by definition: all that comes must be later.
+fn latest_right(frozen: &BTreeMap<NodeId, Frozen>) -> Timestamp {
+    let mut clocks: Vec<Timestamp> = frozen.values().map(|f| f.clock).collect();
+    clocks.sort_unstable();
+    let middle = clocks[(clocks.len() - 1) / 2];
+    let followed = |c: &Timestamp| c.micros() <= middle.micros().saturating_add(FOLLOWED);
+    let written = frozen.values().map(|f| f.written);
+    clocks.into_iter().filter(followed).chain(written).max().expect("somebody has stopped")
 }
 
 /// How far a node's disk has got, as each knows who has stopped, or the map.
@@ -448,11 +461,11 @@ impl Authority {
 
     fn report(&mut self, node: NodeId, report: MemberReport, out: &mut Vec<AuthorityOutput>) {
         match report {
-            MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard } => {
+            MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    frozen.insert(node, Frozen { oldest, clock, busy, memory, heard });
+                    frozen.insert(node, Frozen { oldest, clock, written, busy, memory, heard });
                     self.try_freeze(out);
                 }
             }
@@ -485,8 +498,7 @@ impl Authority {
         // All of them may have been started again with clocks that were set back: then those who counted
         // from a later time on would have no say in what is written next, and the latest clock is that
         // of a write, which may be unsettled.
-        let clock = frozen.values().map(|f| f.clock).max().expect("not empty");
-        let latest = clock.max(self.map.latest_timestamp());
+        let latest = latest_right(frozen).max(self.map.latest_timestamp());
         let floor = Timestamp::new(latest.micros() + 1, NodeId(0));
         let idle = !frozen.values().any(|f| f.busy);
         let forgot = &forgetful(&self.map, frozen);

@@ -75,9 +75,10 @@ fn change_while(
             match output {
                 AuthorityOutput::Store(map) => inputs.push(AuthorityInput::Stored(map.epoch)),
                 AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
-                    let (oldest, clock) = (at(time - 1), at(time));
+                    let (oldest, clock, written) = (at(time - 1), at(time), at(time));
                     let (memory, heard) = knows(node);
-                    let report = MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard };
+                    let report =
+                        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard };
                     inputs.push(AuthorityInput::Report(node, report));
                 }
                 AuthorityOutput::Tell(_, MapMessage::Enter { map, floor }) => {
@@ -720,4 +721,23 @@ fn a_node_that_comes_back_while_it_is_taken_out_stays() {
     assert!(map.is_up(NodeId(3)) && !map.nodes[3].removed);
     let map = change(&mut a, AuthorityInput::RemoveNode(NodeId(4)), 60).unwrap();
     assert!(map.nodes[4].removed, "one that stays away is");
+}
+
+#[test]
+fn a_clock_that_is_wrong_does_not_become_the_clusters_time() {
+    let frozen = |clocks: &[(u64, u64)]| {
+        let all = clocks.iter().enumerate().map(|(n, (clock, written))| {
+            let (memory, heard) = knows_nothing(NodeId(n as u16));
+            let (oldest, clock, written) = (at(0), at(*clock), at(*written));
+            let frozen = Frozen { oldest, clock, written, busy: false, memory, heard };
+            (NodeId(n as u16), frozen)
+        });
+        latest_right(&all.collect()).micros()
+    };
+    let (now, wrong) = (1_000_000_000, 9_000_000_000_000);
+    assert_eq!(frozen(&[(now, 5), (now + FOLLOWED, 5), (now - 7, 5)]), now + FOLLOWED);
+    assert_eq!(frozen(&[(now, 5), (wrong, 5), (now - 7, 5)]), now);
+    assert_eq!(frozen(&[(wrong, 5), (now, 5)]), now, "of two that disagree the earlier");
+    assert_eq!(frozen(&[(wrong, 5)]), wrong, "nobody knows better");
+    assert_eq!(frozen(&[(now, 5), (now, wrong), (now, 5)]), wrong, "what is written is written");
 }

@@ -23,10 +23,10 @@ fn a_write_that_has_only_begun_counts_as_unsettled() {
     bench.begin_write(first);
     assert!(!bench.disk.is_empty(), "it reads what is there");
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 2 }));
-    let [MemberReport::Frozen { oldest, clock, .. }] = bench.reports[..] else { panic!() };
+    let [MemberReport::Frozen { oldest, written, .. }] = bench.reports[..] else { panic!() };
     while bench.disk_works().is_some() {}
     assert!(oldest <= first, "{oldest} is later than {first}");
-    assert!(clock >= first, "the clock of its originator may be ahead: {clock}, {first}");
+    assert!(written >= first, "the clock of its originator may be ahead: {written}, {first}");
     // Here is why: it is prepared by the time of the new epoch.
     bench.enter(map(2, Attendance::default()), at(1000));
     assert!(bench.has_sent(|b| matches!(b, Body::Ask { ts } if *ts == first)));

@@ -483,8 +483,10 @@ pub enum MemberReport {
         epoch: Epoch,
         /// The oldest write that is not settled everywhere.
         oldest: Timestamp,
-        /// Its clock.
+        /// What its clock shows, right or wrong.
         clock: Timestamp,
+        /// The latest that it has issued, seen or written.
+        written: Timestamp,
         /// Whether a request, or a write that is not settled everywhere, is in work here.
         busy: bool,
         /// How its disk stands with what it promised.

@@ -354,6 +354,8 @@ pub struct NodeStatus {
     pub quiet: bool,
     /// What keeps it from being quiet, in words.
     pub waiting: String,
+    /// By how much its machine's clock is ahead of the cluster's time, if it is wrong; 0 else.
+    pub clock_is_ahead: Nanos,
     /// What it has done.
     pub counters: NodeCounters,
 }
@@ -369,6 +371,8 @@ pub struct Node {
     coming: Epoch,
     /// The first epoch that it has entered; 0 before.
     began: Epoch,
+    /// By how much its clock is ahead of the cluster's time, if it is wrong.
+    clock_is_ahead: Nanos,
     /// What its disk had lost of what it promised is in the map.
     loss_is_known: bool,
     stash: Vec<Envelope>,
@@ -399,6 +403,7 @@ impl Node {
             serving: false,
             coming: 0,
             began: 0,
+            clock_is_ahead: 0,
             loss_is_known: false,
             stash: Vec::new(),
             origins: BTreeMap::new(),
@@ -423,6 +428,18 @@ impl Node {
     /// Data sectors of its disk, once open.
     pub fn data_sectors(&self) -> u64 {
         self.worker.store.data_sectors()
+    }
+
+    /// The map that it goes by.
+    pub fn cluster_map(&self) -> &ClusterMap {
+        &self.map
+    }
+
+    /// How far its disk had got when it was opened, how far it has got by now, and whether this is the first epoch that it
+    /// has entered since.
+    pub fn found_and_reached(&self) -> (Reached, Reached, bool) {
+        let store = &self.worker.store;
+        (store.found(), store.reached(), self.began == self.map.epoch)
     }
 
     /// Whether its disk knows by itself that it has forgotten what it promised.
@@ -672,14 +689,18 @@ impl Node {
                 self.sequencing.freeze();
                 self.coming = epoch;
                 // A clock that stood ahead before a restart must not issue a name twice.
-                let own = self.originator.clock().latest(self.outbox.now);
-                let clock = own.max(self.worker.store.latest()).max(self.worker.latest_begun());
-                let oldest = self.worker.oldest_unsettled().unwrap_or(clock).min(clock);
+                let clock = self.originator.clock().reading(self.outbox.now);
+                let reached = self.originator.clock().reached();
+                let written =
+                    reached.max(self.worker.store.latest()).max(self.worker.latest_begun());
+                let latest = clock.max(written);
+                let oldest = self.worker.oldest_unsettled().unwrap_or(latest).min(latest);
                 let busy = self.sequencing.has_requests()
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
-                let report = MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard };
+                let report =
+                    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard };
                 self.outbox.report(report);
             }
             MapMessage::Enter { map, floor } => {
@@ -723,7 +744,7 @@ impl Node {
         self.enter_memory();
         self.serving = true;
         self.outbox.enter(self.map.epoch);
-        self.originator.clock().see(floor);
+        self.enter_time(floor);
         let fits = self.worker.most_bytes();
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
@@ -732,6 +753,30 @@ impl Node {
         self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
+        }
+    }
+
+    /// Every write from now on is later than `floor`.
+    fn enter_time(&mut self, floor: Timestamp) {
+        let wrong = self.originator.clock().enter(self.outbox.now, floor).saturating_mul(1000);
+        // It is said again only if it has been set anew meanwhile.
+        if wrong.abs_diff(self.clock_is_ahead) > 1000 * MILLIS {
+            let (id, seconds) = (self.id, wrong / MILLIS / 1000);
+            self.outbox.log(format!(
+                "the clock of {id}'s machine is {seconds} s ahead of the cluster's time, which is gone by; set it, and \
+                 start the process again"
+            ));
+        }
+        self.clock_is_ahead = wrong;
+        self.worker.clock_is_ahead = wrong;
+    }
+
+    /// Its clock shows this or, where that is ahead of the cluster's time, less: no timestamp that it issues from now on
+    /// is earlier. Before its first epoch it does not know.
+    pub fn reading(&mut self, now: Nanos) -> Timestamp {
+        match self.began {
+            0 => Timestamp::ZERO,
+            _ => self.originator.clock().reading(now),
         }
     }
 
@@ -765,6 +810,7 @@ impl Node {
         counters.totals.disk_writes = counters.store.disk_writes;
         counters.totals.journal_writes = counters.store.journal_writes;
         NodeStatus {
+            clock_is_ahead: self.clock_is_ahead,
             epoch: self.map.epoch,
             serving: self.serving,
             stale_sectors: self.stale_sectors(),

@@ -161,6 +161,8 @@ pub(crate) struct Worker {
     fenced: BTreeSet<Timestamp>,
     /// What has happened of requests whose hosts may ask again.
     memory: Memory,
+    /// By how much its node's clock is ahead of the cluster's time, if it is wrong.
+    pub clock_is_ahead: Nanos,
     /// When to look for what is old enough to be forgotten.
     forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
@@ -221,6 +223,7 @@ impl Worker {
             next_ticket: 1,
             fenced: BTreeSet::new(),
             memory: Memory::default(),
+            clock_is_ahead: 0,
             forgets_at: 0,
             inquiries: BTreeMap::new(),
             open: false,
@@ -290,12 +293,14 @@ impl Worker {
 
     /// The oldest write that is not settled everywhere. One that has only begun counts: what its disk
     /// still has to do for it is done also while the node is frozen, and when the node enters the new
-    /// epoch the write may be prepared.
+    /// epoch the write may be prepared. So does one that was aborted, until that is safe: after a crash it is
+    /// prepared again, and who knew nothing of it may have no say by then.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let only_prepared = self.config.bug == Some(Bug::OldestPrepared);
         let counts =
             |t: &Txn| !only_prepared || !matches!(t.phase, Phase::Working | Phase::Preparing);
-        self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts)
+        let open = self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts);
+        open.into_iter().chain(self.store.oldest_abort()).min()
     }
 
     /// The latest write that it has begun and not forgotten: perhaps of an originator whose clock is ahead

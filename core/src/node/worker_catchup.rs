@@ -48,7 +48,7 @@ impl Worker {
         // Who catches up relies on what has been decided. If this node started anew and did not know
         // of an abort any more, it might be the only one left to decide, and commit.
         let hasty = self.config.bug == Some(Bug::UnsafeAborts);
-        if !hasty && !self.store.aborts_are_safe(self.floor) {
+        if !hasty && self.store.oldest_abort().is_some_and(|ts| ts <= self.floor) {
             self.store.flush_outcomes();
             return;
         }
@@ -194,7 +194,7 @@ impl Worker {
                 txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
             };
             self.freshening.retain(open);
-            if self.freshening.is_empty() {
+            if self.freshening.is_empty() && !self.store.is_forgiving() {
                 self.catchup.reported();
                 outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
             }

@@ -45,7 +45,8 @@ impl Worker {
     /// remembered, so it is done now and then and not at every tick.
     fn forget_old(&mut self, now: Nanos) {
         let window = self.config.timestamp_window;
-        let horizon = Timestamp::reading(now.saturating_sub(window), NodeId(0));
+        let back = window.saturating_add(self.clock_is_ahead);
+        let horizon = Timestamp::reading(now.saturating_sub(back), NodeId(0));
         self.admission.raise_floor(horizon);
         self.admission.bound(self.config.remembered_units);
         self.fenced = self.fenced.split_off(&horizon);

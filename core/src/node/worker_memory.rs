@@ -147,9 +147,9 @@ impl Worker {
             && !self.catchup.is_stale(sectors.clone())
         {
             let ticket = self.ticket(Ticket::Recall(Recalling { to: from, id, happened }));
-            let later = Timestamp(since.0.saturating_add(1));
             let count = sectors.end - sectors.start;
-            return self.store.scan(ticket, sectors.start, count, Scan::Since(later));
+            // Inclusive: the first attempt may have been issued in the microsecond in which it was asked for.
+            return self.store.scan(ticket, sectors.start, count, Scan::Since(since));
         } else {
             Recollection::Touched
         };

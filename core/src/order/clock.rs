@@ -9,6 +9,10 @@ const APART: u64 = 100_000;
 /// that follow one that stays ahead are refused once in ten seconds at most.
 const SLOWED: u64 = 100;
 
+/// How far ahead of the cluster's time a clock is followed, in microseconds. One that is farther ahead is wrong: its node
+/// goes by the cluster's time instead, and nobody else notices.
+pub const FOLLOWED: u64 = 10_000_000;
+
 /// Issues timestamps that only grow, and that are above the highest seen from anyone. If that was
 /// far ahead, it runs on from there: a clock that is wrong costs one rejection and not one a
 /// request. What it runs ahead shrinks again: who followed someone by a little less than others did would
@@ -23,17 +27,19 @@ pub struct Clock {
     ahead: u64,
     /// What it read when that last changed.
     since: u64,
+    /// How far what it reads is ahead of the cluster's time, if that is not followed.
+    wrong: u64,
 }
 
 impl Clock {
     /// The clock of `node`.
     pub fn new(node: NodeId) -> Self {
-        Clock { node, last: 0, seen: 0, ahead: 0, since: 0 }
+        Clock { node, last: 0, seen: 0, ahead: 0, since: 0, wrong: 0 }
     }
 
     /// A timestamp greater than all issued or seen before.
     pub fn issue(&mut self, now: Nanos) -> Timestamp {
-        let reads = Timestamp::reading(now, self.node).micros();
+        let reads = self.reads(now);
         self.slow_down(reads);
         if self.seen > reads + self.ahead + APART {
             self.ahead = self.seen - reads;
@@ -42,6 +48,26 @@ impl Clock {
         self.seen = 0;
         self.last = self.shows(now).max(self.last + 1);
         Timestamp::new(self.last, self.node)
+    }
+
+    /// An epoch begins, in which every timestamp is later than `floor`. That is no earlier than what any node's
+    /// clock shows, but for those that are wrong. One that is farther ahead is wrong by so much: from now
+    /// on it shows the cluster's time. Returns by how much, in microseconds.
+    pub fn enter(&mut self, now: Nanos, floor: Timestamp) -> u64 {
+        self.see(floor);
+        let too_far = self.shows(now).saturating_sub(floor.micros());
+        if too_far > FOLLOWED {
+            let by_itself = too_far.saturating_sub(self.ahead);
+            self.ahead = self.ahead.saturating_sub(too_far);
+            self.wrong += by_itself;
+            self.since = self.reads(now);
+        }
+        self.wrong
+    }
+
+    /// What the clock says, without what is known to be wrong with it.
+    fn reads(&self, now: Nanos) -> u64 {
+        (now / 1000).saturating_sub(self.wrong).min(Timestamp::LAST_READING)
     }
 
     /// It loses a part of what it runs ahead.
@@ -56,7 +82,18 @@ impl Clock {
 
     /// What it reads and what it runs ahead.
     fn shows(&self, now: Nanos) -> u64 {
-        (now / 1000 + self.ahead).min(Timestamp::LAST_READING)
+        (self.reads(now) + self.ahead).min(Timestamp::LAST_READING)
+    }
+
+    /// What it shows: no timestamp that it issues from now on is earlier.
+    pub fn reading(&mut self, now: Nanos) -> Timestamp {
+        self.slow_down(self.reads(now));
+        Timestamp::new(self.shows(now), self.node)
+    }
+
+    /// The highest time issued or seen.
+    pub fn reached(&self) -> Timestamp {
+        Timestamp::new(self.last, self.node)
     }
 
     /// Takes note of a timestamp from elsewhere.
@@ -112,6 +149,42 @@ mod tests {
         }
         assert_eq!(clock.issue(100 * HOUR).micros(), 100 * HOUR / 1000, "it is what it reads");
         assert!(clock.issue(HOUR).micros() > 100 * HOUR / 1000, "set back: it goes on");
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_shows_the_clusters_time() {
+        const SECOND: Nanos = 1_000_000_000;
+        let mut clock = Clock::new(NodeId(3));
+        let floor = |s: u64| Timestamp::new(s * 1_000_000, NodeId(0));
+        let years = 86 * 365 * 86_400;
+        assert_eq!(clock.enter((100 + 9) * SECOND, floor(100)), 0, "it is followed");
+        let mut clock = Clock::new(NodeId(3));
+        let now = |s: u64| (years + s) * SECOND;
+        assert_eq!(clock.enter(now(100), floor(100)), years * 1_000_000);
+        assert_eq!(clock.issue(now(130)).micros(), 130_000_000);
+        assert_eq!(clock.reading(now(140)).micros(), 140_000_000);
+        assert_eq!(clock.enter(now(150), floor(145)), years * 1_000_000, "it was right since");
+        // What it ran ahead of itself, and nobody knows of any more, it loses too.
+        let mut clock = Clock::new(NodeId(3));
+        clock.see(floor(5000));
+        clock.issue(100 * SECOND);
+        assert_eq!(clock.enter(100 * SECOND, floor(5001)), 0);
+        assert!(clock.issue(101 * SECOND) > floor(5001));
+        // No timestamp is earlier than what was read before it, though the lead shrinks.
+        let mut clock = Clock::new(NodeId(3));
+        clock.see(floor(5000));
+        clock.issue(100 * SECOND);
+        for at in 101..120 {
+            let read = clock.reading(at * SECOND);
+            assert!(clock.issue(at * SECOND) >= read);
+        }
+        // Set back to what it should be, it follows the others.
+        let mut clock = Clock::new(NodeId(3));
+        clock.enter(now(100), floor(100));
+        let before = clock.issue(now(110));
+        assert!(clock.issue(120 * SECOND) > before);
+        assert_eq!(clock.enter(130 * SECOND, floor(130)), years * 1_000_000);
+        assert!(clock.issue(131 * SECOND) > floor(130));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod request;
 pub mod sequencer;
 
 pub use admission::{Access, Admission, Verdict};
-pub use clock::Clock;
+pub use clock::{Clock, FOLLOWED};
 pub use locks::{Lock, LockTable, joined};
 pub use ordering::{Ordering, UnknownOrdering};
 pub use request::{Again, Asker, HostId, Origin, Place, PlaceError, RequestId};

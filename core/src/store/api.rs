@@ -48,6 +48,10 @@ pub trait Store: Send {
     fn forgotten(&mut self) {}
     /// Others know that it had forgotten what it promised, and it is made whole.
     fn forgiven(&mut self) {}
+    /// Whether it has yet to write that it is forgiven.
+    fn is_forgiving(&self) -> bool {
+        false
+    }
     /// How far another disk has got.
     fn hear(&mut self, _: NodeId, _: Reached) {}
 
@@ -89,8 +93,8 @@ pub trait Store: Send {
 
     /// Starts to put committed changes in place if that is due (or `now`).
     fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>);
-    /// Whether it is safe, of all prepared writes up to `until` that were aborted, that they were.
-    fn aborts_are_safe(&self, until: Timestamp) -> bool;
+    /// The oldest prepared write that was aborted without that being safe yet: after a crash it is prepared again.
+    fn oldest_abort(&self) -> Option<Timestamp>;
     /// Writes outcomes that no prepare has carried along.
     fn flush_outcomes(&mut self);
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::format::{Applied, Entry};
 use super::overlay::Over;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, JournalStore, Purpose, StoreBug, Txn};
+use super::{DiskOp, DiskResult, Event, Forgiving, JournalStore, Purpose, StoreBug, Txn};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -61,6 +61,10 @@ pub(super) struct Checkpoint {
     number: u64,
     /// The pages of the table that it has written.
     written: Vec<u64>,
+    /// Writes without journal that are in place, of which nothing is said before the superblock is safe.
+    placed: Vec<Timestamp>,
+    /// The journal said what it does before the disk was opened: it does it again.
+    again: bool,
 }
 
 impl Checkpoint {
@@ -77,6 +81,11 @@ impl Checkpoint {
     pub fn uses(&self, page: u64) -> bool {
         self.pages.contains(&page)
     }
+
+    /// A write without journal is in place.
+    pub fn placed(&mut self, ts: Timestamp) {
+        self.placed.push(ts);
+    }
 }
 
 impl JournalStore {
@@ -89,7 +98,7 @@ impl JournalStore {
         let due =
             now || full || self.unlogged > 0 || self.overlay.len() >= self.config.overlay_sectors;
         let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
-        if !due || !idle || (self.overlay.is_empty() && !full) {
+        if !idle || self.mend() || !due || (self.overlay.is_empty() && !full) {
             return;
         }
         let times = if self.journal.used() == 0 { QUIET_BATCH } else { 1 };
@@ -128,6 +137,33 @@ impl JournalStore {
             waiting: 0,
             number: 0,
             written: Vec::new(),
+            placed: Vec::new(),
+            again: false,
+        });
+        self.step_checkpoint();
+    }
+
+    /// Ends the checkpoint that the journal last speaks of: `sectors` are not in place yet of what it was to place,
+    /// and `known` are the writes that it named. That takes no room in the journal. If every opening took
+    /// some, a disk that dies again and again in checkpoints would have none left to free any.
+    pub(super) fn end_last_checkpoint(
+        &mut self,
+        sectors: BTreeMap<u64, Over>,
+        known: Vec<Timestamp>,
+    ) {
+        let pages = sectors.keys().map(|s| page_of(*s)).collect();
+        self.checkpoint = Some(Checkpoint {
+            stage: Stage::Pages,
+            sectors,
+            pages,
+            bases: BTreeMap::new(),
+            finals: Vec::new(),
+            known,
+            waiting: 0,
+            number: 0,
+            written: Vec::new(),
+            placed: Vec::new(),
+            again: true,
         });
         self.step_checkpoint();
     }
@@ -256,6 +292,12 @@ impl JournalStore {
         }
         c.bases.clear();
         c.stage = Stage::Log;
+        if c.again {
+            // The superblock names its number, as an apply entry would.
+            let mark = self.superblock.has_index();
+            self.checkpoint = Some(c);
+            return self.place(mark);
+        }
         let sectors = c.finals.clone();
         if !logged && self.journal.used() == 0 {
             self.checkpoint = Some(c);
@@ -268,6 +310,9 @@ impl JournalStore {
         let entries = known().map(|(ts, t)| Entry::Known { ts: *ts, meta: t.meta.clone() });
         self.journal.name_known(entries);
         self.checkpoint = Some(c);
+        if self.superblock.has_index() {
+            self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
+        }
         self.journal.add(Entry::Apply { sectors });
         self.journal.urge();
         self.pump();
@@ -371,7 +416,11 @@ impl JournalStore {
             }
             Stage::Superblock => {
                 self.superblock_is_safe();
-                self.checkpoint = None;
+                if self.forgiving == Forgiving::Writing {
+                    self.forgiving = Forgiving::Done;
+                }
+                let placed = self.checkpoint.take().expect("in work").placed;
+                self.events.extend(placed.into_iter().map(Event::Placed));
                 self.journal.left();
                 self.trim_table();
                 self.pump();
@@ -458,6 +507,10 @@ impl JournalStore {
     pub(super) fn write_superblock(&mut self, purpose: Purpose, durable: bool) {
         let sb = &mut self.superblock;
         sb.sequence += 1;
+        sb.durable_before = self.journal.durable_before();
+        if durable && self.forgiving == Forgiving::Wanted {
+            self.forgiving = Forgiving::Writing;
+        }
         if let Some(index) = &self.table.index {
             sb.index_sum = index.sum();
         }

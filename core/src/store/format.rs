@@ -162,6 +162,8 @@ pub struct Superblock {
     pub index_sum: u64,
     /// How far other disks had got, as far as this one has heard.
     pub heard: Heard,
+    /// Journal frames with lower numbers were durable when this was written; 0 if it does not say.
+    pub durable_before: u64,
 }
 
 impl Superblock {
@@ -213,6 +215,7 @@ impl Superblock {
             forgot: false,
             index_sum: 0,
             heard: Heard::new(),
+            durable_before: 1,
         })
     }
 
@@ -234,6 +237,7 @@ impl Superblock {
             forgot: false,
             index_sum: 0,
             heard: Heard::new(),
+            durable_before: 0,
         }
     }
 
@@ -303,6 +307,7 @@ impl Superblock {
             w.u64(self.index_sum);
             w.u32(u32::from(self.forgot));
             put_heard(&mut w, self.heard.iter().take(MOST_HEARD).map(|(n, r)| (*n, *r)));
+            w.u64(self.durable_before);
         }
         assert!(w.0.len() <= SECTOR_BYTES - 4, "what was heard fits");
         w.0.resize(SECTOR_BYTES - 4, 0);
@@ -344,6 +349,7 @@ impl Superblock {
                 (sb.map, sb.life, sb.index_sum) = (next()?, next()?, next()?);
                 sb.forgot = r.u32()? != 0;
                 sb.heard = take_heard(&mut r)?.into_iter().collect();
+                sb.durable_before = r.u64()?;
             }
             Some((version, sb))
         };
@@ -379,6 +385,10 @@ pub(crate) enum Entry {
     Apply { sectors: Vec<Applied> },
     /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
     Begin,
+    /// The number of the checkpoint whose sectors the next apply entry names.
+    Checkpoint(u64),
+    /// A write that commits has no effect in these sectors: later content is there.
+    Overtaken { ts: Timestamp, sectors: Vec<u64> },
     /// A write known to have committed, whose content is in place or superseded.
     Known { ts: Timestamp, meta: Vec<u8> },
     /// How far other disks had got, as far as this one has heard.
@@ -543,6 +553,18 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(6);
             0
         }
+        Entry::Overtaken { ts, sectors } => {
+            w.u8(10);
+            w.u64(ts.0);
+            w.u32(sectors.len() as u32);
+            sectors.iter().for_each(|s| w.u64(*s));
+            0
+        }
+        Entry::Checkpoint(number) => {
+            w.u8(9);
+            w.u64(*number);
+            0
+        }
         Entry::Heard(heard) => {
             w.u8(7);
             put_heard(w, heard.iter().copied());
@@ -592,6 +614,12 @@ fn decode_entry(r: &mut Reader<'_>) -> Option<Entry> {
         }
         5 => Some(Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() }),
         6 => Some(Entry::Begin),
+        9 => Some(Entry::Checkpoint(r.u64()?)),
+        10 => {
+            let (ts, n) = (Timestamp(r.u64()?), r.u32()?);
+            let sectors = (0..n).map(|_| r.u64()).collect::<Option<_>>()?;
+            Some(Entry::Overtaken { ts, sectors })
+        }
         7 => take_heard(r).map(Entry::Heard),
         8 => r.u64().map(Entry::Life),
         _ => None,
@@ -618,7 +646,15 @@ mod tests {
         assert!(sb.sectors() <= 100_000 && sb.sectors() > 99_990);
         let reached = Reached { disk: 5, life: 6, frame: 7, sequence: 8 };
         let heard = (0..MOST_HEARD as u16).map(|n| (NodeId(n), reached)).collect();
-        let sb = Superblock { sequence: 4, life: 3, forgot: true, index_sum: 9, heard, ..sb };
+        let sb = Superblock {
+            sequence: 4,
+            life: 3,
+            forgot: true,
+            index_sum: 9,
+            heard,
+            durable_before: 10,
+            ..sb
+        };
         let mut sector = sb.encode();
         assert_eq!(Superblock::decode_copy(&sector, 0), Ok(sb.clone()));
         assert_eq!(Superblock::decode_copy(&sector, 1), Err(FormatError::NotOurs), "astray");
@@ -635,6 +671,7 @@ mod tests {
         let sb = Superblock {
             version: 1,
             map: 0,
+            durable_before: 0,
             ..Superblock::divide(7, 3, 9, 100_000, 4096).unwrap()
         };
         assert_eq!((sb.journal_start(), sb.table_start()), (2, 4098));
@@ -653,6 +690,8 @@ mod tests {
             Entry::Released { ts: Timestamp(3) },
             Entry::Known { ts: Timestamp(2), meta: vec![] },
             Entry::Begin,
+            Entry::Checkpoint(7),
+            Entry::Overtaken { ts: Timestamp(4), sectors: vec![5, 6] },
             Entry::Life(8),
             Entry::Heard(vec![(NodeId(3), Reached { disk: 1, life: 2, frame: 3, sequence: 4 })]),
             Entry::Apply {

@@ -148,6 +148,16 @@ impl Index {
         self.dirty.insert(page / PAGES_PER_INDEX as u64);
     }
 
+    /// The checkpoint at which a page of it was written last.
+    pub fn written_at(&self, page: u64) -> u64 {
+        self.written[page as usize][0]
+    }
+
+    /// A page of it is to be written with the next checkpoint.
+    pub fn mark_dirty(&mut self, page: u64) {
+        self.dirty.insert(page);
+    }
+
     /// The latest checkpoint at which a page of it was written.
     pub fn latest(&self) -> u64 {
         self.written.iter().map(|w| w[0]).max().unwrap_or(0)

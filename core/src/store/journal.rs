@@ -49,6 +49,8 @@ pub(crate) struct Journal {
     /// The first frame that names the known writes; what is older may go, it may not.
     known_from: Option<u64>,
     pub stalled: bool,
+    /// No frame begins for the moment.
+    held: bool,
     bug: Option<StoreBug>,
 }
 
@@ -68,6 +70,7 @@ impl Journal {
             in_flight: Vec::new(),
             known_from: None,
             stalled: false,
+            held: false,
             bug,
         }
     }
@@ -103,10 +106,20 @@ impl Journal {
         self.next_frame - 1
     }
 
+    /// Frames with lower numbers are safe.
+    pub fn durable_before(&self) -> u64 {
+        self.next_frame - u64::from(!self.in_flight.is_empty())
+    }
+
     /// The known writes are about to be named anew.
     pub fn name_known(&mut self, known: impl Iterator<Item = Entry>) {
         self.known_from = None;
         known.for_each(|entry| self.add(entry));
+    }
+
+    /// This frame, found by recovery, is the first that names the known writes.
+    pub fn found_known(&mut self, frame: Option<u64>) {
+        self.known_from = frame;
     }
 
     /// What waits is to be written now.
@@ -114,11 +127,14 @@ impl Journal {
         self.urgent |= !self.pending.is_empty();
     }
 
-    /// Whether an abort of a write up to `until` is not safe yet.
-    pub fn has_abort_until(&self, until: Timestamp) -> bool {
+    /// The oldest write whose abort is not safe yet.
+    pub fn oldest_abort(&self) -> Option<Timestamp> {
         let entries = self.pending.iter().map(|p| &p.entry).chain(&self.in_flight);
-        let abort = |e: &Entry| matches!(e, Entry::Outcome { ts, commit: false } if *ts <= until);
-        entries.into_iter().any(abort)
+        let aborts = entries.filter_map(|e| match e {
+            Entry::Outcome { ts, commit: false } => Some(*ts),
+            _ => None,
+        });
+        aborts.min()
     }
 
     /// Nothing waits that anyone must be told of, and nothing is being written.
@@ -191,6 +207,22 @@ impl Journal {
     /// Whether a frame of so many sectors would take of what is kept for checkpoints.
     pub fn is_tight(&self, sectors: u64) -> bool {
         self.room(sectors, self.size / 4).is_none()
+    }
+
+    /// No frame begins from now on, unless one is being written. Says whether that is so.
+    pub fn hold(&mut self) -> bool {
+        self.held = self.in_flight.is_empty();
+        self.held
+    }
+
+    /// Frames may begin again.
+    pub fn go_on(&mut self) {
+        self.held = false;
+    }
+
+    /// Whether no frame that counts has this sector.
+    pub fn is_free(&self, sector: u64) -> bool {
+        (sector + self.size - self.tail) % self.size >= self.used
     }
 
     /// How many entries wait that are no prepares.
@@ -273,7 +305,7 @@ impl JournalStore {
     /// there is room.
     pub(super) fn pump(&mut self) {
         let j = &mut self.journal;
-        if !j.in_flight.is_empty() || !j.urgent || j.pending.is_empty() {
+        if !j.in_flight.is_empty() || j.held || !j.urgent || j.pending.is_empty() {
             return;
         }
         if j.used == 0 {
@@ -363,6 +395,8 @@ impl JournalStore {
                 Entry::Released { .. }
                 | Entry::Known { .. }
                 | Entry::Begin
+                | Entry::Checkpoint(_)
+                | Entry::Overtaken { .. }
                 | Entry::Heard(_)
                 | Entry::Life(_) => {}
             }

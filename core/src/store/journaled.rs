@@ -56,6 +56,10 @@ impl Store for JournalStore {
         JournalStore::forgiven(self);
     }
 
+    fn is_forgiving(&self) -> bool {
+        JournalStore::is_forgiving(self)
+    }
+
     fn hear(&mut self, node: NodeId, reached: Reached) {
         JournalStore::hear(self, node, reached);
     }
@@ -65,6 +69,7 @@ impl Store for JournalStore {
     }
 
     fn read_versions(&mut self, ticket: u64, first: u64, count: u64) {
+        self.verify(first, count);
         self.begin_read(ticket, first, count, true);
     }
 
@@ -118,8 +123,8 @@ impl Store for JournalStore {
         JournalStore::checkpoint(self, now, held_back);
     }
 
-    fn aborts_are_safe(&self, until: Timestamp) -> bool {
-        JournalStore::aborts_are_safe(self, until)
+    fn oldest_abort(&self) -> Option<Timestamp> {
+        self.journal.oldest_abort()
     }
 
     fn flush_outcomes(&mut self) {

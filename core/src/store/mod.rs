@@ -14,6 +14,7 @@
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`table`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`recover`]: opening a disk, whatever state a crash left it in
+//! - [`verify`]: what a scrub looks at besides the data
 //! - [`reached`]: how far a disk has got, as others know it
 //!
 //! That is [`JournalStore`]. What a worker needs of a store is the trait [`Store`]; there is
@@ -35,6 +36,7 @@ mod reached;
 mod reads;
 mod recover;
 mod table;
+mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -50,6 +52,7 @@ pub use reads::Scan;
 pub use table::{State, TableEntry};
 
 use checkpoint::Checkpoint;
+use format::Entry;
 use index::Index;
 use journal::Journal;
 use overlay::Overlay;
@@ -257,6 +260,8 @@ struct Txn {
     /// are in place, and until a later frame says that the write is known.
     frame: Option<u64>,
     prepared: bool,
+    /// Sectors of its changes that later content had overtaken when it committed.
+    overtaken: Vec<u64>,
     committed: bool,
     /// Committed sectors that are not in place.
     remaining: u64,
@@ -277,7 +282,19 @@ enum Purpose {
     RecoveryFlush,
     RecoveryIndex,
     RecoverySuperblock,
+    Verify { part: verify::Part, sequence: u64 },
+    VerifyJournal { first: u64, count: u64 },
+    MendJournal,
     Discard,
+}
+
+/// How far it is with writing that it is forgiven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Forgiving {
+    Wanted,
+    /// The superblock that says so is being written.
+    Writing,
+    Done,
 }
 
 /// Nothing has been promised since the disk was opened.
@@ -310,6 +327,8 @@ pub struct JournalStore {
     reads: BTreeMap<u64, ReadJob>,
     scans: BTreeMap<u64, ScanJob>,
     checkpoint: Option<Checkpoint>,
+    verifying: verify::Verifying,
+    forgiving: Forgiving,
     recovery: Option<Recovery>,
     loading: BTreeMap<u64, ()>,
     ios: BTreeMap<u64, Purpose>,
@@ -368,6 +387,7 @@ impl JournalStore {
             journaled: journal,
             frame: None,
             prepared: !journal,
+            overtaken: Vec::new(),
             committed: false,
             remaining: 0,
             released: false,
@@ -390,37 +410,46 @@ impl JournalStore {
             return;
         }
         let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
-        if txn.journaled {
+        let journaled = txn.journaled;
+        let overtaken = self.decide(ts, commit);
+        if journaled {
+            if !overtaken.is_empty() && self.superblock.has_index() {
+                self.journal.add(Entry::Overtaken { ts, sectors: overtaken });
+            }
             self.journal.add_outcome(ts, commit);
         }
-        self.decide(ts, commit);
     }
 
-    fn decide(&mut self, ts: Timestamp, commit: bool) {
+    /// Returns the sectors in which it has no effect, because later content is there. That must be kept: what is
+    /// later may have been prepared first, and be gone from the journal when this is found there.
+    fn decide(&mut self, ts: Timestamp, commit: bool) -> Vec<u64> {
         let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
         assert!(!txn.committed, "decided twice: {ts}");
         let journaled = txn.journaled;
         if !commit {
             let txn = self.txns.remove(&ts).expect("just seen");
             self.journal.unpin(txn.frame);
-            return;
+            return Vec::new();
         }
         assert!(txn.prepared, "committed before it was prepared: {ts}");
         txn.committed = true;
         let changes = std::mem::take(&mut txn.changes);
+        let mut overtaken = std::mem::take(&mut txn.overtaken);
         if !journaled {
             self.unlogged += 1;
         }
         let mut taken = 0;
         let mut superseded = Vec::new();
         for change in &changes {
-            taken += self.overlay.add(ts, change, !journaled, &mut superseded);
+            let by_now = &mut overtaken;
+            taken += self.overlay.add(ts, change, !journaled, &mut superseded, by_now);
         }
         self.txns.get_mut(&ts).expect("just seen").remaining = taken;
         self.unpin_all(superseded);
         if taken == 0 {
             self.placed(ts);
         }
+        overtaken
     }
 
     /// Whether a write is prepared or committed here and not yet released.
@@ -457,7 +486,11 @@ impl JournalStore {
         let txn = self.txns.get_mut(&ts).expect("remembered while not in place");
         if !txn.journaled {
             self.unlogged -= 1;
-            self.events.push_back(Event::Placed(ts));
+            match &mut self.checkpoint {
+                // Only the superblock shows, to who has heard of it, that the disk has this.
+                Some(checkpoint) if self.superblock.has_index() => checkpoint.placed(ts),
+                _ => self.events.push_back(Event::Placed(ts)),
+            }
         }
         if txn.released {
             self.journal.unpin(txn.frame.take());
@@ -495,9 +528,18 @@ impl JournalStore {
         }
     }
 
-    /// Others know that it had forgotten what it promised, and it is made whole.
+    /// Others know that it had forgotten what it promised, and it is made whole. That is written, even if nothing
+    /// else is: it would be found to have forgotten again when it is opened next.
     pub fn forgiven(&mut self) {
-        self.superblock.forgot = false;
+        if std::mem::take(&mut self.superblock.forgot) {
+            self.forgiving = Forgiving::Wanted;
+            self.verifying.mend = self.verifying.mend.max(1);
+        }
+    }
+
+    /// Whether the disk still says that it has forgotten, though it is forgiven.
+    pub fn is_forgiving(&self) -> bool {
+        self.forgiving != Forgiving::Done
     }
 
     /// How far another disk has got. It is kept with the next frame, and from then on in the superblock.
@@ -523,7 +565,8 @@ impl JournalStore {
 
     /// Whether anything committed still waits to be put in place, or outcomes to be written.
     pub fn is_quiet(&self) -> bool {
-        self.overlay.is_empty() && self.checkpoint.is_none() && self.journal.is_idle()
+        let mends = self.verifying.mend > 0;
+        self.overlay.is_empty() && self.checkpoint.is_none() && !mends && self.journal.is_idle()
     }
 
     /// What is in work, in words.
@@ -545,11 +588,6 @@ impl JournalStore {
     /// Bytes of committed changes held in memory.
     pub fn held_bytes(&self) -> u64 {
         self.overlay.len() as u64 * SECTOR
-    }
-
-    /// Whether it is safe, of all prepared writes up to `until` that were aborted, that they were.
-    pub fn aborts_are_safe(&self, until: Timestamp) -> bool {
-        !self.journal.has_abort_until(until)
     }
 
     /// Writes outcomes that no prepare has carried along.
@@ -574,12 +612,17 @@ impl JournalStore {
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (Purpose::Pages { first, count }, result) => self.pages_arrived(first, count, result),
+            (Purpose::VerifyJournal { first, count }, result) => {
+                self.looked_at_journal(first, count, result);
+            }
+            (Purpose::Verify { part, sequence }, result) => self.looked_at(part, sequence, result),
             (Purpose::Recovery { at, count }, result) => self.recovery_read(at, count, result),
             (_, Err(error)) => self.fail(error),
             (Purpose::Frame, Ok(_)) => self.frame_written(),
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
             (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),
+            (Purpose::MendJournal, Ok(_)) => self.journal_mended(),
             (Purpose::RecoveryIndex, Ok(_)) => self.recovery_index_written(),
             (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
         }

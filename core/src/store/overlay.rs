@@ -104,22 +104,30 @@ pub(crate) struct Overlay {
 impl Overlay {
     /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
     /// appended to `superseded`, a name for each sector. Without journal (`volatile`) a write
-    /// counts until what stands for it is in place.
+    /// counts until what stands for it is in place. In sectors that were `overtaken` it has no effect; those in which
+    /// it has none because of what is here are appended.
     pub fn add(
         &mut self,
         ts: Timestamp,
         change: &Change,
         volatile: bool,
         superseded: &mut Vec<Timestamp>,
+        overtaken: &mut Vec<u64>,
     ) -> u64 {
         let mut taken = 0;
         for n in 0..change.count() {
+            if overtaken.contains(&(change.sector + n)) {
+                continue;
+            }
             let at = n as usize * SECTOR_BYTES;
             let data = change.data.slice(at, at + SECTOR_BYTES);
             let over = self.sectors.entry(change.sector + n).or_default();
             let before = superseded.len();
             let counts =
                 if change.delta { over.add(ts, data) } else { over.put(ts, data, superseded) };
+            if !counts {
+                overtaken.push(change.sector + n);
+            }
             if volatile {
                 over.covered.extend(superseded.drain(before..));
                 over.covered.extend((!counts).then_some(ts));
@@ -166,13 +174,13 @@ mod tests {
     fn content_replaces_what_is_earlier_and_keeps_later_deltas() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
-        assert_eq!(o.add(Timestamp(1), &change(true, 1), false, &mut gone), 1);
-        assert_eq!(o.add(Timestamp(3), &change(true, 4), false, &mut gone), 1);
-        assert_eq!(o.add(Timestamp(2), &change(false, 8), false, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(1), &change(true, 1), false, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(o.add(Timestamp(3), &change(true, 4), false, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(o.add(Timestamp(2), &change(false, 8), false, &mut gone, &mut Vec::new()), 1);
         assert_eq!(gone, [Timestamp(1)]);
         assert_eq!(o.get(5).unwrap().deltas.len(), 1);
         assert_eq!(
-            o.add(Timestamp(1), &change(false, 9), false, &mut gone),
+            o.add(Timestamp(1), &change(false, 9), false, &mut gone, &mut Vec::new()),
             0,
             "too late to matter"
         );
@@ -183,9 +191,9 @@ mod tests {
     fn a_write_without_journal_is_safe_only_with_what_stands_for_it() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
-        assert_eq!(o.add(Timestamp(2), &change(false, 1), true, &mut gone), 1);
-        assert_eq!(o.add(Timestamp(3), &change(false, 2), true, &mut gone), 1);
-        assert_eq!(o.add(Timestamp(1), &change(true, 3), true, &mut gone), 1);
+        assert_eq!(o.add(Timestamp(2), &change(false, 1), true, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(o.add(Timestamp(3), &change(false, 2), true, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(o.add(Timestamp(1), &change(true, 3), true, &mut gone, &mut Vec::new()), 1);
         assert!(gone.is_empty());
         let mut over = o.remove(5).unwrap();
         let content = over.content.clone().unwrap().1;

@@ -440,8 +440,8 @@ impl Store for PlainStore {
 
     fn checkpoint(&mut self, _: bool, _: HeldBack<'_>) {}
 
-    fn aborts_are_safe(&self, _: Timestamp) -> bool {
-        true
+    fn oldest_abort(&self) -> Option<Timestamp> {
+        None
     }
 
     fn flush_outcomes(&mut self) {}

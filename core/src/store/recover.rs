@@ -13,7 +13,7 @@ use super::format::{
 };
 use super::index::Index;
 use super::overlay::{Over, Overlay};
-use super::table::{State, Table, TableEntry, page_of};
+use super::table::{Numbers, State, Table, TableEntry, page_of};
 use super::{
     Change, DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
     Recovered, StoreConfig, StoreCounters, Superblock, Txn,
@@ -46,11 +46,26 @@ pub(super) struct Recovery {
     /// outcome of that. A crash may have come before an entry took effect, and the sector
     /// been taken up again by a later life's entry; only the table and the place tell.
     candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
+    /// The last checkpoint that the journal speaks of.
+    last: LastCheckpoint,
+    /// What has been named as known since a checkpoint began, and the first frame that names any.
+    known: (Option<u64>, Vec<Timestamp>),
     /// Those whose place must be looked at.
     waiting: usize,
     /// The journal has been replayed.
     replayed: bool,
     looked: bool,
+}
+
+/// A checkpoint of which an apply entry was found. It is ended when the disk is open.
+#[derive(Clone, Default, Hash)]
+struct LastCheckpoint {
+    /// The sectors that it was to place.
+    sectors: BTreeSet<u64>,
+    /// What those consist of that are not in place.
+    left: BTreeMap<u64, Over>,
+    /// The known writes that it named, and the first frame that does.
+    known: (Option<u64>, Vec<Timestamp>),
 }
 
 /// What is read one after the other when a disk is opened.
@@ -109,6 +124,8 @@ impl JournalStore {
             journal: Vec::new(),
             begun: Overlay::default(),
             candidates: BTreeMap::new(),
+            last: LastCheckpoint::default(),
+            known: (None, Vec::new()),
             waiting: 0,
             replayed: false,
             looked: false,
@@ -130,6 +147,8 @@ impl JournalStore {
             reads: BTreeMap::new(),
             scans: BTreeMap::new(),
             checkpoint: None,
+            verifying: super::verify::Verifying::default(),
+            forgiving: super::Forgiving::Done,
             recovery: Some(recovery),
             loading: BTreeMap::new(),
             ios: BTreeMap::new(),
@@ -308,6 +327,9 @@ impl JournalStore {
                 "frame {missing} of the journal is unreadable though frame {later} follows it"
             );
             self.forget_journal(frames, &bytes, what);
+        } else if missing < self.superblock.durable_before {
+            let what = format!("frame {missing} of the journal is not there, and has been");
+            self.forget_journal(frames, &bytes, what);
         } else if let Some(sector) = self.ends_unreadable(&frames) {
             let what = format!(
                 "sector {sector} of the journal cannot be read, and frame {missing} may begin there"
@@ -323,6 +345,9 @@ impl JournalStore {
             // It may have died again before the index was written anew.
             if let Some(index) = self.table.index.as_mut().filter(|_| self.superblock.forgot) {
                 index.forget_all();
+            }
+            if self.superblock.durable_before > 0 {
+                self.table.numbers.upto = self.superblock.sequence;
             }
             self.count_on();
             for (at, head, entries) in frames {
@@ -400,7 +425,7 @@ impl JournalStore {
         let sb = &mut self.superblock;
         sb.forgot = true;
         sb.tail = 0;
-        sb.tail_frame = last.max(sb.tail_frame).saturating_add(1);
+        sb.tail_frame = last.max(sb.tail_frame).max(sb.durable_before).saturating_add(1);
         self.journal = Journal::new(sb, self.config.bug);
         self.damaged(format!("{what}; what it had promised is forgotten"));
     }
@@ -442,16 +467,38 @@ impl JournalStore {
                     }
                 }
                 Entry::Known { ts, meta } => {
+                    let named = &mut self.recovery.as_mut().expect("opening").known;
+                    named.0.get_or_insert(frame);
+                    named.1.push(ts);
                     let known = || Txn { committed: true, ..recovered(meta, Vec::new(), None) };
                     self.txns.entry(ts).or_insert_with(known);
                 }
                 Entry::Begin => {
-                    self.recovery.as_mut().expect("opening").begun = self.overlay.clone();
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.begun = self.overlay.clone();
+                    recovery.known = (None, Vec::new());
                 }
-                Entry::Apply { sectors } => sectors.into_iter().for_each(|a| self.replay_apply(a)),
+                Entry::Apply { sectors } => {
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
+                    recovery.last.known = std::mem::take(&mut recovery.known);
+                    sectors.into_iter().for_each(|a| self.replay_apply(a));
+                }
                 Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
                 Entry::Life(FORGOT) => self.superblock.forgot = true,
-                Entry::Life(life) => self.superblock.life = self.superblock.life.max(life),
+                Entry::Overtaken { ts, sectors } => {
+                    if let Some(txn) = self.txns.get_mut(&ts) {
+                        txn.overtaken = sectors;
+                    }
+                }
+                Entry::Checkpoint(number) => {
+                    self.table.numbers.applied.insert(number);
+                }
+                // A life begins when it is forgiven.
+                Entry::Life(life) => {
+                    self.superblock.forgot = false;
+                    self.superblock.life = self.superblock.life.max(life);
+                }
             }
         }
     }
@@ -480,7 +527,11 @@ impl JournalStore {
         if r.looked || !r.replayed {
             return;
         }
-        let pages: Vec<u64> = r.candidates.keys().map(|s| page_of(*s)).collect();
+        // If the apply entry of a checkpoint was lost, the pages tell that it had put changes in place. All that it
+        // put there is still in the journal.
+        let changed = self.overlay.iter().filter(|(_, over)| !over.deltas.is_empty());
+        let candidates = r.candidates.keys().copied();
+        let pages: BTreeSet<u64> = candidates.chain(changed.map(|(s, _)| s)).map(page_of).collect();
         let mut all = true;
         for page in pages {
             all &= self.want_pages(page, page);
@@ -527,12 +578,20 @@ impl JournalStore {
         rest
     }
 
-    /// A sector that has yet to be placed.
+    /// A sector that has yet to be placed: by the last checkpoint, if that was to place it, or by another.
     fn put_back(&mut self, sector: u64, steps: Vec<(Over, Applied)>) {
-        for (over, _) in steps.into_iter().rev().filter(|s| !s.0.is_empty()) {
-            let superseded = self.overlay.get_mut(sector).underlay(over);
-            self.unpin_all(superseded);
+        let last = &mut self.recovery.as_mut().expect("opening").last;
+        let left = last.sectors.contains(&sector).then_some(&mut last.left);
+        let mut superseded = Vec::new();
+        let steps: Vec<Over> = steps.into_iter().map(|s| s.0).filter(|o| !o.is_empty()).collect();
+        if !steps.is_empty() {
+            let over = match left {
+                Some(left) => left.entry(sector).or_default(),
+                None => self.overlay.get_mut(sector),
+            };
+            steps.into_iter().rev().for_each(|step| superseded.extend(over.underlay(step)));
         }
+        self.unpin_all(superseded);
     }
 
     /// A sector that was getting deltas: it has them, or has none or only the first of them
@@ -602,7 +661,8 @@ impl JournalStore {
 
     /// The disk is open.
     pub(super) fn opened(&mut self) {
-        self.recovery = None;
+        let last = self.recovery.take().expect("opening").last;
+        self.table.numbers = Numbers::default();
         let open = self.txns.iter().filter(|(_, t)| !t.committed || !t.released);
         let found = open.map(|(ts, t)| Recovered {
             ts: *ts,
@@ -612,6 +672,10 @@ impl JournalStore {
         });
         let found = found.collect();
         self.events.push_back(Event::Opened(found));
+        if self.journal.used() > 0 {
+            self.journal.found_known(last.known.0);
+            self.end_last_checkpoint(last.left, last.known.1);
+        }
     }
 }
 
@@ -622,6 +686,7 @@ fn recovered(meta: Vec<u8>, changes: Vec<Change>, frame: Option<u64>) -> Txn {
         journaled: true,
         frame,
         prepared: true,
+        overtaken: Vec::new(),
         committed: false,
         remaining: 0,
         released: false,

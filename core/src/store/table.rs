@@ -9,7 +9,7 @@
 //! Where data has only a length the table has no entries either: every sector of a page is
 //! written, and it takes up its room all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::{Index, Known};
 use super::page::{self, Kind};
@@ -87,12 +87,36 @@ struct Page {
     used: u64,
 }
 
+/// The checkpoints of which a disk knows while it is being opened; afterwards all. A page that was written at another is from one whose apply entry was
+/// lost: what it says has been put in place would be put in place again, and changes added twice.
+#[derive(Clone, Hash)]
+pub(crate) struct Numbers {
+    /// All up to this one, which the superblock names.
+    pub upto: u64,
+    /// Those of which the journal has an apply entry.
+    pub applied: BTreeSet<u64>,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { upto: u64::MAX, applied: BTreeSet::new() }
+    }
+}
+
+impl Numbers {
+    fn has(&self, checkpoint: u64) -> bool {
+        checkpoint <= self.upto || self.applied.contains(&checkpoint)
+    }
+}
+
 /// The pages in memory.
 #[derive(Clone, Hash)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
     room: usize,
     clock: u64,
+    /// At which checkpoints there may be pages.
+    pub numbers: Numbers,
     /// Which pages there must be; none on disks of version 1, and where data has only a length.
     pub index: Option<Index>,
 }
@@ -104,7 +128,7 @@ pub(crate) fn page_of(sector: u64) -> u64 {
 
 impl Table {
     pub fn new(room: usize) -> Table {
-        Table { pages: BTreeMap::new(), room, clock: 0, index: None }
+        Table { pages: BTreeMap::new(), room, clock: 0, numbers: Numbers::default(), index: None }
     }
 
     pub fn has(&self, page: u64) -> bool {
@@ -149,6 +173,22 @@ impl Table {
         wrong
     }
 
+    /// What is wrong with a page as it stands on the disk, if it is not the one in memory.
+    pub fn differs(&self, number: u64, bytes: &[u8]) -> Option<&'static str> {
+        let page = self.pages.get(&number).filter(|p| !p.dirty && !p.entries.is_empty())?;
+        match self.decode(number, bytes) {
+            Err(wrong) => Some(wrong),
+            Ok(entries) => (entries != page.entries).then_some("it is not what was written last"),
+        }
+    }
+
+    /// A page in memory is to be written with the next checkpoint.
+    pub fn mark_dirty(&mut self, number: u64) {
+        if let Some(page) = self.pages.get_mut(&number) {
+            page.dirty = true;
+        }
+    }
+
     fn decode(&self, number: u64, bytes: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
         let zeros = || bytes.iter().all(|b| *b == 0);
         let Some(index) = &self.index else {
@@ -161,6 +201,9 @@ impl Table {
         };
         match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
             (Ok(written), Known::Written(last)) if written < last => Err("it is an older copy"),
+            (Ok(written), _) if !self.numbers.has(written) => {
+                Err("it is from a checkpoint of which the journal knows nothing")
+            }
             (Ok(_), _) => Ok(decode_entries(bytes)),
             (Err(_), Known::Never) if zeros() => Ok(vec![TableEntry::FRESH; ENTRIES_PER_PAGE]),
             (Err(_), _) if zeros() => Err("it is all zeros"),

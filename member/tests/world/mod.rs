@@ -472,7 +472,15 @@ impl World {
                 let clock = Timestamp::new(clock / 1000, node);
                 let (memory, heard) = (Memory::default(), Vec::new());
                 let busy = self.rng.bool();
-                Some(MemberReport::Frozen { epoch, oldest: clock, clock, busy, memory, heard })
+                Some(MemberReport::Frozen {
+                    epoch,
+                    oldest: clock,
+                    clock,
+                    written: clock,
+                    busy,
+                    memory,
+                    heard,
+                })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {
                 (n.serving, n.epoch) = (true, map.epoch);

@@ -166,7 +166,7 @@ wire_enum!(MapMessage, "message of the authority" {
 wire_struct!(Memory { found, reached, began, forgot });
 
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock, busy, memory, heard },
+    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
 });

@@ -434,9 +434,9 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts(), any::<bool>(), memory(), heard()).prop_map(
-            |(epoch, oldest, clock, busy, memory, heard)| {
-                Message::Report(MemberReport::Frozen { epoch, oldest, clock, busy, memory, heard })
+        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard()).prop_map(
+            |(epoch, oldest, clock, written, busy, memory, heard)| {
+                Message::Report(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
             }
         ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
@@ -544,7 +544,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "0900",
+        "0a00",
         "81000000", // version, head of 129 bytes
         "01",
         "0100",

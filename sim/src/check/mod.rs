@@ -33,13 +33,16 @@ pub struct Failure {
     pub story: Vec<String>,
 }
 
+/// Most lines of a failure's story.
+const STORY: usize = 500_000;
+
 /// Runs one seed; if it fails, looks for a smaller run that fails too.
 pub fn run_seed(seed: u64, options: Options) -> Result<Summary, Failure> {
     match run::run(seed, options, 0) {
         Ok(summary) => Ok(summary),
         Err(_) => {
             let shrunk = shrink(seed, options);
-            let (reason, story) = match run::run(seed, shrunk, 3000) {
+            let (reason, story) = match run::run(seed, shrunk, STORY) {
                 Err(failed) => failed,
                 Ok(_) => unreachable!("the same run fails again"),
             };

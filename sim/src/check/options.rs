@@ -208,6 +208,8 @@ pub struct Summary {
     pub again: (u64, u64),
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
+    /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
+    pub unremembered: bool,
     /// A hash of everything that the hosts saw: equal for equal runs.
     pub fingerprint: u64,
 }

@@ -36,10 +36,13 @@ const FAULT: u64 = 2 << 32;
 const GONE: u64 = 4 << 32;
 /// The host of a request has waited long enough.
 const TIRED: u64 = 8 << 32;
-/// Simulated time in which a healed system must come to rest.
+/// Simulated time in which a healed system must come to rest, and in which of one under load some request must end.
 const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
 const MOST_EVENTS: u64 = 400_000;
+/// How often patience begins anew because a request has ended. Hosts that contend where messages are lost
+/// wait for many leases, one after the other; but not for ever.
+const MOST_PATIENCE: u32 = 400;
 
 struct Run {
     world: World,
@@ -94,6 +97,9 @@ struct Run {
 
 type Failed = (String, Vec<String>);
 
+/// A disk has lost what nobody can know of any more: there is nothing to judge.
+const UNREMEMBERED: &str = "a promise is forgotten by a disk and by all who had heard of it";
+
 /// Runs a seed; a failure comes with the last `story` lines.
 pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
     let mut run = Run::draw(seed, options, story);
@@ -111,6 +117,7 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
     });
     match result {
         Ok(()) => Ok(run.summary()),
+        Err(reason) if reason == UNREMEMBERED => Ok(run.summary()),
         Err(reason) => {
             let keep = run.world.story.len().saturating_sub(story);
             Err((reason, run.world.story.split_off(keep)))
@@ -149,8 +156,9 @@ impl Run {
 
     /// Lets the world go on until something is so.
     fn until(&mut self, what: &str, done: impl Fn(&Run) -> bool) -> Result<(), String> {
-        let deadline = self.world.now() + PATIENCE;
-        let most = self.world.events + MOST_EVENTS;
+        let limits = |run: &Run| (run.world.now() + PATIENCE, run.world.events + MOST_EVENTS);
+        let (mut deadline, mut most) = limits(self);
+        let mut renewals = MOST_PATIENCE;
         while !done(self) {
             let Some(event) = self.world.step() else {
                 return Err(format!("nothing happens any more, and not yet: {what}"));
@@ -159,13 +167,19 @@ impl Run {
                 self.call(call);
             }
             for (request, result) in std::mem::take(&mut self.world.replies) {
-                self.answered(request, result);
+                if self.answered(request, result) && renewals > 0 {
+                    renewals -= 1;
+                    (deadline, most) = limits(self);
+                }
             }
             for node in std::mem::take(&mut self.world.dead_alone) {
                 self.abandon(|c| c.node == node);
             }
             self.look_at_members();
             self.look_at_rare();
+            if self.world.unremembered {
+                return Err(UNREMEMBERED.to_string());
+            }
             if let Some(error) = self.error.take() {
                 return Err(error);
             }
@@ -314,6 +328,7 @@ impl Run {
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
             rests: self.world.rests,
+            unremembered: self.world.unremembered,
             fingerprint,
         }
     }

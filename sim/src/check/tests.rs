@@ -384,7 +384,7 @@ fn answers_without_a_lease_are_found() {
 
 #[test]
 fn entering_what_is_not_agreed_on_is_found() {
-    member_bug_is_found(weft_member::Bug::EntersUncommitted, 146..147);
+    member_bug_is_found(weft_member::Bug::EntersUncommitted, 545..546);
 }
 
 #[test]
@@ -399,12 +399,12 @@ fn a_damaged_log_that_is_believed_is_found() {
 
 #[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
-    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 116..117);
+    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 47..48);
 }
 
 #[test]
 fn harm_by_hosts_that_are_their_own_controllers_is_found() {
-    found_together(weft_member::Bug::NeedsHosts, 44..45, ATTACHED);
+    found_together(weft_member::Bug::NeedsHosts, 627..628, ATTACHED);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, ATTACHED);
     found_together(weft_member::Bug::ComesBackAsItWas, 1..2, ATTACHED);
 }

@@ -45,10 +45,11 @@ impl Run {
         let bears = self.bears();
         let mut victims: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         self.rng.shuffle(&mut victims);
+        self.harmed_first(&mut victims);
         victims.truncate(bears);
         let span = MILLIS * u64::from(self.options.operations) / 2;
         let mut plan: Vec<(Nanos, Fault)> = Vec::new();
-        self.beyond = f.beyond && self.later_rng.u8(0..4) == 0;
+        self.beyond = f.beyond && self.later_rng.u8(0..4) == 0 && !self.may_be_harmed_still();
         if self.beyond {
             plan = self.draw_overload(span);
             victims.clear();
@@ -137,6 +138,21 @@ impl Run {
         self.world.conditions = conditions;
         self.draw_form(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
+    }
+
+    /// Puts those first whose disks were damaged in an earlier phase. What a scrub of the volume did not look at,
+    /// because it was not in use, may be so still; and a column may come there.
+    pub(super) fn harmed_first(&mut self, victims: &mut [NodeId]) {
+        if self.may_be_harmed_still() {
+            victims.sort_by_key(|v| !self.world.disk(*v).harmed);
+        }
+    }
+
+    /// Whether a disk may be damaged where no scrub has looked.
+    pub(super) fn may_be_harmed_still(&mut self) -> bool {
+        let spare = self.world.with_disks() > self.volume.geometry.layout.width();
+        let nodes = 0..self.world.size() as u16;
+        spare && nodes.map(NodeId).any(|n| self.world.disk(n).harmed)
     }
 
     /// How many may be victims at a time. With limited atomicity none with a disk: where the writes of a

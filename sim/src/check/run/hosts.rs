@@ -196,17 +196,18 @@ impl Run {
         start..(start + len).min(all)
     }
 
-    pub(super) fn answered(&mut self, number: u64, result: Result<HostData, HostError>) {
+    /// A node answers; says whether a host's request is over by it.
+    pub(super) fn answered(&mut self, number: u64, result: Result<HostData, HostError>) -> bool {
         let request = number as u32;
         if self.scrub == Some(request) {
             self.scrub = None;
             self.scrub_done(result);
-            return;
+            return true;
         }
         let waits = |c: &Client| c.op == Some(request) && c.asked == number;
-        let Some(n) = self.clients.iter().position(waits) else { return };
+        let Some(n) = self.clients.iter().position(waits) else { return false };
         if self.asks_elsewhere(n, &result) {
-            return;
+            return false;
         }
         self.clients[n].op = None;
         let pieces = request..request + self.clients[n].pieces;
@@ -242,6 +243,7 @@ impl Run {
             }
         }
         self.tell_answer(n, pieces);
+        true
     }
 
     fn is_restless(&self) -> bool {

@@ -206,7 +206,10 @@ impl Run {
         let m = self.cluster();
         m.thinks = 2 * m.span * clients / operations.max(1);
         m.rng.shuffle(&mut victims);
-        self.beyond = f.beyond && m.rng.bool();
+        self.harmed_first(&mut victims);
+        let may_be_harmed = self.may_be_harmed_still();
+        let m = self.cluster();
+        self.beyond = f.beyond && m.rng.bool() && !may_be_harmed;
         self.draw_member_conditions();
         if self.beyond {
             for _ in 0..self.cluster().rng.usize(2..=8) {

@@ -56,8 +56,8 @@ impl Run {
     }
 
     /// No timestamp that a node issues from now on is earlier.
-    fn reading(&self, node: NodeId) -> Timestamp {
-        Timestamp::reading(self.world.clock(node), NodeId(0))
+    fn reading(&mut self, node: NodeId) -> Timestamp {
+        self.world.reading(node)
     }
 
     /// The node of a host has stopped. Whether the host will ask again for what it has in work: of the same node or of the

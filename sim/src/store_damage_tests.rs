@@ -1,0 +1,258 @@
+//! One disk by itself that is damaged: what it finds out without the others, and what a scrub finds while it is
+//! open.
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::store::{Change, Event, JournalStore, Store, StoreConfig, Superblock};
+use weft_core::units::{NodeId, SECTOR, Timestamp};
+
+use crate::disk::{Astray, SimDisk};
+
+const SECTORS: u64 = 1400;
+
+struct One {
+    disk: SimDisk,
+    divided: Superblock,
+    store: JournalStore,
+    started: Vec<u64>,
+    said: Vec<Event>,
+    clock: u64,
+}
+
+impl One {
+    fn new() -> One {
+        let mut divided = Superblock::divide(1, 0, 1, SECTORS, 0).unwrap();
+        divided.journal = 48;
+        let mut disk = SimDisk::new(SECTORS);
+        JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
+        let store = JournalStore::open(StoreConfig::default(), 1, 0, SECTORS);
+        let mut one = One { disk, divided, store, started: vec![], said: vec![], clock: 10 };
+        one.rest();
+        one
+    }
+
+    /// The process dies, and another opens the disk.
+    fn opened_again(&mut self) {
+        self.dies();
+        self.rest();
+    }
+
+    fn dies(&mut self) {
+        self.disk.process_dies(&mut Rng::with_seed(7));
+        self.started.clear();
+        self.said.clear();
+        self.store = JournalStore::open(StoreConfig::default(), 1, 0, SECTORS);
+    }
+
+    /// The first operation that was started ends. Says whether there was one.
+    fn step(&mut self) -> bool {
+        self.said.extend(std::iter::from_fn(|| self.store.poll()));
+        for request in Store::take_ops(&mut self.store) {
+            self.disk.start(request.id, request.op);
+            self.started.push(request.id);
+        }
+        if self.started.is_empty() {
+            return false;
+        }
+        let id = self.started.remove(0);
+        let result = self.disk.finish(id);
+        self.store.done(id, result);
+        true
+    }
+
+    /// Everything ends, and what is to be mended is.
+    fn rest(&mut self) {
+        loop {
+            while self.step() {}
+            self.store.checkpoint(false, |_, _, _| false);
+            if !self.step() {
+                return;
+            }
+        }
+    }
+
+    fn prepare(&mut self, sector: u64, delta: bool, byte: u8, journal: bool) -> Timestamp {
+        self.clock += 1;
+        let ts = Timestamp::new(self.clock, NodeId(0));
+        let data = Buffer::from(vec![byte; SECTOR as usize]);
+        self.store.prepare(ts, Vec::new(), vec![Change { sector, delta, data }], journal);
+        ts
+    }
+
+    /// Prepares and commits a write with the journal.
+    fn write(&mut self, sector: u64, delta: bool, byte: u8) {
+        let ts = self.prepare(sector, delta, byte, true);
+        while self.step() {}
+        self.store.outcome(ts, true);
+        self.store.flush_outcomes();
+        while self.step() {}
+        self.store.release(ts);
+    }
+
+    fn place(&mut self) {
+        self.store.checkpoint(true, |_, _, _| false);
+        self.rest();
+    }
+
+    /// The byte that fills a sector; none if its content is lost.
+    fn read(&mut self, sector: u64) -> Option<u8> {
+        self.store.read_versions(1, sector, 1);
+        while self.step() {}
+        let read = self.said.iter().rposition(|e| matches!(e, Event::Read(_)));
+        let Event::Read(done) = self.said.remove(read.expect("it is read")) else { unreachable!() };
+        let bytes = done.data.to_bytes();
+        assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
+        done.erased.is_empty().then_some(bytes[0])
+    }
+
+    fn damage_said(&mut self) -> usize {
+        let damage = self.said.iter().filter(|e| matches!(e, Event::Damaged(_))).count();
+        self.said.clear();
+        damage
+    }
+}
+
+/// It is in memory, and would be missed when the disk is opened next.
+#[test]
+fn a_scrub_finds_what_is_damaged_behind_what_is_in_memory() {
+    type Sectors = fn(&Superblock) -> Vec<u64>;
+    let parts: [(&str, Sectors); 4] = [
+        ("a page of the table", |sb| vec![sb.table_start()]),
+        ("a page of the index", |sb| vec![sb.index_start()]),
+        ("both superblocks", |_| vec![0, 1]),
+        ("the journal", |sb| (sb.journal_start() + 10..sb.journal_start() + 48).collect()),
+    ];
+    for (part, sectors) in parts {
+        let mut one = One::new();
+        one.write(3, false, 7);
+        one.place();
+        assert_eq!((one.read(3), one.damage_said()), (Some(7), 0), "{part}");
+        for sector in sectors(&one.divided) {
+            one.disk.spoil(sector);
+        }
+        one.rest();
+        assert_eq!(one.read(3), Some(7), "{part}");
+        one.rest();
+        assert!(one.damage_said() > 0, "{part}");
+        one.opened_again();
+        assert_eq!((one.damage_said(), one.store.forgot()), (0, false), "{part}");
+        assert_eq!((one.read(3), one.damage_said()), (Some(7), 0), "{part}");
+    }
+}
+
+#[test]
+fn a_journal_that_is_not_there_any_more_is_missed() {
+    let mut one = One::new();
+    one.write(3, false, 7);
+    // The superblock that is written when it is opened says how much of the journal was durable.
+    one.opened_again();
+    assert!(!one.store.forgot());
+    one.write(4, false, 8);
+    one.opened_again();
+    for sector in one.divided.journal_start()..one.divided.index_start() {
+        one.disk.zero(sector);
+    }
+    one.opened_again();
+    assert!(one.store.forgot() && one.damage_said() > 0);
+}
+
+/// An older copy of the disk, from before it was in place, must be known by what the disk has said.
+#[test]
+fn a_write_without_journal_is_in_place_when_the_superblock_shows_it() {
+    let mut one = One::new();
+    one.store.begin_life(1);
+    let before = one.store.reached();
+    let ts = one.prepare(3, false, 7, false);
+    one.store.outcome(ts, true);
+    one.store.checkpoint(true, |_, _, _| false);
+    let mut reached = before;
+    loop {
+        let more = one.step();
+        if one.said.iter().any(|e| matches!(e, Event::Placed(_))) {
+            break;
+        }
+        assert!(more, "it is placed in the end");
+        reached = one.store.reached();
+    }
+    // One superblock was written when the disk was opened, one goes along with the data, and the last is written
+    // when the table is safe.
+    assert_eq!(reached.sequence, before.sequence + 3);
+    one.opened_again();
+    assert_eq!(one.read(3), Some(7));
+}
+
+#[test]
+fn a_checkpoint_whose_apply_entry_was_lost_does_not_add_changes_twice() {
+    let mut after = 0;
+    // It dies after so many more operations.
+    for steps in 0..20 {
+        let mut one = One::new();
+        one.write(3, false, 1);
+        one.place();
+        one.write(3, true, 6);
+        one.disk.astray = Some(Astray::Lost);
+        one.store.checkpoint(true, |_, _, _| false);
+        for _ in 0..steps {
+            after += u32::from(one.step());
+        }
+        one.opened_again();
+        one.place();
+        let read = one.read(3);
+        assert!(read.is_none_or(|byte| byte == 7), "{read:?} after {steps} operations");
+    }
+    assert!(after > 20, "{after}");
+}
+
+/// What a checkpoint that was cut off had begun is ended without any more room in the journal.
+#[test]
+fn a_disk_that_dies_in_checkpoints_again_and_again_has_room_left() {
+    let mut rng = Rng::with_seed(1);
+    let mut one = One::new();
+    for round in 0..300 {
+        one.dies();
+        for _ in 0..rng.usize(0..16) {
+            one.step();
+        }
+        if one.said.iter().any(|e| matches!(e, Event::Opened(_))) {
+            one.store.checkpoint(true, |_, _, _| false);
+            for _ in 0..rng.usize(0..12) {
+                one.step();
+            }
+        }
+        if round % 50 == 0 {
+            one.opened_again();
+            one.write(round % 7, round % 3 == 0, 5);
+            assert!(!one.store.waits_for_room(Timestamp::new(one.clock, NodeId(0))), "{round}");
+        }
+    }
+    one.opened_again();
+    one.place();
+    one.write(9, false, 9);
+    one.place();
+    assert_eq!(one.read(9), Some(9));
+}
+
+/// What is later was prepared first, and is gone from the journal when the earlier one is found there.
+#[test]
+fn what_later_content_had_overtaken_does_not_come_back() {
+    for delta in [false, true] {
+        let mut one = One::new();
+        one.clock = 20;
+        let later = one.prepare(3, false, 7, true);
+        while one.step() {}
+        one.clock = 10;
+        let earlier = one.prepare(3, delta, 1, true);
+        while one.step() {}
+        one.store.outcome(later, true);
+        one.store.outcome(earlier, true);
+        one.store.flush_outcomes();
+        while one.step() {}
+        one.store.release(later);
+        one.place();
+        for _ in 0..2 {
+            one.opened_again();
+            one.place();
+            assert_eq!(one.read(3), Some(7), "delta {delta}");
+        }
+    }
+}

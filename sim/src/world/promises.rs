@@ -1,0 +1,73 @@
+//! What disks have promised, and when: to tell a loss that somebody must remember from one of which nobody can know.
+//!
+//! How far a disk has got is known to those who hear from it, in memory, and is on their disks a little later
+//! (docs/disk-format.md, "What others know of a disk"). If a disk loses what it promised last, and all who have heard of
+//! it lose their power within that time, nobody is left that knows. That is the one damage to a single disk that is not borne. A
+//! check ends there; all that was promised earlier must be remembered.
+
+use weft_core::store::Reached;
+use weft_core::units::{MILLIS, Nanos};
+
+/// How long what was heard may be in memory alone: until the next journal frame, which is written at the next tick at
+/// the latest, and that several times over for disks that are slow.
+const RECENT: Nanos = 100 * MILLIS;
+
+/// What a disk has promised since its node last entered an epoch after a start.
+#[derive(Default)]
+pub(super) struct Promises {
+    made: Vec<(Nanos, Reached)>,
+    /// When all power went since: what had been promised a while before, and all that had been.
+    at_cut: Option<(Reached, Reached)>,
+}
+
+impl Promises {
+    /// It has got so far.
+    pub fn note(&mut self, now: Nanos, reached: Reached) {
+        if self.made.last().is_none_or(|(_, last)| *last != reached) {
+            self.made.push((now, reached));
+            let old = self.made.partition_point(|(at, _)| at + RECENT < now);
+            self.made.drain(..old.saturating_sub(1));
+        }
+    }
+
+    /// All power goes.
+    pub fn power_cut(&mut self, now: Nanos) {
+        let Some((_, all)) = self.made.last() else { return };
+        let old = self.made.iter().rev().find(|(at, _)| at + RECENT < now);
+        let old = old.map_or(Reached::default(), |(_, reached)| *reached);
+        self.at_cut.get_or_insert((old, *all));
+    }
+
+    /// It is taken up again, as it was found. Says whether it has lost a promise of which nobody can know any more.
+    pub fn taken_up(&mut self, found: Reached) -> bool {
+        let cut = std::mem::take(self).at_cut;
+        cut.is_some_and(|(old, all)| all.shows_loss(found, 0) && !old.shows_loss(found, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(frame: u64) -> Reached {
+        Reached { disk: 1, life: 1, frame, sequence: 1 }
+    }
+
+    #[test]
+    fn only_what_was_promised_just_before_a_power_cut_may_be_forgotten() {
+        let promised = |cut: bool| {
+            let mut promises = Promises::default();
+            promises.note(MILLIS, frame(4));
+            promises.note(RECENT + 5 * MILLIS, frame(5));
+            promises.note(RECENT + 6 * MILLIS, frame(6));
+            if cut {
+                promises.power_cut(RECENT + 7 * MILLIS);
+            }
+            promises
+        };
+        assert!(promised(true).taken_up(frame(5)) && promised(true).taken_up(frame(4)));
+        assert!(!promised(true).taken_up(frame(6)), "nothing is lost");
+        assert!(!promised(true).taken_up(frame(3)), "others must remember that");
+        assert!(!promised(false).taken_up(frame(5)), "others are alive");
+    }
+}
