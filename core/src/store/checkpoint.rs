@@ -68,6 +68,24 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// One that is to put these sectors in place. `known` are the writes that the journal names anew with it,
+    /// if it has said so `again` before.
+    fn new(sectors: BTreeMap<u64, Over>, known: Vec<Timestamp>, again: bool) -> Checkpoint {
+        Checkpoint {
+            stage: Stage::Pages,
+            pages: sectors.keys().map(|s| page_of(*s)).collect(),
+            sectors,
+            bases: BTreeMap::new(),
+            finals: Vec::new(),
+            known,
+            waiting: 0,
+            number: 0,
+            written: Vec::new(),
+            placed: Vec::new(),
+            again,
+        }
+    }
+
     /// What a sector in work consists of, above what is in place.
     pub fn over(&self, sector: u64) -> Option<&Over> {
         self.sectors.get(&sector)
@@ -127,19 +145,7 @@ impl JournalStore {
         self.journal.add(Entry::Begin);
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
         let sectors = chosen.into_iter().map(take).collect();
-        self.checkpoint = Some(Checkpoint {
-            stage: Stage::Pages,
-            sectors,
-            pages,
-            bases: BTreeMap::new(),
-            finals: Vec::new(),
-            known: Vec::new(),
-            waiting: 0,
-            number: 0,
-            written: Vec::new(),
-            placed: Vec::new(),
-            again: false,
-        });
+        self.checkpoint = Some(Checkpoint::new(sectors, Vec::new(), false));
         self.step_checkpoint();
     }
 
@@ -151,20 +157,7 @@ impl JournalStore {
         sectors: BTreeMap<u64, Over>,
         known: Vec<Timestamp>,
     ) {
-        let pages = sectors.keys().map(|s| page_of(*s)).collect();
-        self.checkpoint = Some(Checkpoint {
-            stage: Stage::Pages,
-            sectors,
-            pages,
-            bases: BTreeMap::new(),
-            finals: Vec::new(),
-            known,
-            waiting: 0,
-            number: 0,
-            written: Vec::new(),
-            placed: Vec::new(),
-            again: true,
-        });
+        self.checkpoint = Some(Checkpoint::new(sectors, known, true));
         self.step_checkpoint();
     }
 
