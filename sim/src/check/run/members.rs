@@ -198,7 +198,6 @@ impl Run {
 
     pub(super) fn draw_member_faults(&mut self) {
         let f = self.options.faults;
-        let bears = self.bears();
         let clients = self.clients.len() as u64;
         let operations = u64::from(self.options.operations);
         let (mut victims, hosts): (Vec<NodeId>, Vec<NodeId>) =
@@ -220,7 +219,7 @@ impl Run {
             // Those of one process may go together.
             let mut processes = BTreeSet::new();
             victims.retain(|v| processes.insert(self.world.process_of(*v)));
-            victims.truncate(bears);
+            let victims = self.borne(victims);
             let processes = victims.iter().map(|v| self.world.process_of(*v)).collect();
             self.cluster().victims = processes;
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
@@ -443,19 +442,20 @@ impl Run {
         let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << home.0 };
         let direction = m.rng.u8(0..4);
         let only_some = m.rng.u8(0..3) == 0;
-        // Of two that do not hear each other either may be lost; of one and several others, that one. Other
-        // victims may be gone, so that nobody misses them. Those with disks are the first.
+        // Of two that do not hear each other either may be lost; of one and several others, that one. Nobody
+        // misses those that have left, nor other victims, which may be gone. Those with disks are the first.
         let mut whole: u8 = if beyond || attached { 0 } else { 2 };
         let mut hale = whole;
         let mut links = Vec::new();
         let processes = self.world.processes();
+        let there: BTreeSet<NodeId> = self.world.map().up().collect();
         let m = self.cluster();
         let side_of =
             |one: u64| processes.iter().map(|p| p.0).filter(move |n| side >> n & 1 == one);
         for a in side_of(1) {
             for b in side_of(0) {
                 let spared = only_some && whole == 0 && m.rng.bool();
-                let is_hale = !m.victims.contains(&NodeId(b));
+                let is_hale = !m.victims.contains(&NodeId(b)) && there.contains(&NodeId(b));
                 if spared && (hale == 0 || !is_hale) {
                     continue;
                 }
