@@ -49,9 +49,9 @@ pub struct Check {
     /// With --real: how many nodes
     #[arg(long, default_value_t = 5, requires = "real", value_parser = nodes)]
     nodes: usize,
-    /// With --real: the layout of the volume
-    #[arg(long, default_value = "raid5", requires = "real", value_parser = args::layout)]
-    layout: LayoutSpec,
+    /// The layout of the volume, in every seed; drawn if it is not said. With --real raid5 is the default
+    #[arg(long, conflicts_with = "explore", value_parser = args::layout)]
+    layout: Option<LayoutSpec>,
     /// With --real: which faults, separated by commas [default: all that are possible]
     #[arg(long, requires = "real", value_delimiter = ',')]
     faults: Vec<Fault>,
@@ -115,7 +115,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 struct Failed {
     seed: u64,
     reason: String,
-    shrunk: Option<Options>,
+    shrunk: Option<Box<Options>>,
     story: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ impl Check {
             true => FAULTS.iter().map(|f| f.0).collect(),
             false => self.faults.clone(),
         };
-        let (dir, layout) = (self.dir.clone(), self.layout);
+        let (dir, layout) = (self.dir.clone(), self.layout.unwrap_or_default());
         let (rounds, seed, nodes, json) = (self.rounds, self.seed, self.nodes, self.json);
         let slack = Duration::from_secs(self.slack);
         Real { rounds, seed, nodes, layout, faults, dir, slack, json }
@@ -187,10 +187,10 @@ impl Check {
         let jobs = self.jobs.or(thread::available_parallelism().ok()).map_or(1, usize::from);
         let (operations, ordering, sequencer) = (self.operations, self.ordering, self.sequencer);
         let members = self.members.then_some(true);
-        let (hosted, attached) = (self.nodes_each, self.attached);
+        let (layout, hosted, attached) = (self.layout, self.nodes_each, self.attached);
         let drawn = Options::default();
         let options =
-            Options { operations, ordering, sequencer, members, hosted, attached, ..drawn };
+            Options { operations, layout, ordering, sequencer, members, hosted, attached, ..drawn };
         let seeds = self.seeds();
         let stage = Stage::new("seeds", seeds.end - seeds.start, Counts::Things);
         let (next, report) = (AtomicU64::new(0), Mutex::new(Report::default()));
@@ -217,13 +217,14 @@ impl Check {
             true => String::new(),
             false => format!(" --operations {}", self.operations),
         };
+        let layout = self.layout.map_or(String::new(), |l| format!(" --layout {l}"));
         let ordering = self.ordering.map_or(String::new(), |o| format!(" --ordering {o}"));
         let form = self.sequencer.map_or(String::new(), |f| format!(" --sequencer {f}"));
         let members = if self.members { " --members" } else { "" };
         let each = self.nodes_each.map_or(String::new(), |n| format!(" --nodes-each {n}"));
         let attached = self.attached.map_or(String::new(), |n| format!(" --attached {n}"));
         format!(
-            "weft check --seeds {seed}..{}{operations}{ordering}{form}{members}{each}{attached}",
+            "weft check --seeds {seed}..{}{operations}{layout}{ordering}{form}{members}{each}{attached}",
             seed + 1
         )
     }
@@ -261,7 +262,7 @@ impl Check {
         }
         for failed in &report.failed {
             let (rerun, reason) = (self.rerun(failed.seed), &failed.reason);
-            out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk));
+            out += &format!("\n\n{rerun}\n  {reason}\n  {}", needs(failed.shrunk.as_deref()));
         }
         let seeds = self.seeds();
         let asked = seeds.end - seeds.start;
@@ -286,10 +287,10 @@ impl Check {
                 "seed": f.seed,
                 "reason": f.reason,
                 "rerun": self.rerun(f.seed),
-                "needs": f.shrunk.map(|o| json!({
+                "needs": f.shrunk.as_deref().map(|o| json!({
                     "operations": o.operations,
                     "phases": o.phases,
-                    "faults": kinds(&o),
+                    "faults": kinds(o),
                 })),
                 "story": self.tail(f).collect::<Vec<_>>(),
             })
@@ -371,11 +372,11 @@ fn kinds(options: &Options) -> Vec<&'static str> {
     .collect()
 }
 
-fn needs(shrunk: Option<Options>) -> String {
+fn needs(shrunk: Option<&Options>) -> String {
     let Some(options) = shrunk else {
         return "a panic; the run was not shrunk".to_string();
     };
-    let kinds = kinds(&options);
+    let kinds = kinds(options);
     format!(
         "needs {} operations in each of {} phases, and {}",
         options.operations,

@@ -293,6 +293,15 @@ fn lacking(node: &Value) -> String {
 pub fn survives(volume: &Value) -> String {
     let nodes = match volume["survives"].as_u64() {
         None => return "-".to_string(),
+        Some(n) if volume["survives_next"].as_f64().is_some_and(|share| share > 0.0) => {
+            let share = volume["survives_next"].as_f64().unwrap_or(0.0);
+            let any = match n {
+                0 => String::new(),
+                1 => "any 1 more node, ".to_string(),
+                n => format!("any {n} more nodes, "),
+            };
+            format!("{any}{:.0} % of {}", (100.0 * share).floor(), sets_of(n as usize + 1))
+        }
         Some(1) => "1 more node lost".to_string(),
         Some(n) if n > 0 => format!("{n} more nodes lost"),
         _ => return "no more losses".to_string(),
@@ -303,6 +312,13 @@ pub fn survives(volume: &Value) -> String {
         Some(1) => format!("{nodes}, or 1 box"),
         Some(n) => format!("{nodes}, or {n} boxes"),
     }
+}
+
+/// Sets of so many, in words.
+pub fn sets_of(n: usize) -> String {
+    let words = ["ones", "pairs", "threes", "fours", "fives", "sixes", "sevens", "eights", "nines"];
+    let word = n.checked_sub(1).and_then(|at| words.get(at));
+    word.map_or_else(|| format!("sets of {n}"), |w| w.to_string())
 }
 
 #[cfg(test)]
@@ -324,6 +340,11 @@ mod tests {
             assert_eq!(survives(&volume), text);
         }
         assert_eq!(survives(&json!({ "survives": null, "bears": null })), "-");
+        let some =
+            json!({ "survives": 3, "survives_next": 1568.0 / 1820.0, "bears": { "box": 1 } });
+        assert_eq!(survives(&some), "any 3 more nodes, 86 % of fours, or 1 box");
+        let none = json!({ "survives": 0, "survives_next": 0.5, "bears": null });
+        assert_eq!(survives(&none), "50 % of ones");
     }
 
     #[test]

@@ -3,33 +3,47 @@
 //! Parity is on disk for good, so the coefficients of a code must never
 //! change: they are part of the format.
 
-use crate::decoder::Decoder;
+use crate::columns::ColumnSet;
 use crate::error::CodeError;
 use crate::gf;
 use crate::kernel::Kernel;
-use crate::matrix;
 
 /// Units are encoded in blocks of this many bytes, so that the data of a
 /// block is still in the cache when the second and later parities read it.
 const BLOCK: usize = 4096;
 
-/// An MDS code of some data and parity columns: any as many columns as there
-/// are data columns determine all the others.
+/// Where the points of the data columns of a Cauchy matrix begin. It stands
+/// in parity on disks: it stays 32 however many columns codes may have.
+const CAUCHY_DATA_POINTS: usize = 32;
+
+/// A set of parity equations over data columns.
 ///
-/// The data columns are numbered `0..k`, the parity columns `k..k + m`. The
-/// first parity is always the XOR of the data.
+/// The data columns are numbered `0..k`, the parity columns `k..k + m`.
+/// Equation `j` says that parity column `k + j` is the sum of all data
+/// columns, each times its coefficient. Where coefficients are not 0 is the
+/// equation's *support*. All else follows from these rows: what a change
+/// reaches, what may be lost, and what a lost column is computed from (see
+/// the module `recovery`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     data: usize,
     /// A row of coefficients, one for each data column, for each parity.
-    rows: Vec<Vec<u8>>,
+    pub(crate) rows: Vec<Vec<u8>>,
+    /// The data columns with coefficients other than 0, for each parity.
+    supports: Vec<ColumnSet>,
+    /// The parities with coefficients other than 0, for each data column.
+    reached: Vec<ColumnSet>,
+    covers_all: bool,
+    /// How many columns may be lost, whichever they are.
+    any: usize,
 }
 
 impl Code {
     /// The most columns, data and parity together, that a code can have.
     pub const MAX_COLUMNS: usize = 32;
 
-    /// The code of `k` data and `m` parity columns.
+    /// The MDS code of `k` data and `m` parity columns: any `k` of them
+    /// determine the others.
     ///
     /// - With one data column, each parity is a copy of it: mirrors.
     /// - With one parity, it is the XOR of the data.
@@ -42,20 +56,61 @@ impl Code {
     ///
     /// If `k` is 0 or `k + m` exceeds [`Code::MAX_COLUMNS`].
     pub fn new(k: usize, m: usize) -> Result<Code, CodeError> {
+        let coefficient = match (k, m) {
+            (1, _) | (_, 0..=1) => ones,
+            (_, 2) => p_and_q,
+            _ => scaled_cauchy,
+        };
+        Code::with_rows(k, m, m, coefficient)
+    }
+
+    /// The local reconstruction code of `k` data columns in `groups` groups
+    /// of as many neighbours: the first `groups` parities are the XOR of a
+    /// group each, and the `globals` others cover all data. Global parity
+    /// `g` is the sum of `2^((g+1)i)` times data column `i`. Any
+    /// `globals + 1` columns may be lost.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many columns, fewer than two groups or two data
+    /// columns in a group, groups would differ in size, or `globals` exceeds
+    /// [`Code::MAX_GLOBALS`].
+    pub fn lrc(k: usize, groups: usize, globals: usize) -> Result<Code, CodeError> {
+        let uneven = groups < 2 || !k.is_multiple_of(groups) || k / groups < 2;
+        if uneven || globals > Code::MAX_GLOBALS {
+            return Err(CodeError::Groups { data: k, groups, globals });
+        }
+        let coefficient = |parity: usize, data: usize| match parity.checked_sub(groups) {
+            Some(global) => gf::exp((global + 1) * data),
+            None => u8::from(data / (k / groups) == parity),
+        };
+        Code::with_rows(k, groups + globals, globals + 1, coefficient)
+    }
+
+    /// The most global parities of a local reconstruction code. With four,
+    /// the powers that are their coefficients would not do.
+    pub const MAX_GLOBALS: usize = 3;
+
+    fn with_rows(
+        k: usize,
+        m: usize,
+        any: usize,
+        coefficient: impl Fn(usize, usize) -> u8,
+    ) -> Result<Code, CodeError> {
         if k == 0 {
             return Err(CodeError::NoData { parity: m });
         }
         if k.saturating_add(m) > Code::MAX_COLUMNS {
             return Err(CodeError::TooManyColumns { data: k, parity: m });
         }
-        let coefficient = match (k, m) {
-            (1, _) | (_, 0..=1) => ones,
-            (_, 2) => p_and_q,
-            _ => scaled_cauchy,
-        };
         let row = |parity| (0..k).map(|data| coefficient(parity, data)).collect();
-        let rows = (0..m).map(row).collect();
-        Ok(Code { data: k, rows })
+        let rows: Vec<Vec<u8>> = (0..m).map(row).collect();
+        let support = |row: &Vec<u8>| (0..k).filter(|&data| row[data] != 0).collect();
+        let supports: Vec<ColumnSet> = rows.iter().map(support).collect();
+        let reaches = |data| (0..m).filter(|&parity| rows[parity][data] != 0).collect();
+        let reached = (0..k).map(reaches).collect();
+        let covers_all = supports.iter().all(|s| *s == ColumnSet::first(k));
+        Ok(Code { data: k, rows, supports, reached, covers_all, any })
     }
 
     /// How many columns hold data: `k`.
@@ -63,7 +118,8 @@ impl Code {
         self.data
     }
 
-    /// How many columns hold parity: `m`.
+    /// How many columns hold parity: `m`. It is not how many may be lost:
+    /// for that ask [`Code::is_recoverable`].
     pub fn parity_columns(&self) -> usize {
         self.rows.len()
     }
@@ -74,7 +130,7 @@ impl Code {
     }
 
     /// What data column `data` is multiplied with in the sum that is parity
-    /// `parity`, counted from 0. It is never 0.
+    /// `parity`, counted from 0. It is 0 where the parity does not cover it.
     ///
     /// A change of a data unit is carried over to this parity with
     /// [`mul_add`](crate::mul_add), this coefficient and the XOR of the old
@@ -85,6 +141,32 @@ impl Code {
     /// If there is no such parity or data column.
     pub fn coefficient(&self, parity: usize, data: usize) -> u8 {
         self.rows[parity][data]
+    }
+
+    /// The data columns that parity `parity`, counted from 0, covers.
+    pub fn support(&self, parity: usize) -> ColumnSet {
+        self.supports[parity]
+    }
+
+    /// Whether every parity covers all data.
+    pub fn covers_all(&self) -> bool {
+        self.covers_all
+    }
+
+    /// The parities, counted from 0, that a change of data column `data`
+    /// reaches.
+    pub fn parities_of(&self, data: usize) -> ColumnSet {
+        self.reached[data]
+    }
+
+    /// How many columns may be lost, whichever they are.
+    pub fn any_losses(&self) -> usize {
+        self.any
+    }
+
+    /// Whether any `k` columns determine the others.
+    pub fn is_mds(&self) -> bool {
+        self.any == self.rows.len()
     }
 
     /// Computes all parity units from all data units.
@@ -104,58 +186,15 @@ impl Code {
         }
         let kernel = Kernel::best();
         let mut terms: [(u8, &[u8]); Code::MAX_COLUMNS] = [(0, &[]); Code::MAX_COLUMNS];
-        let terms = &mut terms[..self.data];
         for start in (0..len).step_by(BLOCK) {
             let range = start..len.min(start + BLOCK);
-            for (row, unit) in self.rows.iter().zip(parity.iter_mut()) {
-                for (i, term) in terms.iter_mut().enumerate() {
-                    *term = (row[i], &data[i][range.clone()]);
+            for (parity, unit) in parity.iter_mut().enumerate() {
+                let covered = self.supports[parity];
+                for (term, i) in terms.iter_mut().zip(covered.iter()) {
+                    *term = (self.rows[parity][i], &data[i][range.clone()]);
                 }
-                kernel.dot(&mut unit[range.clone()], terms, false);
+                kernel.dot(&mut unit[range.clone()], &terms[..covered.len()], false);
             }
-        }
-    }
-
-    /// The solution for the columns `want` from the available columns `have`:
-    /// exactly `k` different ones, in any order.
-    ///
-    /// A column may be wanted and available at once; it is then copied.
-    ///
-    /// # Errors
-    ///
-    /// If there are not exactly `k` columns in `have`, one of them is there
-    /// twice, or the code has no such column.
-    pub fn decoder(&self, have: &[usize], want: &[usize]) -> Result<Decoder, CodeError> {
-        self.check_columns(have, want)?;
-        let available = have.iter().map(|&column| self.row(column)).collect();
-        let solution = matrix::inverse(available)
-            .expect("any k columns of an MDS code determine the data columns");
-        let rows =
-            want.iter().map(|&column| matrix::row_times(&self.row(column), &solution)).collect();
-        Ok(Decoder::new(self.data, rows))
-    }
-
-    fn check_columns(&self, have: &[usize], want: &[usize]) -> Result<(), CodeError> {
-        let (given, needed, columns) = (have.len(), self.data, self.columns());
-        if given != needed {
-            return Err(CodeError::WrongHaveCount { given, needed });
-        }
-        if let Some(&column) = have.iter().chain(want).find(|&&column| column >= columns) {
-            return Err(CodeError::NoSuchColumn { column, columns });
-        }
-        for (i, &column) in have.iter().enumerate() {
-            if have[..i].contains(&column) {
-                return Err(CodeError::RepeatedColumn { column });
-            }
-        }
-        Ok(())
-    }
-
-    /// What `column` is as a sum of the data columns.
-    fn row(&self, column: usize) -> Vec<u8> {
-        match column.checked_sub(self.data) {
-            Some(parity) => self.rows[parity].clone(),
-            None => matrix::unit_row(self.data, column),
         }
     }
 }
@@ -177,7 +216,7 @@ fn p_and_q(parity: usize, data: usize) -> u8 {
 /// Neither `k` nor `m` is in it, so a code is also a part of each wider one.
 fn scaled_cauchy(parity: usize, data: usize) -> u8 {
     let x = parity as u8;
-    let y = (Code::MAX_COLUMNS + data) as u8;
+    let y = (CAUCHY_DATA_POINTS + data) as u8;
     gf::mul(y, gf::inv(x ^ y))
 }
 
@@ -192,6 +231,10 @@ mod tests {
         assert_eq!(rows, [[1, 1, 1, 1], [236, 109, 80, 56], [115, 163, 217, 198]]);
         let rows = Code::new(4, 2).expect("6 columns").rows;
         assert_eq!(rows, [[1, 1, 1, 1], [1, 2, 4, 8]]);
+        let rows = Code::lrc(4, 2, 3).expect("9 columns").rows;
+        let globals = [[1, 2, 4, 8], [1, 4, 16, 64], [1, 8, 64, 58]];
+        assert_eq!(rows[..2], [[1, 1, 0, 0], [0, 0, 1, 1]]);
+        assert_eq!(rows[2..], globals);
     }
 
     #[test]

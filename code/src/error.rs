@@ -26,13 +26,26 @@ pub enum CodeError {
         /// Parity columns asked for.
         parity: usize,
     },
-    /// A decoder was asked for with the wrong number of available columns.
-    #[error("{given} available columns were given to decode from; exactly {needed} are needed")]
-    WrongHaveCount {
-        /// Available columns given.
-        given: usize,
-        /// The data columns of the code, which is how many are needed.
-        needed: usize,
+    /// A local reconstruction code whose groups cannot be.
+    #[error(
+        "a local reconstruction code of {data} data columns, {groups} groups and {globals} global \
+         parities cannot be: the data must divide into at least 2 groups of as many columns, 2 or \
+         more in each, and at most {} global parities are possible",
+        Code::MAX_GLOBALS
+    )]
+    Groups {
+        /// Data columns asked for.
+        data: usize,
+        /// Groups asked for, of one local parity each.
+        groups: usize,
+        /// Global parities asked for.
+        globals: usize,
+    },
+    /// A decoder was asked for a column that the available ones do not give.
+    #[error("column {column} cannot be computed from the columns that are available")]
+    NotDetermined {
+        /// The column wanted.
+        column: usize,
     },
     /// A column that the code does not have was named.
     #[error("there is no column {column}: the code has {columns} columns, numbered from 0")]
@@ -41,11 +54,5 @@ pub enum CodeError {
         column: usize,
         /// The columns of the code.
         columns: usize,
-    },
-    /// An available column was named twice.
-    #[error("the available column {column} was given more than once")]
-    RepeatedColumn {
-        /// The column named twice.
-        column: usize,
     },
 }

@@ -323,7 +323,7 @@ impl Engine {
             usize::from(node.0) == n || !self.runs(node) || behind
         };
         let needs = |v: &&Arc<Volume>| {
-            v.nodes().contains(&NodeId(n as u16)) && v.too_many(|node| unsound(v, node))
+            v.nodes().contains(&NodeId(n as u16)) && v.is_lost_with(|node| unsound(v, node))
         };
         match map.volumes.values().find(needs) {
             Some(volume) => fail(format!(

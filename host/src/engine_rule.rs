@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, PolicyChange, Volume,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Extent, PolicyChange, Volume,
     VolumeSize,
 };
 use weft_core::node::MemberReport;
@@ -291,9 +291,10 @@ impl Engine {
             (self.log)(&format!("{missing} of {total} nodes are down"));
         }
         let lost = |v: &Volume| {
-            let down = |c: &&(NodeId, u64)| !runs.contains(&c.0);
-            let most = v.extents.iter().map(|e| e.columns.iter().filter(down).count()).max();
-            most.unwrap_or(0) > v.geometry.layout.parity
+            let down = |e: &Extent| {
+                (0..e.columns.len()).filter(|c| !runs.contains(&e.columns[*c].0)).collect()
+            };
+            v.extents.iter().any(|e| !v.geometry.is_always_recoverable(down(e)))
         };
         for volume in self.map().volumes.values().filter(|v| lost(v)) {
             (self.log)(&format!(

@@ -39,8 +39,8 @@ pub(crate) fn operation(volume: &Volume, wish: Wish) -> Result<HostOp> {
 
 fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
     let name = &volume.name;
-    let (k, parity) = (volume.geometry.layout.data, volume.geometry.layout.parity);
-    if wish.trust.is_some() && parity == 0 {
+    let k = volume.geometry.data_columns();
+    if wish.trust.is_some() && !volume.geometry.is_redundant() {
         return fail(format!(
             "volume '{name}' has no parity, so there is nothing to be trusted; leave --trust out"
         ));

@@ -1,7 +1,7 @@
 //! What an array is asked to be.
 
 use weft_core::cluster::APART;
-use weft_core::layout::{LayoutSpec, Placement};
+use weft_core::layout::LayoutSpec;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
@@ -67,7 +67,7 @@ impl Spec {
 
     /// Layout, or the default.
     pub fn layout(&self) -> LayoutSpec {
-        self.layout.unwrap_or(LayoutSpec::Raid5(Placement::LeftSymmetric))
+        self.layout.unwrap_or_default()
     }
 
     /// Stripe unit, or the default.

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use weft_core::cluster::{APART, ClusterMap, Extent, Fullness, Volume, plan_balance};
+use weft_core::cluster::{
+    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Volume, plan_balance,
+};
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::order::Ordering;
-use weft_core::units::{NodeId, SECTOR, VolumeId};
+use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
 use crate::desk::Desk;
@@ -314,8 +316,8 @@ pub(crate) fn volumes(desk: &Desk<'_>) -> Vec<Value> {
 /// One volume.
 pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
     let engine = &*desk.engine;
-    let parity = volume.geometry.layout.parity;
-    let (lost, stale) = losses(engine, volume);
+    let losses = losses(engine, volume);
+    let borne = |lost: &ColumnSet| volume.geometry.is_always_recoverable(*lost);
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
     let reconstructs = |e: &&Extent| e.filling.keys().any(|c| !e.leaving.contains_key(c));
     let reconstructing = volume.extents.iter().filter(reconstructs).count();
@@ -324,11 +326,11 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "not served"
     } else if volume.visible == 0 {
         "unfinished"
-    } else if lost > parity || engine.map().lacks_nodes(volume) {
+    } else if !losses.iter().all(|l| borne(&l.down)) || engine.map().lacks_nodes(volume) {
         "failed"
-    } else if lost > 0 {
+    } else if losses.iter().any(|l| !l.down.is_empty()) {
         "degraded"
-    } else if stale > 0 {
+    } else if losses.iter().any(|l| !l.behind.is_empty()) {
         "reconstructing"
     } else if migrating > 0 {
         "migrating"
@@ -336,6 +338,11 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "fault-free"
     };
     let [degraded, exposed, failed] = Standing::WORSE.map(|s| extents_that(engine, volume, s));
+    let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
+    let survives = engine.map().survives(volume, APART_BY_NODE, lacks);
+    // Of one more than that an MDS code survives none.
+    let some = !cut_off && !volume.geometry.code.is_mds();
+    let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
     let mut value = json!({
         "name": volume.name,
         "id": volume.id.0,
@@ -356,9 +363,10 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "stripes_failed": failed.1,
         "missing": missing(engine, volume),
         "forgot": engine.map().forgetful(volume.id).map(|n| n.0).collect::<Vec<_>>(),
-        "survives": (!cut_off).then(|| parity.saturating_sub(stale)),
+        "survives": (!cut_off).then_some(survives),
+        "survives_next": next,
         "apart": volume.apart,
-        "bears": if cut_off { Value::Null } else { bears(engine, volume) },
+        "bears": if cut_off { Value::Null } else { survived(engine, volume) },
         "clients": desk.clients_of(volume.id),
         "unordered_sharing": volume.unordered_sharing,
     });
@@ -372,7 +380,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
 }
 
 /// How many failure domains by each label may be lost together now.
-fn bears(engine: &Engine, volume: &Volume) -> Value {
+fn survived(engine: &Engine, volume: &Volume) -> Value {
     let map = engine.map();
     let homes =
         map.nodes.iter().filter(|i| !i.removed && !i.is_host).filter_map(|i| i.home.as_ref());
@@ -380,7 +388,7 @@ fn bears(engine: &Engine, volume: &Volume) -> Value {
     let processes = map.nodes.iter().any(|i| i.process.is_some());
     let labels = labels.into_iter().chain(processes.then_some(APART));
     let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
-    labels.map(|label| (label.to_string(), json!(map.bears(volume, label, lacks)))).collect()
+    labels.map(|label| (label.to_string(), json!(map.survives(volume, label, lacks)))).collect()
 }
 
 /// What is said of a volume whose requests nothing orders.
@@ -416,22 +424,37 @@ impl Standing {
     const WORSE: [Standing; 3] = [Standing::Degraded, Standing::Exposed, Standing::Failed];
 }
 
-/// The columns of extent `n` that are lost, and those that are lost or not caught up.
-fn losses_of(engine: &Engine, volume: &Volume, n: usize) -> (usize, usize) {
+/// What is lost of an extent.
+struct Losses {
+    /// Columns on nodes that are down.
+    down: ColumnSet,
+    /// Those, and the ones that are not caught up.
+    behind: ColumnSet,
+}
+
+fn losses_of(engine: &Engine, volume: &Volume, n: usize) -> Losses {
     let columns = &volume.extents[n].columns;
-    let down = columns.iter().filter(|c| !runs(engine, c.0)).count();
-    let behind = columns.iter().filter(|c| lacks(engine, volume, n, c.0)).count();
-    (down, behind)
+    let those = |which: &dyn Fn(NodeId) -> bool| {
+        (0..columns.len()).filter(|c| which(columns[*c].0)).collect()
+    };
+    Losses {
+        down: those(&|node| !runs(engine, node)),
+        behind: those(&|node| lacks(engine, volume, n, node)),
+    }
 }
 
 /// Whether extent `n` is off like this. One that is exposed may be degraded, too.
 fn stands(engine: &Engine, volume: &Volume, n: usize, standing: Standing) -> bool {
-    let parity = volume.geometry.layout.parity;
-    let (down, behind) = losses_of(engine, volume, n);
+    let Losses { down, behind } = losses_of(engine, volume, n);
+    let others: Vec<ColumnSet> = (0..volume.extents[n].columns.len())
+        .filter(|c| !behind.contains(*c))
+        .map(ColumnSet::of)
+        .collect();
+    let survives = || volume.geometry.survives(behind, &others);
     match standing {
-        Standing::Degraded => down > 0 && behind <= parity,
-        Standing::Exposed => behind > 0 && behind == parity,
-        Standing::Failed => behind > parity,
+        Standing::Degraded => !down.is_empty() && volume.geometry.is_always_recoverable(behind),
+        Standing::Exposed => !behind.is_empty() && survives() == Some(0),
+        Standing::Failed => !volume.geometry.is_always_recoverable(behind),
     }
 }
 
@@ -466,10 +489,7 @@ fn missing(engine: &Engine, volume: &Volume) -> Vec<Value> {
     nodes.into_iter().map(missing).collect()
 }
 
-/// Of the extent that is worst off: columns that are lost, and columns that are lost or
-/// not caught up.
-fn losses(engine: &Engine, volume: &Volume) -> (usize, usize) {
-    let of = |n: usize| losses_of(engine, volume, n);
-    let worst = |a: (usize, usize), b: (usize, usize)| (a.0.max(b.0), a.1.max(b.1));
-    (0..volume.extents.len()).map(of).fold((0, 0), worst)
+/// What is lost of each extent.
+fn losses(engine: &Engine, volume: &Volume) -> Vec<Losses> {
+    (0..volume.extents.len()).map(|n| losses_of(engine, volume, n)).collect()
 }

@@ -3,6 +3,7 @@
 mod apart;
 mod ordered;
 mod orderings;
+mod rebuild;
 pub mod workload;
 
 use std::fs;
@@ -48,6 +49,10 @@ pub struct Bench {
     /// Compare ways to order requests with none: `all`, or some with commas between
     #[arg(long, conflicts_with_all = ["processes", "ordered"])]
     ordering: Option<orderings::Choice>,
+    /// Compare how long it takes to rebuild a disk, and what is read for it, with these layouts, commas
+    /// between: such as rs:12+4,lrc:12+2+2
+    #[arg(long, value_name = "LAYOUTS", conflicts_with_all = ["processes", "ordered", "ordering"])]
+    rebuild: Option<rebuild::Choice>,
     /// What `--processes` runs as the other end of its bare sockets
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
@@ -86,6 +91,9 @@ impl Bench {
         }
         if let Some(choice) = &self.ordering {
             return orderings::run(self, choice);
+        }
+        if let Some(choice) = &self.rebuild {
+            return rebuild::run(self, choice);
         }
         let mut lines = Vec::new();
         for medium in self.media()? {

@@ -124,7 +124,7 @@ impl Cluster {
         }
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
-            bears: layout.over(nodes)?.parity,
+            bears: layout.over(nodes)?.code()?.any_losses(),
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,

@@ -606,7 +606,7 @@ impl Authority {
         let unsound = |n: NodeId| {
             !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
         };
-        if volume.too_many(unsound) || self.may_rest(volume, a, findings) {
+        if volume.is_lost_with(unsound) || self.may_rest(volume, a, findings) {
             // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
             // same: the others may need what it has to catch up.
             a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
@@ -616,7 +616,7 @@ impl Authority {
         // One that was not missed when it went and came may have lost what it was told; but if
         // the volume would then have too few, it is waited for as after a power cut.
         let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
-        let lapse = !volume.too_many(|n| unsound(n) || lapsed(n));
+        let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
         // Who has forgotten may have missed anything, and has no say in what came before.
         for node in std::mem::take(&mut a.forgot) {
             a.stale_since.insert(node, Timestamp::ZERO);

@@ -375,7 +375,7 @@ fn rebalancing_moves_a_few_columns_at_a_time_until_disks_are_even() {
         rounds += 1;
         assert!(rounds < 100, "it does not come to an end");
         assert!((0..5).all(|n| filling(&map, n) <= 4));
-        assert!(!volume(&map).too_many(|_| false), "redundancy is whole");
+        assert!(!volume(&map).is_lost_with(|_| false), "redundancy is whole");
         let copied = |e: &Extent| e.filling.keys().eq(e.leaving.keys());
         assert!(volume(&map).extents.iter().all(copied));
         if rounds == 3 {
@@ -560,17 +560,17 @@ fn what_a_volume_bears_is_counted_by_failure_domain() {
     let volume = Volume::new(VolumeId(0), "v", 4096, &spec, geometry, extents);
     let process = |n: u16| NodeInfo { process: Some(NodeId(n / 2 * 2)), ..NodeInfo::new(1, 100) };
     let map = ClusterMap { nodes: (0..6).map(process).collect(), ..ClusterMap::default() };
-    assert_eq!(map.bears(&volume, "node", |_, _| false), 2);
+    assert_eq!(map.survives(&volume, "node", |_, _| false), 2);
     let volumes = [(volume.id, Arc::new(volume.clone()))].into();
     let placed = ClusterMap { volumes, ..map.clone() };
     assert_eq!((placed.needed_on(NodeId(3)), placed.needed_on(NodeId(6))), (1, 0));
-    assert_eq!(map.bears(&volume, "box", |_, _| false), 1);
+    assert_eq!(map.survives(&volume, "box", |_, _| false), 1);
     let one_lost = |_: usize, node: NodeId| node == NodeId(5);
-    assert_eq!(map.bears(&volume, "node", one_lost), 1);
-    assert_eq!(map.bears(&volume, "box", one_lost), 0);
+    assert_eq!(map.survives(&volume, "node", one_lost), 1);
+    assert_eq!(map.survives(&volume, "box", one_lost), 0);
     let all = NodeInfo { process: Some(NodeId(0)), ..NodeInfo::new(1, 100) };
     let map = ClusterMap { nodes: vec![all; 6], ..ClusterMap::default() };
-    assert_eq!(map.bears(&volume, "box", |_, _| false), 0, "all are in one");
+    assert_eq!(map.survives(&volume, "box", |_, _| false), 0, "all are in one");
 }
 
 #[test]

@@ -252,15 +252,23 @@ impl Volume {
         self.extents.iter().flat_map(places).collect()
     }
 
-    /// Whether in some extent more columns are on such nodes, or are being filled and cannot be
-    /// copied from another, than the layout bears.
-    pub fn too_many(&self, which: impl Fn(NodeId) -> bool) -> bool {
+    /// Whether in some extent the columns on such nodes, and those that are being filled and cannot be
+    /// copied from another, cannot be recovered from the rest.
+    pub fn is_lost_with(&self, which: impl Fn(NodeId) -> bool) -> bool {
         let copied = |e: &Extent, c: &usize| e.leaving.get(c).is_some_and(|l| !which(l.0));
         let bad = |e: &Extent, c: usize| {
             which(e.columns[c].0) || (e.filling.contains_key(&c) && !copied(e, &c))
         };
-        let many = |e: &Extent| (0..e.columns.len()).filter(|c| bad(e, *c)).count();
-        self.extents.iter().any(|e| many(e) > self.geometry.layout.parity)
+        let lost = |e: &Extent| (0..e.columns.len()).filter(|c| bad(e, *c)).collect();
+        // Extents after one another have mostly lost the same.
+        let mut borne = ColumnSet::EMPTY;
+        self.extents.iter().map(lost).any(|lost: ColumnSet| {
+            let is_borne = borne.covers(lost) || self.geometry.is_always_recoverable(lost);
+            if is_borne {
+                borne = lost;
+            }
+            !is_borne
+        })
     }
 
     /// Whether a range that another names lies in it, and is not empty. A verified stripe may end
@@ -388,7 +396,7 @@ impl ClusterMap {
     pub fn rests(&self, volume: &Volume) -> bool {
         let a = self.attendance.get(&volume.id);
         let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
-        self.is_asleep(volume) && !volume.too_many(|n| !self.is_up(n) || behind(n))
+        self.is_asleep(volume) && !volume.is_lost_with(|n| !self.is_up(n) || behind(n))
     }
 
     /// Whether a volume cannot go on before nodes are back: it is asleep, and does not only rest.
@@ -609,34 +617,86 @@ impl ClusterMap {
     /// How many failure domains by a label may be lost together, whichever they are, without a
     /// loss of what is in a volume. Of an extent by its number, the columns on nodes that `lacks`
     /// are lost or behind already.
-    pub fn bears(
+    pub fn survives(
         &self,
         volume: &Volume,
         label: &str,
         lacks: impl Fn(usize, NodeId) -> bool,
     ) -> usize {
         let domains = self.domains(label);
+        let mut seen: BTreeMap<(ColumnSet, Vec<ColumnSet>), usize> = BTreeMap::new();
         let of = |(n, extent): (usize, &Extent)| {
-            let (mut lost, mut columns) = (0, BTreeMap::<usize, usize>::new());
-            for (node, _) in &extent.columns {
+            let mut lost = ColumnSet::EMPTY;
+            let mut groups = BTreeMap::<usize, ColumnSet>::new();
+            for (column, (node, _)) in extent.columns.iter().enumerate() {
                 match lacks(n, *node) {
-                    true => lost += 1,
-                    false => *columns.entry(domains[usize::from(node.0)]).or_default() += 1,
+                    true => lost.insert(column),
+                    false => groups.entry(domains[usize::from(node.0)]).or_default().insert(column),
                 }
             }
-            let mut counts: Vec<usize> = columns.into_values().collect();
-            counts.sort_unstable_by(|a, b| b.cmp(a));
-            let borne = |n: &usize| {
-                lost += n;
-                lost <= volume.geometry.layout.parity
-            };
-            counts.into_iter().take_while(borne).count()
+            let mut groups: Vec<ColumnSet> = groups.into_values().collect();
+            groups.sort_unstable();
+            *seen.entry((lost, groups)).or_insert_with_key(|(lost, groups)| {
+                volume.geometry.survives(*lost, groups).unwrap_or(0)
+            })
         };
         volume.extents.iter().enumerate().map(of).min().unwrap_or(0)
+    }
+
+    /// Of the sets of `size` more nodes that hold parts of a volume, the share that may be lost without a
+    /// loss of what is in it; `None` if there are too many to look at. Columns on nodes that `lacks` are
+    /// lost already, as in [`ClusterMap::survives`].
+    pub fn survived_share(
+        &self,
+        volume: &Volume,
+        size: usize,
+        lacks: impl Fn(usize, NodeId) -> bool,
+    ) -> Option<f64> {
+        /// Beyond this a figure for people is not worth the time.
+        const MOST_LOOKS: usize = 200_000;
+        let mut kinds: BTreeSet<(ColumnSet, Vec<NodeId>)> = BTreeSet::new();
+        for (n, extent) in volume.extents.iter().enumerate() {
+            let nodes: Vec<NodeId> = extent.columns.iter().map(|c| c.0).collect();
+            let lost = (0..nodes.len()).filter(|c| lacks(n, nodes[*c])).collect();
+            kinds.insert((lost, nodes));
+        }
+        let here = |(lost, nodes): &(ColumnSet, Vec<NodeId>)| -> Vec<NodeId> {
+            (0..nodes.len()).filter(|c| !lost.contains(*c)).map(|c| nodes[c]).collect()
+        };
+        let nodes: Vec<NodeId> =
+            kinds.iter().flat_map(here).collect::<BTreeSet<_>>().into_iter().collect();
+        let sets = subsets(&nodes, size, MOST_LOOKS / kinds.len().max(1))?;
+        let survives = |set: &&Vec<NodeId>| {
+            kinds.iter().all(|(lost, nodes)| {
+                let more = (0..nodes.len()).filter(|c| set.contains(&nodes[*c])).collect();
+                volume.geometry.is_always_recoverable(lost.union(more))
+            })
+        };
+        let survived = sets.iter().filter(survives).count();
+        (!sets.is_empty()).then(|| survived as f64 / sets.len() as f64)
     }
 
     /// A volume by name; the empty name means the first.
     pub fn volume_named(&self, name: &str) -> Option<&Arc<Volume>> {
         self.volumes.values().find(|v| name.is_empty() || v.name == name)
     }
+}
+
+/// All sets of so many of these nodes, if they are not more than `most`.
+fn subsets(nodes: &[NodeId], size: usize, most: usize) -> Option<Vec<Vec<NodeId>>> {
+    let mut sets: Vec<Vec<NodeId>> = vec![Vec::new()];
+    let mut firsts = vec![0];
+    for _ in 0..size {
+        let (before, starts) = (std::mem::take(&mut sets), std::mem::take(&mut firsts));
+        for (set, first) in before.iter().zip(starts) {
+            for (n, node) in nodes.iter().enumerate().skip(first) {
+                sets.push(set.iter().copied().chain([*node]).collect());
+                firsts.push(n + 1);
+            }
+            if sets.len() > most {
+                return None;
+            }
+        }
+    }
+    Some(sets)
 }

@@ -63,7 +63,7 @@ const MOST_EXTENTS: u64 = 4096;
 /// Bytes of an extent's column for a volume of so many bytes: [`EXTENT_COLUMN_BYTES`], or the power
 /// of two times that with which [`MOST_EXTENTS`] are enough.
 pub fn column_bytes(geometry: &Geometry, size: u64) -> u64 {
-    let column = size / geometry.layout.data as u64;
+    let column = size / geometry.data_columns() as u64;
     let wanted = column.div_ceil(MOST_EXTENTS).div_ceil(EXTENT_COLUMN_BYTES).max(1);
     EXTENT_COLUMN_BYTES * wanted.next_power_of_two()
 }

@@ -1,5 +1,6 @@
-//! Offsets to stripes and back.
+//! Offsets to stripes and back, and what the code says of a stripe's columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_code::Code;
@@ -33,41 +34,87 @@ impl Geometry {
     /// such.
     pub fn new(layout: Layout, unit: u64) -> Self {
         assert!(unit > 0 && unit.is_multiple_of(crate::SECTOR), "unit of {unit} bytes");
-        let code = Code::new(layout.data, layout.parity).expect("a layout that a code bears");
+        let code = layout.code().expect("a layout that a code bears");
         Geometry { layout, unit, code: Arc::new(code) }
+    }
+
+    /// Data units in a stripe, k.
+    pub fn data_columns(&self) -> usize {
+        self.code.data_columns()
     }
 
     /// Bytes of a volume in one stripe.
     pub fn stripe_bytes(&self) -> u64 {
-        self.unit * self.layout.data as u64
+        self.unit * self.data_columns() as u64
     }
 
     /// The number of `column` of `stripe` in the code: data `0..k`, parity `k..k + m`.
     pub fn code_column(&self, stripe: u64, column: usize) -> usize {
         match self.layout.role(stripe, column) {
             ColumnRole::Data(i) => i,
-            ColumnRole::Parity(j) => self.layout.data + j,
+            ColumnRole::Parity(j) => self.data_columns() + j,
         }
     }
 
     /// The column of `stripe` that is number `code_column` in the code.
     pub fn column_of(&self, stripe: u64, code_column: usize) -> usize {
-        if code_column < self.layout.data {
-            self.layout.data_column(stripe, code_column)
-        } else {
-            self.layout.parity_column(stripe, code_column - self.layout.data)
+        match code_column.checked_sub(self.data_columns()) {
+            None => self.layout.data_column(stripe, code_column),
+            Some(j) => self.layout.parity_column(stripe, j),
         }
     }
 
-    /// The k columns to decode `stripe` from when those of `avoid` cannot be used: data
-    /// first, then parity. `None` if fewer than k are left.
-    pub fn sources(&self, stripe: u64, avoid: ColumnSet) -> Option<ColumnSet> {
-        let chosen: ColumnSet = (0..self.layout.width())
-            .map(|code_column| self.column_of(stripe, code_column))
-            .filter(|&c| !avoid.contains(c))
-            .take(self.layout.data)
-            .collect();
-        (chosen.len() == self.layout.data).then_some(chosen)
+    /// The numbers in the code of these columns of `stripe`.
+    pub fn code_columns(&self, stripe: u64, columns: ColumnSet) -> ColumnSet {
+        columns.iter().map(|c| self.code_column(stripe, c)).collect()
+    }
+
+    /// Whether there is any parity.
+    pub fn is_redundant(&self) -> bool {
+        self.code.any_losses() > 0
+    }
+
+    /// Whether what is left of `stripe` without these columns determines them.
+    pub fn is_recoverable(&self, stripe: u64, lost: ColumnSet) -> bool {
+        lost.len() <= self.code.any_losses()
+            || self.code.is_recoverable(self.code_columns(stripe, lost))
+    }
+
+    /// Whether that is so of each of these stripes.
+    pub fn is_recoverable_in(&self, stripes: Range<u64>, lost: ColumnSet) -> bool {
+        let end = stripes.end.min(stripes.start + self.layout.turns());
+        (stripes.start..end).all(|stripe| self.is_recoverable(stripe, lost))
+    }
+
+    /// Whether that is so of every stripe.
+    pub fn is_always_recoverable(&self, lost: ColumnSet) -> bool {
+        self.is_recoverable_in(0..u64::MAX, lost)
+    }
+
+    /// The fewest columns of the code from which column `wanted` of the code can be computed in
+    /// `stripe` when the columns of `avoid` cannot be used; those of `near` (of the code) are read
+    /// anyway. Where sets tie, stripes take turns. `None` if it cannot be computed.
+    pub fn helpers(
+        &self,
+        stripe: u64,
+        avoid: ColumnSet,
+        wanted: usize,
+        near: ColumnSet,
+    ) -> Option<ColumnSet> {
+        self.code.helpers(self.code_columns(stripe, avoid), wanted, near, stripe)
+    }
+
+    /// Columns of the code from which all of `wanted` can be computed; see [`Geometry::helpers`].
+    pub fn helpers_of_all(
+        &self,
+        stripe: u64,
+        avoid: ColumnSet,
+        wanted: ColumnSet,
+        near: ColumnSet,
+    ) -> Option<ColumnSet> {
+        wanted.iter().try_fold(ColumnSet::EMPTY, |all, wanted| {
+            Some(all.union(self.helpers(stripe, avoid, wanted, near.union(all))?))
+        })
     }
 
     /// Where the byte of the volume at `offset` lives: stripe, column, byte in the unit.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Layout, Placement};
-use weft_code::Code;
+use super::{Layout, Local, Placement, Rotating};
+use weft_code::{Code, CodeError};
 
 /// A layout as a user names it, before it is known over how many disks it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,22 @@ pub enum LayoutSpec {
         /// Parity columns.
         parity: usize,
     },
+    /// Groups of data columns with a parity each, and parities over all data.
+    Local {
+        /// Data columns.
+        data: usize,
+        /// Groups.
+        groups: usize,
+        /// Parities over all data.
+        globals: usize,
+    },
+}
+
+/// RAID 5, left-symmetric.
+impl Default for LayoutSpec {
+    fn default() -> Self {
+        LayoutSpec::Raid5(Placement::LeftSymmetric)
+    }
 }
 
 /// A layout that cannot be.
@@ -34,7 +50,8 @@ pub enum LayoutError {
     /// The name is not one of ours.
     #[error(
         "no layout is called '{0}'; choose raid0, raid1, raid4, raid5, raid5:left-asymmetric, \
-         raid5:right-symmetric, raid5:right-asymmetric, raid6 or rs:K+M (such as rs:4+2)"
+         raid5:right-symmetric, raid5:right-asymmetric, raid6, rs:K+M (such as rs:4+2) or lrc:K+L+G \
+         (such as lrc:12+2+2)"
     )]
     Unknown(String),
     /// More columns than a code bears, or none.
@@ -43,6 +60,9 @@ pub enum LayoutError {
         max = Code::MAX_COLUMNS
     )]
     Columns(String, usize),
+    /// No code is such.
+    #[error("layout {0}: {1}")]
+    Code(String, CodeError),
     /// Not enough disks for the columns.
     #[error("layout {layout} needs at least {need} nodes and there are {have}")]
     TooFewNodes {
@@ -71,7 +91,14 @@ impl LayoutSpec {
             LayoutSpec::Raid4 | LayoutSpec::Raid5(_) => 3,
             LayoutSpec::Raid6 => 4,
             LayoutSpec::ReedSolomon { data, parity } => data + parity,
+            LayoutSpec::Local { data, groups, globals } => data + groups + globals,
         }
+    }
+
+    /// Whether it has the columns that it names, over however many disks; else it takes all of them.
+    pub fn names_columns(&self) -> bool {
+        use LayoutSpec::{Local, Raid1, ReedSolomon};
+        matches!(self, Raid1 | ReedSolomon { .. } | Local { .. })
     }
 
     /// The layout over `nodes` disks. RAID 0, 4, 5 and 6 take all of them (32 at most) as
@@ -90,8 +117,11 @@ impl LayoutSpec {
             LayoutSpec::Raid5(placement) => (n - 1, 1, placement),
             LayoutSpec::Raid6 => (n - 2, 2, Placement::LeftSymmetric),
             LayoutSpec::ReedSolomon { data, parity } => (data, parity, Placement::LeftSymmetric),
+            LayoutSpec::Local { data, groups, globals } => {
+                return Ok(Layout::Local(Local { data, groups, globals }));
+            }
         };
-        Ok(Layout { data, parity, placement })
+        Ok(Layout::Rotating(Rotating { data, parity, placement }))
     }
 }
 
@@ -113,6 +143,18 @@ impl FromStr for LayoutSpec {
                 return Err(LayoutError::Columns(name.to_string(), columns));
             }
             return Ok(LayoutSpec::ReedSolomon { data, parity });
+        }
+        if let Some(counts) = name.strip_prefix("lrc:") {
+            let counts: Result<Vec<usize>, _> = counts.split('+').map(str::parse).collect();
+            let [data, groups, globals] = counts.map_err(|_| unknown())?[..] else {
+                return Err(unknown());
+            };
+            let columns = data.saturating_add(groups).saturating_add(globals);
+            if columns > Code::MAX_COLUMNS {
+                return Err(LayoutError::Columns(name.to_string(), columns));
+            }
+            Code::lrc(data, groups, globals).map_err(|e| LayoutError::Code(name.to_string(), e))?;
+            return Ok(LayoutSpec::Local { data, groups, globals });
         }
         match name {
             "raid0" => Ok(LayoutSpec::Raid0),
@@ -138,6 +180,9 @@ impl fmt::Display for LayoutSpec {
             }
             LayoutSpec::Raid6 => f.write_str("raid6"),
             LayoutSpec::ReedSolomon { data, parity } => write!(f, "rs:{data}+{parity}"),
+            LayoutSpec::Local { data, groups, globals } => {
+                write!(f, "lrc:{data}+{groups}+{globals}")
+            }
         }
     }
 }

@@ -3,14 +3,18 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn layout(data: usize, parity: usize, placement: Placement) -> Layout {
-    Layout { data, parity, placement }
+    Layout::Rotating(Rotating { data, parity, placement })
+}
+
+fn data_columns(layout: &Layout) -> usize {
+    layout.code().unwrap().data_columns()
 }
 
 /// One stripe as the paper prints it: a block number for each column, `None` for parity.
 fn row(layout: &Layout, stripe: u64) -> Vec<Option<u64>> {
     (0..layout.width())
         .map(|c| match layout.role(stripe, c) {
-            ColumnRole::Data(i) => Some(stripe * layout.data as u64 + i as u64),
+            ColumnRole::Data(i) => Some(stripe * data_columns(layout) as u64 + i as u64),
             ColumnRole::Parity(_) => None,
         })
         .collect()
@@ -47,12 +51,30 @@ fn the_other_rotations() {
 
 #[test]
 fn names_round_trip_and_bad_ones_are_refused() {
-    for name in ["raid0", "raid1", "raid4", "raid5", "raid5:right-symmetric", "raid6", "rs:10+4"] {
+    for name in [
+        "raid0",
+        "raid1",
+        "raid4",
+        "raid5",
+        "raid5:right-symmetric",
+        "raid6",
+        "rs:10+4",
+        "lrc:12+2+2",
+    ] {
         assert_eq!(name.parse::<LayoutSpec>().unwrap().to_string(), name);
     }
     assert!(matches!("raid7".parse::<LayoutSpec>(), Err(LayoutError::Unknown(_))));
     assert!(matches!("rs:0+2".parse::<LayoutSpec>(), Err(LayoutError::Columns(..))));
     assert!(matches!("rs:30+3".parse::<LayoutSpec>(), Err(LayoutError::Columns(_, 33))));
+    assert!(matches!("lrc:26+4+3".parse::<LayoutSpec>(), Err(LayoutError::Columns(_, 33))));
+    for (name, why) in [
+        ("lrc:12+5+2", "must divide into"),
+        ("lrc:12+2+4", "at most 3 global"),
+        ("lrc:12+2", "no layout is called"),
+    ] {
+        let error = name.parse::<LayoutSpec>().unwrap_err().to_string();
+        assert!(error.contains(why), "{name}: {error}");
+    }
     let few = "rs:4+2".parse::<LayoutSpec>().unwrap().over(5).unwrap_err();
     assert_eq!(few.to_string(), "layout rs:4+2 needs at least 6 nodes and there are 5");
 }
@@ -65,7 +87,24 @@ fn any_layout() -> impl Strategy<Value = Layout> {
         Just(Placement::RightSymmetric),
         Just(Placement::RightAsymmetric),
     ];
-    (1usize..=12, 0usize..=6, placement).prop_map(|(k, m, p)| layout(k, m, p))
+    let rotating = (1usize..=12, 0usize..=6, placement).prop_map(|(k, m, p)| layout(k, m, p));
+    let local = (2usize..=3, 2usize..=6, 0usize..=3).prop_map(|(groups, size, globals)| {
+        Layout::Local(Local { data: groups * size, groups, globals })
+    });
+    prop_oneof![3 => rotating, 1 => local]
+}
+
+/// Groups stay on their columns, so every stripe survives the same losses.
+#[test]
+fn all_stripes_of_a_local_code_survive_the_same_losses() {
+    let g = Geometry::new("lrc:12+2+2".parse::<LayoutSpec>().unwrap().over(16).unwrap(), 4096);
+    let fours = (0..1u32 << 16).map(crate::units::ColumnSet).filter(|set| set.len() == 4);
+    let survived = fours.filter(|lost| {
+        let first = g.is_recoverable(0, *lost);
+        assert!((1..g.layout.turns()).all(|s| g.is_recoverable(s, *lost) == first), "{lost:?}");
+        first
+    });
+    assert_eq!(survived.count(), 1568);
 }
 
 proptest! {
@@ -92,17 +131,24 @@ proptest! {
             let (stripe, column, within) = g.locate(unit * 4096);
             prop_assert_eq!(within, 0);
             prop_assert!(places.insert((stripe, column)));
-            prop_assert_eq!(g.code_column(stripe, column) as u64 + stripe * l.data as u64, unit);
+            prop_assert_eq!(g.code_column(stripe, column) as u64 + stripe * data_columns(&l) as u64, unit);
         }
     }
 
     #[test]
     fn rotated_parity_is_evenly_spread(l in any_layout(), turns in 1u64..4) {
-        prop_assume!(l.placement != Placement::Fixed);
+        let Layout::Rotating(Rotating { parity, placement, .. }) = l else { return Ok(()) };
+        prop_assume!(placement != Placement::Fixed);
         let mut counts = vec![0usize; l.width()];
         for stripe in 0..turns * l.width() as u64 {
-            (0..l.parity).for_each(|j| counts[l.parity_column(stripe, j)] += 1);
+            (0..parity).for_each(|j| counts[l.parity_column(stripe, j)] += 1);
         }
-        prop_assert!(counts.iter().all(|&c| c == l.parity * turns as usize));
+        prop_assert!(counts.iter().all(|&c| c == parity * turns as usize));
+    }
+
+    #[test]
+    fn what_is_held_comes_round(l in any_layout(), stripe in 0u64..1000) {
+        let roles = |s| (0..l.width()).map(|c| l.role(s, c)).collect::<Vec<_>>();
+        prop_assert_eq!(roles(stripe), roles(stripe + l.turns()));
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::units::{NodeId, Timestamp, VolumeId};
+use crate::units::{ColumnSet, NodeId, Timestamp, VolumeId};
 
 /// An extent: volume, and number in the stripe map.
 pub(crate) type Place = (VolumeId, usize);
@@ -72,19 +72,27 @@ pub(crate) struct Asking {
     pub waiting: BTreeSet<NodeId>,
     /// Whether one of the volumes is asleep: what was written to it is not known yet.
     pub asleep: bool,
-    /// What they said: sectors of this disk, and the newest version of their stripe's row.
-    pub listed: BTreeMap<u64, Timestamp>,
+    /// What they said: for sectors of this disk, what was written to their stripe's row.
+    pub listed: BTreeMap<u64, Listed>,
     /// Written since.
     pub fresh: BTreeSet<u64>,
-    /// The columns whose disks have said all that was written to them, of extents that are copied
-    /// here.
-    pub witnesses: BTreeSet<(Place, usize)>,
-    /// Sectors of this disk whose row somebody has written since the column came here, or may have.
-    pub written_since: BTreeSet<u64>,
+    /// The columns whose disks have said all that was written to them.
+    pub witnesses: BTreeMap<Place, ColumnSet>,
     /// What this disk has, of the extents that it has looked at.
     pub own: BTreeMap<u64, Timestamp>,
     /// Extents that it has yet to look at; `None` before it begins.
     pub to_look_at: Option<Vec<Place>>,
+}
+
+/// What others have written to the row of a sector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Listed {
+    /// The newest version, as far as it says what this disk must have.
+    pub version: Timestamp,
+    /// The columns that were written.
+    pub by: ColumnSet,
+    /// Those that were written since the column came here, or may have been.
+    pub since_it_came: ColumnSet,
 }
 
 impl Catchup {
@@ -192,9 +200,11 @@ impl Catchup {
         fresh
     }
 
-    /// When everything has been heard, the stale sectors are known. `holds_parity` says of a
-    /// sector of this disk and another column whether that holds parity of the same stripe.
-    pub fn conclude(&mut self, holds_parity: impl Fn(u64, usize) -> bool) {
+    /// When everything has been heard, the stale sectors are known. `is_unchanged` says of a sector of
+    /// this disk and columns that have not been written whether this column cannot have been, either:
+    /// whatever changes a data column changes all parity that covers it, so a column is as it was if
+    /// parity that covers it is.
+    pub fn conclude(&mut self, is_unchanged: impl Fn(Place, u64, ColumnSet) -> bool) {
         let Some(a) = &self.asking else { return };
         let looked = a.to_look_at.as_ref().is_some_and(Vec::is_empty);
         if !a.waiting.is_empty() || a.asleep || !looked {
@@ -204,27 +214,37 @@ impl Catchup {
         for (place, behind) in &a.extents {
             let has = |s: &u64| a.own.get(s).copied().unwrap_or_default();
             let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;
+            let witnesses = a.witnesses.get(place).copied().unwrap_or_default();
+            // A disk that has lost what it promised may show what another extent left there, even if it
+            // was cleared since: only what others have as well is believed.
+            let forgot = behind.since == Timestamp::ZERO && behind.from == Timestamp::ZERO;
             let listed = a.listed.range(behind.sectors.clone());
-            let misses = |s: &u64, v: Timestamp| match behind.copied {
+            let misses = |s: &u64, l: &Listed| match behind.copied {
                 true => has(s) < behind.from,
-                false => has(s) < v || useless(has(s)),
+                false => {
+                    // Nothing else is here, and nobody has written to this column since.
+                    let as_it_was = || is_unchanged(*place, *s, witnesses.minus(l.by));
+                    let differs = has(s) < l.version || (forgot && has(s) > l.version);
+                    useless(has(s)) || (differs && !(has(s) == Timestamp::ZERO && as_it_was()))
+                }
             };
             if behind.copied {
                 let own = a.own.range(behind.sectors.clone());
                 let lost = own.filter(|(s, v)| **v == LOST && !a.fresh.contains(s));
                 let lost: Vec<u64> = lost.map(|(s, _)| *s).collect();
                 self.stale.extend(&lost);
-                // Every write to a row changes all its parity. So one whole column with parity that
-                // has not been written since shows that this one has not been either.
-                let witnessed =
-                    |s: u64| a.witnesses.iter().any(|(p, c)| p == place && holds_parity(s, *c));
-                let unchanged = |s: u64| !a.written_since.contains(&s) && witnessed(s);
+                let unchanged = |s: u64| {
+                    let written = a.listed.get(&s).map(|l| l.since_it_came).unwrap_or_default();
+                    is_unchanged(*place, s, witnesses.minus(written))
+                };
                 if !behind.runs_since {
                     self.lost.extend(lost.into_iter().filter(|s| !unchanged(*s)));
                 }
             }
-            let missed = listed.filter(|(s, v)| misses(s, **v)).map(|(s, _)| *s);
-            let left = a.own.range(behind.sectors.clone()).filter(|(_, v)| useless(**v));
+            let missed = listed.filter(|(s, l)| misses(s, l)).map(|(s, _)| *s);
+            let left = a.own.range(behind.sectors.clone()).filter(|(s, v)| {
+                useless(**v) || (forgot && **v > Timestamp::ZERO && !a.listed.contains_key(s))
+            });
             let stale = missed.chain(left.map(|(s, _)| *s)).filter(|s| !a.fresh.contains(s));
             self.stale.extend(stale);
         }
@@ -252,6 +272,12 @@ mod tests {
         }
     }
 
+    /// A row that all columns but this one have been written to.
+    fn listed(version: u64) -> Listed {
+        let by = ColumnSet::first(8);
+        Listed { version: Timestamp(version), by, since_it_came: by }
+    }
+
     fn place(n: usize) -> Place {
         (VolumeId(1), n)
     }
@@ -266,13 +292,13 @@ mod tests {
         c.wrote(5..6);
         assert!(!c.is_stale(5..6));
         let a = c.asking().unwrap();
-        a.listed.extend([4, 5, 6, 7].map(|s| (s, Timestamp(20))));
+        a.listed.extend([4, 5, 6, 7].map(|s| (s, listed(20))));
         a.own = [(6, Timestamp(20)), (7, Timestamp(15))].into();
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _| false);
+        c.conclude(|_, _, _| false);
         assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
         c.asking().unwrap().asleep = false;
-        c.conclude(|_, _| false);
+        c.conclude(|_, _, _| false);
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert!(!c.enter(first.into()), "what is known stays known");
@@ -288,11 +314,11 @@ mod tests {
         let mut c = Catchup::default();
         c.enter([(place(2), behind(0..6, 0, 100))].into());
         let a = c.asking().unwrap();
-        a.listed.extend([(0, Timestamp(50)), (1, Timestamp(120)), (2, Timestamp(50))]);
+        a.listed.extend([(0, listed(50)), (1, listed(120)), (2, listed(50))]);
         // 0 has been rebuilt; 2 and 3 hold what another extent left, 4 is older than nothing.
         a.own.extend([(0, Timestamp(110)), (2, Timestamp(90)), (3, Timestamp(90))]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _| false);
+        c.conclude(|_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3]);
     }
@@ -303,10 +329,10 @@ mod tests {
         let copied = Behind { copied: true, ..behind(0..6, 0, 100) };
         c.enter([(place(2), copied)].into());
         let a = c.asking().unwrap();
-        a.listed.extend([0, 1, 2, 3].map(|s| (s, Timestamp(u64::MAX))));
+        a.listed.extend([0, 1, 2, 3].map(|s| (s, listed(u64::MAX))));
         a.own.extend([(0, Timestamp(120)), (1, Timestamp(90)), (4, Timestamp(90)), (5, LOST)]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _| false);
+        c.conclude(|_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3, 4, 5]);
         assert!(c.is_lost(5) && !c.is_lost(4));
@@ -319,13 +345,47 @@ mod tests {
         c.enter([(place(2), copied)].into());
         let a = c.asking().unwrap();
         a.own.extend([0, 1, 2].map(|s| (s, LOST)));
-        a.written_since.insert(1);
-        a.witnesses.insert((place(2), 3));
+        a.listed.insert(1, listed(120));
+        a.witnesses.insert(place(2), ColumnSet::of(3));
         a.to_look_at = Some(Vec::new());
-        c.conclude(|sector, column| column == 3 && sector < 2);
+        c.conclude(|_, sector, same| same.contains(3) && sector < 2);
         assert_eq!(c.stale_sectors(), Some(3));
         let lost: Vec<u64> = (0..3).filter(|s| c.is_lost(*s)).collect();
         assert_eq!(lost, [1, 2], "1 was written, and of 2 no parity is known");
+    }
+
+    /// A row that was written to, but not by what covers this column: it cannot have changed here.
+    #[test]
+    fn what_a_witness_has_not_written_is_not_stale() {
+        let mut c = Catchup::default();
+        c.enter([(place(0), behind(0..4, 10, 0))].into());
+        let a = c.asking().unwrap();
+        let by = |columns: [usize; 2]| Listed {
+            version: Timestamp(20),
+            by: columns.into_iter().collect(),
+            ..Listed::default()
+        };
+        a.listed.extend([(0, by([1, 4])), (1, by([2, 5])), (2, by([2, 3]))]);
+        a.witnesses.insert(place(0), [1, 2, 4].into_iter().collect());
+        a.to_look_at = Some(Vec::new());
+        // Column 4 covers this one.
+        c.conclude(|_, _, same| same.contains(4));
+        let stale: Vec<u64> = c.stale().iter().copied().collect();
+        assert_eq!(stale, [0], "4 has written to 0; to 1 and 2 only others have");
+    }
+
+    /// 0 and 3 are what another extent left, 1 is what others have, 2 was written by others since.
+    #[test]
+    fn what_a_disk_that_forgot_has_is_believed_if_others_have_it() {
+        let mut c = Catchup::default();
+        c.enter([(place(0), behind(0..5, 0, 0))].into());
+        let a = c.asking().unwrap();
+        a.listed.extend([(1, listed(50)), (2, listed(60)), (3, listed(20))]);
+        a.own.extend([(0, 30), (1, 50), (2, 40), (3, 30)].map(|(s, v)| (s, Timestamp(v))));
+        a.to_look_at = Some(Vec::new());
+        c.conclude(|_, _, _| false);
+        let stale: Vec<u64> = c.stale().iter().copied().collect();
+        assert_eq!(stale, [0, 2, 3]);
     }
 
     #[test]
@@ -334,7 +394,7 @@ mod tests {
         let first = behind(0..4, 10, 0);
         c.enter([(place(0), first.clone())].into());
         c.asking().unwrap().to_look_at = Some(Vec::new());
-        c.conclude(|_, _| false);
+        c.conclude(|_, _, _| false);
         let more = behind(8..9, 0, 30);
         assert!(c.enter([(place(0), first), (place(1), more)].into()));
         assert!(c.is_stale(8..9) && !c.is_stale(0..4));

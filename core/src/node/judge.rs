@@ -2,7 +2,7 @@
 //! is wrong was written and lost again without a trace, or never written. Making parity anew is right only if
 //! it is parity that is wrong: if data was lost, parity is what has it.
 //!
-//! With two parities or more it is found by elimination: if all equations hold once one column is computed from
+//! Where several equations cover it, it is found by elimination: if all equations hold once one column is computed from
 //! the others, and for no other column do they, it is that one, unless it is newer than what it does not fit. Of two
 //! copies the older is wrong. Otherwise nothing is done: parity that is newer than all data of its row has a write that
 //! data has lost, and nobody knows which; parity that is older may have lost one, or data may have been rebuilt since,
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Buffer;
 use crate::layout::Geometry;
 use crate::plan::{Range, Span, Spans};
-use crate::units::{NodeId, SECTOR, Timestamp};
+use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp};
 
 use super::originator::solve;
 
@@ -57,7 +57,7 @@ impl Judgement {
             let first = stripe * g.stripe_bytes() + i as u64 * g.unit;
             self.unclear.iter().map(move |s| Range { offset: first + s.lo, len: s.len() })
         };
-        (0..g.layout.data).flat_map(unit).collect()
+        (0..g.data_columns()).flat_map(unit).collect()
     }
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn judge(g: &Geometry, units: &[Unit], suspects: &BTreeSet<usize>) ->
         if parities.is_empty() {
             continue;
         }
-        let versions = versions(g, units, row);
+        let versions = versions(g, units, row, &parities);
         let culprit = eliminate(g, units, span).or_else(|| by_versions(g, versions));
         let culprit = culprit.filter(|column| is_older(g, units, row, *column));
         match culprit {
             Some(column) => add(&mut out.wrong, column, span),
             None if !suspects.is_empty() => {
-                let meant = |c: &&usize| **c < g.layout.data || parities.contains(c);
+                let meant = |c: &&usize| **c < g.data_columns() || parities.contains(c);
                 suspects.iter().filter(meant).for_each(|c| add(&mut out.wrong, *c, span));
             }
             None => {
@@ -122,35 +122,54 @@ fn slice(unit: &Unit, span: Span) -> Buffer {
 
 /// The parity columns that do not fit the data.
 fn wrong_parities(g: &Geometry, units: &[Unit], span: Span) -> Vec<usize> {
-    let k = g.layout.data;
-    let data = (0..k).map(|i| (i, slice(&units[i], span))).collect();
-    let fits = |c: &usize| solve(g, &data, *c, Spans::from(span)) == slice(&units[*c], span);
-    (k..k + g.layout.parity).filter(|c| !fits(c)).collect()
+    let k = g.data_columns();
+    let data: BTreeMap<usize, Buffer> = (0..k).map(|i| (i, slice(&units[i], span))).collect();
+    (k..g.layout.width()).filter(|c| !fits(g, &data, *c, &slice(&units[*c], span), span)).collect()
+}
+
+/// Whether a column is what follows from others.
+fn fits(
+    g: &Geometry,
+    others: &BTreeMap<usize, Buffer>,
+    column: usize,
+    is: &Buffer,
+    span: Span,
+) -> bool {
+    solve(g, others, column, Spans::from(span)) == *is
 }
 
 /// The only column without which all equations hold, if there are equations enough to tell.
 fn eliminate(g: &Geometry, units: &[Unit], span: Span) -> Option<usize> {
-    let width = g.layout.width();
-    if g.layout.parity < 2 {
-        return None;
-    }
+    let (k, width) = (g.data_columns(), g.layout.width());
     let holds_without = |out: &usize| {
-        let others = |from: usize, to: usize| (from..to).filter(|c| c != out);
-        let have: BTreeMap<usize, Buffer> =
-            others(0, width).take(g.layout.data).map(|c| (c, slice(&units[c], span))).collect();
-        let left = others(0, width).filter(|c| !have.contains_key(c)).collect::<Vec<_>>();
-        left.into_iter().all(|c| solve(g, &have, c, Spans::from(span)) == slice(&units[c], span))
+        let given = |c: usize| (c, slice(&units[c], span));
+        let helpers = g.code.helpers(ColumnSet::of(*out), *out, ColumnSet::EMPTY, 0);
+        // Without redundancy nothing else says what it should be.
+        let Some(helpers) = helpers else { return false };
+        let made = solve(g, &helpers.iter().map(given).collect(), *out, Spans::from(span));
+        let data: BTreeMap<usize, Buffer> =
+            (0..k).map(|c| if c == *out { (c, made.clone()) } else { given(c) }).collect();
+        (k..width).filter(|c| c != out).all(|c| fits(g, &data, c, &slice(&units[c], span), span))
+            && (*out < k || fits(g, &data, *out, &made, span))
     };
     let mut culprits = (0..width).filter(holds_without);
     culprits.next().filter(|_| culprits.next().is_none())
 }
 
-/// The newest write in the data of a row, and the oldest of its parity, if they are known.
-fn versions(g: &Geometry, units: &[Unit], row: usize) -> Option<(Timestamp, Timestamp)> {
+/// The newest write in the data of a row, and the oldest of the parity that does not fit it, if they
+/// are known; of the data, what that parity covers.
+fn versions(
+    g: &Geometry,
+    units: &[Unit],
+    row: usize,
+    wrong: &[usize],
+) -> Option<(Timestamp, Timestamp)> {
     let of = |c: usize| units[c].versions.get(row).copied();
-    let (k, width) = (g.layout.data, g.layout.width());
-    let data: Option<Vec<_>> = (0..k).map(of).collect();
-    let parity: Option<Vec<_>> = (k..width).map(of).collect();
+    let k = g.data_columns();
+    let covered = wrong.iter().map(|c| g.code.support(c - k));
+    let covered = covered.fold(ColumnSet::EMPTY, ColumnSet::union);
+    let data: Option<Vec<_>> = covered.iter().map(of).collect();
+    let parity: Option<Vec<_>> = wrong.iter().map(|c| of(*c)).collect();
     Some((data?.into_iter().max()?, parity?.into_iter().min()?))
 }
 
@@ -158,9 +177,9 @@ fn versions(g: &Geometry, units: &[Unit], row: usize) -> Option<(Timestamp, Time
 /// of the rebuilding, which changed no parity: that parity is older than some data says nothing.
 fn by_versions(g: &Geometry, versions: Option<(Timestamp, Timestamp)>) -> Option<usize> {
     let (data, parity) = versions?;
-    match (g.layout.data, g.layout.parity, data.cmp(&parity)) {
-        (1, 1, std::cmp::Ordering::Less) => Some(0),
-        (1, 1, std::cmp::Ordering::Greater) => Some(1),
+    match (g.layout.width(), g.data_columns(), data.cmp(&parity)) {
+        (2, 1, std::cmp::Ordering::Less) => Some(0),
+        (2, 1, std::cmp::Ordering::Greater) => Some(1),
         _ => None,
     }
 }
@@ -168,13 +187,14 @@ fn by_versions(g: &Geometry, versions: Option<(Timestamp, Timestamp)>) -> Option
 /// Whether a column of a row can have lost a write that others have: what is newer than all that it does not fit
 /// may be all that is left of a write that several disks have lost.
 fn is_older(g: &Geometry, units: &[Unit], row: usize, column: usize) -> bool {
-    let k = g.layout.data;
+    let k = g.data_columns();
     let of = |c: usize| units[c].versions.get(row).copied();
-    // Data is held against parity, and parity against data; a copy against the others.
-    let others: Vec<usize> = match (k, column < k) {
-        (1, _) => (0..g.layout.width()).filter(|c| *c != column).collect(),
-        (_, true) => (k..g.layout.width()).collect(),
-        (_, false) => (0..k).collect(),
+    // Data is held against the parity that covers it, and parity against that data; a copy against the
+    // others.
+    let others: Vec<usize> = match column.checked_sub(k) {
+        _ if k == 1 => (0..g.layout.width()).filter(|c| *c != column).collect(),
+        None => g.code.parities_of(column).iter().map(|j| k + j).collect(),
+        Some(j) => g.code.support(j).iter().collect(),
     };
     let Some(own) = of(column) else { return false };
     let Some(others) = others.into_iter().map(of).collect::<Option<Vec<_>>>() else { return false };
@@ -196,7 +216,7 @@ mod tests {
         let spec: LayoutSpec = layout.parse().unwrap();
         let g = Geometry::new(spec.over(nodes).unwrap(), 2 * SECTOR);
         let data: BTreeMap<usize, Buffer> =
-            (0..g.layout.data).map(|i| (i, vec![i as u8 + 1; 2 * BYTES].into())).collect();
+            (0..g.data_columns()).map(|i| (i, vec![i as u8 + 1; 2 * BYTES].into())).collect();
         let whole = Spans::from(Span::new(0, g.unit));
         let unit = |c| Unit { data: solve(&g, &data, c, whole), versions: vec![Timestamp(10); 2] };
         let units = (0..g.layout.width()).map(unit).collect();
@@ -219,7 +239,9 @@ mod tests {
 
     #[test]
     fn what_fits_is_left_alone() {
-        for (layout, nodes) in [("raid5", 4), ("raid6", 6), ("raid1", 2), ("rs:2+3", 5)] {
+        for (layout, nodes) in
+            [("raid5", 4), ("raid6", 6), ("raid1", 2), ("rs:2+3", 5), ("lrc:4+2+2", 8)]
+        {
             let (g, units) = stripe(layout, nodes);
             assert_eq!(judge(&g, &units, &nobody()), Judgement::default(), "{layout}");
         }
@@ -228,7 +250,7 @@ mod tests {
     /// With two parities or more, whichever column it is, if it is older than what it does not fit.
     #[test]
     fn one_wrong_column_is_found_by_elimination() {
-        for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5)] {
+        for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5), ("lrc:4+2+2", 8)] {
             for column in 0..nodes {
                 let (g, mut units) = stripe(layout, nodes);
                 spoil(&mut units, column, 5);

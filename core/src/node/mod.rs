@@ -295,6 +295,8 @@ pub enum Bug {
     GuessedCommit,
     /// A disk that catches up misses a sector now and then.
     MissedSector,
+    /// Parity that has not been written shows that no column of its row has been, whatever it covers.
+    AnyWitness,
     /// A request begins before those that it is to come after are complete.
     BeginsEarly,
     /// A volume that rests is written to.

@@ -90,6 +90,8 @@ struct Job {
     fresh_looks: u32,
     /// Whether a rebuild is to be computed even where it could be copied.
     computes: bool,
+    /// Columns from which a rebuild is not to be computed, because they are wrong themselves.
+    mistrusts: ColumnSet,
     /// What it has of the lock server.
     locked: Option<Locked>,
     /// It is known that it has not happened before.
@@ -108,6 +110,7 @@ impl Job {
             attempts: 0,
             fresh_looks: 0,
             computes: false,
+            mistrusts: ColumnSet::EMPTY,
             locked: None,
             recalled: false,
             has_room: false,
@@ -124,7 +127,7 @@ impl Job {
 }
 
 /// Columns that could not be read one after the other, in different stripes or at different
-/// times, may be more than the layout bears though those of one stripe at one time are not. So
+/// times, may be more than can be recovered though those of one stripe at one time are not. So
 /// often a job forgets them and looks again.
 const FRESH_LOOKS: u32 = 16;
 
@@ -333,9 +336,9 @@ impl Originator {
         }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
-        let avoid = lost.union(job.avoid);
-        let bears = volume.geometry.layout.parity;
-        if avoid.len() > bears && lost.len() <= bears && job.fresh_looks < FRESH_LOOKS {
+        let avoid = lost.union(job.avoid).union(job.mistrusts);
+        let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);
+        if !recoverable(avoid) && recoverable(lost) && job.fresh_looks < FRESH_LOOKS {
             job.avoid = ColumnSet::EMPTY;
             job.fresh_looks += 1;
             self.retry_later(job, outbox);

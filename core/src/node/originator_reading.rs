@@ -157,15 +157,16 @@ impl Originator {
                 range.offset, range.len, volume.name
             ));
         }
+        let wrong = found.wrong.keys().map(|c| g.column_of(stripe, *c)).collect();
         for (code_column, part) in &found.wrong {
             let column = g.column_of(stripe, *code_column);
-            let what = if *code_column < g.layout.data { "data" } else { "parity" };
+            let what = if *code_column < g.data_columns() { "data" } else { "parity" };
             outbox.log(format!(
                 "{what} of stripe {stripe}, column {column} of volume '{}' did not fit the rest; \
                  making it anew",
                 volume.name
             ));
-            self.put_back(job.volume, stripe, column, *part, true);
+            self.make_anew(job.volume, stripe, column, *part, wrong);
         }
         self.finish(job, Ok(HostData::Done), outbox);
     }
@@ -174,7 +175,7 @@ impl Originator {
 /// The columns of the code that are wrong where nothing else tells, if the operator says.
 fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
     let g = &volume.geometry;
-    let (k, width) = (g.layout.data, g.layout.width());
+    let (k, width) = (g.data_columns(), g.layout.width());
     match trust {
         Trust::Nobody => BTreeSet::new(),
         Trust::Data => (k..width).collect(),
@@ -199,9 +200,9 @@ impl Reading {
 
     /// The wanted bytes in order.
     fn assemble(&self, g: &Geometry) -> Vec<Buffer> {
-        let mut out = Vec::with_capacity(self.plan.rows.len() * g.layout.data);
+        let mut out = Vec::with_capacity(self.plan.rows.len() * g.data_columns());
         for row in &self.plan.rows {
-            for i in 0..g.layout.data {
+            for i in 0..g.data_columns() {
                 let cover = row.cover(g, i);
                 if !cover.is_empty() {
                     out.push(self.unit(g, row, i, cover));
@@ -231,7 +232,7 @@ impl Reading {
     fn extents(&self, g: &Geometry) -> Vec<(u64, bool)> {
         let mut out = Vec::new();
         for row in &self.plan.rows {
-            for i in 0..g.layout.data {
+            for i in 0..g.data_columns() {
                 let cover = row.cover(g, i);
                 let column = g.layout.data_column(row.stripe, i);
                 if cover.is_empty() {

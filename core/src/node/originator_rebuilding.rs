@@ -6,7 +6,7 @@ use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostData, Refusal};
 use crate::plan::Span;
-use crate::units::{NodeId, VolumeId};
+use crate::units::{ColumnSet, NodeId, VolumeId};
 
 impl Originator {
     /// A worker could not do its part of this job; the attempt is over.
@@ -93,10 +93,28 @@ impl Originator {
         part: Span,
         computes: bool,
     ) {
-        if self.rebuilding.insert((volume, stripe, column)) {
-            let what = What::Rebuild { stripe, column, part };
-            let job = Job::new(Purpose::Rebuild, volume, what);
-            self.ready.push_back(Job { computes, ..job });
+        let job = Job::new(Purpose::Rebuild, volume, What::Rebuild { stripe, column, part });
+        self.begin_rebuild(Job { computes, ..job });
+    }
+
+    /// Has a part of a column computed and put back, because it is wrong; and not from others that are.
+    pub(super) fn make_anew(
+        &mut self,
+        volume: VolumeId,
+        stripe: u64,
+        column: usize,
+        part: Span,
+        wrong: ColumnSet,
+    ) {
+        let mistrusts = wrong.minus(ColumnSet::of(column));
+        let job = Job::new(Purpose::Rebuild, volume, What::Rebuild { stripe, column, part });
+        self.begin_rebuild(Job { computes: true, mistrusts, ..job });
+    }
+
+    fn begin_rebuild(&mut self, job: Job) {
+        let What::Rebuild { stripe, column, .. } = job.what else { return };
+        if self.rebuilding.insert((job.volume, stripe, column)) {
+            self.ready.push_back(job);
         }
     }
 

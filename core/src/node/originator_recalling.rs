@@ -14,14 +14,13 @@
 //! | something has, and what stands there is what was to be written | it is done |
 //! | something has, and something else stands there | nobody can know; the host is told so |
 //!
-//! A parity worker that was there all the time had a part in every attempt, and so has every data worker in those
+//! A worker of parity that covers what changes, and that was there all the time, had a part in every attempt, and so has every data worker in those
 //! that touch its column: who was down is not one that remembers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Job, Originator, Purpose, What};
 use crate::cluster::Volume;
-use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, HostData, HostError, Recollection};
 use crate::order::{Again, Asker, Origin, RequestId};
@@ -176,6 +175,7 @@ impl Originator {
 /// What a write of a range changes in a stripe.
 struct Row {
     changed: ColumnSet,
+    /// Those that hold parity of what changes.
     parity: ColumnSet,
 }
 
@@ -184,12 +184,9 @@ fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     let width = g.layout.width();
     let plan = WritePlan::new(g, range, ColumnSet::EMPTY, volume.policy);
     let rows = plan.expect("all columns are there").rows;
-    let row = |row: &crate::plan::WriteRow| {
-        let is_parity = |c: &usize| matches!(g.layout.role(row.stripe, *c), ColumnRole::Parity(_));
-        Row {
-            changed: (0..width).filter(|c| row.changes(g, *c)).collect(),
-            parity: (0..width).filter(is_parity).collect(),
-        }
+    let row = |row: &crate::plan::WriteRow| Row {
+        changed: (0..width).filter(|c| row.changes(g, *c)).collect(),
+        parity: row.columns_of(g, row.parities()),
     };
     rows.iter().map(row).collect()
 }

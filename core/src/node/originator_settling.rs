@@ -223,7 +223,7 @@ impl Originator {
         let txn = self.txns.remove(&ts).expect("just seen");
         if let What::Write(range, _) = &txn.job.what
             && !txn.volume.policy.commit.is_voted()
-            && txn.volume.geometry.layout.parity > 0
+            && txn.volume.geometry.is_redundant()
         {
             // Some may have written: what the next attempt reads as old may be new already.
             let stripes = range.stripes(&txn.volume.geometry);

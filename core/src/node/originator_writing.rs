@@ -10,7 +10,7 @@ use crate::cluster::Volume;
 use crate::layout::{ColumnRole, Geometry};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Bug, Header, HostData, Item, Notice, Refusal, Slot, Task};
-use crate::plan::{PlanError, Range, Spans, Strategy, WritePlan, WriteRow, accumulate, compose};
+use crate::plan::{ParityAt, PlanError, Range, Spans, WritePlan, WriteRow, accumulate, compose};
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
 /// A write in work.
@@ -83,8 +83,7 @@ impl Originator {
                 let down = self.map.lost(&volume, extent).contains(column);
                 let plan = WritePlan::rebuild(g, stripe, column, part, avoid);
                 // A column that is down cannot be written to.
-                let bears = g.layout.parity;
-                let gone = Err(PlanError::TooManyLost { lost: avoid.len(), bears });
+                let gone = Err(PlanError::NotRecoverable { lost: avoid });
                 (task, if down { gone } else { plan })
             }
             _ => unreachable!("not a write"),
@@ -262,7 +261,7 @@ fn tell_workers(
                 items[column].push(Item { stripe: row.stripe, slot: Slot::New, data });
             }
         }
-        let at_once = row.strategy != Strategy::Rebuild && row.originator_awaits(g).is_empty();
+        let at_once = row.target.is_none() && row.originator_awaits(g).is_empty();
         if at_once {
             outbox.counters.xor_bytes += added(g, row, &nothing);
             for (column, data) in results(g, row, &job.what, &nothing) {
@@ -317,52 +316,95 @@ fn results(
     if awaiting.is_empty() {
         return Vec::new();
     }
-    let shares = contributions(g, row, what, gathered);
+    let old = old_data(g, row, gathered);
     let sum = |column: usize| {
         let ColumnRole::Parity(j) = g.layout.role(row.stripe, column) else {
             unreachable!("only parity awaits results")
         };
-        let old_parity =
-            gathered.get(&(g.layout.data + j)).filter(|_| row.commanded && !row.decode);
-        (column, combine(g, row, j, &shares, old_parity))
+        let shares = contributions(g, row, what, &old, j);
+        let old_parity = old_parity(g, row, gathered, j);
+        (column, combine(g, row, j, &shares, old_parity.as_ref()))
     };
     awaiting.iter().map(sum).collect()
 }
 
 /// Bytes that are added up to compute a row's parity here.
 fn added(g: &Geometry, row: &WriteRow, gathered: &BTreeMap<usize, Buffer>) -> u64 {
-    let awaiting = row.result_columns(g).len() as u64;
-    let new: u64 = (0..g.layout.data).map(|i| row.cover(g, i).len()).sum();
-    let old: u64 = gathered.values().map(|b| b.len() as u64).sum();
-    if row.target.is_some() { old } else { awaiting * (new + old) }
+    let shown = |c: &usize| gathered.get(c).map_or(0, |b| b.len() as u64);
+    let solved = row.solves_from.iter().map(|c| shown(&c)).sum::<u64>();
+    if row.target.is_some() || row.parity_at != ParityAt::Originator {
+        return solved;
+    }
+    let of_parity = |j: usize| {
+        let own = shown(&(g.data_columns() + j)).min(row.spans(g, j).len());
+        let old = if row.commanded && row.changed.contains(j) { own } else { 0 };
+        let share = |i: usize| match row.changed.contains(j) {
+            true => 2 * row.cover(g, i).len(),
+            false => row.leftover(g, i, j).len() + row.cover(g, i).len(),
+        };
+        g.code.support(j).iter().map(share).sum::<u64>() + old
+    };
+    row.parities().iter().map(of_parity).sum::<u64>() + solved
 }
 
-/// What each data unit contributes to the parity: where, and the bytes.
+/// What is known of the old content of data units: where, and the bytes. What was shown, and what
+/// is solved for from that.
+fn old_data(
+    g: &Geometry,
+    row: &WriteRow,
+    gathered: &BTreeMap<usize, Buffer>,
+) -> BTreeMap<usize, (Spans, Buffer)> {
+    let mut out = BTreeMap::new();
+    for i in 0..g.data_columns() {
+        let needed = row.needs_old(g, i);
+        if let Some(bytes) = gathered.get(&i) {
+            let spans = if row.solves_from.contains(i) { row.parity } else { needed };
+            out.insert(i, (spans, bytes.clone()));
+        } else if row.decodes() && !needed.is_empty() {
+            let from = row.solves_from.iter().filter_map(|c| Some((c, gathered.get(&c)?.clone())));
+            out.insert(i, (row.parity, solve(g, &from.collect(), i, row.parity)));
+        }
+    }
+    out
+}
+
+/// The old content of parity `j`, if what is computed here is content though the parity takes in
+/// changes.
+fn old_parity(
+    g: &Geometry,
+    row: &WriteRow,
+    gathered: &BTreeMap<usize, Buffer>,
+    j: usize,
+) -> Option<Buffer> {
+    if !row.commanded || !row.changed.contains(j) {
+        return None;
+    }
+    let code_column = g.data_columns() + j;
+    let spans = row.spans(g, j);
+    let shown = if row.solves_from.contains(code_column) { row.parity } else { spans };
+    Some(compose(spans, &[(shown, gathered.get(&code_column)?)]))
+}
+
+/// What each data unit contributes to parity `j`: where, and the bytes.
 fn contributions(
     g: &Geometry,
     row: &WriteRow,
     what: &What,
-    gathered: &BTreeMap<usize, Buffer>,
+    old: &BTreeMap<usize, (Spans, Buffer)>,
+    j: usize,
 ) -> Vec<(usize, Spans, Buffer)> {
-    let mut out = Vec::with_capacity(g.layout.data);
-    for i in 0..g.layout.data {
+    let support = g.code.support(j);
+    let mut out = Vec::with_capacity(2 * support.len());
+    for i in support.iter() {
         let cover = Spans::from(row.cover(g, i));
-        let new = fresh(g, row, what, i);
-        if row.decode {
-            let old = match gathered.get(&i) {
-                Some(old) => old.clone(),
-                None => solve(g, gathered, i, row.parity),
-            };
-            let all = compose(row.parity, &[(row.parity, &old), (cover, &new)]);
-            out.push((i, row.parity, all));
-            continue;
-        }
         if !cover.is_empty() {
-            out.push((i, cover, new));
+            out.push((i, cover, fresh(g, row, what, i)));
         }
-        if let Some(old) = gathered.get(&i) {
-            let at = if row.strategy == Strategy::Small { cover } else { row.leftover(g, i) };
-            out.push((i, at, old.clone()));
+        let changed = row.changed.contains(j);
+        let stays = if changed { cover } else { row.leftover(g, i, j) };
+        if let Some((at, bytes)) = old.get(&i).filter(|_| !stays.is_empty()) {
+            let bytes = if *at == stays { bytes.clone() } else { compose(stays, &[(*at, bytes)]) };
+            out.push((i, stays, bytes));
         }
     }
     out
@@ -376,7 +418,8 @@ fn combine(
     shares: &[(usize, Spans, Buffer)],
     old: Option<&Buffer>,
 ) -> Buffer {
-    let len = row.parity.len() as usize;
+    let at = row.spans(g, j);
+    let len = at.len() as usize;
     if shares.iter().all(|s| s.2.is_zero()) {
         return old.cloned().unwrap_or(Buffer::Zero(len));
     }
@@ -384,7 +427,7 @@ fn combine(
         return Buffer::Length(len);
     }
     let mut sum = old.map_or_else(|| vec![0; len], |old| old.to_bytes().to_vec());
-    let whole = old.is_none() && shares.iter().all(|s| s.1 == row.parity);
+    let whole = old.is_none() && shares.iter().all(|s| s.1 == at);
     if whole {
         let bytes = shares.iter().filter_map(|(i, _, data)| match data {
             Buffer::Bytes(b) => Some((g.code.coefficient(j, *i), &b[..])),
@@ -393,13 +436,17 @@ fn combine(
         weft_code::dot(&mut sum, &bytes.collect::<Vec<_>>());
     } else {
         for (i, spans, data) in shares {
-            accumulate(&mut sum, row.parity, *spans, data, g.code.coefficient(j, *i));
+            accumulate(&mut sum, at, *spans, data, g.code.coefficient(j, *i));
         }
     }
     sum.into()
 }
 
-/// The content of a column of the code over `at`, from k others.
+/// The content of a column of the code over `at`, from others that determine it.
+///
+/// # Panics
+///
+/// If they do not.
 pub(in crate::node) fn solve(
     g: &Geometry,
     have: &BTreeMap<usize, Buffer>,
@@ -407,19 +454,17 @@ pub(in crate::node) fn solve(
     at: Spans,
 ) -> Buffer {
     let len = at.len() as usize;
-    let sources: Vec<(usize, &Buffer)> =
-        have.iter().take(g.layout.data).map(|(c, b)| (*c, b)).collect();
-    if sources.iter().all(|s| s.1.is_zero()) {
+    if have.values().all(Buffer::is_zero) {
         return Buffer::Zero(len);
     }
-    if sources.iter().any(|s| s.1.is_length()) {
+    if have.values().any(Buffer::is_length) {
         return Buffer::Length(len);
     }
-    let columns: Vec<usize> = sources.iter().map(|s| s.0).collect();
-    let decoder = g.code.decoder(&columns, &[code_column]).expect("any k columns decode");
-    let bytes: Vec<_> = sources.iter().map(|s| s.1.to_bytes()).collect();
+    let columns = have.keys().copied().collect();
+    let decoder = g.code.decoder(columns, code_column).expect("they determine it");
+    let bytes: Vec<_> = have.values().map(Buffer::to_bytes).collect();
     let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
     let mut out = vec![0; len];
-    decoder.decode(0, &views, &mut out);
+    decoder.decode(&views, &mut out);
     out.into()
 }

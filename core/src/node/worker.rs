@@ -45,7 +45,7 @@ use super::{
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::{Aside, Catchup};
 use crate::order::{Admission, Asker, LockTable, Ordering, Verdict as Admitted};
-use crate::plan::{Commit, Range as VolumeRange, Span, WritePlan};
+use crate::plan::{Commit, Destination, Range as VolumeRange, Span, WritePlan};
 use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -334,7 +334,7 @@ impl Worker {
     fn leave_behind(&mut self, ts: Timestamp) {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return };
-        if !txn.alone || txn.writes == EVERYTHING || volume.geometry.layout.parity == 0 {
+        if !txn.alone || txn.writes == EVERYTHING || !volume.geometry.is_redundant() {
             return;
         }
         let stripes = txn.writes.stripes(&volume.geometry);
@@ -694,8 +694,20 @@ impl Worker {
     /// with that of other stripes: all of it is ready when the write begins.
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        let Some((to_parities, item)) = txn.cells[n].share() else { return };
-        let cell = &txn.cells[n];
+        for (to, item) in txn.cells[n].share() {
+            self.send_item(ts, n, (to, item), shares, outbox);
+        }
+    }
+
+    fn send_item(
+        &mut self,
+        ts: Timestamp,
+        n: usize,
+        (to, item): (Destination, Item),
+        shares: &mut Shares,
+        outbox: &mut Outbox,
+    ) {
+        let cell = &self.txns[&ts].cells[n];
         let header = cell.header;
         if let Some(node) = cell.copies_to() {
             let item = Item { slot: Slot::Result, ..item };
@@ -705,22 +717,23 @@ impl Worker {
         // It was asked for by the originator, the first message; what came for other rows
         // meanwhile is no part of this chain.
         let hops = 2;
-        if !to_parities {
+        let Destination::Parities(parities) = to else {
             let body = Body::Part { header, items: vec![item] };
             outbox.send_after(ts.originator(), body, hops);
             return;
-        }
+        };
+        let (nodes, at_once) = (cell.parity_nodes(parities), cell.plan.read.is_empty());
         self.deltas_sent += 1;
         if self.config.bug == Some(Bug::LostDelta) && self.deltas_sent.is_multiple_of(50) {
             // The bug: the parity columns get zeros where the delta should be.
             let zeros = Item { data: crate::Buffer::Zero(item.data.len()), ..item };
-            for to in cell.parity_nodes() {
+            for to in nodes {
                 outbox.send_after(to, Body::Part { header, items: vec![zeros.clone()] }, hops);
             }
             return;
         }
-        for to in cell.parity_nodes() {
-            if cell.plan.read.is_empty() {
+        for to in nodes {
+            if at_once {
                 shares.0.entry(to).or_default().push(item.clone());
             } else {
                 outbox.send_after(to, Body::Part { header, items: vec![item.clone()] }, hops);

@@ -6,6 +6,7 @@ use crate::layout::ColumnRole;
 use crate::node::catchup::{Behind, Place};
 use crate::node::{DirtySector, FillRates, MemberReport};
 use crate::store::Scan;
+use crate::units::ColumnSet;
 
 /// Bytes that wait to be put in place above which no more is rebuilt.
 const MOST_HELD: u64 = 32 << 20;
@@ -102,13 +103,13 @@ impl Worker {
         if !asking.waiting.remove(&from) {
             return;
         }
-        for (place, behind) in &asking.extents {
-            let Some(volume) = self.map.volumes.get(&place.0).filter(|_| behind.copied) else {
-                continue;
-            };
+        for place in asking.extents.keys() {
+            let Some(volume) = self.map.volumes.get(&place.0) else { continue };
             let column = volume.extents[place.1].column_of(from);
             let whole = self.map.behind_since(volume, place.1, from).is_none();
-            asking.witnesses.extend(column.filter(|_| whole).map(|c| (*place, c)));
+            if let Some(column) = column.filter(|_| whole) {
+                asking.witnesses.entry(*place).or_default().insert(column);
+            }
         }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
@@ -116,17 +117,22 @@ impl Worker {
                 let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
                 let sector = volume.sector(stripe, column) + within;
                 let place = (id, volume.extent_of(stripe));
-                if asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from) {
-                    asking.written_since.insert(sector);
-                }
+                let since_it_came =
+                    asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from);
                 // A data unit at that version has it all. Parity does not: changes add up in
                 // any order, so one may be missing below a later one.
                 let version = match volume.geometry.layout.role(stripe, column) {
                     ColumnRole::Data(_) => version,
                     ColumnRole::Parity(_) => Timestamp(u64::MAX),
                 };
-                let newest = asking.listed.entry(sector).or_default();
-                *newest = (*newest).max(version);
+                let listed = asking.listed.entry(sector).or_default();
+                listed.version = listed.version.max(version);
+                // One that its column has left is no witness, and what it says counts all the same.
+                let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
+                listed.by = listed.by.union(by.unwrap_or_default());
+                if since_it_came {
+                    listed.since_it_came = listed.since_it_came.union(by.unwrap_or_default());
+                }
             }
         }
     }
@@ -176,12 +182,18 @@ impl Worker {
                 self.look_at_own();
             }
             let map = &self.map;
-            self.catchup.conclude(|sector, column| {
-                map.volumes.values().any(|v| {
-                    let stripe = v.stripe_at(self.node, sector).map(|found| found.0);
-                    let role = |stripe| v.geometry.layout.role(stripe, column);
-                    stripe.is_some_and(|s| matches!(role(s), ColumnRole::Parity(_)))
-                })
+            let any = self.config.bug == Some(Bug::AnyWitness);
+            self.catchup.conclude(|(id, extent), sector, same| {
+                let Some(volume) = map.volumes.get(&id) else { return false };
+                let Some(sectors) = sectors_of(volume, extent, self.node) else { return false };
+                let extent = &volume.extents[extent];
+                let stripe = extent.first + (sector - sectors.start) / volume.unit_sectors();
+                let column = extent.column_of(self.node).expect("it has its sectors");
+                let g = &volume.geometry;
+                let (column, same) = (g.code_column(stripe, column), g.code_columns(stripe, same));
+                let parity =
+                    ColumnSet::first(g.layout.width()).minus(ColumnSet::first(g.data_columns()));
+                any && !same.intersection(parity).is_empty() || g.code.is_unchanged(column, same)
             });
             if self.config.bug == Some(Bug::MissedSector) && !self.catchup.is_asking() {
                 self.catchup.miss_one();

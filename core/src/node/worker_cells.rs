@@ -10,7 +10,9 @@ use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::{Item, Slot};
 use crate::order::Access;
-use crate::plan::{Destination, Sends, Span, Spans, WriteCell, WriteRow, accumulate, compose};
+use crate::plan::{
+    Destination, Send, Sends, Span, Spans, WriteCell, WriteRow, accumulate, compose,
+};
 use crate::store::Change;
 use crate::units::{ColumnSet, NodeId, SECTOR};
 
@@ -62,13 +64,13 @@ impl Cell {
         Cell {
             header,
             row,
-            plan,
             column,
             volume: volume.clone(),
             base: volume.sector(row.stripe, column),
             old,
             new: plan.new.is_empty().then_some(Buffer::Zero(0)),
-            shared: plan.send.is_none(),
+            shared: plan.sends.is_empty(),
+            plan,
             sum: Sum::Nothing,
             from_columns: ColumnSet::EMPTY,
             from_originator: ColumnSet::EMPTY,
@@ -91,7 +93,7 @@ impl Cell {
         plan.read = part;
         plan.write = Spans::EMPTY;
         plan.awaits = Default::default();
-        plan.send = Some((Sends::Old, part, Destination::Originator));
+        plan.sends = vec![Send { what: Sends::Old, spans: part, to: Destination::Originator }];
         let extent = volume.extent(row.stripe);
         let first = extent.leaving[&column].1;
         let base = first + (row.stripe - extent.first) * volume.unit_sectors();
@@ -180,7 +182,7 @@ impl Cell {
             Slot::Column(i) => {
                 self.from_columns.insert(i);
                 let sender = self.row.cell(g, g.column_of(self.row.stripe, i));
-                let spans = sender.send.map_or(Spans::EMPTY, |s| s.1);
+                let spans = sender.contributes(j).map_or(Spans::EMPTY, |s| s.spans);
                 let c = g.code.coefficient(j, i);
                 self.add(spans, item.data, c);
             }
@@ -193,7 +195,7 @@ impl Cell {
     }
 
     fn add(&mut self, spans: Spans, data: Buffer, c: u8) {
-        let at = self.row.parity;
+        let at = self.plan.write;
         self.xored += data.len() as u64;
         if data.is_zero() {
             return;
@@ -223,12 +225,25 @@ impl Cell {
         }
     }
 
-    /// What the cell has to show, once; and whether to the parity columns.
-    pub fn share(&mut self) -> Option<(bool, Item)> {
-        let (what, spans, to) = self.plan.send.filter(|_| !self.shared)?;
+    /// What the cell has to show, once it has it all; and to whom.
+    pub fn share(&mut self) -> Vec<(Destination, Item)> {
+        if self.shared {
+            return Vec::new();
+        }
+        let sends = std::mem::take(&mut self.plan.sends);
+        let shares = sends.iter().map(|send| Some((send.to, self.shown(send)?))).collect();
+        self.plan.sends = sends;
+        let shares: Option<Vec<(Destination, Item)>> = shares;
+        self.shared = shares.is_some();
+        shares.unwrap_or_default()
+    }
+
+    /// What is to be sent, if it is there.
+    fn shown(&mut self, send: &Send) -> Option<Item> {
+        let spans = send.spans;
         let (read, old) = self.old()?;
         let new_at = Spans::from(self.plan.new);
-        let data = match what {
+        let data = match send.what {
             Sends::Old => compose(spans, &[(read, &old)]),
             Sends::Content => compose(spans, &[(read, &old), (new_at, self.new.as_ref()?)]),
             Sends::Delta => {
@@ -237,21 +252,19 @@ impl Cell {
                 difference(compose(spans, &[(read, &old)]), new)
             }
         };
-        self.shared = true;
         let code_column = self.volume.geometry.code_column(self.row.stripe, self.column);
-        let slot = match to {
-            Destination::Parities => Slot::Column(code_column),
+        let slot = match send.to {
+            Destination::Parities(_) => Slot::Column(code_column),
             Destination::Originator => Slot::Gathered(code_column),
         };
-        Some((to == Destination::Parities, Item { stripe: self.row.stripe, slot, data }))
+        Some(Item { stripe: self.row.stripe, slot, data })
     }
 
-    /// The nodes of the parity columns that can be used.
-    pub fn parity_nodes(&self) -> Vec<NodeId> {
-        let g = &self.volume.geometry;
+    /// The nodes of the columns of these parities.
+    pub fn parity_nodes(&self, parities: ColumnSet) -> Vec<NodeId> {
+        let columns = self.row.columns_of(&self.volume.geometry, parities);
         let extent = self.volume.extent(self.row.stripe);
-        let live = self.row.live_parities(g);
-        live.iter().map(|j| extent.columns[g.layout.parity_column(self.row.stripe, j)].0).collect()
+        columns.iter().map(|column| extent.columns[column].0).collect()
     }
 
     /// Computes what is to be written, if everything is there. Says whether the cell has
@@ -285,7 +298,7 @@ impl Cell {
             return None;
         }
         Some(match std::mem::replace(&mut self.sum, Sum::Nothing) {
-            Sum::Nothing => Buffer::Zero(self.row.parity.len() as usize),
+            Sum::Nothing => Buffer::Zero(self.plan.write.len() as usize),
             Sum::Whole(data) => data,
             Sum::Bytes(bytes) => bytes.into(),
         })

@@ -1,8 +1,8 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Destination, PlanError, Policy, Range, ReadPlan, Sends, Strategy, Totals, WriteCell, WritePlan,
-    WriteRow, chunks,
+    Destination, PlanError, Policy, Range, ReadPlan, Send, Sends, Strategy, Totals, WriteCell,
+    WritePlan, WriteRow, chunks,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -110,8 +110,8 @@ fn push(rows: &mut Vec<ExplainedRow>, row: ExplainedRow) {
 
 fn held(g: &Geometry, stripe: u64, column: usize) -> String {
     match g.layout.role(stripe, column) {
-        ColumnRole::Data(i) => format!("{}", stripe * g.layout.data as u64 + i as u64),
-        ColumnRole::Parity(j) if g.layout.parity > 1 => format!("P{j}"),
+        ColumnRole::Data(i) => format!("{}", stripe * g.data_columns() as u64 + i as u64),
+        ColumnRole::Parity(j) if g.code.parity_columns() > 1 => format!("P{j}"),
         ColumnRole::Parity(_) => "P".to_string(),
     }
 }
@@ -154,14 +154,16 @@ fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
 }
 
 fn describe(g: &Geometry, row: &WriteRow) -> String {
-    let strategy = match row.strategy {
-        Strategy::Full => "full",
-        Strategy::Small => "small",
-        Strategy::Large if row.decode => "large, solving for lost data",
-        Strategy::Large => "large",
-        Strategy::Rebuild => "rebuild",
+    let strategy = match row.strategy(g) {
+        Some(Strategy::Full) => "full",
+        Some(Strategy::Small) if row.decodes() => "small, solving for lost data",
+        Some(Strategy::Small) => "small",
+        Some(Strategy::Large) if row.decodes() => "large, solving for lost data",
+        Some(Strategy::Large) => "large",
+        Some(Strategy::Rebuild) => "rebuild",
+        None => "small and large",
     };
-    if row.live_parities(g).is_empty() {
+    if row.parities().is_empty() {
         return format!("{strategy}, no parity");
     }
     let place = match row.parity_at {
@@ -179,7 +181,7 @@ impl WriteCell {
         if !self.read.is_empty() {
             steps.push(format!("read {}", self.read.len()));
         }
-        if let Some((what, spans, to)) = self.send {
+        for Send { what, spans, to } in &self.sends {
             let what = match what {
                 Sends::Old => "old",
                 Sends::Delta => "xor",
@@ -187,7 +189,7 @@ impl WriteCell {
             };
             let to = match to {
                 Destination::Originator => "O",
-                Destination::Parities => "P",
+                Destination::Parities(_) => "P",
             };
             steps.push(match spans.is_empty() {
                 true => format!("say yes to {to}"),

@@ -14,6 +14,7 @@ mod read;
 #[cfg(test)]
 mod reference;
 mod span;
+mod strategy;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -23,12 +24,12 @@ pub use explain::{Explanation, explain};
 pub use read::{ReadCell, ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
-pub use write::{Awaits, Destination, Sends, WriteCell, WritePlan, WriteRow};
+pub use write::{Awaits, Destination, Send, Sends, WriteCell, WritePlan, WriteRow};
 
 use crate::layout::Geometry;
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
-use crate::units::{MILLIS, Nanos};
+use crate::units::{ColumnSet, MILLIS, Nanos};
 
 /// Bytes `offset..offset + len` of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,13 +184,13 @@ impl Default for Policy {
 /// A request that no plan serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// More columns are lost than the code bears.
-    #[error("{lost} columns are lost and the layout bears {bears}")]
-    TooManyLost {
+    /// What is left does not determine what is lost.
+    #[error(
+        "the layout does not bear the loss of columns {lost}: what is left does not determine them"
+    )]
+    NotRecoverable {
         /// Columns that cannot be used.
-        lost: usize,
-        /// Parity columns of the layout.
-        bears: usize,
+        lost: ColumnSet,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Rows and cells of a read.
 //!
-//! A unit on a column that cannot be used is solved for from k others, over the bytes
-//! wanted of it only. A column that is read in several stripes is read in one go, through
+//! A unit on a column that cannot be used is solved for from as few others as the code allows, over
+//! the bytes wanted of it only. A column that is read in several stripes is read in one go, through
 //! the parity units in between, which are then dropped (TickerTAIP 3.1).
 
 use super::{PlanError, Range, Span, Spans};
@@ -57,12 +57,16 @@ impl ReadRow {
         let (lo, hi) = range.within(g, stripe);
         let mut row =
             ReadRow { stripe, lo, hi, solve: Spans::EMPTY, sources: ColumnSet::EMPTY, avoid };
-        let lost = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
-        row.solve = Spans::union((0..g.layout.data).filter(lost).map(|i| row.cover(g, i)));
-        if !row.solve.is_empty() {
-            row.sources = g
-                .sources(stripe, avoid)
-                .ok_or(PlanError::TooManyLost { lost: avoid.len(), bears: g.layout.parity })?;
+        let wanted: ColumnSet =
+            (0..g.data_columns()).filter(|i| !row.cover(g, *i).is_empty()).collect();
+        let gone = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
+        let lost: ColumnSet = wanted.iter().filter(gone).collect();
+        if !lost.is_empty() {
+            row.solve = Spans::union(lost.iter().map(|i| row.cover(g, i)));
+            let helpers = g
+                .helpers_of_all(stripe, avoid, lost, wanted.minus(lost))
+                .ok_or(PlanError::NotRecoverable { lost: avoid })?;
+            row.sources = helpers.iter().map(|c| g.column_of(stripe, c)).collect();
         }
         Ok(row)
     }

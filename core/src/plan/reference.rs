@@ -46,11 +46,16 @@ impl Array {
         let plan = ReadPlan::new(&self.g, range, self.lost)?;
         let mut out = Vec::new();
         for row in &plan.rows {
-            for i in 0..self.g.layout.data {
+            for i in 0..self.g.data_columns() {
                 let cover = row.cover(&self.g, i);
                 let column = self.g.layout.data_column(row.stripe, i);
+                if cover.is_empty() {
+                    continue;
+                }
                 let bytes = if self.lost.contains(column) {
-                    compose(cover.into(), &[(row.solve, &self.solve(row.stripe, i, row.solve))])
+                    let sources = self.g.code_columns(row.stripe, row.sources);
+                    let solved = self.solve_from(row.stripe, sources, i, row.solve);
+                    compose(cover.into(), &[(row.solve, &solved)])
                 } else {
                     let cell = row.cell(&self.g, column);
                     compose(cover.into(), &[(cell.send, &self.get(row.stripe, column, cell.send))])
@@ -61,14 +66,14 @@ impl Array {
         Ok(out)
     }
 
-    fn solve(&self, stripe: u64, code_column: usize, spans: Spans) -> Buffer {
+    /// Computes a column of the code from others.
+    fn solve_from(&self, stripe: u64, have: ColumnSet, wanted: usize, spans: Spans) -> Buffer {
         let g = &self.g;
-        let sources = g.sources(stripe, self.lost).unwrap();
-        let have: Vec<usize> = sources.iter().map(|c| g.code_column(stripe, c)).collect();
-        let bytes: Vec<_> = sources.iter().map(|c| self.get(stripe, c, spans).to_bytes()).collect();
+        let get = |c| self.get(stripe, g.column_of(stripe, c), spans).to_bytes();
+        let bytes: Vec<_> = have.iter().map(get).collect();
         let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
         let mut out = vec![0; spans.len() as usize];
-        g.code.decoder(&have, &[code_column]).unwrap().decode(0, &views, &mut out);
+        g.code.decoder(have, wanted).unwrap().decode(&views, &mut out);
         out.into()
     }
 
@@ -101,23 +106,26 @@ impl Array {
         let cells: Vec<WriteCell> = (0..n).map(|c| row.cell(&g, c)).collect();
         short_cuts_agree(&g, row, &cells);
         let old: Vec<Buffer> = (0..n).map(|c| self.get(row.stripe, c, cells[c].read)).collect();
-        let mut sent = vec![None; n];
+        let mut sent: Vec<Vec<(Send, Buffer)>> = vec![Vec::new(); n];
         for c in 0..n {
-            let Some((what, spans, _)) = cells[c].send else { continue };
             let new = match cells[c].role {
                 ColumnRole::Data(i) => self.fresh(row, data, i),
                 ColumnRole::Parity(_) => Buffer::Zero(0),
             };
             let read = (cells[c].read, &old[c]);
-            sent[c] = Some(match what {
-                Sends::Old => (spans, compose(spans, &[read])),
-                Sends::Content => (spans, compose(spans, &[read, (cells[c].new.into(), &new)])),
-                Sends::Delta => {
-                    let mut delta = compose(spans, &[read]).to_bytes().to_vec();
-                    new.add_to(&mut delta, 1);
-                    (spans, delta.into())
-                }
-            });
+            for send in &cells[c].sends {
+                let spans = send.spans;
+                let bytes = match send.what {
+                    Sends::Old => compose(spans, &[read]),
+                    Sends::Content => compose(spans, &[read, (cells[c].new.into(), &new)]),
+                    Sends::Delta => {
+                        let mut delta = compose(spans, &[read]).to_bytes().to_vec();
+                        new.add_to(&mut delta, 1);
+                        delta.into()
+                    }
+                };
+                sent[c].push((*send, bytes));
+            }
         }
         let mut results = Vec::new();
         for c in 0..n {
@@ -151,53 +159,55 @@ impl Array {
         data: &Buffer,
         j: usize,
         cell: &WriteCell,
-        sent: &[Option<(Spans, Buffer)>],
+        sent: &[Vec<(Send, Buffer)>],
     ) -> Vec<u8> {
         let g = &self.g;
-        let mut sum = vec![0; row.parity.len() as usize];
-        let (from_data, from_new) = if cell.awaits.result {
-            let new = (0..g.layout.data).filter(|&i| !row.cover(g, i).is_empty()).collect();
-            (row.originator_awaits(g), new)
-        } else {
-            (cell.awaits.data, cell.awaits.originator)
+        let at = cell.write;
+        let mut sum = vec![0; at.len() as usize];
+        let mut add = |spans: Spans, bytes: &Buffer, c: u8| {
+            accumulate(&mut sum, at, spans, bytes, c);
         };
-        if row.decode {
-            for i in 0..g.layout.data {
-                let old = self.solve_or_get(row, i);
+        if !cell.awaits.result {
+            for i in cell.awaits.data.iter() {
+                let column = g.column_of(row.stripe, i);
+                let to_me = |s: &&(Send, Buffer)| matches!(s.0.to, Destination::Parities(to) if to.contains(j));
+                let (send, bytes) = sent[column].iter().find(to_me).expect("was sent");
+                add(send.spans, bytes, g.code.coefficient(j, i));
+            }
+            for i in cell.awaits.originator.iter() {
                 let new = self.fresh(row, data, i);
-                let all =
-                    compose(row.parity, &[(row.parity, &old), (row.cover(g, i).into(), &new)]);
-                accumulate(&mut sum, row.parity, row.parity, &all, g.code.coefficient(j, i));
+                add(row.cover(g, i).into(), &new, g.code.coefficient(j, i));
             }
             return sum;
         }
-        for i in from_data.iter() {
-            if i >= g.layout.data {
-                // Old parity, which the originator adds to.
-                if i == g.layout.data + j {
-                    let (spans, bytes) = sent[g.column_of(row.stripe, i)].as_ref().expect("sent");
-                    accumulate(&mut sum, row.parity, *spans, bytes, 1);
-                }
-                continue;
-            }
-            let (spans, bytes) = sent[g.column_of(row.stripe, i)].as_ref().expect("was sent");
-            accumulate(&mut sum, row.parity, *spans, bytes, g.code.coefficient(j, i));
-        }
-        for i in from_new.iter() {
-            let new = self.fresh(row, data, i);
+        // The originator has what it was shown and the new data, and nothing else.
+        let shown = |c: usize| {
+            let sends = &sent[g.column_of(row.stripe, c)];
+            sends.iter().find(|s| s.0.to == Destination::Originator)
+        };
+        let changes = row.changed.contains(j);
+        for i in g.code.support(j).iter() {
             let c = g.code.coefficient(j, i);
-            accumulate(&mut sum, row.parity, row.cover(g, i).into(), &new, c);
+            let cover = Spans::from(row.cover(g, i));
+            let new = self.fresh(row, data, i);
+            let stays = if changes { cover } else { row.leftover(g, i, j) };
+            if !stays.is_empty() {
+                let old = match shown(i) {
+                    Some((send, bytes)) => compose(stays, &[(send.spans, bytes)]),
+                    None => {
+                        assert!(row.decodes() && row.data_lost(g, i), "{i} was not shown");
+                        self.solve_from(row.stripe, row.solves_from, i, stays)
+                    }
+                };
+                add(stays, &old, c);
+            }
+            add(cover, &new, c);
+        }
+        if row.commanded && changes {
+            let (send, bytes) = shown(g.data_columns() + j).expect("old parity was shown");
+            add(at, &compose(at, &[(send.spans, bytes)]), 1);
         }
         sum
-    }
-
-    fn solve_or_get(&self, row: &WriteRow, i: usize) -> Buffer {
-        let column = self.g.layout.data_column(row.stripe, i);
-        if self.lost.contains(column) {
-            self.solve(row.stripe, i, row.parity)
-        } else {
-            self.get(row.stripe, column, row.parity)
-        }
     }
 }
 
@@ -210,7 +220,7 @@ fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[WriteCell]) {
     assert_eq!(changed, those(&|cell| !cell.write.is_empty()));
     let results: Vec<usize> = row.result_columns(g).iter().collect();
     assert_eq!(results, those(&|cell| cell.awaits.result));
-    let to_originator = |c: &WriteCell| matches!(c.send, Some((_, _, Destination::Originator)));
+    let to_originator = |c: &WriteCell| c.shows().is_some();
     let gathered: ColumnSet =
         those(&to_originator).iter().map(|c| g.code_column(row.stripe, *c)).collect();
     assert_eq!(row.originator_awaits(g), gathered);

@@ -3,7 +3,7 @@
 use super::Strategy;
 use super::reference::Array;
 use super::*;
-use crate::layout::{Geometry, Layout, Placement};
+use crate::layout::{Geometry, Layout, Local, Placement, Rotating};
 use crate::units::ColumnSet;
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
@@ -15,7 +15,8 @@ fn raid5(k: usize) -> Geometry {
 }
 
 fn geometry(data: usize, parity: usize) -> Geometry {
-    Geometry::new(Layout { data, parity, placement: Placement::LeftSymmetric }, U)
+    let placement = Placement::LeftSymmetric;
+    Geometry::new(Layout::Rotating(Rotating { data, parity, placement }), U)
 }
 
 /// The row of a write of `units` whole units from unit 0 of stripe 0.
@@ -27,7 +28,8 @@ fn row(g: &Geometry, units: u64, avoid: ColumnSet, policy: Policy) -> WriteRow {
 /// TickerTAIP, Figure 4 and section 3.2.1: small below half, large above, full for all.
 #[test]
 fn strategies_by_cost() {
-    let strategy = |g: &Geometry, n| row(g, n, ColumnSet::EMPTY, Policy::default()).strategy;
+    let strategy =
+        |g: &Geometry, n| row(g, n, ColumnSet::EMPTY, Policy::default()).strategy(g).unwrap();
     let five = raid5(4);
     use Strategy::*;
     assert_eq!([1, 2, 3, 4].map(|n| strategy(&five, n)), [Small, Large, Large, Full]);
@@ -35,8 +37,8 @@ fn strategies_by_cost() {
     let expected = [Small, Small, Small, Small, Large, Large, Large, Large, Large, Full];
     assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|n| strategy(&eleven, n)), expected);
     let forced = |s| Policy { strategy: Some(s), ..Policy::default() };
-    assert_eq!(row(&five, 3, ColumnSet::EMPTY, forced(Small)).strategy, Small);
-    assert_eq!(row(&five, 1, ColumnSet::EMPTY, forced(Large)).strategy, Large);
+    assert_eq!(row(&five, 3, ColumnSet::EMPTY, forced(Small)).strategy(&five), Some(Small));
+    assert_eq!(row(&five, 1, ColumnSet::EMPTY, forced(Large)).strategy(&five), Some(Large));
 }
 
 /// TickerTAIP, Figure 7: blocks 2 to 7 over four nodes are a small, a full and a large
@@ -46,7 +48,7 @@ fn tickertaip_figure_7() {
     let g = raid5(3);
     let range = Range { offset: 2 * U, len: 6 * U };
     let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
-    let kinds: Vec<_> = plan.rows.iter().map(|r| r.strategy).collect();
+    let kinds: Vec<_> = plan.rows.iter().map(|r| r.strategy(&g).unwrap()).collect();
     assert_eq!(kinds, [Strategy::Small, Strategy::Full, Strategy::Large]);
 }
 
@@ -70,9 +72,13 @@ fn tickertaip_table_3() {
     ];
     for (units, failed, expected) in table {
         let row = row(&g, units, lose(failed), Policy::default());
-        let parity_made = !row.live_parities(&g).is_empty();
-        assert_eq!(parity_made.then_some(row.strategy), expected, "{units} units, {failed} lost");
-        assert!(!row.decode, "whole units never need solving for in RAID 5");
+        let parity_made = !row.parities().is_empty();
+        assert_eq!(
+            parity_made.then_some(row.strategy(&g).unwrap()),
+            expected,
+            "{units} units, {failed} lost"
+        );
+        assert!(!row.decodes(), "whole units never need solving for in RAID 5");
         if !parity_made {
             let reads = (0..5).map(|c| row.cell(&g, c).read.len()).sum::<u64>();
             assert_eq!(reads, 0, "nothing is read when the parity is lost");
@@ -100,7 +106,9 @@ fn tickertaip_table_4() {
             } else if updated(&failed) {
                 // "parity node has copy": all the other columns and the parity determine it.
                 assert!(!row.cell(&g, parity).write.is_empty());
-                assert!(g.sources(0, ColumnSet::of(failed)).unwrap().contains(parity));
+                let wanted = g.code_column(0, failed);
+                let helpers = g.helpers(0, ColumnSet::of(failed), wanted, ColumnSet::EMPTY);
+                assert!(helpers.unwrap().contains(g.code_column(0, parity)));
             } else {
                 // Not updated: not a participant, so nothing of the write is lost with it.
                 assert!(row.cell(&g, failed).write.is_empty());
@@ -200,8 +208,13 @@ fn any_geometry() -> impl Strategy_<Value = Geometry> {
         Just(Placement::LeftSymmetric),
         Just(Placement::RightAsymmetric)
     ];
-    (1usize..=6, 0usize..=3, placement)
-        .prop_map(|(data, parity, placement)| Geometry::new(Layout { data, parity, placement }, U))
+    let rotating = (1usize..=6, 0usize..=3, placement).prop_map(|(data, parity, placement)| {
+        Layout::Rotating(Rotating { data, parity, placement })
+    });
+    let local = (2usize..=3, 2usize..=3, 0usize..=3).prop_map(|(groups, size, globals)| {
+        Layout::Local(Local { data: groups * size, groups, globals })
+    });
+    prop_oneof![rotating, local].prop_map(|layout| Geometry::new(layout, U))
 }
 
 fn any_policy() -> impl Strategy_<Value = Policy> {
@@ -232,7 +245,7 @@ proptest! {
         g in any_geometry(),
         policy in any_policy(),
         writes in prop::collection::vec((0u64..6 * U * 6, 1u64..3 * U * 6, any::<u8>()), 1..8),
-        lost in prop::collection::vec(0usize..9, 0..=3),
+        lost in prop::collection::vec(0usize..12, 0..=4),
         lose_after in 0usize..8,
     ) {
         let stripes = 6;
@@ -242,7 +255,8 @@ proptest! {
         for (n, (offset, len, fill)) in writes.into_iter().enumerate() {
             if n == lose_after {
                 for &c in &lost {
-                    if array.lost.len() < g.layout.parity && c < g.layout.width() && !array.lost.contains(c) {
+                    let more = array.lost.union(ColumnSet::of(c));
+                    if c < g.layout.width() && g.is_always_recoverable(more) && more != array.lost {
                         array.lose(c);
                     }
                 }

@@ -1,6 +1,6 @@
 //! What a plan costs.
 
-use super::{Destination, Policy, ReadPlan, Span, Strategy, WritePlan, WriteRow, runs};
+use super::{Destination, Policy, ReadPlan, Span, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
 
@@ -111,18 +111,17 @@ impl WritePlan {
             t.wire_bytes += cell.new.len();
             t.wire_bytes +=
                 cell.awaits.originator.iter().map(|i| row.cover(g, i).len()).sum::<u64>();
-            if let Some((_, spans, to)) = cell.send {
-                let parities = row.live_parities(g);
-                let copies = match to {
+            for send in &cell.sends {
+                let copies = match send.to {
                     Destination::Originator => 1,
-                    Destination::Parities => parities.len() as u64,
+                    Destination::Parities(to) => to.len() as u64,
                 };
-                t.wire_bytes += copies * spans.len();
-                if to == Destination::Parities && cell.read.is_empty() {
-                    let columns = parities.iter().map(|j| g.layout.parity_column(row.stripe, j));
-                    shown = shown.union(columns.collect());
-                } else {
-                    t.messages += copies;
+                t.wire_bytes += copies * send.spans.len();
+                match send.to {
+                    Destination::Parities(to) if cell.read.is_empty() => {
+                        shown = shown.union(row.columns_of(g, to));
+                    }
+                    _ => t.messages += copies,
                 }
             }
         }
@@ -138,9 +137,9 @@ impl WritePlan {
 fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) -> ColumnSet {
     let columns = || 0..g.layout.width();
     let receivers = row.result_columns(g);
-    t.wire_bytes += receivers.len() as u64 * row.parity.len();
+    t.wire_bytes += receivers.iter().map(|c| row.cell(g, c).write.len()).sum::<u64>();
     let gathers = !row.originator_awaits(g).is_empty();
-    debug_assert!(gathers || row.strategy != Strategy::Rebuild);
+    debug_assert!(gathers || row.target.is_none());
     let mut later = if gathers { receivers } else { ColumnSet::EMPTY };
     if row.keeps_new(g) {
         later = later.union(columns().filter(|&c| !row.cell(g, c).new.is_empty()).collect());

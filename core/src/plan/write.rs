@@ -27,8 +27,10 @@ pub struct WriteRow {
     pub hi: u64,
     /// The columns that cannot be used.
     pub avoid: ColumnSet,
-    /// How parity comes about.
-    pub strategy: Strategy,
+    /// The parities, counted from 0, to which a change is added: small writes.
+    pub changed: ColumnSet,
+    /// The parities, counted from 0, that are computed afresh: large and full writes.
+    pub afresh: ColumnSet,
     /// Where parity is computed.
     pub parity_at: ParityAt,
     /// Whether the originator hands out new data only when it knows all that is to be written,
@@ -37,9 +39,10 @@ pub struct WriteRow {
     /// Whether every column that will write is asked first and says that it may, and gets what to
     /// write when all have.
     pub asks_first: bool,
-    /// Whether lost data has to be solved for: the originator then reads k whole columns.
-    pub decode: bool,
-    /// The bytes of each parity unit that change: whole sectors.
+    /// The columns of the code that show the originator all they have where parity changes, because
+    /// lost data has to be solved for.
+    pub solves_from: ColumnSet,
+    /// The bytes of parity units that change, over all of them: whole sectors.
     pub parity: Spans,
     /// The column that a rebuild puts back.
     pub target: Option<usize>,
@@ -59,10 +62,27 @@ pub enum Sends {
 /// Where a cell sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// To every parity column that can be used.
-    Parities,
+    /// To the columns of these parities, counted from 0.
+    Parities(ColumnSet),
     /// To the originator.
     Originator,
+}
+
+/// Something that a cell sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Send {
+    /// What.
+    pub what: Sends,
+    /// Which bytes.
+    pub spans: Spans,
+    /// Where to.
+    pub to: Destination,
+}
+
+impl Send {
+    fn new(what: Sends, spans: impl Into<Spans>, to: Destination) -> Send {
+        Send { what, spans: spans.into(), to }
+    }
 }
 
 /// The contributions that a cell waits for before it can write.
@@ -78,7 +98,7 @@ pub struct Awaits {
 }
 
 /// One column's part in one stripe of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WriteCell {
     /// What the column holds.
     pub role: ColumnRole,
@@ -86,8 +106,8 @@ pub struct WriteCell {
     pub new: Span,
     /// Old content to read: whole sectors.
     pub read: Spans,
-    /// What to send, which bytes, and where.
-    pub send: Option<(Sends, Spans, Destination)>,
+    /// What to send: at most one thing to each column, or to the originator.
+    pub sends: Vec<Send>,
     /// What to wait for.
     pub awaits: Awaits,
     /// What to prepare and write: whole sectors.
@@ -101,6 +121,17 @@ impl WriteCell {
     pub fn is_idle(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
+
+    /// What it sends to the originator.
+    pub fn shows(&self) -> Option<&Send> {
+        self.sends.iter().find(|s| s.to == Destination::Originator)
+    }
+
+    /// What it sends to the column of parity `j`.
+    pub fn contributes(&self, j: usize) -> Option<&Send> {
+        let goes = |s: &&Send| matches!(s.to, Destination::Parities(p) if p.contains(j));
+        self.sends.iter().find(goes)
+    }
 }
 
 impl WritePlan {
@@ -111,8 +142,10 @@ impl WritePlan {
         avoid: ColumnSet,
         policy: Policy,
     ) -> Result<WritePlan, PlanError> {
-        check_lost(g, avoid)?;
         let stripes = range.stripes(g);
+        if !g.is_recoverable_in(stripes.clone(), avoid) {
+            return Err(PlanError::NotRecoverable { lost: avoid });
+        }
         let mut rows: Vec<WriteRow> = Vec::with_capacity((stripes.end - stripes.start) as usize);
         for stripe in stripes {
             let row = match rows.last() {
@@ -126,6 +159,8 @@ impl WritePlan {
                 }
                 _ => WriteRow::new(g, range, stripe, avoid, policy)?,
             };
+            // Else nobody left would know of it (docs/architecture.md, "Commit and settling").
+            assert!(row.new_units(g).iter().all(|i| row.is_remembered(g, i)), "{row:?}");
             rows.push(row);
         }
         Ok(WritePlan { rows })
@@ -140,15 +175,19 @@ impl WritePlan {
         avoid: ColumnSet,
     ) -> Result<WritePlan, PlanError> {
         let avoid = avoid.union(ColumnSet::of(column));
-        check_lost(g, avoid)?;
-        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, avoid)] })
+        let wanted = g.code_column(stripe, column);
+        let helpers = g
+            .helpers(stripe, avoid, wanted, ColumnSet::EMPTY)
+            .ok_or(PlanError::NotRecoverable { lost: avoid })?;
+        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, avoid, helpers)] })
     }
 
     /// Plans the copying of the bytes `part` (whole sectors) of `column` of `stripe` from another
     /// disk: the column waits for its content, and no other takes part.
     pub fn copy(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
         let all = (0..g.layout.width()).collect();
-        WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, all)] }
+        let nobody = ColumnSet::EMPTY;
+        WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, all, nobody)] }
     }
 
     /// The columns that change something on their disks.
@@ -163,7 +202,7 @@ impl WritePlan {
         for row in &self.rows {
             for column in 0..g.layout.width() {
                 let cell = row.cell(g, column);
-                if cell.send.is_some() {
+                if !cell.sends.is_empty() {
                     shows.insert(column);
                 }
                 if !cell.write.is_empty() {
@@ -173,11 +212,6 @@ impl WritePlan {
         }
         shows.minus(writes)
     }
-}
-
-fn check_lost(g: &Geometry, avoid: ColumnSet) -> Result<(), PlanError> {
-    let (lost, bears) = (avoid.len(), g.layout.parity);
-    if lost > bears { Err(PlanError::TooManyLost { lost, bears }) } else { Ok(()) }
 }
 
 impl WriteRow {
@@ -194,33 +228,40 @@ impl WriteRow {
             lo,
             hi,
             avoid,
-            strategy: Strategy::Small,
+            changed: ColumnSet::EMPTY,
+            afresh: ColumnSet::EMPTY,
             parity_at: ParityAt::Parity,
             commanded: policy.dispatch == Dispatch::Commanded,
             asks_first: policy.asks_first(),
-            decode: false,
+            solves_from: ColumnSet::EMPTY,
             parity: Spans::EMPTY,
             target: None,
         };
-        let (first, last) = row.units(g);
-        row.parity = Spans::union((first..=last).map(|i| row.cover(g, i).sectors_out()));
-        row.choose_strategy(g, policy);
+        row.parity = row.spans_over(g, ColumnSet::first(g.data_columns()));
+        row.choose_strategy(g, policy.strategy)?;
         row.choose_place(g, policy);
         Ok(row)
     }
 
     /// A row that writes nothing but the bytes `part` of one column, which come from the originator.
-    fn put_back(stripe: u64, column: usize, part: Span, avoid: ColumnSet) -> WriteRow {
+    fn put_back(
+        stripe: u64,
+        column: usize,
+        part: Span,
+        avoid: ColumnSet,
+        helpers: ColumnSet,
+    ) -> WriteRow {
         WriteRow {
             stripe,
             lo: 0,
             hi: 0,
             avoid,
-            strategy: Strategy::Rebuild,
+            changed: ColumnSet::EMPTY,
+            afresh: ColumnSet::EMPTY,
             parity_at: ParityAt::Originator,
             commanded: false,
             asks_first: false,
-            decode: true,
+            solves_from: helpers,
             parity: part.sectors_out().into(),
             target: Some(column),
         }
@@ -244,58 +285,76 @@ impl WriteRow {
         Span::new(self.lo.clamp(start, end) - start, self.hi.clamp(start, end) - start)
     }
 
-    /// The bytes of data unit `i` that parity covers here and that are not new.
-    pub fn leftover(&self, g: &Geometry, i: usize) -> Spans {
-        self.parity.minus(self.cover(g, i))
+    /// The units with new bytes.
+    pub fn new_units(&self, g: &Geometry) -> ColumnSet {
+        let (first, last) = self.units(g);
+        match self.lo < self.hi {
+            true => ColumnSet::first(last + 1).minus(ColumnSet::first(first)),
+            false => ColumnSet::EMPTY,
+        }
     }
 
-    fn data_lost(&self, g: &Geometry, i: usize) -> bool {
+    /// The whole sectors in which there are new bytes of these data units.
+    fn spans_over(&self, g: &Geometry, units: ColumnSet) -> Spans {
+        let new = self.new_units(g).intersection(units);
+        Spans::union(new.iter().map(|i| self.cover(g, i).sectors_out()))
+    }
+
+    /// The bytes of parity `j` that change: whole sectors.
+    pub fn spans(&self, g: &Geometry, j: usize) -> Spans {
+        match g.code.covers_all() {
+            true => self.parity,
+            false => self.spans_over(g, g.code.support(j)),
+        }
+    }
+
+    /// The bytes of data unit `i` that must be known to compute parity `j` afresh and that are not
+    /// new.
+    pub fn leftover(&self, g: &Geometry, i: usize, j: usize) -> Spans {
+        self.spans(g, j).minus(self.cover(g, i))
+    }
+
+    /// Whether the column of data unit `i` cannot be used.
+    pub fn data_lost(&self, g: &Geometry, i: usize) -> bool {
         !self.avoid.is_empty() && self.avoid.contains(g.layout.data_column(self.stripe, i))
     }
 
-    /// The parity units whose columns can be used.
-    pub fn live_parities(&self, g: &Geometry) -> ColumnSet {
-        if self.avoid.is_empty() {
-            return ColumnSet::first(g.layout.parity);
-        }
-        let live = |j: &usize| !self.avoid.contains(g.layout.parity_column(self.stripe, *j));
-        (0..g.layout.parity).filter(live).collect()
+    /// Whether the column of data unit `i`, or of a parity that covers it, can be used.
+    fn is_remembered(&self, g: &Geometry, i: usize) -> bool {
+        !self.data_lost(g, i) || !self.parities().intersection(g.code.parities_of(i)).is_empty()
     }
 
-    /// Fewest reads among what is possible; small where they tie (TickerTAIP, Figure 7).
-    fn choose_strategy(&mut self, g: &Geometry, policy: Policy) {
-        let (first, last) = self.units(g);
-        let parities = self.live_parities(g).len();
-        if parities == 0 {
-            self.strategy = Strategy::Small;
-            return;
+    /// The parities, counted from 0, that take part.
+    pub fn parities(&self) -> ColumnSet {
+        self.changed.union(self.afresh)
+    }
+
+    /// Whether the originator solves for lost data.
+    pub fn decodes(&self) -> bool {
+        !self.solves_from.is_empty() && self.target.is_none()
+    }
+
+    /// How the row's parity comes about; `None` if some parities take in changes and some are
+    /// computed afresh.
+    pub fn strategy(&self, g: &Geometry) -> Option<Strategy> {
+        if self.target.is_some() {
+            return Some(Strategy::Rebuild);
         }
-        let all = || 0..g.layout.data;
-        if all().all(|i| self.leftover(g, i).is_empty()) {
-            self.strategy = Strategy::Full;
-            return;
+        match (self.changed.is_empty(), self.afresh.is_empty()) {
+            (_, true) => Some(Strategy::Small),
+            (false, false) => None,
+            (true, false) => {
+                let known =
+                    |j: usize| g.code.support(j).iter().all(|i| self.leftover(g, i, j).is_empty());
+                let full = self.afresh.iter().all(known);
+                Some(if full { Strategy::Full } else { Strategy::Large })
+            }
         }
-        let small_possible = (first..=last).all(|i| !self.data_lost(g, i));
-        let small_reads = (last - first + 1) + parities * self.parity.count();
-        let unread = all().filter(|&i| !self.leftover(g, i).is_empty());
-        let large_possible = unread.clone().all(|i| !self.data_lost(g, i));
-        let large_reads: usize = unread.map(|i| self.leftover(g, i).count()).sum();
-        let prefers_large = match policy.strategy {
-            Some(Strategy::Small) => false,
-            Some(Strategy::Large) => true,
-            _ => large_reads < small_reads,
-        };
-        self.strategy = match (small_possible, large_possible) {
-            (true, true) if prefers_large => Strategy::Large,
-            (true, _) => Strategy::Small,
-            (false, _) => Strategy::Large,
-        };
-        self.decode = !small_possible && !large_possible;
     }
 
     /// Fewest bytes on the wire, then fewest steps one after the other.
     fn choose_place(&mut self, g: &Geometry, policy: Policy) {
-        if self.decode || self.commanded {
+        if self.decodes() || self.commanded {
             self.parity_at = ParityAt::Originator;
             return;
         }
@@ -307,24 +366,53 @@ impl WriteRow {
 
     /// Bytes on the wire beyond the new data itself, and messages in a chain.
     fn place_cost(&self, g: &Geometry, place: ParityAt) -> (u64, u32) {
-        let parities = self.live_parities(g).len() as u64;
-        let units = || 0..g.layout.data;
-        let new: u64 = units().map(|i| self.cover(g, i).len()).sum();
-        let result = parities * self.parity.len();
-        if self.strategy == Strategy::Small {
-            return match place {
-                ParityAt::Originator => (new + result, 4),
-                ParityAt::Solely => (2 * parities * new, 3),
-                ParityAt::Parity => (parities * new, 3),
+        let new = self.new_units(g);
+        let new_in = |units: ColumnSet| -> u64 {
+            new.intersection(units).iter().map(|i| self.cover(g, i).len()).sum()
+        };
+        let (mut bytes, mut chain) = (0, 0);
+        for j in self.changed.iter() {
+            let covered = new_in(g.code.support(j));
+            bytes += match place {
+                ParityAt::Originator => self.spans(g, j).len(),
+                ParityAt::Solely => 2 * covered,
+                ParityAt::Parity => covered,
             };
+            chain = if place == ParityAt::Originator { 4 } else { 3 };
         }
-        let old: u64 = units().map(|i| self.leftover(g, i).len()).sum();
-        let reads = old > 0;
-        match place {
-            ParityAt::Originator => (old + result, if reads { 4 } else { 2 }),
-            ParityAt::Solely => (parities * (old + new), if reads { 3 } else { 2 }),
-            ParityAt::Parity => (result * g.layout.data as u64, 3),
+        for j in self.afresh.iter() {
+            let support = g.code.support(j);
+            let old: u64 = support.iter().map(|i| self.leftover(g, i, j).len()).sum();
+            let spans = self.spans(g, j).len();
+            let (of_parity, hops) = match (place, old > 0) {
+                (ParityAt::Originator, true) => (spans, 4),
+                (ParityAt::Originator, false) => (spans, 2),
+                (ParityAt::Solely, true) => (old + new_in(support), 3),
+                (ParityAt::Solely, false) => (new_in(support), 2),
+                (ParityAt::Parity, _) => (spans * support.len() as u64, 3),
+            };
+            bytes += of_parity;
+            chain = chain.max(hops);
         }
+        if place == ParityAt::Originator {
+            // What the originator is shown, it is shown once.
+            let shown = |i: usize| self.needs_old(g, i).len();
+            bytes += (0..g.data_columns()).map(shown).sum::<u64>();
+        }
+        (bytes, chain)
+    }
+
+    /// The old bytes of data unit `i` that somebody needs to know: those that change, where a parity
+    /// takes in changes, and those that stay, where one is computed afresh.
+    pub fn needs_old(&self, g: &Geometry, i: usize) -> Spans {
+        let covering = g.code.parities_of(i);
+        let changed = match self.changed.intersection(covering).is_empty() {
+            true => Span::EMPTY,
+            false => self.cover(g, i),
+        };
+        let afresh = self.afresh.intersection(covering);
+        let left = afresh.iter().map(|j| self.leftover(g, i, j));
+        Spans::union(left.flat_map(Spans::iter).chain([changed]))
     }
 
     /// Whether `column` changes something on its disk: its cell has something to write.
@@ -337,7 +425,7 @@ impl WriteRow {
         }
         match g.layout.role(self.stripe, column) {
             ColumnRole::Data(i) => !self.cover(g, i).is_empty(),
-            ColumnRole::Parity(_) => self.target.is_none() && !self.parity.is_empty(),
+            ColumnRole::Parity(j) => self.parities().contains(j),
         }
     }
 
@@ -348,7 +436,7 @@ impl WriteRow {
             role,
             new: Span::EMPTY,
             read: Spans::EMPTY,
-            send: None,
+            sends: Vec::new(),
             awaits: Awaits::default(),
             write: Spans::EMPTY,
             delta: false,
@@ -362,14 +450,13 @@ impl WriteRow {
         }
         let cell = match role {
             ColumnRole::Data(i) => self.data_cell(g, i, idle),
-            ColumnRole::Parity(_) if self.target.is_some() => idle,
-            ColumnRole::Parity(_) => self.parity_cell(g, idle),
+            ColumnRole::Parity(j) if self.parities().contains(j) => self.parity_cell(g, j, idle),
+            ColumnRole::Parity(_) => idle,
         };
-        let cell = if self.decode { self.decode_cell(g, column, cell) } else { cell };
-        if self.asks_first && cell.send.is_none() && !cell.write.is_empty() {
+        let mut cell = self.solving(g, column, cell);
+        if self.asks_first && cell.sends.is_empty() && !cell.write.is_empty() {
             // It has nothing to show; that it answers says that it may write.
-            let send = Some((Sends::Old, Spans::EMPTY, Destination::Originator));
-            return WriteCell { send, ..cell };
+            cell.sends = vec![Send::new(Sends::Old, Spans::EMPTY, Destination::Originator)];
         }
         cell
     }
@@ -377,39 +464,67 @@ impl WriteRow {
     fn data_cell(&self, g: &Geometry, i: usize, idle: WriteCell) -> WriteCell {
         let new = self.cover(g, i);
         let write = Spans::from(new.sectors_out());
-        let leftover = self.leftover(g, i);
-        let parities = !self.live_parities(g).is_empty();
-        let at = self.parity_at;
-        let (read, send) = match self.strategy {
-            Strategy::Rebuild => (Spans::EMPTY, None),
-            Strategy::Small if new.is_empty() => (Spans::EMPTY, None),
-            Strategy::Small if !parities => {
-                let aligned = write == Spans::from(new);
-                (if aligned { Spans::EMPTY } else { write }, None)
+        let needed = self.needs_old(g, i).sectors_out();
+        // Part of a sector is written with the rest of it.
+        let rest = if write == Spans::from(new) { Spans::EMPTY } else { write };
+        let covering = g.code.parities_of(i);
+        let (changed, afresh) =
+            (self.changed.intersection(covering), self.afresh.intersection(covering));
+        let unread = self.parities().is_empty() || (changed.is_empty() && afresh.is_empty());
+        let read = if unread { rest } else { needed };
+        let mut sends = Vec::new();
+        let to = Destination::Parities;
+        match self.parity_at {
+            ParityAt::Originator => {
+                let old = self.needs_old(g, i);
+                if !old.is_empty() {
+                    sends.push(Send::new(Sends::Old, old, Destination::Originator));
+                }
             }
-            Strategy::Small => match at {
-                ParityAt::Parity => (write, Some((Sends::Delta, new.into()))),
-                _ => (write, Some((Sends::Old, new.into()))),
-            },
-            Strategy::Large | Strategy::Full => match at {
-                ParityAt::Parity => (leftover.sectors_out(), Some((Sends::Content, self.parity))),
-                _ if leftover.is_empty() => (Spans::EMPTY, None),
-                _ => (leftover.sectors_out(), Some((Sends::Old, leftover))),
-            },
-        };
-        let to = match at {
-            ParityAt::Originator => Destination::Originator,
-            _ => Destination::Parities,
-        };
-        WriteCell { new, read, send: send.map(|(what, spans)| (what, spans, to)), write, ..idle }
+            ParityAt::Parity => {
+                if !changed.is_empty() && !new.is_empty() {
+                    sends.push(Send::new(Sends::Delta, new, to(changed)));
+                }
+                self.share_alike(&mut sends, Sends::Content, afresh, |j| self.spans(g, j));
+            }
+            ParityAt::Solely => {
+                if !changed.is_empty() && !new.is_empty() {
+                    sends.push(Send::new(Sends::Old, new, to(changed)));
+                }
+                self.share_alike(&mut sends, Sends::Old, afresh, |j| self.leftover(g, i, j));
+            }
+        }
+        WriteCell { new, read, sends, write, ..idle }
     }
 
-    fn parity_cell(&self, g: &Geometry, idle: WriteCell) -> WriteCell {
-        let small = self.strategy == Strategy::Small;
-        let (first, last) = self.units(g);
-        let new: ColumnSet = (first..=last).collect();
+    /// Sends each of these parities its bytes; those with the same get the same.
+    fn share_alike(
+        &self,
+        sends: &mut Vec<Send>,
+        what: Sends,
+        parities: ColumnSet,
+        spans: impl Fn(usize) -> Spans,
+    ) {
+        let first = sends.len();
+        for j in parities.iter() {
+            let spans = spans(j);
+            if spans.is_empty() {
+                continue;
+            }
+            let alike = sends[first..].iter_mut().find(|s| s.spans == spans);
+            match alike.map(|s| &mut s.to) {
+                Some(Destination::Parities(to)) => to.insert(j),
+                _ => sends.push(Send::new(what, spans, Destination::Parities(ColumnSet::of(j)))),
+            }
+        }
+    }
+
+    fn parity_cell(&self, g: &Geometry, j: usize, idle: WriteCell) -> WriteCell {
+        let small = self.changed.contains(j);
+        let support = g.code.support(j);
+        let new = self.new_units(g).intersection(support);
         let units = |which: &dyn Fn(usize) -> bool| -> ColumnSet {
-            (0..g.layout.data).filter(|&i| which(i)).collect()
+            support.iter().filter(|&i| which(i)).collect()
         };
         let awaits = match (self.parity_at, small) {
             (ParityAt::Originator, _) => Awaits { result: true, ..Awaits::default() },
@@ -417,30 +532,32 @@ impl WriteRow {
             (ParityAt::Solely, true) => Awaits { data: new, originator: new, result: false },
             (ParityAt::Parity, false) => {
                 let lost = units(&|i| self.data_lost(g, i));
-                let data = ColumnSet::first(g.layout.data).minus(lost);
-                Awaits { data, originator: new.minus(new.minus(lost)), result: false }
+                let originator = new.intersection(lost);
+                Awaits { data: support.minus(lost), originator, result: false }
             }
             (ParityAt::Solely, false) => {
-                let old = units(&|i| !self.leftover(g, i).is_empty());
+                let old = units(&|i| !self.leftover(g, i, j).is_empty());
                 Awaits { data: old, originator: new, result: false }
             }
         };
-        let cell = WriteCell { awaits, write: self.parity, delta: small, ..idle };
+        let write = self.spans(g, j);
+        let cell = WriteCell { awaits, write, delta: small, ..idle };
         if small && self.commanded {
-            let send = Some((Sends::Old, self.parity, Destination::Originator));
-            return WriteCell { read: self.parity, send, delta: false, ..cell };
+            let sends = vec![Send::new(Sends::Old, write, Destination::Originator)];
+            return WriteCell { read: write, sends, delta: false, ..cell };
         }
         cell
     }
 
-    /// When lost data must be solved for, k columns show the originator all they have.
-    fn decode_cell(&self, g: &Geometry, column: usize, cell: WriteCell) -> WriteCell {
-        let chosen = g.sources(self.stripe, self.avoid).is_some_and(|s| s.contains(column));
-        if !chosen {
+    /// When something lost must be solved for, the columns that help show the originator all they
+    /// have.
+    fn solving(&self, g: &Geometry, column: usize, cell: WriteCell) -> WriteCell {
+        let code_column = g.code_column(self.stripe, column);
+        if !self.solves_from.contains(code_column) {
             return cell;
         }
-        let send = Some((Sends::Old, self.parity, Destination::Originator));
-        WriteCell { read: self.parity, send, ..cell }
+        let sends = vec![Send::new(Sends::Old, self.parity, Destination::Originator)];
+        WriteCell { read: self.parity, sends, ..cell }
     }
 
     /// What the originator waits for before it can compute parity: data units, or where it
@@ -449,8 +566,7 @@ impl WriteRow {
         if self.parity_at != ParityAt::Originator && !self.asks_first {
             return ColumnSet::EMPTY;
         }
-        let sends =
-            |c: &usize| matches!(self.cell(g, *c).send, Some((_, _, Destination::Originator)));
+        let sends = |c: &usize| self.cell(g, *c).shows().is_some();
         (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()
     }
 
@@ -459,11 +575,13 @@ impl WriteRow {
         match self.target {
             Some(target) => ColumnSet::of(target),
             None if self.parity_at != ParityAt::Originator => ColumnSet::EMPTY,
-            None => {
-                let column = |j| g.layout.parity_column(self.stripe, j);
-                self.live_parities(g).iter().map(column).collect()
-            }
+            None => self.columns_of(g, self.parities()),
         }
+    }
+
+    /// The columns of these parities.
+    pub fn columns_of(&self, g: &Geometry, parities: ColumnSet) -> ColumnSet {
+        parities.iter().map(|j| g.layout.parity_column(self.stripe, j)).collect()
     }
 
     /// Whether the originator keeps new data until it has gathered what it needs of the old.
@@ -474,7 +592,7 @@ impl WriteRow {
     /// Whether the originator must say something at once to the column of a cell.
     pub fn tells(&self, g: &Geometry, cell: &WriteCell) -> bool {
         let new = !cell.new.is_empty() && !self.keeps_new(g);
-        new || !cell.read.is_empty() || cell.send.is_some() || !cell.awaits.originator.is_empty()
+        new || !cell.read.is_empty() || !cell.sends.is_empty() || !cell.awaits.originator.is_empty()
     }
 
     /// Messages in the longest chain that ends with a vote.
@@ -483,7 +601,7 @@ impl WriteRow {
         match self.parity_at {
             ParityAt::Originator if gathers => 4,
             ParityAt::Originator => 2,
-            _ if self.live_parities(g).is_empty() => 2,
+            _ if self.parities().is_empty() => 2,
             place => self.place_cost(g, place).1,
         }
     }

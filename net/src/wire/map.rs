@@ -3,7 +3,7 @@
 
 use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use weft_core::layout::{Geometry, Layout, Placement};
+use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
@@ -89,22 +89,60 @@ impl Wire for Geometry {
     }
 }
 
-wire_struct!(Layout { data, parity, placement } check |layout: &Layout| {
-    let max = Code::MAX_COLUMNS as u64;
-    at_most("the number of parity columns", layout.parity as u64, max)?;
-    match layout.data as u64 {
-        0 => Err(WireError::Bounds { what: "the number of data columns", value: 0 }),
-        data => at_most("the number of data columns", data, max - layout.parity as u64),
+/// Data columns, parity columns, and a tag: of a rotation, or of another family, with what else that has.
+impl Wire for Layout {
+    fn put(&self, w: &mut Writer) {
+        match self {
+            Layout::Rotating(Rotating { data, parity, placement }) => {
+                data.put(w);
+                parity.put(w);
+                rotation_tag(*placement).put(w);
+            }
+            Layout::Local(Local { data, groups, globals }) => {
+                data.put(w);
+                (groups + globals).put(w);
+                LOCAL.put(w);
+                groups.put(w);
+            }
+        }
     }
-});
+    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let max = Code::MAX_COLUMNS as u64;
+        let (data, parity) = (usize::take(r)?, usize::take(r)?);
+        at_most("the number of parity columns", parity as u64, max)?;
+        at_most("the number of data columns", data as u64, max - parity as u64)?;
+        let layout = match u8::take(r)? {
+            LOCAL => {
+                let groups = usize::take(r)?;
+                at_most("the number of groups", groups as u64, parity as u64)?;
+                Layout::Local(Local { data, groups, globals: parity - groups })
+            }
+            tag => {
+                let found = ROTATIONS.iter().find(|r| r.0 == tag);
+                let placement =
+                    found.ok_or(WireError::Unknown { what: "placement", value: tag })?.1;
+                Layout::Rotating(Rotating { data, parity, placement })
+            }
+        };
+        let bad = |_| WireError::Bounds { what: "the number of data columns", value: data as u64 };
+        layout.code().map(|_| layout).map_err(bad)
+    }
+}
 
-wire_enum!(Placement, "placement" {
-    1 = Fixed,
-    2 = LeftSymmetric,
-    3 = LeftAsymmetric,
-    4 = RightSymmetric,
-    5 = RightAsymmetric,
-});
+const ROTATIONS: [(u8, Placement); 5] = [
+    (1, Placement::Fixed),
+    (2, Placement::LeftSymmetric),
+    (3, Placement::LeftAsymmetric),
+    (4, Placement::RightSymmetric),
+    (5, Placement::RightAsymmetric),
+];
+
+/// The tag of a local reconstruction code.
+const LOCAL: u8 = 6;
+
+fn rotation_tag(placement: Placement) -> u8 {
+    ROTATIONS.iter().find(|r| r.1 == placement).expect("all have one").0
+}
 
 wire_struct!(Policy {
     strategy,

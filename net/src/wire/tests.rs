@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use weft_core::layout::{Geometry, Layout, Placement};
+use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
     Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
@@ -299,9 +299,14 @@ fn geometry() -> impl Strategy<Value = Geometry> {
         Just(Placement::RightSymmetric),
         Just(Placement::RightAsymmetric),
     ];
-    (1..8usize, 0..4usize, placement, 1..256u64).prop_map(|(data, parity, placement, sectors)| {
-        Geometry::new(Layout { data, parity, placement }, sectors * SECTOR)
-    })
+    let rotating = (1..8usize, 0..4usize, placement).prop_map(|(data, parity, placement)| {
+        Layout::Rotating(Rotating { data, parity, placement })
+    });
+    let local = (2..4usize, 2..4usize, 0..4usize).prop_map(|(groups, n, globals)| {
+        Layout::Local(Local { data: groups * n, groups, globals })
+    });
+    let layout = prop_oneof![rotating, local];
+    (layout, 1..256u64).prop_map(|(layout, sectors)| Geometry::new(layout, sectors * SECTOR))
 }
 
 fn policy() -> impl Strategy<Value = Policy> {

@@ -28,7 +28,7 @@ pub struct Failure {
     /// What was wrong.
     pub reason: String,
     /// The smallest run found that still fails.
-    pub shrunk: Options,
+    pub shrunk: Box<Options>,
     /// Its last events.
     pub story: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Summary, Failure> {
                 Err(failed) => failed,
                 Ok(_) => unreachable!("the same run fails again"),
             };
-            Err(Failure { seed, reason, shrunk, story })
+            Err(Failure { seed, reason, shrunk: Box::new(shrunk), story })
         }
     }
 }

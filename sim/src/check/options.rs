@@ -1,5 +1,6 @@
 //! How a seed is run, and what a run was like.
 
+use weft_core::layout::LayoutSpec;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
@@ -121,6 +122,8 @@ pub struct Options {
     pub faults: Faults,
     /// In half of the seeds there are more hosts, and they also flush, trim and ask for holes.
     pub wide: bool,
+    /// The layout; drawn if open.
+    pub layout: Option<LayoutSpec>,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
@@ -155,6 +158,7 @@ impl Options {
         phases: 2,
         faults: Faults::ALL,
         wide: true,
+        layout: None,
         ordering: None,
         sequencer: None,
         commit: None,

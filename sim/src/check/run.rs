@@ -270,7 +270,7 @@ impl Run {
     /// Scrubs, then reads everything.
     fn verify(&mut self) -> Result<(), String> {
         let first_read = self.next_op;
-        if self.volume.geometry.layout.parity > 0 {
+        if self.volume.geometry.is_redundant() {
             self.scrubbed = false;
             let id = self.next_op;
             self.next_op += 1;

@@ -71,7 +71,8 @@ fn read_all(state: &mut State, node: NodeId) -> Result<Vec<u32>, String> {
 fn disks_agree(state: &State, seen: &[u32]) -> Result<(), String> {
     let volume = &state.volume;
     let layout = &volume.geometry.layout;
-    assert_eq!(layout.parity, 1, "only sums are looked at");
+    let code = &volume.geometry.code;
+    assert_eq!(code.parity_columns(), 1, "only sums are looked at");
     for stripe in 0..volume.stripes() {
         let mut sum = Vec::new();
         for column in 0..layout.width() {
@@ -79,7 +80,7 @@ fn disks_agree(state: &State, seen: &[u32]) -> Result<(), String> {
             sum.resize(unit.len(), 0);
             sum.iter_mut().zip(&unit).for_each(|(s, b)| *s ^= b);
             let ColumnRole::Data(i) = layout.role(stripe, column) else { continue };
-            let first = (stripe * layout.data as u64 + i as u64) * UNIT_BLOCKS;
+            let first = (stripe * layout.data_columns() as u64 + i as u64) * UNIT_BLOCKS;
             let expected = &seen[first as usize..(first + UNIT_BLOCKS) as usize];
             if numbers(first, &unit).as_deref() != Ok(expected) {
                 return Err(format!(

@@ -150,7 +150,7 @@ impl Ledger {
             let died = match place {
                 None => Role::Originator,
                 Some(_) if ts.originator() == dead => Role::Both,
-                Some((c, _)) if *c < volume.geometry.layout.data => Role::Data,
+                Some((c, _)) if *c < volume.geometry.data_columns() => Role::Data,
                 Some(_) => Role::Parity,
             };
             let others = entry.participants.iter().filter(|p| p.1 != dead);

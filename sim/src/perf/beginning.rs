@@ -50,11 +50,8 @@ impl Simulation {
             _ => 0,
         };
         let count = workers + controller + diskless::count(system);
-        let gap = match volume.geometry.layout.parity {
-            0 => 0,
-            // Reads go on through parity.
-            parity => parity as u64 * volume.unit_sectors(),
-        };
+        // Reads go on through parity.
+        let gap = volume.geometry.layout.parity_run() as u64 * volume.unit_sectors();
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
         let diskless = Diskless::new(system, streams);

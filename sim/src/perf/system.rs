@@ -604,7 +604,7 @@ impl System {
             _ => p.within("workload"),
         };
         self.workload.check().map_err(of_workload)?;
-        let redundancy = layout.width() as f64 / layout.data as f64;
+        let redundancy = layout.width() as f64 / layout.data_columns() as f64;
         capacity::check(self, &disk, redundancy)?;
         let volume = self.volume_bytes()?;
         Generator::new(&self.workload, volume).map_err(of_workload)?;
@@ -702,7 +702,7 @@ impl System {
         let (_, layout) = self.layout()?;
         let stripes = self.data_bytes()? / self.volume.unit;
         let groups = u64::from(self.nodes.workers) / layout.width() as u64;
-        let room = groups * stripes * self.volume.unit * layout.data as u64;
+        let room = groups * stripes * self.volume.unit * layout.data_columns() as u64;
         match self.volume.size_bytes {
             None => Ok(room),
             Some(size) if size > 0 && size <= room && size.is_multiple_of(SECTOR) => Ok(size),

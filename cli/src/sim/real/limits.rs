@@ -91,8 +91,7 @@ pub fn check(system: &System) -> Result<(), Problem> {
                         ordering takes one; give 1, or another volume.ordering";
         return no("workload.hosts", &system.workload.hosts, expected.into());
     }
-    let fixed =
-        matches!(volume.layout.0.parse(), Ok(LayoutSpec::Raid1 | LayoutSpec::ReedSolomon { .. }));
+    let fixed = volume.layout.0.parse().is_ok_and(|l: LayoutSpec| l.names_columns());
     if let Some(width) = volume.width
         && width != nodes.workers
         && !fixed

@@ -39,7 +39,9 @@ impl Run {
             "raid5:right-asymmetric",
             "rs:2+3",
         ];
-        let spec: LayoutSpec = layouts[rng.usize(0..layouts.len())].parse().expect("a known name");
+        let drawn = layouts[rng.usize(0..layouts.len())];
+        let drawn = draw_local(seed).unwrap_or(drawn).parse().expect("a known name");
+        let spec: LayoutSpec = options.layout.unwrap_or(drawn);
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);
         let mut options = options;
@@ -225,6 +227,13 @@ fn draw_ordering(seed: u64) -> Ordering {
         true => Ordering::Timestamps,
         false => others[rng.usize(0..others.len())],
     }
+}
+
+/// In one run of eight, a code whose parities cover different data.
+fn draw_local(seed: u64) -> Option<&'static str> {
+    let mut rng = Rng::with_seed(seed ^ 0x0010_ca15);
+    let layouts = ["lrc:4+2+1", "lrc:4+2+1", "lrc:4+2+2", "lrc:4+2+0"];
+    (rng.u8(0..8) == 0).then(|| layouts[rng.usize(0..layouts.len())])
 }
 
 /// Limited atomicity in one of eight seeds.

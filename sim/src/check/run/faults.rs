@@ -3,7 +3,7 @@
 use weft_core::cluster::PolicyChange;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Commit;
-use weft_core::units::{MILLIS, Nanos, NodeId};
+use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
 use super::damage::{self, Damage};
@@ -42,11 +42,10 @@ pub(super) enum Fault {
 impl Run {
     pub(super) fn draw_faults(&mut self) {
         let f = self.options.faults;
-        let bears = self.bears();
         let mut victims: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         self.rng.shuffle(&mut victims);
         self.harmed_first(&mut victims);
-        victims.truncate(bears);
+        let mut victims = self.borne(victims);
         let span = MILLIS * u64::from(self.options.operations) / 2;
         let mut plan: Vec<(Nanos, Fault)> = Vec::new();
         self.beyond = f.beyond && self.later_rng.u8(0..4) == 0 && !self.may_be_harmed_still();
@@ -155,12 +154,33 @@ impl Run {
         spare && nodes.map(NodeId).any(|n| self.world.disk(n).harmed)
     }
 
-    /// How many may be victims at a time. With limited atomicity none with a disk: where the writes of a
+    /// The first of these that may be victims together: as many as any that may be lost, and where columns
+    /// stay on their nodes, more that the layout can recover with those.
+    pub(super) fn borne(&self, mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let more = nodes.split_off(self.bears().min(nodes.len()));
+        let geometry = &self.volume.geometry;
+        let apart = self.members.as_ref().is_none_or(|m| m.hosted == 1);
+        let stay = self.world.with_disks() == geometry.layout.width() && apart;
+        if self.bears() == 0 || !stay {
+            return nodes;
+        }
+        for node in more {
+            let all = nodes.iter().copied().chain([node]);
+            let column = |n| self.world.map().volumes.get(&VOLUME)?.extent(0).column_of(n);
+            let lost: Option<ColumnSet> = all.map(column).collect();
+            if lost.is_some_and(|lost| geometry.is_always_recoverable(lost)) {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    /// How many may be victims at a time, whichever they are. With limited atomicity none with a disk: where the writes of a
     /// host that died are in place only in part, what else was lost cannot be computed.
     pub(super) fn bears(&self) -> usize {
         match self.volume.policy.commit {
             Commit::Limited => 0,
-            _ => self.volume.geometry.layout.parity,
+            _ => self.volume.geometry.code.any_losses(),
         }
     }
 
@@ -195,7 +215,7 @@ impl Run {
         let rng = &mut self.later_rng;
         let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         rng.shuffle(&mut nodes);
-        nodes.truncate(self.volume.geometry.layout.parity + 1);
+        nodes.truncate(self.volume.geometry.code.any_losses() + 1);
         let begin = rng.u64(0..span);
         let mut plan = Vec::new();
         for node in nodes {

@@ -9,7 +9,13 @@ struct Line {
 
 fn explained(line: &str) -> Result<Value> {
     let line = Line::try_parse_from(std::iter::once("explain").chain(line.split_whitespace()))?;
-    Ok(as_json(&line.explain.explain()?.1, line.explain.common()))
+    match &line.explain {
+        Explain::Read(common) => Ok(as_json(&explain(common, None)?.1, common)),
+        Explain::Write(write) => {
+            Ok(as_json(&explain(&write.common, Some(write))?.1, &write.common))
+        }
+        Explain::Layout(layout) => layout.as_json(),
+    }
 }
 
 #[test]
@@ -22,6 +28,22 @@ fn a_small_write_costs_four_messages() {
     assert_eq!(json["totals"], totals);
     assert_eq!((&json["chunks"], &json["rows"][0]["count"]), (&json!(1), &json!(1)));
     assert_eq!(json["rows"][0]["cells"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn a_layout_says_what_it_survives() {
+    let json = explained("layout lrc:12+2+2 --json").unwrap();
+    assert_eq!((&json["survives_any"], &json["capacity"]), (&json!(3), &json!(0.75)));
+    let fours = json!({ "lost": 4, "recoverable": 1568, "sets": 1820 });
+    assert_eq!(json["recoverable_sets"][3], fours);
+    assert_eq!(json["small_write"]["messages"], 8);
+    let group = json!(["D1", "D2", "D3", "D4", "D5", "P0"]);
+    let first = json!({ "column": 0, "holds": "D0", "from": group });
+    assert_eq!(json["read_for_lost"][0], first);
+    let lost = explained("layout lrc:12+2+2 --failed 0,1").unwrap();
+    assert_eq!(lost["read_for_lost"][1]["from"].as_array().map(Vec::len), Some(12));
+    let error = explained("layout lrc:12+2+2 --failed 0,1,2,3").unwrap_err().to_string();
+    assert!(error.contains("loss of columns 0, 1, 2, 3"), "{error}");
 }
 
 #[test]
@@ -116,11 +138,14 @@ fn requests_that_make_no_sense_are_refused() {
         ("read --layout raid5 --offset 0 --length 1T", "too long"),
         ("read --layout raid5 --offset 16383P --length 1", "beyond any volume"),
         ("read --layout raid5 --offset 0 --length 1 --failed 5", "columns 0 to 4"),
-        ("read --layout raid5 --offset 0 --length 1 --failed 0,1", "2 columns are lost"),
+        ("read --layout raid5 --offset 0 --length 1 --failed 0,1", "loss of columns 0, 1"),
         ("read --layout raid5 --offset 0 --length 1 --stripe-unit 1000", "multiple of 4096"),
         ("read --layout raid5 --offset 0 --length 1 --failed 99", "columns 0 to 4"),
         ("read --layout raid5 --offset 0 --length 1 --failed a,b", "is not a column"),
-        ("read --layout raid0 --offset 0 --length 1 --failed 0", "the layout bears 0"),
+        (
+            "read --layout raid0 --offset 0 --length 1 --failed 0",
+            "does not bear the loss of columns 0",
+        ),
         ("read --layout raid5 --offset 0 --length 1 --stripe-unit 0", "multiple of 4096"),
         ("read --layout raid1 --offset 0 --length 1 --stripe-unit 16000P", "at most 1GiB"),
         ("read --layout raid5 --nodes 0 --offset 0 --length 1", "choose 1 to"),

@@ -1,4 +1,6 @@
-//! `weft explain`: what each column does for a read or a write, and what it costs.
+//! `weft explain`: what each column does for a read or a write, and what it costs; what a layout is.
+
+mod layout;
 
 use std::process::ExitCode;
 
@@ -29,12 +31,14 @@ pub enum Explain {
     Read(Common),
     /// A write
     Write(Write),
+    /// A layout: what it covers with which parity, what it costs and what it survives
+    Layout(layout::Layout),
 }
 
 /// The request, and on what.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6 or rs:K+M
+    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M or lrc:K+L+G
     #[arg(long, value_parser = args::layout)]
     layout: LayoutSpec,
     /// Number of nodes [default: 5, or as many as the layout needs]. Over more nodes than it
@@ -123,8 +127,12 @@ enum Commit {
 impl Explain {
     /// Explains it.
     pub fn run(&self) -> Result<ExitCode> {
-        let common = self.common();
-        let (geometry, explanation) = self.explain()?;
+        let (common, write) = match self {
+            Explain::Read(common) => (common, None),
+            Explain::Write(write) => (&write.common, Some(write)),
+            Explain::Layout(layout) => return layout.run(),
+        };
+        let (geometry, explanation) = explain(common, write)?;
         if common.json {
             say_json(as_json(&explanation, common))?;
         } else {
@@ -132,32 +140,53 @@ impl Explain {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn common(&self) -> &Common {
-        match self {
-            Explain::Read(common) => common,
-            Explain::Write(write) => &write.common,
-        }
-    }
+fn explain(common: &Common, write: Option<&Write>) -> Result<(Geometry, Explanation)> {
+    let policy = match write {
+        Some(write) => write.policy()?,
+        None => Policy { ordering: common.ordering, sequencer: common.form(), ..Policy::default() },
+    };
+    let geometry = common.geometry()?;
+    let (range, failed) = (common.range()?, common.failed(&geometry)?);
+    let max = NodeConfig::default().max_chunk;
+    let extent = common.extent_stripes(&geometry);
+    let (at, writes) = (common.standpoint()?, write.is_some());
+    let explanation =
+        plan::explain(&geometry, writes, range, failed, policy, max, Some(extent), at)?;
+    Ok((geometry, explanation))
+}
 
-    fn explain(&self) -> Result<(Geometry, Explanation)> {
-        let common = self.common();
-        let (write, policy) = match self {
-            Explain::Read(read) => (
-                false,
-                Policy { ordering: read.ordering, sequencer: read.form(), ..Policy::default() },
-            ),
-            Explain::Write(write) => (true, write.policy()?),
-        };
-        let geometry = common.geometry()?;
-        let (range, failed) = (common.range()?, common.failed(&geometry)?);
-        let max = NodeConfig::default().max_chunk;
-        let extent = common.extent_stripes(&geometry);
-        let at = common.standpoint()?;
-        let explanation =
-            plan::explain(&geometry, write, range, failed, policy, max, Some(extent), at)?;
-        Ok((geometry, explanation))
+/// The columns that a user says are lost.
+fn failed_columns(named: &[usize], layout: &LayoutSpec, geometry: &Geometry) -> Result<ColumnSet> {
+    let width = geometry.layout.width();
+    if let Some(column) = named.iter().find(|c| **c >= width) {
+        bail!("there is no column {column}; layout {layout} has columns 0 to {} here", width - 1);
     }
+    let failed: ColumnSet = named.iter().copied().collect();
+    if !geometry.is_always_recoverable(failed) {
+        bail!(PlanError::NotRecoverable { lost: failed });
+    }
+    Ok(failed)
+}
+
+/// The layout over so many nodes, or as many as a user has in mind who says nothing.
+fn geometry(layout: &LayoutSpec, nodes: Option<usize>, unit: u64) -> Result<Geometry> {
+    if unit == 0 || !unit.is_multiple_of(SECTOR) {
+        bail!("a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K");
+    }
+    if unit > LONGEST {
+        bail!("a stripe unit of {} is too large; give at most {}", Size(unit), Size(LONGEST));
+    }
+    let nodes = nodes_of(layout, nodes);
+    if nodes == 0 || nodes > MAX_NODES {
+        bail!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}");
+    }
+    Ok(Geometry::new(layout.over(nodes)?, unit))
+}
+
+fn nodes_of(layout: &LayoutSpec, nodes: Option<usize>) -> usize {
+    nodes.unwrap_or(layout.least_nodes().max(Spec::default().nodes()))
 }
 
 impl Common {
@@ -186,24 +215,11 @@ impl Common {
     }
 
     fn nodes(&self) -> usize {
-        self.nodes.unwrap_or(self.layout.least_nodes().max(Spec::default().nodes()))
+        nodes_of(&self.layout, self.nodes)
     }
 
     fn geometry(&self) -> Result<Geometry> {
-        let unit = self.stripe_unit;
-        if unit == 0 || !unit.is_multiple_of(SECTOR) {
-            bail!(
-                "a stripe unit of {unit} bytes is not a multiple of {SECTOR}; give one such as 64K"
-            );
-        }
-        if unit > LONGEST {
-            bail!("a stripe unit of {} is too large; give at most {}", Size(unit), Size(LONGEST));
-        }
-        let nodes = self.nodes();
-        if nodes == 0 || nodes > MAX_NODES {
-            bail!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}");
-        }
-        Ok(Geometry::new(self.layout.over(nodes)?, unit))
+        geometry(&self.layout, self.nodes, self.stripe_unit)
     }
 
     /// How many stripes an extent has, in all but very large volumes.
@@ -230,19 +246,7 @@ impl Common {
     }
 
     fn failed(&self, geometry: &Geometry) -> Result<ColumnSet> {
-        let (width, parity) = (geometry.layout.width(), geometry.layout.parity);
-        if let Some(column) = self.failed.iter().find(|c| **c >= width) {
-            bail!(
-                "there is no column {column}; layout {} has columns 0 to {} here",
-                self.layout,
-                width - 1
-            );
-        }
-        let failed: ColumnSet = self.failed.iter().copied().collect();
-        if failed.len() > parity {
-            bail!(PlanError::TooManyLost { lost: failed.len(), bears: parity });
-        }
-        Ok(failed)
+        failed_columns(&self.failed, &self.layout, geometry)
     }
 }
 
@@ -375,5 +379,4 @@ fn many(n: u64, what: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "explain_tests.rs"]
 mod tests;

@@ -1,0 +1,224 @@
+//! `weft explain layout`: which parity covers what, what a layout costs, and what it survives.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use weft_core::SECTOR;
+use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
+use weft_core::plan::{Policy, Range, Totals, WritePlan};
+use weft_core::units::ColumnSet;
+
+use crate::args;
+use crate::output::{say, say_json, table};
+use crate::volume::sets_of;
+
+use super::{column, failed_columns, geometry, many};
+
+/// Sets of columns beyond which those that are recoverable are not counted.
+const MOST_SETS: u64 = 20_000_000;
+
+/// A layout, and what is lost of it.
+#[derive(Debug, Args)]
+pub struct Layout {
+    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M or lrc:K+L+G
+    #[arg(value_parser = args::layout)]
+    layout: LayoutSpec,
+    /// Number of nodes [default: 5, or as many as the layout needs]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Columns that are lost, separated by commas: what is read for each of them, instead of for each
+    /// column lost alone
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
+    failed: Vec<usize>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Layout {
+    pub(super) fn run(&self) -> Result<ExitCode> {
+        match self.json {
+            true => say_json(self.as_json()?)?,
+            false => {
+                let (g, failed) = self.given()?;
+                say(describe(&g, &self.layout, failed))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(super) fn as_json(&self) -> Result<Value> {
+        let (g, failed) = self.given()?;
+        Ok(as_json(&g, &self.layout, failed))
+    }
+
+    fn given(&self) -> Result<(Geometry, ColumnSet)> {
+        let g = geometry(&self.layout, self.nodes, 64 << 10)?;
+        let failed = failed_columns(&self.failed, &self.layout, &g)?;
+        Ok((g, failed))
+    }
+}
+
+/// What the column of a stripe holds, with data units by number.
+fn held(g: &Geometry, column: usize) -> String {
+    match g.layout.role(0, column) {
+        ColumnRole::Data(i) => format!("D{i}"),
+        ColumnRole::Parity(j) => format!("P{j}"),
+    }
+}
+
+/// A column of the code by its name.
+fn named(g: &Geometry, code_column: usize) -> String {
+    held(g, g.column_of(0, code_column))
+}
+
+/// What a parity is the sum of.
+fn equation(g: &Geometry, j: usize) -> String {
+    let term = |i: usize| match g.code.coefficient(j, i) {
+        1 => format!("D{i}"),
+        c => format!("{c}*D{i}"),
+    };
+    let terms: Vec<String> = g.code.support(j).iter().map(term).collect();
+    format!("P{j} = {}", terms.join(" + "))
+}
+
+/// What is read to compute each column that is lost, in the first stripe.
+fn helpers(g: &Geometry, failed: ColumnSet) -> Vec<(usize, Vec<String>)> {
+    let lost_alone = failed.is_empty();
+    let columns: Vec<usize> =
+        if lost_alone { (0..g.layout.width()).collect() } else { failed.iter().collect() };
+    let of = |column: usize| {
+        let avoid = if lost_alone { ColumnSet::of(column) } else { failed };
+        let wanted = g.code_column(0, column);
+        let helpers = g.helpers(0, avoid, wanted, ColumnSet::EMPTY)?;
+        Some((column, helpers.iter().map(|c| named(g, c)).collect()))
+    };
+    columns.into_iter().filter_map(of).collect()
+}
+
+/// What a write of one sector inside a stripe unit costs.
+fn small_write(g: &Geometry, failed: ColumnSet) -> Option<Totals> {
+    let (policy, range) = (Policy::default(), Range { offset: 0, len: SECTOR });
+    let plan = WritePlan::new(g, range, failed, policy).ok()?;
+    Some(plan.totals(g, policy))
+}
+
+/// Of the sets of each size, how many are recoverable, and how many there are.
+fn recoverable(g: &Geometry) -> Vec<(usize, u64, u64)> {
+    let sizes = 1..=g.code.parity_columns();
+    let few = |size: &usize| {
+        let (width, size) = (g.layout.width() as u64, *size as u64);
+        (0..size).fold(1, |n, i| n * (width - i) / (i + 1)) <= MOST_SETS
+    };
+    let of = |size| {
+        let (some, all) = g.code.recoverable_sets(size);
+        (size, some, all)
+    };
+    sizes.filter(few).map(of).collect()
+}
+
+/// The share of what disks hold that is data.
+fn capacity(g: &Geometry) -> f64 {
+    g.data_columns() as f64 / g.layout.width() as f64
+}
+
+fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
+    let columns: Vec<String> = (0..g.layout.width()).map(|c| held(g, c)).collect();
+    let parities: Vec<Value> = (0..g.code.parity_columns())
+        .map(|j| {
+            let covers: Vec<usize> = g.code.support(j).iter().collect();
+            let by: Vec<u8> = covers.iter().map(|i| g.code.coefficient(j, *i)).collect();
+            json!({ "covers": covers, "coefficients": by })
+        })
+        .collect();
+    let reads: Vec<Value> = helpers(g, failed)
+        .into_iter()
+        .map(|(column, from)| json!({ "column": column, "holds": held(g, column), "from": from }))
+        .collect();
+    let sets: Vec<Value> = recoverable(g)
+        .into_iter()
+        .map(|(lost, some, all)| json!({ "lost": lost, "recoverable": some, "sets": all }))
+        .collect();
+    let write = small_write(g, failed).map(|t| {
+        json!({
+            "disk_reads": t.disk_reads,
+            "disk_writes": t.disk_writes,
+            "journal_writes": t.journal_writes,
+            "messages": t.messages,
+            "wire_bytes": t.wire_bytes,
+            "round_trips": t.round_trips,
+        })
+    });
+    json!({
+        "layout": layout.to_string(),
+        "columns": columns,
+        "parities": parities,
+        "capacity": capacity(g),
+        "failed": failed.iter().collect::<Vec<_>>(),
+        "small_write": write,
+        "read_for_lost": reads,
+        "survives_any": g.code.any_losses(),
+        "recoverable_sets": sets,
+    })
+}
+
+fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
+    let width = g.layout.width();
+    let mut out = vec![format!(
+        "{layout}: {width} columns, {} of data and {} of parity; {:.1} % of the room is data",
+        g.data_columns(),
+        g.code.parity_columns(),
+        100.0 * capacity(g),
+    )];
+    out.push(groups(g, failed));
+    out.extend((0..g.code.parity_columns()).map(|j| equation(g, j)));
+    if let Some(t) = small_write(g, failed) {
+        out.push(format!(
+            "\na write of 4 KiB takes {} in {}, {}; {} and {} in place",
+            many(t.messages, "message"),
+            many(t.round_trips, "round trip"),
+            many(t.journal_writes, "journal write"),
+            many(t.disk_reads, "read"),
+            many(t.disk_writes, "write"),
+        ));
+    }
+    let reads = helpers(g, failed);
+    if !reads.is_empty() {
+        out.push("\nwhat is read for a lost column:".to_string());
+    }
+    for (column, from) in reads {
+        let (held, columns) = (held(g, column), from.len());
+        out.push(format!("  column {column} ({held}): {columns} of {}", from.join(" ")));
+    }
+    let sets = recoverable(g);
+    if !sets.is_empty() {
+        out.push("\nlosses of a stripe that are recoverable:".to_string());
+    }
+    for (lost, some, all) in sets {
+        let share = 100.0 * some as f64 / all as f64;
+        out.push(format!("  {some} of {all} {} ({share:.1} %)", sets_of(lost)));
+    }
+    out.join("\n")
+}
+
+/// The columns of the first stripe, and which parity covers each.
+fn groups(g: &Geometry, failed: ColumnSet) -> String {
+    let width = g.layout.width();
+    let mut table =
+        table(["column".to_string()].into_iter().chain((0..width).map(|c| c.to_string())));
+    let lost = |c: usize| if failed.contains(c) { " lost" } else { "" };
+    let holds = (0..width).map(|c| format!("{}{}", held(g, c), lost(c)));
+    table.add_row(["holds".to_string()].into_iter().chain(holds));
+    for j in 0..g.code.parity_columns() {
+        let mark = |c: usize| match g.layout.role(0, c) {
+            ColumnRole::Data(i) if g.code.support(j).contains(i) => "x",
+            ColumnRole::Parity(own) if own == j => "P",
+            _ => "",
+        };
+        let marks = (0..width).map(|c| mark(c).to_string());
+        table.add_row([format!("group of P{j}")].into_iter().chain(marks));
+    }
+    table.to_string()
+}

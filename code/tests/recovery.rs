@@ -1,0 +1,191 @@
+//! What may be lost, and what it is computed from: against exhaustive search.
+
+use weft_code::{Code, ColumnSet};
+
+fn lrc(k: usize, groups: usize, globals: usize) -> Code {
+    Code::lrc(k, groups, globals).expect("a code")
+}
+
+/// All sets of so many of `columns` columns.
+fn sets(columns: usize, size: usize) -> impl Iterator<Item = ColumnSet> {
+    (0..1u64 << columns).map(|set| ColumnSet(set as u32)).filter(move |set| set.len() == size)
+}
+
+/// Small codes of every kind.
+fn codes() -> Vec<Code> {
+    let mds = [(1, 0), (4, 0), (1, 2), (4, 1), (4, 2), (3, 3)];
+    let mds = mds.into_iter().map(|(k, m)| Code::new(k, m).expect("a code"));
+    let local = [(4, 2, 0), (4, 2, 1), (4, 2, 2), (6, 3, 1), (6, 2, 2), (4, 2, 3)];
+    mds.chain(local.into_iter().map(|(k, l, g)| lrc(k, l, g))).collect()
+}
+
+/// The content of all columns for data that are the unit vectors: each a row over the data.
+fn rows(code: &Code) -> Vec<Vec<u8>> {
+    let k = code.data_columns();
+    let data: Vec<Vec<u8>> = (0..k).map(|i| (0..k).map(|j| u8::from(i == j)).collect()).collect();
+    let units: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+    let mut parity = vec![vec![0; k]; code.parity_columns()];
+    let mut out: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+    code.encode(&units, &mut out);
+    data.into_iter().chain(parity).collect()
+}
+
+/// Whether a decoder gives what the column is.
+fn decodes(code: &Code, rows: &[Vec<u8>], have: ColumnSet, want: usize) -> bool {
+    let Ok(decoder) = code.decoder(have, want) else { return false };
+    let available: Vec<&[u8]> = have.iter().map(|c| rows[c].as_slice()).collect();
+    let mut out = vec![0; code.data_columns()];
+    decoder.decode(&available, &mut out);
+    assert_eq!(out, rows[want], "column {want} from {have:?}");
+    true
+}
+
+#[test]
+fn what_is_recoverable_is_what_decodes() {
+    for code in codes() {
+        let (n, rows) = (code.columns(), rows(&code));
+        for size in 0..=n {
+            let mut count = 0;
+            for lost in sets(n, size) {
+                let have = ColumnSet::first(n).minus(lost);
+                let all = lost.iter().all(|c| decodes(&code, &rows, have, c));
+                assert_eq!(code.is_recoverable(lost), all, "{code:?} without {lost:?}");
+                count += u64::from(all);
+            }
+            let sets_of_size = sets(n, size).count() as u64;
+            assert_eq!(code.recoverable_sets(size), (count, sets_of_size));
+            assert_eq!(size <= code.any_losses(), count == sets_of_size, "{code:?}: any {size}");
+        }
+    }
+}
+
+/// A whole write changes a data column and every parity that covers it. If all of these were in a set that
+/// is recoverable, the rest would have to determine the change, and has none.
+#[test]
+fn no_recoverable_set_holds_all_that_a_write_changes() {
+    for code in codes() {
+        let k = code.data_columns();
+        for data in 0..k {
+            let mut changed: ColumnSet = code.parities_of(data).iter().map(|j| k + j).collect();
+            changed.insert(data);
+            assert!(!code.is_recoverable(changed), "{code:?}: {changed:?}");
+        }
+    }
+}
+
+#[test]
+fn helpers_are_the_fewest_for_all_losses_up_to_four() {
+    for code in codes() {
+        let n = code.columns();
+        for lost in (1..=4.min(n)).flat_map(|size| sets(n, size)) {
+            for wanted in lost.iter() {
+                let left = ColumnSet::first(n).minus(lost);
+                let fewest = (0..1u32 << n)
+                    .map(ColumnSet)
+                    .filter(|have| left.covers(*have) && code.decoder(*have, wanted).is_ok())
+                    .map(ColumnSet::len)
+                    .min();
+                for turn in 0..4 {
+                    let found = code.helpers(lost, wanted, ColumnSet::EMPTY, turn);
+                    assert_eq!(found.map(ColumnSet::len), fewest, "{code:?}: {wanted} of {lost:?}");
+                    let Some(found) = found else { continue };
+                    assert!(left.covers(found) && code.decoder(found, wanted).is_ok());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_at_hand_is_preferred_and_what_ties_takes_turns() {
+    let code = lrc(4, 2, 1);
+    let (none, lost) = (ColumnSet::EMPTY, ColumnSet::of(0));
+    assert_eq!(code.helpers(lost, 0, none, 0), Some([1, 4].into_iter().collect()));
+    let wide = lrc(6, 2, 2);
+    let two: ColumnSet = [0, 1].into_iter().collect();
+    let turns: Vec<_> = (0..6).filter_map(|turn| wide.helpers(two, 0, none, turn)).collect();
+    assert!(turns.iter().any(|t| *t != turns[0]) && turns[0].len() == 6, "{turns:?}");
+    let near: ColumnSet = [2, 3, 4, 5, 9].into_iter().collect();
+    let found = wide.helpers(two, 0, near, 0).expect("it can be computed");
+    assert_eq!(found, [2, 3, 4, 5, 6, 9].into_iter().collect());
+}
+
+/// The figures are those of Huang et al., Erasure Coding in Windows Azure Storage, USENIX ATC 2012, table 1 and
+/// section 2: any three, and 86 % of fours.
+#[test]
+fn twelve_two_two() {
+    let code = lrc(12, 2, 2);
+    assert_eq!(code.any_losses(), 3);
+    assert_eq!(code.recoverable_sets(3), (560, 560));
+    assert_eq!(code.recoverable_sets(4), (1568, 1820));
+    assert_eq!(code.recoverable_sets(5).0, 0);
+    for data in 0..12 {
+        let found = code.helpers(ColumnSet::of(data), data, ColumnSet::EMPTY, 0);
+        assert_eq!(found.expect("its group").len(), 6);
+    }
+}
+
+/// Any `globals + 1` losses, in every code that can be and has up to 18 columns, and in the widest.
+#[test]
+fn any_losses_up_to_one_more_than_globals() {
+    for (groups, size, globals) in (2..8)
+        .flat_map(|l| (2..15).map(move |s| (l, s)))
+        .flat_map(|(l, s)| (0..=Code::MAX_GLOBALS).map(move |g| (l, s, g)))
+    {
+        let k = groups * size;
+        let columns = k + groups + globals;
+        let widest = columns == Code::MAX_COLUMNS && globals == Code::MAX_GLOBALS;
+        if columns > 18 && !widest {
+            continue;
+        }
+        let code = lrc(k, groups, globals);
+        let everywhere = |size: usize| {
+            let (good, all) = counted(&code, size);
+            good == all
+        };
+        assert!(everywhere(globals + 1) && !everywhere(globals + 2), "{code:?}");
+    }
+}
+
+/// Counts without what the code says of itself: no set of columns may hold a sum of equations.
+fn counted(code: &Code, size: usize) -> (u64, u64) {
+    fn count(code: &Code, first: usize, left: usize, lost: ColumnSet) -> (u64, u64) {
+        if left == 0 {
+            let have = ColumnSet::first(code.columns()).minus(lost);
+            let all = lost.iter().all(|c| code.decoder(have, c).is_ok());
+            return (u64::from(all), 1);
+        }
+        (first..code.columns()).fold((0, 0), |(good, all), column| {
+            let mut more = lost;
+            more.insert(column);
+            let (g, a) = count(code, column + 1, left - 1, more);
+            (good + g, all + a)
+        })
+    }
+    count(code, 0, size, ColumnSet::EMPTY)
+}
+
+#[test]
+fn a_column_is_unchanged_if_what_covers_it_is() {
+    let code = lrc(4, 2, 1);
+    let set = |columns: &[usize]| columns.iter().copied().collect::<ColumnSet>();
+    // Data: its group's parity or the global one is as it was.
+    assert!(code.is_unchanged(0, set(&[4])) && code.is_unchanged(0, set(&[6])));
+    assert!(!code.is_unchanged(0, set(&[1, 2, 3, 5])));
+    // A group's parity: the global one, or all data of the group.
+    assert!(code.is_unchanged(4, set(&[6])) && code.is_unchanged(4, set(&[0, 1])));
+    assert!(!code.is_unchanged(4, set(&[0, 2, 3, 5])));
+    // The global parity: all groups'.
+    assert!(code.is_unchanged(6, set(&[4, 5])) && code.is_unchanged(6, set(&[0, 1, 5])));
+    assert!(!code.is_unchanged(6, set(&[4, 2])));
+}
+
+#[test]
+fn groups_that_cannot_be_are_refused() {
+    for (k, groups, globals) in [(4, 0, 2), (4, 1, 2), (5, 2, 1), (4, 4, 1), (4, 2, 4)] {
+        let error = Code::lrc(k, groups, globals).expect_err("not a code").to_string();
+        assert!(error.contains("at least 2 groups"), "{error}");
+    }
+    let error = Code::lrc(28, 2, 3).expect_err("33 columns").to_string();
+    assert!(error.contains("33 columns"), "{error}");
+}
