@@ -49,87 +49,13 @@ doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
 # Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
 # given; nothing is left undone. Comments and tests are not looked at.
 rules() {
-    python3 - <<'P'
-import pathlib, re, sys
-
-OUTSIDE = re.compile(r"std::(net|fs|thread)\b|\bInstant::now|\bSystemTime\b|\btokio\b|\bHashMap\b|\bHashSet\b|\b(fast)?rand\b")
-UNDONE = re.compile(r"\b(todo|unimplemented)!\s*\(")
-PURE = ("core", "model", "load", "report", "member")
-# What a simulation draws from: a generator that was handed in, or made of a seed.
-SEEDED = re.compile(r"\bfastrand::Rng\b(?!::new)")
-
-def lines(path):
-    """Lines without comments and literals; blocks under #[cfg(test)] are marked."""
-    skip, depth, begun = False, 0, False
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        code = re.sub(r'"(\\.|[^"\\])*"', '""', line)
-        code = re.sub(r"//.*", "", code)
-        if not skip and "#[cfg(test)]" in code:
-            skip, depth, begun = True, 0, False
-        yield number, line, code, skip
-        if skip:
-            depth += code.count("{") - code.count("}")
-            begun = begun or "{" in code
-            # The item ends with its block, or with a semicolon if it has none.
-            if (begun and depth <= 0) or (not begun and code.rstrip().endswith(";")):
-                skip = False
-
-bad = []
-for crate in ("code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "cli"):
-    for path in sorted(pathlib.Path(crate).rglob("*.rs")):
-        a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
-        for number, line, code, skip in lines(path):
-            if UNDONE.search(code):
-                bad.append(f"{path}:{number}: unfinished: {line.strip()}")
-            if crate in ("model", "load"):
-                code = SEEDED.sub("", code)
-            if crate in PURE and f"{crate}/src" in str(path) and not skip and not a_test and OUTSIDE.search(code):
-                bad.append(f"{path}:{number}: brings the outside world into a pure crate: {line.strip()}")
-print("\n".join(bad) or "the pure crates are free of the outside world, and nothing is left undone")
-sys.exit(bool(bad))
-P
+    python3 tests/rules.py
 }
 
 licences() {
     local metadata
     metadata=$(cargo metadata --format-version 1 --locked)
-    python3 -c '
-import json, re, sys
-GOOD = {"MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "Zlib",
-        "Unicode-3.0", "Unlicense", "CC0-1.0"}
-
-def allows(text):
-    """Whether an SPDX expression can be met with permissive licences alone."""
-    tokens = re.findall(r"[()]|[\w.+-]+", text.replace("/", " OR "))
-    at = 0
-    def term():
-        nonlocal at
-        token = tokens[at]; at += 1
-        if token == "(":
-            good = either(); at += 1
-            return good
-        good = token in GOOD
-        if at < len(tokens) and tokens[at] == "WITH":
-            at += 2
-        return good
-    def both():
-        nonlocal at
-        good = term()
-        while at < len(tokens) and tokens[at] == "AND":
-            at += 1; good = term() and good
-        return good
-    def either():
-        nonlocal at
-        good = both()
-        while at < len(tokens) and tokens[at] == "OR":
-            at += 1; good = both() or good
-        return good
-    return bool(tokens) and either()
-
-packages = json.load(sys.stdin)["packages"]
-bad = ["%s %s: %s" % (p["name"], p["version"], p["license"]) for p in packages if not allows(p["license"] or "")]
-print(len(packages), "packages, all with permissive licences" if not bad else "packages; not permissive: " + "; ".join(bad))
-sys.exit(bool(bad))' <<<"$metadata"
+    python3 tests/licences.py <<<"$metadata"
     if cargo deny --version >/dev/null 2>&1; then
         cargo deny --locked check bans licenses sources
     else
@@ -161,6 +87,14 @@ real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
     cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
 }
+
+case " $* " in
+    *" --help "* | *" -h "*)
+        # The head of this file, without its marks.
+        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$(basename "$0")"
+        exit 0
+        ;;
+esac
 
 for stage in ${*:-$all}; do
     case " $all " in

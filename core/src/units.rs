@@ -84,6 +84,22 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// Bytes `offset..offset + len` of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Range {
+    /// One past the last byte.
+    pub fn end(self) -> u64 {
+        self.offset + self.len
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ const MAY: [&str; 7] = [
     "net/src/wire/",
     "cli/src/explain/",
     // The scrub goes through all equations.
-    "core/src/node/originator_writing.rs",
+    "core/src/node/originator/writing.rs",
     // It looks at sums alone, and asserts that there is one parity.
     "sim/src/explore/judge.rs",
 ];

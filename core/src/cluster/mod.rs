@@ -3,6 +3,7 @@
 mod authority;
 mod balance;
 mod map;
+mod message;
 mod moves;
 mod placement;
 
@@ -11,6 +12,7 @@ pub use authority::{
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{APART, APART_BY_NODE, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::can_drain;
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,

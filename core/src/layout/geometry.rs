@@ -40,7 +40,7 @@ impl Geometry {
 
     /// Data units in a stripe, k.
     pub fn data_columns(&self) -> usize {
-        self.code.data_columns()
+        self.layout.data_columns()
     }
 
     /// Bytes of a volume in one stripe.
@@ -82,6 +82,9 @@ impl Geometry {
 
     /// Whether that is so of each of these stripes.
     pub fn is_recoverable_in(&self, stripes: Range<u64>, lost: ColumnSet) -> bool {
+        if lost.len() <= self.code.any_losses() {
+            return true;
+        }
         let end = stripes.end.min(stripes.start + self.layout.turns());
         (stripes.start..end).all(|stripe| self.is_recoverable(stripe, lost))
     }

@@ -41,10 +41,11 @@ use crate::store::{
 };
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
+pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use judge::Trust;
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
-    Notice, Recollection, Refusal, Slot, Standing, Task, Wanted,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal, Slot,
+    Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};

@@ -9,6 +9,7 @@
 //!
 //! [`totals`](Totals) counts what a plan costs; a running node counts the same things.
 
+mod cell;
 mod explain;
 mod read;
 #[cfg(test)]
@@ -20,32 +21,20 @@ mod tests;
 mod totals;
 mod write;
 
+pub use crate::units::Range;
+pub use cell::{Awaits, Destination, Send, Sends, WriteCell};
 pub use explain::{Explanation, explain};
 pub use read::{ReadCell, ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
-pub use write::{Awaits, Destination, Send, Sends, WriteCell, WritePlan, WriteRow};
+pub use write::{WritePlan, WriteRow};
 
 use crate::layout::Geometry;
 use crate::order::Ordering;
 use crate::order::sequencer::SequencerForm;
 use crate::units::{ColumnSet, MILLIS, Nanos};
 
-/// Bytes `offset..offset + len` of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Range {
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-}
-
 impl Range {
-    /// One past the last byte.
-    pub fn end(self) -> u64 {
-        self.offset + self.len
-    }
-
     /// The stripes that it touches.
     pub fn stripes(self, g: &Geometry) -> std::ops::Range<u64> {
         self.offset / g.stripe_bytes()..self.end().div_ceil(g.stripe_bytes())

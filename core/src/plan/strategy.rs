@@ -5,6 +5,8 @@
 //! a group that is almost written anew is computed afresh, while parity over the whole stripe takes
 //! in changes. What data columns read for one they need not read for another.
 
+use smallvec::SmallVec;
+
 use super::{PlanError, Strategy, WriteRow};
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
@@ -33,6 +35,10 @@ impl WriteRow {
         if alike.iter().any(|a| a.may_be == (false, false)) {
             return self.choose_solution(g);
         }
+        if let [only] = alike[..] {
+            self.choose_for(g, &only, preferred);
+            return Ok(());
+        }
         let improved = |row: WriteRow| {
             let row = if preferred.is_some() { row } else { row.improved(g, &alike) };
             (row.reads(g), row)
@@ -41,17 +47,35 @@ impl WriteRow {
         Ok(())
     }
 
+    /// Chooses where all parities go one way.
+    fn choose_for(&mut self, g: &Geometry, a: &Alike, preferred: Option<Strategy>) {
+        let first = a.parities.iter().next().expect("a parity");
+        let small = self.new_units(g).intersection(a.support).len()
+            + a.parities.len() * self.spans(g, first).count();
+        let large = || a.support.iter().map(|i| self.leftover(g, i, first).count()).sum::<usize>();
+        let prefers_large = match (a.may_be, preferred) {
+            ((true, true), Some(Strategy::Small)) => false,
+            ((true, true), Some(Strategy::Large)) => true,
+            ((true, true), _) => large() < small,
+            ((small_is_possible, _), _) => !small_is_possible,
+        };
+        match a.is_full || prefers_large {
+            true => self.afresh = a.parities,
+            false => self.changed = a.parities,
+        }
+    }
+
     /// Parities that can be used and cover something that is new, those that cover the same together.
-    fn alike(&self, g: &Geometry) -> Vec<Alike> {
+    fn alike(&self, g: &Geometry) -> SmallVec<[Alike; 2]> {
         let new = self.new_units(g);
-        let mut out: Vec<Alike> = Vec::new();
+        let mut out: SmallVec<[Alike; 2]> = SmallVec::new();
         for j in 0..g.code.parity_columns() {
             let support = g.code.support(j);
             let lost = self.avoid.contains(g.layout.parity_column(self.stripe, j));
             if lost || new.intersection(support).is_empty() {
                 continue;
             }
-            if let Some(same) = out.iter_mut().find(|a| a.support == support) {
+            if let Some(same) = out.iter_mut().find(|a: &&mut Alike| a.support == support) {
                 same.parities.insert(j);
                 continue;
             }

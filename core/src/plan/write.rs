@@ -5,6 +5,9 @@
 //! old xor new (or old and new apart), a large or full one contributes content. The sum of
 //! the contributions is the change of the parity, or its new content.
 
+use smallvec::{SmallVec, smallvec};
+
+use super::cell::{Awaits, Destination, Send, Sends, WriteCell};
 use super::{Dispatch, ParityAt, PlanError, Policy, Range, Span, Spans, Strategy};
 use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
@@ -48,92 +51,6 @@ pub struct WriteRow {
     pub target: Option<usize>,
 }
 
-/// What a cell sends of its old or new content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sends {
-    /// Its old content.
-    Old,
-    /// Its old content xor its new content.
-    Delta,
-    /// Its new content, with the old where nothing is new.
-    Content,
-}
-
-/// Where a cell sends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Destination {
-    /// To the columns of these parities, counted from 0.
-    Parities(ColumnSet),
-    /// To the originator.
-    Originator,
-}
-
-/// Something that a cell sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Send {
-    /// What.
-    pub what: Sends,
-    /// Which bytes.
-    pub spans: Spans,
-    /// Where to.
-    pub to: Destination,
-}
-
-impl Send {
-    fn new(what: Sends, spans: impl Into<Spans>, to: Destination) -> Send {
-        Send { what, spans: spans.into(), to }
-    }
-}
-
-/// The contributions that a cell waits for before it can write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Awaits {
-    /// From the columns of these data units (or, at the originator, these columns of the
-    /// code).
-    pub data: ColumnSet,
-    /// From the originator, on behalf of these data units.
-    pub originator: ColumnSet,
-    /// The finished parity (or rebuilt content) from the originator.
-    pub result: bool,
-}
-
-/// One column's part in one stripe of a write.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WriteCell {
-    /// What the column holds.
-    pub role: ColumnRole,
-    /// New data that the originator sends to it.
-    pub new: Span,
-    /// Old content to read: whole sectors.
-    pub read: Spans,
-    /// What to send: at most one thing to each column, or to the originator.
-    pub sends: Vec<Send>,
-    /// What to wait for.
-    pub awaits: Awaits,
-    /// What to prepare and write: whole sectors.
-    pub write: Spans,
-    /// Whether what is written is a change to be added, not content.
-    pub delta: bool,
-}
-
-impl WriteCell {
-    /// Whether the column has nothing to do.
-    pub fn is_idle(&self) -> bool {
-        self.read.is_empty() && self.write.is_empty()
-    }
-
-    /// What it sends to the originator.
-    pub fn shows(&self) -> Option<&Send> {
-        self.sends.iter().find(|s| s.to == Destination::Originator)
-    }
-
-    /// What it sends to the column of parity `j`.
-    pub fn contributes(&self, j: usize) -> Option<&Send> {
-        let goes = |s: &&Send| matches!(s.to, Destination::Parities(p) if p.contains(j));
-        self.sends.iter().find(goes)
-    }
-}
-
 impl WritePlan {
     /// Plans a write of `range` when the columns of `avoid` cannot be used.
     pub fn new(
@@ -160,7 +77,8 @@ impl WritePlan {
                 _ => WriteRow::new(g, range, stripe, avoid, policy)?,
             };
             // Else nobody left would know of it (docs/architecture.md, "Commit and settling").
-            assert!(row.new_units(g).iter().all(|i| row.is_remembered(g, i)), "{row:?}");
+            let remembered = |i| row.is_remembered(g, i);
+            assert!(avoid.is_empty() || row.new_units(g).iter().all(remembered), "{row:?}");
             rows.push(row);
         }
         Ok(WritePlan { rows })
@@ -366,6 +284,9 @@ impl WriteRow {
 
     /// Bytes on the wire beyond the new data itself, and messages in a chain.
     fn place_cost(&self, g: &Geometry, place: ParityAt) -> (u64, u32) {
+        if g.code.covers_all() {
+            return self.place_cost_of_all(g, place);
+        }
         let new = self.new_units(g);
         let new_in = |units: ColumnSet| -> u64 {
             new.intersection(units).iter().map(|i| self.cover(g, i).len()).sum()
@@ -402,9 +323,38 @@ impl WriteRow {
         (bytes, chain)
     }
 
+    /// The same where all parities cover all data, and so go one way.
+    fn place_cost_of_all(&self, g: &Geometry, place: ParityAt) -> (u64, u32) {
+        let parities = self.parities().len() as u64;
+        let new = if parities == 0 { 0 } else { self.hi - self.lo };
+        let result = parities * self.parity.len();
+        if self.afresh.is_empty() {
+            return match place {
+                ParityAt::Originator => (new + result, if parities == 0 { 0 } else { 4 }),
+                ParityAt::Solely => (2 * parities * new, if parities == 0 { 0 } else { 3 }),
+                ParityAt::Parity => (parities * new, if parities == 0 { 0 } else { 3 }),
+            };
+        }
+        let old = g.data_columns() as u64 * self.parity.len() - new;
+        let reads = old > 0;
+        match place {
+            ParityAt::Originator => (old + result, if reads { 4 } else { 2 }),
+            ParityAt::Solely => (parities * (old + new), if reads { 3 } else { 2 }),
+            ParityAt::Parity => (result * g.data_columns() as u64, 3),
+        }
+    }
+
     /// The old bytes of data unit `i` that somebody needs to know: those that change, where a parity
     /// takes in changes, and those that stay, where one is computed afresh.
     pub fn needs_old(&self, g: &Geometry, i: usize) -> Spans {
+        if g.code.covers_all() {
+            // All parities go one way.
+            return match (self.changed.is_empty(), self.afresh.is_empty()) {
+                (false, _) => self.cover(g, i).into(),
+                (true, false) => self.parity.minus(self.cover(g, i)),
+                (true, true) => Spans::EMPTY,
+            };
+        }
         let covering = g.code.parities_of(i);
         let changed = match self.changed.intersection(covering).is_empty() {
             true => Span::EMPTY,
@@ -436,7 +386,7 @@ impl WriteRow {
             role,
             new: Span::EMPTY,
             read: Spans::EMPTY,
-            sends: Vec::new(),
+            sends: SmallVec::new(),
             awaits: Awaits::default(),
             write: Spans::EMPTY,
             delta: false,
@@ -453,10 +403,11 @@ impl WriteRow {
             ColumnRole::Parity(j) if self.parities().contains(j) => self.parity_cell(g, j, idle),
             ColumnRole::Parity(_) => idle,
         };
-        let mut cell = self.solving(g, column, cell);
+        let mut cell =
+            if self.solves_from.is_empty() { cell } else { self.solving(g, column, cell) };
         if self.asks_first && cell.sends.is_empty() && !cell.write.is_empty() {
             // It has nothing to show; that it answers says that it may write.
-            cell.sends = vec![Send::new(Sends::Old, Spans::EMPTY, Destination::Originator)];
+            cell.sends = smallvec![Send::new(Sends::Old, Spans::EMPTY, Destination::Originator)];
         }
         cell
     }
@@ -472,7 +423,7 @@ impl WriteRow {
             (self.changed.intersection(covering), self.afresh.intersection(covering));
         let unread = self.parities().is_empty() || (changed.is_empty() && afresh.is_empty());
         let read = if unread { rest } else { needed };
-        let mut sends = Vec::new();
+        let mut sends = SmallVec::new();
         let to = Destination::Parities;
         match self.parity_at {
             ParityAt::Originator => {
@@ -485,13 +436,13 @@ impl WriteRow {
                 if !changed.is_empty() && !new.is_empty() {
                     sends.push(Send::new(Sends::Delta, new, to(changed)));
                 }
-                self.share_alike(&mut sends, Sends::Content, afresh, |j| self.spans(g, j));
+                self.share_alike(g, &mut sends, Sends::Content, afresh, |j| self.spans(g, j));
             }
             ParityAt::Solely => {
                 if !changed.is_empty() && !new.is_empty() {
                     sends.push(Send::new(Sends::Old, new, to(changed)));
                 }
-                self.share_alike(&mut sends, Sends::Old, afresh, |j| self.leftover(g, i, j));
+                self.share_alike(g, &mut sends, Sends::Old, afresh, |j| self.leftover(g, i, j));
             }
         }
         WriteCell { new, read, sends, write, ..idle }
@@ -500,12 +451,23 @@ impl WriteRow {
     /// Sends each of these parities its bytes; those with the same get the same.
     fn share_alike(
         &self,
-        sends: &mut Vec<Send>,
+        g: &Geometry,
+        sends: &mut SmallVec<[Send; 1]>,
         what: Sends,
         parities: ColumnSet,
         spans: impl Fn(usize) -> Spans,
     ) {
+        if self.parity_at == ParityAt::Originator || parities.is_empty() {
+            return;
+        }
         let first = sends.len();
+        if g.code.covers_all() {
+            let spans = spans(0);
+            if !spans.is_empty() {
+                sends.push(Send::new(what, spans, Destination::Parities(parities)));
+            }
+            return;
+        }
         for j in parities.iter() {
             let spans = spans(j);
             if spans.is_empty() {
@@ -523,27 +485,28 @@ impl WriteRow {
         let small = self.changed.contains(j);
         let support = g.code.support(j);
         let new = self.new_units(g).intersection(support);
-        let units = |which: &dyn Fn(usize) -> bool| -> ColumnSet {
-            support.iter().filter(|&i| which(i)).collect()
+        let lost = || match self.avoid.is_empty() {
+            true => ColumnSet::EMPTY,
+            false => support.iter().filter(|&i| self.data_lost(g, i)).collect(),
         };
         let awaits = match (self.parity_at, small) {
             (ParityAt::Originator, _) => Awaits { result: true, ..Awaits::default() },
             (ParityAt::Parity, true) => Awaits { data: new, ..Awaits::default() },
             (ParityAt::Solely, true) => Awaits { data: new, originator: new, result: false },
             (ParityAt::Parity, false) => {
-                let lost = units(&|i| self.data_lost(g, i));
+                let lost = lost();
                 let originator = new.intersection(lost);
                 Awaits { data: support.minus(lost), originator, result: false }
             }
             (ParityAt::Solely, false) => {
-                let old = units(&|i| !self.leftover(g, i, j).is_empty());
+                let old = support.iter().filter(|&i| !self.leftover(g, i, j).is_empty()).collect();
                 Awaits { data: old, originator: new, result: false }
             }
         };
         let write = self.spans(g, j);
         let cell = WriteCell { awaits, write, delta: small, ..idle };
         if small && self.commanded {
-            let sends = vec![Send::new(Sends::Old, write, Destination::Originator)];
+            let sends = smallvec![Send::new(Sends::Old, write, Destination::Originator)];
             return WriteCell { read: write, sends, delta: false, ..cell };
         }
         cell
@@ -556,7 +519,7 @@ impl WriteRow {
         if !self.solves_from.contains(code_column) {
             return cell;
         }
-        let sends = vec![Send::new(Sends::Old, self.parity, Destination::Originator)];
+        let sends = smallvec![Send::new(Sends::Old, self.parity, Destination::Originator)];
         WriteCell { read: self.parity, sends, ..cell }
     }
 
@@ -565,6 +528,13 @@ impl WriteRow {
     pub fn originator_awaits(&self, g: &Geometry) -> ColumnSet {
         if self.parity_at != ParityAt::Originator && !self.asks_first {
             return ColumnSet::EMPTY;
+        }
+        if !self.commanded && self.solves_from.is_empty() {
+            // Data that somebody needs the old content of, and nobody else.
+            let all = self.asks_first || self.parity_at != ParityAt::Originator;
+            debug_assert!(!all, "only commanded writes ask first");
+            let shows = |i: &usize| !self.data_lost(g, *i) && !self.needs_old(g, *i).is_empty();
+            return (0..g.data_columns()).filter(shows).collect();
         }
         let sends = |c: &usize| self.cell(g, *c).shows().is_some();
         (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()

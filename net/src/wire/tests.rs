@@ -335,7 +335,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 
 /// An extent; there are always enough columns for any geometry above.
 fn extent() -> impl Strategy<Value = Extent> {
-    let columns = vec((node(), any::<u64>()), 12);
+    let columns = vec((node(), any::<u64>()), 16);
     let filling = btree_map(0..12usize, ts(), 0..3);
     let leaving = btree_map(0..32usize, (node(), any::<u64>()), 0..2);
     (columns, filling, leaving).prop_map(|(columns, filling, leaving)| Extent {

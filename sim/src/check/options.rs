@@ -124,6 +124,8 @@ pub struct Options {
     pub wide: bool,
     /// The layout; drawn if open.
     pub layout: Option<LayoutSpec>,
+    /// Whether codes are drawn whose parities cover different data.
+    pub local: bool,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
@@ -159,6 +161,7 @@ impl Options {
         faults: Faults::ALL,
         wide: true,
         layout: None,
+        local: true,
         ordering: None,
         sequencer: None,
         commit: None,

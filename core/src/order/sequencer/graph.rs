@@ -12,8 +12,7 @@ use super::Limits;
 use super::hosts::Hosts;
 use super::states::{Event, State, step};
 use crate::order::{HostId, Place, PlaceError, RequestId};
-use crate::plan::Range;
-use crate::units::{Nanos, VolumeId};
+use crate::units::{Nanos, Range, VolumeId};
 
 /// What a request touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

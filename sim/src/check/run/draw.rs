@@ -40,7 +40,8 @@ impl Run {
             "rs:2+3",
         ];
         let drawn = layouts[rng.usize(0..layouts.len())];
-        let drawn = draw_local(seed).unwrap_or(drawn).parse().expect("a known name");
+        let local = draw_local(seed).filter(|_| options.local);
+        let drawn = local.unwrap_or(drawn).parse().expect("a known name");
         let spec: LayoutSpec = options.layout.unwrap_or(drawn);
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
         let unit = SECTOR << rng.u64(0..=2);

@@ -1,0 +1,335 @@
+//! What a host keeps of its requests: which have been sent, which may be, and which have ended.
+//! No I/O here.
+//!
+//! Requests are numbered as they are taken and sent as soon as they may be. Two things hold one
+//! back, so that repeating it at another node does no harm (`docs/client-protocol.md` says why):
+//!
+//! - a change waits until no change of the same bytes, taken before it, is still to be answered;
+//! - a request waits until those of this host that it comes after have been sent.
+//!
+//! What is refused here has a number, and another host may name it. So the node is told: in its place
+//! goes a *notice*, a request that names itself and so is refused there, too, and counts as aborted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_front::native::client::Client;
+use weft_front::native::wire::flag;
+use weft_front::native::{Answer, Code, Limits, Name, Request, Verb, Welcome};
+
+use crate::completion::{Completion, Id, Slot};
+use crate::error::{Error, ErrorKind};
+use crate::ranges::Ranges;
+
+/// A request whose end has not been heard.
+struct Outstanding {
+    request: Request,
+    /// Who waits for its end; nobody if it was refused here and this is the notice of that.
+    slot: Option<Arc<Slot<Result<Bytes, Error>>>>,
+    /// Over the connection that there is.
+    sent: bool,
+}
+
+impl Outstanding {
+    /// The notice that a request was refused here: it cannot come after itself.
+    fn notice(host: u64, number: u64) -> Outstanding {
+        let request = Request {
+            verb: Verb::Flush,
+            flags: 0,
+            number,
+            oldest: 0,
+            offset: 0,
+            length: 0,
+            after: vec![Name { host, number }],
+            data: Bytes::new(),
+        };
+        Outstanding { request, slot: None, sent: false }
+    }
+
+    /// The bytes that it changes.
+    fn changes(&self) -> Option<(u64, u64)> {
+        let r = &self.request;
+        r.verb.changes().then_some((r.offset, r.offset.saturating_add(r.length)))
+    }
+
+    /// The bytes that count against what may be in work.
+    fn weight(&self) -> u64 {
+        weight(&self.request)
+    }
+}
+
+fn weight(request: &Request) -> u64 {
+    match request.verb {
+        Verb::Read | Verb::Write => request.length,
+        _ => 0,
+    }
+}
+
+/// All requests of a host.
+pub(crate) struct State {
+    pub(crate) host: u64,
+    next: u64,
+    out: BTreeMap<u64, Outstanding>,
+    unsent: BTreeSet<u64>,
+    /// The bytes that those change which have been sent.
+    busy: Ranges,
+    /// Requests that were not done. What is neither here nor outstanding is complete.
+    failed: BTreeSet<u64>,
+    weight: u64,
+    /// What the node said when it was reached last.
+    pub(crate) welcome: Option<Welcome>,
+    /// Why nothing is taken any more.
+    pub(crate) dead: Option<Error>,
+}
+
+impl State {
+    /// That of a new host.
+    pub(crate) fn new(host: u64) -> State {
+        State {
+            host,
+            next: 1,
+            out: BTreeMap::new(),
+            unsent: BTreeSet::new(),
+            busy: Ranges::default(),
+            failed: BTreeSet::new(),
+            weight: 0,
+            welcome: None,
+            dead: None,
+        }
+    }
+
+    /// What the node takes.
+    pub(crate) fn limits(&self) -> Limits {
+        let none =
+            Limits { request_bytes: 0, bytes_in_work: 0, requests_in_work: 0, ahead: 0, after: 0 };
+        self.welcome.as_ref().map_or(none, |w| w.limits)
+    }
+
+    /// Whether everything has ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The oldest request whose end has not been heard.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.out.keys().next().copied().unwrap_or(self.next)
+    }
+
+    /// Whether a request must wait until others have ended.
+    pub(crate) fn is_full(&self) -> bool {
+        let limits = self.limits();
+        self.out.len() >= limits.requests_in_work as usize
+            || self.weight >= u64::from(limits.bytes_in_work)
+            || self.next >= self.oldest() + u64::from(limits.ahead)
+    }
+
+    /// Takes a request. What cannot be has ended at once.
+    pub(crate) fn take(&mut self, mut request: Request, after: &[Id]) -> Result<Completion, Error> {
+        if let Some(why) = &self.dead {
+            return Err(why.clone());
+        }
+        self.check(&request)?;
+        let number = self.next;
+        self.next += 1;
+        let (id, slot) = (Id { host: self.host, number }, Slot::new());
+        let completion = Completion { id, slot: slot.clone() };
+        request.number = number;
+        match self.name(after, &mut request) {
+            Ok(()) => {
+                self.weight += weight(&request);
+                self.out.insert(number, Outstanding { request, slot: Some(slot), sent: false });
+                self.unsent.insert(number);
+            }
+            Err(why) => {
+                slot.fill(Err(why));
+                self.give_notice(number);
+            }
+        }
+        Ok(completion)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+        if request.length == 0 && request.verb != Verb::Flush {
+            return invalid("a request is about at least one byte".to_string());
+        }
+        let most = u64::from(self.limits().request_bytes);
+        if weight(request) > most {
+            return invalid(format!(
+                "{} bytes are more than the {most} of a request",
+                request.length
+            ));
+        }
+        Ok(())
+    }
+
+    /// Names those that must come first. The complete ones need not be.
+    fn name(&self, after: &[Id], request: &mut Request) -> Result<(), Error> {
+        for id in after {
+            if id.host == self.host && self.failed.contains(&id.number) {
+                return Err(Error::aborted(*id));
+            }
+            if id.host == self.host && id.number >= request.number {
+                let text = format!("{id}, which is to come first, has not been taken");
+                return Err(Error::new(ErrorKind::Place, text));
+            }
+            if id.host == self.host && !self.out.contains_key(&id.number) {
+                request.flags |= flag::AFTER_COMPLETED;
+                continue;
+            }
+            let name = Name { host: id.host, number: id.number };
+            if !request.after.contains(&name) {
+                request.after.push(name);
+            }
+        }
+        let most = usize::from(self.limits().after);
+        if request.after.len() > most {
+            let text = format!("a request comes after {most} others at most that are not complete");
+            return Err(Error::new(ErrorKind::Place, text));
+        }
+        Ok(())
+    }
+
+    /// Sends what may be sent. Says whether there was something.
+    pub(crate) fn send(&mut self, link: &mut Client) -> bool {
+        let oldest = self.oldest();
+        let before = self.unsent.len();
+        let mut behind = Ranges::default();
+        let mut overlapping: Vec<(u64, u64)> = Vec::new();
+        for number in self.unsent.iter().copied().collect::<Vec<u64>>() {
+            let ours = |n: &&Name| n.host == self.host && n.number != number;
+            let unsent = |n: &Name| self.unsent.contains(&n.number);
+            let this = &self.out[&number];
+            let waits = this.request.after.iter().filter(ours).any(unsent);
+            let changes = this.changes();
+            let overlaps = changes.is_some_and(|(from, to)| {
+                !self.busy.is_free(from, to)
+                    || !behind.is_free(from, to)
+                    || overlapping.iter().any(|o| o.0 < to && from < o.1)
+            });
+            if waits || overlaps {
+                // Those that come later and change the same bytes stay behind it.
+                match changes {
+                    Some((from, to)) if behind.is_free(from, to) => behind.take(from, to),
+                    Some(range) => overlapping.push(range),
+                    None => {}
+                }
+                continue;
+            }
+            self.unsent.remove(&number);
+            if let Some((from, to)) = changes {
+                self.busy.take(from, to);
+            }
+            let Some(this) = self.out.get_mut(&number) else { continue };
+            this.request.oldest = oldest;
+            this.sent = true;
+            link.request(&this.request);
+            // If it is sent once more, it is so over another connection. A notice is as good as new: what
+            // the node may have done with the request is not asked for.
+            if this.slot.is_some() {
+                this.request.flags |= flag::AGAIN;
+            }
+        }
+        self.unsent.len() < before
+    }
+
+    /// The connection broke: all is to be sent again.
+    pub(crate) fn unsend(&mut self) {
+        self.busy = Ranges::default();
+        for (number, out) in &mut self.out {
+            out.sent = false;
+            self.unsent.insert(*number);
+        }
+        // What is complete need not be named any more; what failed takes with it what comes after.
+        for number in self.out.keys().copied().collect::<Vec<u64>>() {
+            let Some(out) = self.out.get(&number) else { continue };
+            if out.slot.is_none() {
+                continue;
+            }
+            let ours = |n: &&Name| n.host == self.host;
+            let failed = |n: &&Name| self.failed.contains(&n.number);
+            if let Some(name) = out.request.after.iter().filter(ours).find(failed) {
+                let because = Id { host: name.host, number: name.number };
+                self.refuse(number, Error::aborted(because));
+                continue;
+            }
+            let waits = |n: &Name| n.host != self.host || self.out.contains_key(&n.number);
+            let after: Vec<Name> = out.request.after.iter().copied().filter(waits).collect();
+            let Some(out) = self.out.get_mut(&number) else { continue };
+            if after.len() < out.request.after.len() {
+                out.request.flags |= flag::AFTER_COMPLETED;
+            }
+            out.request.after = after;
+        }
+    }
+
+    /// A request has ended.
+    pub(crate) fn ended(&mut self, mut answer: Answer) {
+        let Some(out) = self.out.get(&answer.number) else { return };
+        if !out.sent {
+            return;
+        }
+        let result = match answer.code {
+            Code::Done => Ok(match answer.data.len() {
+                0 => Bytes::new(),
+                _ => answer.data.swap_remove(0),
+            }),
+            _ => Err(Error::of(&answer)),
+        };
+        self.end(answer.number, result);
+    }
+
+    fn end(&mut self, number: u64, result: Result<Bytes, Error>) {
+        let Some(out) = self.out.remove(&number) else { return };
+        self.unsent.remove(&number);
+        self.weight -= out.weight();
+        if let Some((from, _)) = out.changes().filter(|_| out.sent) {
+            self.busy.give_back(from);
+        }
+        let Some(slot) = out.slot else { return };
+        let failed = result.is_err();
+        slot.fill(result);
+        if failed {
+            self.failed.insert(number);
+            self.abort_unsent(number);
+        }
+    }
+
+    /// One that is not under way ends here, and the node is told.
+    fn refuse(&mut self, number: u64, why: Error) {
+        self.end(number, Err(why));
+        self.give_notice(number);
+    }
+
+    /// One was refused here: the node is to count it as aborted.
+    fn give_notice(&mut self, number: u64) {
+        self.failed.insert(number);
+        self.out.insert(number, Outstanding::notice(self.host, number));
+        self.unsent.insert(number);
+    }
+
+    /// One was not done; so are those that come after it and that the node has not been told of.
+    fn abort_unsent(&mut self, number: u64) {
+        let because = Id { host: self.host, number };
+        let name = Name { host: self.host, number };
+        // (A notice names itself.)
+        let follows = |n: &&u64| **n != number && self.out[n].request.after.contains(&name);
+        for follower in self.unsent.iter().filter(follows).copied().collect::<Vec<u64>>() {
+            self.refuse(follower, Error::aborted(because));
+        }
+    }
+
+    /// Nothing will be answered any more.
+    pub(crate) fn die(&mut self, why: Error) {
+        self.dead.get_or_insert(why.clone());
+        for number in self.out.keys().copied().collect::<Vec<u64>>() {
+            // (Those that come after it may have ended with it.)
+            self.unsent.remove(&number);
+            self.end(number, Err(why.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,611 @@
+//! The originator: takes hosts' requests, cuts them into chunks, plans each chunk, tells the
+//! workers, and answers the host.
+//!
+//! - this file: jobs (a chunk, a rebuild, the verifying of a stripe) and what becomes of them
+//! - [`requests`]: hosts' requests, of which jobs are made and which are answered when they are done
+//! - [`settling`]: how a write ends: acknowledged, given up, or asked after
+//! - [`writing`]: writes and rebuilds
+//! - [`locking`]: locks from the lock server
+//! - [`reading`]: reads, maps of holes and verifying
+//! - [`waiting`]: jobs that wait for nodes that are lost
+//! - [`recalling`]: what became of requests that are asked for again
+//! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
+
+mod locking;
+mod reading;
+mod rebuilding;
+mod recalling;
+mod requests;
+mod settling;
+mod waiting;
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::outbox::Outbox;
+use super::settle::{Inquiry, Verdict};
+use super::{
+    Body, Bug, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
+    Timer, Trust,
+};
+use crate::Buffer;
+use crate::cluster::{ClusterMap, Volume};
+use crate::plan::{Range, Span};
+use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
+
+use locking::{Locked, Locks, unlock};
+use reading::Reading;
+use recalling::Recall;
+pub use requests::ScrubProgress;
+use requests::{Answer, Flush, Request};
+use writing::Writing;
+pub(super) use writing::solve;
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    Host(u64),
+    Rebuild,
+    /// A stripe may have been written in part: its parity is made to fit its data.
+    Repair,
+}
+
+/// What a job does; each attempt is a transaction of its own.
+#[derive(Clone, Debug, Hash)]
+enum What {
+    Read(Range),
+    Holes(Range),
+    Write(Range, Buffer),
+    /// Whether what stands there is what was to be written.
+    Compare(Range, Buffer),
+    Rebuild {
+        stripe: u64,
+        column: usize,
+        part: Span,
+    },
+    Verify {
+        stripe: u64,
+        trust: Trust,
+    },
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Job {
+    purpose: Purpose,
+    volume: VolumeId,
+    what: What,
+    /// Columns found unreadable on the way.
+    avoid: ColumnSet,
+    attempts: u32,
+    /// How often it has forgotten which columns to avoid.
+    fresh_looks: u32,
+    /// Whether a rebuild is to be computed even where it could be copied.
+    computes: bool,
+    /// Columns from which a rebuild is not to be computed, because they are wrong themselves.
+    mistrusts: ColumnSet,
+    /// What it has of the lock server.
+    locked: Option<Locked>,
+    /// It is known that it has not happened before.
+    recalled: bool,
+    /// Its bytes count as in work.
+    has_room: bool,
+}
+
+impl Job {
+    fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {
+        Job {
+            purpose,
+            volume,
+            what,
+            avoid: ColumnSet::EMPTY,
+            attempts: 0,
+            fresh_looks: 0,
+            computes: false,
+            mistrusts: ColumnSet::EMPTY,
+            locked: None,
+            recalled: false,
+            has_room: false,
+        }
+    }
+
+    /// Bytes that it holds while in work.
+    fn bytes(&self) -> u64 {
+        match &self.what {
+            What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
+            _ => 0,
+        }
+    }
+}
+
+/// Columns that could not be read one after the other, in different stripes or at different
+/// times, may be more than can be recovered though those of one stripe at one time are not. So
+/// often a job forgets them and looks again.
+const FRESH_LOOKS: u32 = 16;
+
+/// An attempt at a job.
+#[derive(Clone, Hash)]
+struct Txn {
+    job: Job,
+    volume: Arc<Volume>,
+    extent: usize,
+    state: State,
+    started: Nanos,
+    /// Where something waits to hear what becomes of it.
+    awaited_by: BTreeSet<NodeId>,
+    /// A host's write that has happened, in an earlier epoch: the host waits until it is in place.
+    decided: bool,
+}
+
+#[derive(Clone, Hash)]
+enum State {
+    Reading(Reading),
+    Writing(Box<Writing>),
+    /// Finding out what became of a write.
+    Asking(Inquiry, Vec<(usize, NodeId)>),
+    /// It is given up, and those who may have prepared it have yet to say that they have dropped it;
+    /// then the job goes on according to the refusal, or is tried again if there was none.
+    GivingUp(Inquiry, Vec<(usize, NodeId)>, Option<Refusal>),
+}
+
+type Key = (VolumeId, u64, usize);
+
+/// Attempts at a job before its host is told that it cannot be done: with the pauses between
+/// them at least several seconds.
+const MOST_ATTEMPTS: u32 = 1000;
+/// So many times a job that came too late is tried again at once; then it pauses, longer each
+/// time up to a limit, so that those that hinder one another fall out of step.
+const AT_ONCE: u32 = 4;
+const FIRST_PAUSE: Nanos = 50_000;
+const MOST_DOUBLINGS: u32 = 8;
+/// The same where a disk's locks were not to be had in time: from a quarter of `lock_timeout` to 16 of them.
+const MOST_DOUBLINGS_BUSY: u32 = 6;
+
+/// A node's originator.
+#[derive(Clone, Hash)]
+pub(crate) struct Originator {
+    config: NodeConfig,
+    clock: NodeClock,
+    /// Most bytes of an atomic piece: a part of it must fit the smallest journal.
+    pub max_chunk: u64,
+    map: Arc<ClusterMap>,
+    requests: BTreeMap<u64, Request>,
+    /// Those of them that are scrubs.
+    scrubs: BTreeSet<u64>,
+    /// Jobs that wait for room, and those that can start.
+    queue: VecDeque<Job>,
+    ready: VecDeque<Job>,
+    /// Jobs that pause before they are tried again, by the time at which they are.
+    paused: BTreeMap<(Nanos, Timestamp), Job>,
+    /// Jobs that wait for nodes that are lost.
+    waiting: VecDeque<Job>,
+    /// Since when volumes sleep.
+    asleep_since: BTreeMap<VolumeId, Nanos>,
+    /// The authority has been told that volumes that rest are to go on.
+    wake_said: bool,
+    /// When what waits to be read was last tried.
+    looked: Nanos,
+    bytes: u64,
+    txns: BTreeMap<Timestamp, Txn>,
+    /// Committed writes and the participants that have not said that they know.
+    settling: BTreeMap<Timestamp, Settling>,
+    flushes: BTreeMap<u64, Flush>,
+    next_flush: u64,
+    /// Parts of requests that were asked for before, while it is not known what became of them.
+    recalls: BTreeMap<u64, Recall>,
+    next_recall: u64,
+    locks: Locks,
+    rebuilding: BTreeSet<Key>,
+    parked: Vec<(Key, Job)>,
+    pub retries: u64,
+}
+
+#[derive(Clone, Hash)]
+struct Settling {
+    volume: VolumeId,
+    stripes: std::ops::Range<u64>,
+    participants: Vec<NodeId>,
+    left: BTreeSet<NodeId>,
+    /// The job that is finished when all know (without journal).
+    job: Option<Job>,
+    since: Nanos,
+}
+
+impl Originator {
+    pub fn new(node: NodeId, config: NodeConfig) -> Originator {
+        Originator {
+            config,
+            clock: NodeClock::new(node),
+            max_chunk: config.max_chunk,
+            map: Arc::new(ClusterMap::default()),
+            requests: BTreeMap::new(),
+            scrubs: BTreeSet::new(),
+            queue: VecDeque::new(),
+            ready: VecDeque::new(),
+            paused: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            asleep_since: BTreeMap::new(),
+            wake_said: false,
+            looked: 0,
+            bytes: 0,
+            txns: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next_flush: 1,
+            recalls: BTreeMap::new(),
+            next_recall: 1,
+            locks: Locks::default(),
+            rebuilding: BTreeSet::new(),
+            parked: Vec::new(),
+            retries: 0,
+        }
+    }
+
+    /// Its clock.
+    pub fn clock(&mut self) -> &mut NodeClock {
+        &mut self.clock
+    }
+
+    /// Host requests in work.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !(self.requests.is_empty()
+            && self.txns.is_empty()
+            && self.settling.is_empty()
+            && self.queue.is_empty()
+            && self.ready.is_empty()
+            && self.waiting.is_empty()
+            && self.paused.is_empty()
+            && self.recalls.is_empty()
+            && !self.locks.is_busy()
+            && self.parked.is_empty())
+    }
+
+    /// What is in work, in words.
+    pub fn waiting(&self) -> String {
+        format!(
+            "{} requests, {} transactions, {} settling, {} waiting for a rebuild, {} for lost nodes",
+            self.requests.len(),
+            self.txns.len(),
+            self.settling.len(),
+            self.parked.len(),
+            self.waiting.len()
+        )
+    }
+
+    /// Starts what can be started. Returns whether there was anything.
+    pub fn run(&mut self, outbox: &mut Outbox) -> bool {
+        self.feed_scrubs(outbox);
+        let mut worked = false;
+        loop {
+            if let Some(job) = self.ready.pop_front() {
+                worked = true;
+                self.launch(job, outbox);
+                continue;
+            }
+            let room = |job: &Job| {
+                self.bytes == 0 || self.bytes + job.bytes() <= self.config.max_in_flight
+            };
+            match self.queue.pop_front_if(|job| room(job)) {
+                Some(job) => {
+                    worked = true;
+                    self.launch(job, outbox);
+                }
+                None => return worked,
+            }
+        }
+    }
+
+    /// Begins an attempt at a job.
+    fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
+        if !std::mem::replace(&mut job.has_room, true) {
+            self.bytes += job.bytes();
+        }
+        let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
+            self.finish(job, Err(HostError::NoVolume), outbox);
+            return;
+        };
+        let gone = |id: u64| self.requests.get(&id).is_some_and(|r| r.gone);
+        if matches!(job.purpose, Purpose::Host(id) if gone(id)) {
+            self.finish(job, Err(HostError::Gone), outbox);
+            return;
+        }
+        if job.attempts > MOST_ATTEMPTS {
+            let attempts = job.attempts;
+            self.finish(job, Err(HostError::NoProgress { attempts }), outbox);
+            return;
+        }
+        let stripe = job.what.first_stripe(&volume);
+        if stripe >= volume.stripes() {
+            // It has been cut off meanwhile.
+            let offset = stripe * volume.geometry.stripe_bytes();
+            let error = HostError::OutOfRange { offset, len: job.bytes(), size: volume.size };
+            self.finish(job, Err(error), outbox);
+            return;
+        }
+        let extent = volume.extent_of(stripe);
+        let lost = self.map.lost(&volume, extent);
+        let avoid = lost.union(job.avoid).union(job.mistrusts);
+        let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);
+        if !recoverable(avoid) && recoverable(lost) && job.fresh_looks < FRESH_LOOKS {
+            job.avoid = ColumnSet::EMPTY;
+            job.fresh_looks += 1;
+            self.retry_later(job, outbox);
+            return;
+        }
+        let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
+        let disturbs = self.config.bug == Some(Bug::DisturbsRest) && self.map.rests(&volume);
+        if writes && self.map.is_asleep(&volume) && !disturbs {
+            return self.lacks_nodes(job, outbox);
+        }
+        if let Some(which) = self.must_recall(&job, &volume) {
+            return self.recall(job, which, &volume, outbox);
+        }
+        if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
+            self.unlock_job(&mut job, outbox);
+        }
+        // What cannot be planned needs no locks to be refused.
+        if let Some(keeps) = volume.policy.ordering.keeps_locks()
+            && job.locked.is_none()
+            && let Ok(locks) = locking::needed(&job, &self.map, &volume, avoid)
+        {
+            self.lock(job, locks, avoid, keeps, outbox);
+            return;
+        }
+        let ts = self.clock.issue(outbox.now);
+        match job.what {
+            What::Read(_) | What::Holes(_) | What::Compare(..) | What::Verify { .. } => {
+                self.launch_read(ts, job, volume, extent, avoid, outbox);
+            }
+            What::Write(..) | What::Rebuild { .. } => {
+                self.launch_write(ts, job, volume, extent, avoid, outbox);
+            }
+        }
+    }
+
+    /// Tries a job again with a later timestamp.
+    fn retry(&mut self, mut job: Job) {
+        job.attempts += 1;
+        self.retries += 1;
+        self.ready.push_back(job);
+    }
+
+    /// Tries a job again that others came before: after a pause, if that goes on.
+    fn retry_later(&mut self, job: Job, outbox: &mut Outbox) {
+        let Some(doublings) = job.attempts.checked_sub(AT_ONCE) else { return self.retry(job) };
+        self.retry_after(job, FIRST_PAUSE << doublings.min(MOST_DOUBLINGS), outbox);
+    }
+
+    /// Tries a job again after a pause of at most so long, and at least half of that.
+    fn retry_after(&mut self, mut job: Job, most: Nanos, outbox: &mut Outbox) {
+        job.attempts += 1;
+        self.retries += 1;
+        let name = self.clock.issue(outbox.now);
+        let pause = pause(most, name);
+        let due = (outbox.now + pause, name);
+        // One that is due before all others is not to wait for theirs: then they would begin together,
+        // and be in one another's way again.
+        if self.paused.keys().next().is_none_or(|first| due < *first) {
+            outbox.push(Output::Timer(Timer::Retry, pause));
+        }
+        self.paused.insert(due, job);
+    }
+
+    /// Pauses may be over.
+    pub fn on_retry(&mut self, outbox: &mut Outbox) {
+        while let Some(first) = self.paused.first_entry() {
+            let due = first.key().0;
+            if due > outbox.now {
+                outbox.push(Output::Timer(Timer::Retry, due - outbox.now));
+                return;
+            }
+            self.ready.push_back(first.remove());
+        }
+    }
+
+    /// A job is done, or cannot be.
+    fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+        self.unlock_job(&mut job, outbox);
+        match job.purpose {
+            Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
+            Purpose::Repair => {}
+            Purpose::Host(id) => {
+                self.give_room(&mut job);
+                self.part_done(id, &job, result, outbox);
+            }
+        }
+    }
+
+    /// Has stripes verified that a host which is gone may have written in part, and their parity made
+    /// to fit what is there (shared storage 3.2.3).
+    pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
+        for (volume, stripe) in stripes {
+            let what = What::Verify { stripe, trust: Trust::Data };
+            self.ready.push_back(Job::new(Purpose::Repair, volume, what));
+        }
+    }
+
+    /// Looks for what has waited too long.
+    pub fn tick(&mut self, outbox: &mut Outbox) {
+        let now = outbox.now;
+        let patience = self.config.patience;
+        let late = |t: &Txn| {
+            let factor = 1 << t.job.attempts.min(4);
+            now.saturating_sub(t.started) >= patience * factor
+        };
+        let waiting: Vec<_> =
+            self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();
+        for ts in waiting {
+            if matches!(self.txns[&ts].state, State::Reading(_)) {
+                let txn = self.txns.remove(&ts).expect("just seen");
+                unlock(ts, &txn, outbox);
+                if self.map.is_asleep(&txn.volume) {
+                    // It waits for the outcome of a write, which nobody can know now.
+                    self.lacks_nodes(txn.job, outbox);
+                } else {
+                    self.retry(txn.job);
+                }
+            } else {
+                self.inquire(ts, outbox);
+            }
+        }
+        for (id, flush) in &mut self.flushes {
+            if now.saturating_sub(flush.asked) >= patience {
+                flush.asked = now;
+                flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
+            }
+        }
+        self.tick_recalls(outbox);
+        self.tick_locks(outbox);
+        self.tick_waiting(outbox);
+        for (ts, settling) in &mut self.settling {
+            if now.saturating_sub(settling.since) >= patience {
+                settling.since = now;
+                settling.left.iter().for_each(|n| outbox.notice(*n, Notice::Commit(*ts)));
+            }
+        }
+    }
+
+    /// What is in work of volumes that are not there any more is over. Nobody need be asked what became
+    /// of a write: its participants forget it as they enter the epoch. What has not begun ends when its
+    /// turn comes.
+    fn leave_removed(&mut self, outbox: &mut Outbox) {
+        let map = self.map.clone();
+        let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
+        let txns: Vec<Job> =
+            self.txns.extract_if(.., |_, t| is_gone(t.job.volume)).map(|(_, t)| t.job).collect();
+        let writes = |s: &Settling| s.job.as_ref().is_some_and(|j| is_gone(j.volume));
+        let settling = self.settling.extract_if(.., |_, s| writes(s));
+        let jobs: Vec<Job> = txns.into_iter().chain(settling.filter_map(|(_, s)| s.job)).collect();
+        for job in jobs {
+            self.finish(job, Err(HostError::NoVolume), outbox);
+        }
+        for id in &self.scrubs {
+            let request = self.requests.get_mut(id).expect("a request in work");
+            if is_gone(request.volume) {
+                request.error = Some(HostError::NoVolume);
+            }
+        }
+    }
+
+    /// A new epoch: reads begin again, writes are settled with those that are left.
+    pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
+        self.map = map.clone();
+        self.leave_removed(outbox);
+        self.enter_recalls();
+        self.enter_waiting(outbox.now);
+        for (ts, settling) in std::mem::take(&mut self.settling) {
+            // The participants settle it among themselves; a host that still waits is
+            // answered when they have.
+            if let Some(job) = settling.job {
+                let volume = map.volumes[&job.volume].clone();
+                let stripe = job.what.first_stripe(&volume);
+                if stripe >= volume.stripes() {
+                    // What it wrote has been cut off since.
+                    self.finish(job, Ok(HostData::Done), outbox);
+                    continue;
+                }
+                let extent = volume.extent_of(stripe);
+                let columns = settling.participants.iter();
+                // A disk that its column is leaving knows of it too.
+                let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
+                let participants = columns.filter_map(place).collect();
+                let state = State::Asking(Inquiry::default(), participants);
+                let txn = Txn::new(job, volume, extent, state, outbox.now);
+                let decided = matches!(txn.job.purpose, Purpose::Host(_));
+                self.txns.insert(ts, Txn { decided, ..txn });
+            }
+        }
+        for ts in self.txns.keys().copied().collect::<Vec<_>>() {
+            let txn = self.txns.get_mut(&ts).expect("just seen");
+            txn.volume = map.volumes[&txn.job.volume].clone();
+            match &mut txn.state {
+                State::Reading(_) => {
+                    let txn = self.txns.remove(&ts).expect("just seen");
+                    self.retry(txn.job);
+                }
+                State::Asking(inquiry, _) => {
+                    *inquiry = Inquiry::default();
+                    self.inquire(ts, outbox);
+                }
+                State::GivingUp(_, participants, _) => {
+                    // Those that are left decide, which had perhaps not heard.
+                    txn.state = State::Asking(Inquiry::default(), std::mem::take(participants));
+                    self.inquire(ts, outbox);
+                }
+                State::Writing(_) => self.inquire(ts, outbox),
+            }
+        }
+        for id in &self.scrubs {
+            let request = self.requests.get_mut(id).expect("a request in work");
+            if let Answer::Scrub(scrub) = &mut request.answer {
+                let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
+                scrub.progress.stripes = scrub.progress.stripes.min(stripes);
+            }
+        }
+        self.enter_locks(outbox);
+        for (_, job) in std::mem::take(&mut self.parked) {
+            self.ready.push_back(job);
+        }
+        for flush in std::mem::take(&mut self.flushes).into_values() {
+            self.start_flush(flush.request, outbox);
+        }
+    }
+}
+
+impl Txn {
+    fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
+        Txn { job, volume, extent, state, started, awaited_by: BTreeSet::new(), decided: false }
+    }
+}
+
+impl Settling {
+    fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
+        Settling {
+            volume: txn.job.volume,
+            stripes: txn.job.what.stripes(&txn.volume),
+            left: participants.iter().copied().collect(),
+            participants,
+            job: None,
+            since,
+        }
+    }
+
+    /// Whether it is of any of these stripes.
+    fn meets(&self, volume: VolumeId, stripes: &std::ops::Range<u64>) -> bool {
+        let both = self.stripes.start < stripes.end && stripes.start < self.stripes.end;
+        self.volume == volume && both
+    }
+}
+
+impl What {
+    fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
+                r.stripes(&volume.geometry)
+            }
+            What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
+        }
+    }
+
+    fn first_stripe(&self, volume: &Volume) -> u64 {
+        self.stripes(volume).start
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
+            What::Rebuild { .. } | What::Verify { .. } => 0,
+        }
+    }
+}
+
+/// A time between half of `most` and the whole of it; which, depends on `name`.
+fn pause(most: Nanos, name: Timestamp) -> Nanos {
+    let half = most / 2;
+    // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.
+    half + (name.0.wrapping_mul(6_364_136_223_846_793_005) >> 32) % half
+}

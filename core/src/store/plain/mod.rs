@@ -1,0 +1,488 @@
+//! A store without journal, table or checkpoints: every change is written where it belongs when
+//! it is committed, in as few transfers as its sectors allow, and nothing else is. So work the
+//! arrays of the papers; a crash in the middle of a write leaves it half done.
+//!
+//! Transfers that touch the same sectors take turns, in the order in which they were asked for.
+//! What changes are added to (old parity) is read once and kept while there are undecided changes
+//! of it: in whatever order they are decided, each is added to what the ones before it made.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use super::api::{HeldBack, Store};
+use super::{
+    Change, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters, Timestamp,
+};
+use crate::Buffer;
+use crate::order::{Lock, LockTable};
+use crate::units::{NodeId, SECTOR, SECTOR_BYTES};
+
+/// A transfer that has been asked for.
+#[derive(Clone, Debug, Hash)]
+struct Job {
+    purpose: Purpose,
+    sectors: Range<u64>,
+    /// What to write; `None` reads.
+    data: Option<Vec<Buffer>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    Read(u64),
+    Base,
+    Place(Timestamp),
+}
+
+/// What a sector holds while changes that are to be added to it are undecided.
+#[derive(Clone, Debug, Default, Hash)]
+struct Base {
+    content: Option<Buffer>,
+    /// Writes that expect to change it, or have yet to be written.
+    users: u32,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+struct Txn {
+    /// Sectors of whose bases it is a user.
+    bases: Vec<Range<u64>>,
+    /// It is prepared when these are here.
+    vital: Vec<Range<u64>>,
+    changes: Vec<Change>,
+    stage: Stage,
+    /// Transfers that have yet to end.
+    left: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Stage {
+    #[default]
+    Expected,
+    /// Its vote waits for its bases.
+    Preparing,
+    Prepared,
+    /// Its transfers wait for its bases.
+    Committed,
+    Placing,
+}
+
+/// A store of one disk that keeps nothing but data.
+#[derive(Clone, Hash)]
+pub struct PlainStore {
+    sectors: u64,
+    /// Sectors between two transfers of one write or read that are passed over rather than made
+    /// two of (reading only).
+    gap: u64,
+    latest: Timestamp,
+    txns: BTreeMap<Timestamp, Txn>,
+    /// Those of them that wait for their bases.
+    unready: BTreeSet<Timestamp>,
+    bases: BTreeMap<u64, Base>,
+    /// Whose turn it is at which sectors, of the transfers that wait and of those that run.
+    turns: LockTable<u64>,
+    waiting: BTreeMap<u64, Job>,
+    running: BTreeMap<u64, Job>,
+    /// Reads asked for since the operations were last taken, to be put together.
+    asked: Vec<(u64, Range<u64>)>,
+    /// Reads that one operation serves.
+    merged: BTreeMap<u64, Vec<(u64, Range<u64>)>>,
+    flushes: BTreeMap<u64, u64>,
+    next: u64,
+    out: Vec<DiskRequest>,
+    events: VecDeque<Event>,
+    counters: StoreCounters,
+}
+
+impl PlainStore {
+    /// A store of so many sectors, open at once. Reads that are asked for together and have no
+    /// more than `gap` sectors between them become one transfer.
+    pub fn new(sectors: u64, gap: u64) -> PlainStore {
+        PlainStore {
+            sectors,
+            gap,
+            latest: Timestamp::ZERO,
+            txns: BTreeMap::new(),
+            unready: BTreeSet::new(),
+            bases: BTreeMap::new(),
+            turns: LockTable::default(),
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            asked: Vec::new(),
+            merged: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next: 1,
+            out: Vec::new(),
+            events: VecDeque::from([Event::Opened(Vec::new())]),
+            counters: StoreCounters::default(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Asks for a transfer: it starts when none before it is in its way.
+    fn ask(&mut self, job: Job) {
+        let id = self.number();
+        let exclusive = job.data.is_some();
+        // All are of one disk; which, does not matter here.
+        let lock = Lock { disk: NodeId(0), sectors: job.sectors.clone(), exclusive };
+        match self.turns.ask(id, vec![lock]) {
+            true => self.start(id, job),
+            false => drop(self.waiting.insert(id, job)),
+        }
+    }
+
+    fn start(&mut self, id: u64, mut job: Job) {
+        let (offset, len) =
+            (job.sectors.start * SECTOR, (job.sectors.end - job.sectors.start) * SECTOR);
+        let op = match job.data.take() {
+            Some(data) => {
+                job.data = Some(Vec::new());
+                self.counters.disk_writes += 1;
+                DiskOp::Write { offset, data, durable: true }
+            }
+            None => {
+                self.counters.disk_reads += 1;
+                DiskOp::Read { offset, len }
+            }
+        };
+        self.running.insert(id, job);
+        self.out.push(DiskRequest { id, op });
+    }
+
+    /// Becomes a user of what these sectors hold, and reads what of it is not here.
+    fn use_bases(&mut self, ts: Timestamp, sectors: Range<u64>) {
+        let mut missing: Vec<u64> = Vec::new();
+        for sector in sectors.clone() {
+            let base = self.bases.entry(sector).or_default();
+            if base.users == 0 {
+                missing.push(sector);
+            }
+            base.users += 1;
+        }
+        for run in runs(&missing) {
+            self.ask(Job { purpose: Purpose::Base, sectors: run, data: None });
+        }
+        self.txns.entry(ts).or_default().bases.push(sectors);
+    }
+
+    fn has(&self, mut sectors: impl Iterator<Item = u64>) -> bool {
+        sectors.all(|s| self.bases.get(&s).is_some_and(|b| b.content.is_some()))
+    }
+
+    fn drop_bases(&mut self, ranges: Vec<Range<u64>>) {
+        for sector in ranges.into_iter().flatten() {
+            let base = self.bases.get_mut(&sector).expect("a base in use");
+            base.users -= 1;
+            if base.users == 0 {
+                self.bases.remove(&sector);
+            }
+        }
+    }
+
+    /// Those that waited for bases go on, in their order.
+    fn step_all(&mut self) {
+        let list: Vec<Timestamp> = self.unready.iter().copied().collect();
+        list.into_iter().for_each(|ts| self.step(ts));
+    }
+
+    fn step(&mut self, ts: Timestamp) {
+        let txn = &self.txns[&ts];
+        let deltas = txn.changes.iter().filter(|c| c.delta);
+        match txn.stage {
+            Stage::Preparing if self.has(txn.vital.iter().cloned().flatten()) => {
+                self.unready.remove(&ts);
+                self.txns.get_mut(&ts).expect("just seen").stage = Stage::Prepared;
+                self.events.push_back(Event::Prepared(ts));
+            }
+            Stage::Committed if self.has(deltas.flat_map(Change::sectors)) => {
+                self.unready.remove(&ts);
+                self.place(ts);
+            }
+            Stage::Preparing | Stage::Committed => drop(self.unready.insert(ts)),
+            Stage::Expected | Stage::Prepared | Stage::Placing => {}
+        }
+    }
+
+    /// Writes a committed change where it belongs; neighbours go in one transfer.
+    fn place(&mut self, ts: Timestamp) {
+        let txn = self.txns.get_mut(&ts).expect("a committed write");
+        txn.stage = Stage::Placing;
+        let mut changes = std::mem::take(&mut txn.changes);
+        changes.sort_by_key(|c| c.sector);
+        let mut jobs: Vec<(Range<u64>, Vec<Buffer>)> = Vec::new();
+        for change in changes {
+            let pieces = self.contents(&change);
+            match jobs.last_mut() {
+                Some((sectors, data)) if sectors.end == change.sector => {
+                    sectors.end = change.sectors().end;
+                    data.extend(pieces);
+                }
+                _ => jobs.push((change.sectors(), pieces)),
+            }
+        }
+        self.txns.get_mut(&ts).expect("just seen").left = jobs.len() as u32;
+        // What was to be read before this must not see it.
+        self.gather();
+        for (sectors, data) in jobs {
+            self.ask(Job { purpose: Purpose::Place(ts), sectors, data: Some(data) });
+        }
+    }
+
+    /// What a change makes of its sectors, which others that are added to them will build on.
+    fn contents(&mut self, change: &Change) -> Vec<Buffer> {
+        let mut whole = true;
+        let mut pieces = Vec::with_capacity(change.count() as usize);
+        for (n, sector) in change.sectors().enumerate() {
+            let at = n * SECTOR_BYTES;
+            let mut piece = change.data.slice(at, at + SECTOR_BYTES);
+            if let Some(base) = self.bases.get_mut(&sector) {
+                if change.delta {
+                    let old = base.content.as_ref().expect("read before it is changed");
+                    self.counters.added_bytes += SECTOR;
+                    piece = sum(old, &piece);
+                    whole = false;
+                }
+                base.content = Some(piece.clone());
+            }
+            pieces.push(piece);
+        }
+        if whole { vec![change.data.clone()] } else { pieces }
+    }
+
+    fn placed(&mut self, ts: Timestamp) {
+        let txn = self.txns.get_mut(&ts).expect("a write being placed");
+        txn.left -= 1;
+        if txn.left > 0 {
+            return;
+        }
+        let txn = self.txns.remove(&ts).expect("just seen");
+        self.drop_bases(txn.bases);
+        self.events.push_back(Event::Placed(ts));
+    }
+
+    /// Puts together the reads that have been asked for since: those that follow one another on
+    /// the disk, or nearly, are one operation.
+    fn gather(&mut self) {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.sort_by_key(|(_, r)| r.start);
+        let mut group: Vec<(u64, Range<u64>)> = Vec::new();
+        for (ticket, range) in asked {
+            let end = group.iter().map(|(_, r)| r.end).max();
+            if end.is_some_and(|end| range.start > end + self.gap) {
+                self.ask_group(std::mem::take(&mut group));
+            }
+            group.push((ticket, range));
+        }
+        self.ask_group(group);
+    }
+
+    fn ask_group(&mut self, group: Vec<(u64, Range<u64>)>) {
+        let Some(first) = group.first().map(|(_, r)| r.start) else { return };
+        let end = group.iter().map(|(_, r)| r.end).max().expect("just seen");
+        let key = self.next;
+        self.merged.insert(key, group);
+        self.ask(Job { purpose: Purpose::Read(key), sectors: first..end, data: None });
+    }
+
+    fn read_done(&mut self, key: u64, first: u64, data: &Buffer) {
+        for (ticket, range) in self.merged.remove(&key).expect("a read in work") {
+            let at = |sector: u64| ((sector - first) * SECTOR) as usize;
+            let done = ReadDone {
+                ticket,
+                data: data.slice(at(range.start), at(range.end)),
+                versions: Vec::new(),
+                erased: Vec::new(),
+                raced: false,
+                deferred: false,
+            };
+            self.events.push_back(Event::Read(done));
+        }
+    }
+
+    fn base_done(&mut self, sectors: Range<u64>, data: &Buffer) {
+        for (n, sector) in sectors.enumerate() {
+            if let Some(base) = self.bases.get_mut(&sector)
+                && base.content.is_none()
+            {
+                let at = n * SECTOR_BYTES;
+                base.content = Some(data.slice(at, at + SECTOR_BYTES));
+            }
+        }
+        self.step_all();
+    }
+}
+
+/// Numbers in ascending order as ranges.
+fn runs(numbers: &[u64]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for n in numbers {
+        match out.last_mut() {
+            Some(run) if run.end == *n => run.end += 1,
+            _ => out.push(*n..n + 1),
+        }
+    }
+    out
+}
+
+fn sum(a: &Buffer, b: &Buffer) -> Buffer {
+    match (a, b) {
+        (Buffer::Zero(_), other) | (other, Buffer::Zero(_)) => other.clone(),
+        (Buffer::Length(len), _) | (_, Buffer::Length(len)) => Buffer::Length(*len),
+        (Buffer::Bytes(_), Buffer::Bytes(_)) => {
+            let mut bytes = a.to_bytes().to_vec();
+            b.add_to(&mut bytes, 1);
+            bytes.into()
+        }
+    }
+}
+
+impl Store for PlainStore {
+    fn data_sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+
+    fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
+    fn most_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn counters(&self) -> StoreCounters {
+        self.counters
+    }
+
+    fn read(&mut self, ticket: u64, first: u64, count: u64) {
+        assert!(count > 0 && first + count <= self.sectors, "read {first}+{count}");
+        self.asked.push((ticket, first..first + count));
+    }
+
+    /// It keeps no versions: every sector may have been written at any time.
+    fn scan(&mut self, ticket: u64, first: u64, count: u64, _: Scan) {
+        let found = (first..first + count).map(|s| (s, self.latest)).collect();
+        self.events.push_back(Event::Scanned(ticket, found));
+    }
+
+    fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool) {
+        self.use_bases(ts, first..first + count);
+        if vital {
+            self.txns.entry(ts).or_default().vital.push(first..first + count);
+        }
+    }
+
+    fn prepare(&mut self, ts: Timestamp, _: Vec<u8>, changes: Vec<Change>, _: bool) {
+        self.latest = self.latest.max(ts);
+        let expected: Vec<Range<u64>> =
+            self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
+        for change in changes.iter().filter(|c| c.delta) {
+            let known = |s: &u64| expected.iter().any(|r| r.contains(s));
+            let rest: Vec<u64> = change.sectors().filter(|s| !known(s)).collect();
+            runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));
+        }
+        let txn = self.txns.entry(ts).or_default();
+        assert_eq!(txn.stage, Stage::Expected, "prepared twice: {ts}");
+        txn.changes = changes;
+        txn.stage = Stage::Preparing;
+        self.step(ts);
+    }
+
+    fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        if !commit {
+            return self.forget(ts);
+        }
+        let txn = self.txns.get_mut(&ts).expect("an outcome is for a prepared write");
+        assert_eq!(txn.stage, Stage::Prepared, "committed before it was prepared: {ts}");
+        txn.stage = Stage::Committed;
+        self.step(ts);
+    }
+
+    fn forget(&mut self, ts: Timestamp) {
+        if let Some(txn) = self.txns.remove(&ts) {
+            self.unready.remove(&ts);
+            self.drop_bases(txn.bases);
+        }
+    }
+
+    fn release(&mut self, _: Timestamp) {}
+
+    fn flush(&mut self, ticket: u64) {
+        let id = self.number();
+        self.flushes.insert(id, ticket);
+        self.out.push(DiskRequest { id, op: DiskOp::Flush });
+    }
+
+    fn is_queued(&self, _: Timestamp) -> bool {
+        false
+    }
+
+    fn waits_for_room(&self, _: Timestamp) -> bool {
+        false
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty() && self.asked.is_empty()
+    }
+
+    fn waiting(&self) -> String {
+        format!("{} transfers, {} waiting", self.running.len(), self.waiting.len())
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.bases.len() as u64 * SECTOR
+    }
+
+    fn checkpoint(&mut self, _: bool, _: HeldBack<'_>) {}
+
+    fn oldest_abort(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn flush_outcomes(&mut self) {}
+
+    fn take_ops(&mut self) -> Vec<DiskRequest> {
+        self.gather();
+        std::mem::take(&mut self.out)
+    }
+
+    fn done(&mut self, id: u64, result: DiskResult) {
+        if let Some(ticket) = self.flushes.remove(&id) {
+            return self.events.push_back(match result {
+                Ok(_) => Event::Flushed(ticket),
+                Err(error) => Event::Failed(error),
+            });
+        }
+        let Some(job) = self.running.remove(&id) else { return };
+        let next = self.turns.release(id);
+        let data = match result {
+            Ok(data) => data,
+            Err(error) => return self.events.push_back(Event::Failed(error)),
+        };
+        match job.purpose {
+            Purpose::Read(key) => self.read_done(key, job.sectors.start, &data),
+            Purpose::Base => self.base_done(job.sectors, &data),
+            Purpose::Place(ts) => self.placed(ts),
+        }
+        for id in next {
+            let job = self.waiting.remove(&id).expect("it waited for its turn");
+            self.start(id, job);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! A process's directory: who it is, where the others are, what its member has promised. And its
+//! disks, which may be elsewhere.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
+//! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens and what they were used for |
+//! | `joining-key.pem` | the key of a process that has asked to be admitted, until it is |
+//! | `cluster.toml` | its number, its disks, and the processes that it knew last |
+//! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/membership.md) |
+//! | `weft.lock`, `control.sock` | while it runs |
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weft_core::units::NodeId;
+use weft_net::identity::Identity;
+use weft_net::transport::Peer;
+
+use super::config::Configuration;
+use super::disks::{Kept, take_up};
+use crate::claim::Claim;
+use crate::disk;
+use crate::durable;
+use crate::error::{Error, Result, at, fail};
+use crate::format::{Own, holder};
+use crate::slot::Slot;
+
+const FILE: &str = "cluster.toml";
+const SPARE: &str = "cluster.toml.new";
+const FORMAT: u32 = 1;
+
+/// The file that is there when a node has been admitted.
+const IDENTITY: &str = "node-key.pem";
+
+/// A process's directory, open and locked.
+pub struct Home {
+    pub(crate) config: Configuration,
+    pub(super) identity: Arc<Identity>,
+    /// The number of the process: that of the first node that it had.
+    pub(super) process: NodeId,
+    /// The processes that it knew last: until it has heard the map it dials these, and lets them in.
+    pub(super) peers: Vec<Known>,
+    /// Disks that the configuration names and that no node is on.
+    pub(super) unused: Vec<PathBuf>,
+    content: Content,
+    _lock: File,
+}
+
+/// A process that another knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    pub(super) node: u16,
+    pub(super) name: String,
+    pub(super) address: String,
+}
+
+/// `cluster.toml`.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    format: u32,
+    node: u16,
+    /// Its last node has left the cluster.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    left: bool,
+    /// Which of its members is the last one, after a log was lost.
+    #[serde(default, skip_serializing_if = "is_first")]
+    incarnation: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    disk: Vec<Kept>,
+    #[serde(default)]
+    peer: Vec<Known>,
+}
+
+fn is_first(incarnation: &u32) -> bool {
+    *incarnation == 0
+}
+
+impl Content {
+    fn write(&self, dir: &Path) -> Result<()> {
+        let text = toml::to_string(self).map_err(|e| Error(format!("cannot write {FILE}: {e}")))?;
+        durable::replace(&dir.join(FILE), &dir.join(SPARE), text.as_bytes())
+    }
+}
+
+impl Home {
+    /// Whether a directory is that of a process that has been admitted to a cluster.
+    pub fn is_taken(dir: &Path) -> bool {
+        is_taken(dir)
+    }
+
+    /// Whether a process has asked to be admitted from a directory, and does not know whether it has been.
+    pub fn is_waiting(dir: &Path) -> bool {
+        !is_taken(dir) && super::certificate::is_waiting(dir)
+    }
+
+    /// Opens the directory of a process that has been admitted to a cluster.
+    pub fn open(config: Configuration) -> Result<Home> {
+        let dir = config.dir.clone();
+        if !is_taken(&dir) {
+            return fail(format!(
+                "{} is no node's directory yet; found a cluster (`weft cluster init`) or join one \
+                 (`weft cluster join`) first",
+                dir.display()
+            ));
+        }
+        let lock = durable::lock(&dir)?;
+        let identity = Identity::load(&dir).map_err(|e| Error(e.to_string()))?;
+        if identity.name() != &config.name {
+            return fail(format!(
+                "{} is the directory of node {}, and the configuration is of {}",
+                dir.display(),
+                identity.name(),
+                config.name
+            ));
+        }
+        let path = dir.join(FILE);
+        let text = fs::read_to_string(&path).map_err(at("read", &path))?;
+        let mut content: Content =
+            toml::from_str(&text).map_err(|e| Error(format!("{}: {e}", path.display())))?;
+        if content.format != FORMAT {
+            return fail(format!(
+                "{} has format {} and this program knows {FORMAT}; use the program that made it",
+                path.display(),
+                content.format
+            ));
+        }
+        if content.left {
+            return fail(format!(
+                "the last node of {} has left the cluster, and its process has nothing to do; to have \
+                 this machine back, remove {} and let it join anew (`weft cluster join`)",
+                config.name,
+                dir.display()
+            ));
+        }
+        if content.disk.is_empty() {
+            content.disk = Kept::of(&[content.node], &config.disks);
+        }
+        let cluster = identity.cluster().0;
+        let before = content.disk.clone();
+        let unused = take_up(&mut content.disk, &config.disks, |path| holder(path, cluster));
+        if content.disk != before {
+            content.write(&dir)?;
+        }
+        Ok(Home {
+            config,
+            identity: Arc::new(identity),
+            process: NodeId(content.node),
+            peers: content.peer.clone(),
+            unused,
+            content,
+            _lock: lock,
+        })
+    }
+
+    /// The nodes of this process.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        match self.content.disk.is_empty() {
+            true if self.config.disks.is_empty() => vec![self.process],
+            _ => self.content.disk.iter().map(Kept::node).collect(),
+        }
+    }
+
+    /// Whether a node is of this process.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        match &self.content.disk[..] {
+            [] => self.config.disks.is_empty() && node == self.process,
+            disks => disks.iter().any(|d| d.node() == node),
+        }
+    }
+
+    /// The node of this process that is on the disk at a path, if any.
+    pub(crate) fn on(&self, path: &Path) -> Option<NodeId> {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let path = whole(path);
+        self.content.disk.iter().find(|d| whole(&d.path) == path).map(Kept::node)
+    }
+
+    /// Takes a disk, which becomes an empty one, for a node; in the place of the one that the node
+    /// had, if it had one.
+    pub(crate) fn take_disk(&mut self, node: NodeId, mut claim: Claim) -> Result<()> {
+        claim.make(self.cluster(), node)?;
+        let mut content = self.content.clone();
+        content.disk.retain(|d| d.node() != node);
+        let path = claim.path().to_path_buf();
+        content.disk.push(Kept { node: node.0, path, by_command: true });
+        content.disk.sort_by_key(|d| d.node);
+        content.write(self.dir())?;
+        self.content = content;
+        claim.keep();
+        Ok(())
+    }
+
+    /// Forgets a node that has left the cluster.
+    pub(crate) fn forget(&mut self, node: NodeId) -> Result<()> {
+        self.content.disk.retain(|d| d.node() != node);
+        self.content.write(self.dir())
+    }
+
+    /// Takes note of the processes that there are, for when the member's log is lost.
+    pub(super) fn know(&mut self, peers: impl Iterator<Item = Known>) -> Result<()> {
+        let peers: Vec<Known> = peers.collect();
+        if peers == self.content.peer {
+            return Ok(());
+        }
+        self.content.peer = peers;
+        self.content.write(self.dir())
+    }
+
+    /// Which of its members is the last one.
+    pub(super) fn incarnation(&self) -> u32 {
+        self.content.incarnation
+    }
+
+    /// Takes note of a new member of the process.
+    pub(super) fn set_incarnation(&mut self, incarnation: u32) -> Result<()> {
+        self.content.incarnation = incarnation;
+        self.content.write(self.dir())
+    }
+
+    /// Its last node has left the cluster.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        self.content.disk.clear();
+        self.content.left = true;
+        self.content.write(self.dir())
+    }
+
+    /// Whether its last node has left the cluster.
+    pub(crate) fn has_left(&self) -> bool {
+        self.content.left
+    }
+
+    /// The number of the cluster.
+    pub(crate) fn cluster(&self) -> u128 {
+        self.identity.cluster().0
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.config.dir
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Configuration {
+        &self.config
+    }
+
+    /// A place for a node.
+    pub(crate) fn slot(&self, node: NodeId) -> Slot {
+        let Some(path) = self.path(node) else { return Slot::diskless() };
+        // A disk that is gone is told of when the node is to open it.
+        let size = disk::size(path).unwrap_or(0);
+        Slot::new(path.to_path_buf(), size).queued(self.config.queue)
+    }
+
+    pub(super) fn path(&self, node: NodeId) -> Option<&Path> {
+        self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
+    }
+
+    /// Claims a node's disk, to make it an empty one.
+    pub(crate) fn claim(&self, node: NodeId, force: bool) -> Result<Claim> {
+        let Some(path) = self.path(node) else {
+            return fail(format!("{} has no disk", self.config.name));
+        };
+        let size = match disk::is_block(path) {
+            true => None,
+            false => disk::size(path).ok().filter(|size| *size > 0).or(self.config.disk_size),
+        };
+        Claim::new(path, size, Some(self.own(node)), force)
+    }
+
+    /// Whose a disk is that a node of this process has had.
+    pub(crate) fn own(&self, node: NodeId) -> Own {
+        Own { cluster: self.cluster(), node }
+    }
+}
+
+impl Known {
+    pub(super) fn peer(&self) -> Result<Peer> {
+        let wrong = |what: String| Error(format!("node {}: {what}", self.node));
+        Ok(Peer {
+            node: NodeId(self.node),
+            name: self.name.parse().map_err(|e| wrong(format!("{e}")))?,
+            address: Some(self.address.parse().map_err(|e| wrong(format!("{e}")))?),
+        })
+    }
+}
+
+/// Whether a directory is a process's already.
+fn is_taken(dir: &Path) -> bool {
+    dir.join(IDENTITY).exists()
+}
+
+/// Refuses the directory of a process.
+pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
+    match is_taken(dir) {
+        true => fail(format!(
+            "{} is the directory of a node already; choose another one",
+            dir.display()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Writes what a process must know: its number and disks, and where the others are.
+pub(super) fn write_known(
+    dir: &Path,
+    process: NodeId,
+    disk: Vec<Kept>,
+    peer: Vec<Known>,
+) -> Result<()> {
+    Content { format: FORMAT, node: process.0, left: false, incarnation: 0, disk, peer }.write(dir)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,565 @@
+//! Answering questions to the control socket: what can be answered at once is, the rest waits
+//! for something to come about and is looked at again after every round of the reactor.
+//!
+//! In a cluster every process answers every question. It hands on what another must do: a
+//! node's own process what concerns the node or its disk, the leader's what changes the map.
+//!
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
+//! what all have in common.
+
+mod disks;
+mod nodes;
+mod shrinking;
+mod volumes;
+mod waits;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::order::HostId;
+use weft_core::units::{Epoch, NodeId, VolumeId};
+
+use crate::arrivals::Arrivals;
+use crate::claim::Claim;
+use crate::cluster::{Admission, Together};
+use crate::control::{DiskAction, Request, ask_again, error, ok};
+use crate::engine::{Engine, Ticket};
+use crate::error::{Error, Result, fail};
+use crate::news::News;
+use crate::policy;
+use crate::requests::{Job, Owner, Requests};
+use crate::scrub;
+use crate::sessions::Sessions;
+use crate::slot::Phase;
+use crate::spec::Spec;
+use crate::status::{self, Clients};
+
+use shrinking::Survey;
+
+/// How long a question for the leader waits for one.
+pub(crate) const ELECTION: Duration = Duration::from_secs(10);
+
+/// How long a command that hosts stand in the way of waits for them to be gone: one may have ended
+/// its connection just now, and word of that is on its way.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// What a question waits for.
+pub(crate) enum Wait {
+    /// The node takes part.
+    NodeUp(usize),
+    /// The node is down, and the map says so.
+    NodeDown(usize),
+    /// The node is down, so that the leader can give it up.
+    DownHere(usize),
+    /// The map says that the node is given up.
+    GivenUp(usize, Ticket),
+    /// The map says that the node's disk is to be emptied, or not any more.
+    Draining(usize, bool, Ticket),
+    /// The map says that columns are moved until disks are equally full, or not any more.
+    Rebalancing(bool, Ticket),
+    /// The map holds the node, in the process of this number and name.
+    NodeAdded(usize, NodeId, String, Ticket),
+    /// The map holds the node, so that it can be started on its new disk.
+    DiskAdded(usize, Ticket),
+    /// The map holds a node of this process that has no disk yet, for this one.
+    DiskAdmitted(Box<Claim>, Option<Ticket>, Instant),
+    /// The map says that the node has left.
+    NodeRemoved(usize, Ticket),
+    /// The map holds the volume, as it is here.
+    VolumeThere(Volume, Ticket),
+    /// The map says that the volume has this policy.
+    PolicySet(VolumeId, PolicyChange, Ticket),
+    /// The map holds the volume in whole stripes, so that its room can be cleared.
+    RoomThere(Volume, Ticket),
+    /// The volume's room is being cleared.
+    Clearing(Volume),
+    /// A volume is to be made smaller, and it is being found out what that cuts off.
+    Surveying(Box<Survey>),
+    /// The next piece of that is to be looked at.
+    LookOn(Box<Survey>),
+    /// Hosts do not see any more what is to be cut off.
+    Cut(Box<Survey>, Ticket),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Cuttable(Box<Survey>, Epoch),
+    /// Hosts do not see the volume any more.
+    Hidden(VolumeId, Ticket),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Removable(VolumeId, Epoch),
+    /// Hosts see the volume again, which is not deleted because one uses it.
+    Kept(VolumeId, Ticket),
+    /// The map does not hold the volume any more.
+    VolumeGone(VolumeId, Ticket),
+    /// Nothing of the host is in work any more.
+    HostLeft(HostId),
+    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
+    Scrub(String, u64),
+    /// Everything is in place.
+    Quiet(Instant),
+    /// Everything has stopped.
+    Shutdown,
+    /// There is a leader, who must answer, and its nodes agree on a map if the answer depends on that.
+    Leader(Box<Request>, bool, Instant),
+    /// The hosts that use a volume are gone.
+    Parting(Box<Request>, bool, Instant),
+    /// Another process has answered.
+    Elsewhere(NodeId),
+}
+
+/// A disk that is to be used.
+pub(crate) struct NewDisk {
+    pub(crate) path: PathBuf,
+    /// How large to make it, if it is a file.
+    pub(crate) size: Option<u64>,
+}
+
+/// What becomes of a question.
+pub(crate) enum Outcome {
+    Answer(Value),
+    Wait(Wait),
+    /// Another process is to answer it.
+    HandOn(NodeId),
+}
+
+/// So many connections use something.
+fn used_by(connections: u64) -> String {
+    match connections {
+        1 => "1 connection uses".to_string(),
+        n => format!("{n} connections use"),
+    }
+}
+
+/// What a question is about.
+pub(crate) struct Desk<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) arrivals: &'a mut Arrivals,
+    /// Connections of hosts that are to end.
+    pub(crate) leaving: &'a mut Vec<usize>,
+    pub(crate) clients: Clients<'a>,
+    /// Volumes whose size others are changing.
+    pub(crate) sizing: &'a [VolumeId],
+    pub(crate) news: &'a News,
+    pub(crate) admission: Option<&'a Admission>,
+    pub(crate) listens: &'a [String],
+    pub(crate) uptime: f64,
+}
+
+impl Desk<'_> {
+    /// Takes up a question of connection `conn`; one that was handed on is not handed on again.
+    pub(crate) fn handle(&mut self, conn: usize, line: &[u8], handed_on: bool) -> Outcome {
+        let request: Request = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(e) => return Outcome::Answer(error(format!("the request is not understood: {e}"))),
+        };
+        self.take_up(conn, request, handed_on, Instant::now())
+    }
+
+    /// Takes up a question that was asked at `since`. One for the leader waits a while for there to
+    /// be one: elections take a second. It waits also until the leader knows which nodes run, since what
+    /// has been begun cannot be asked of another process again, should that lead instead.
+    fn take_up(
+        &mut self,
+        conn: usize,
+        request: Request,
+        handed_on: bool,
+        since: Instant,
+    ) -> Outcome {
+        let route = self.route(&request).and_then(|elsewhere| match elsewhere {
+            None if asks_the_leader(&request) => self.leader().map(|_| None),
+            elsewhere => Ok(elsewhere),
+        });
+        let waits = since.elapsed() < ELECTION || self.begins_to_lead();
+        if route.is_err() && self.leader().is_err() && waits {
+            return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
+        }
+        let here = matches!(route, Ok(None));
+        if here && since.elapsed() < ELECTION && !self.is_ready_for(&request) && self.gets_ready() {
+            return Outcome::Wait(Wait::Leader(Box::new(request), handed_on, since));
+        }
+        if here && since.elapsed() < PARTING && self.hosts_in_the_way(&request) > 0 {
+            return Outcome::Wait(Wait::Parting(Box::new(request), handed_on, since));
+        }
+        route
+            .and_then(|elsewhere| match elsewhere {
+                Some(_) if handed_on => Ok(Outcome::Answer(ask_again())),
+                Some(node) => Ok(Outcome::HandOn(node)),
+                None => self.try_handle(conn, request),
+            })
+            .unwrap_or_else(|e| Outcome::Answer(error(e)))
+    }
+
+    /// The process that must answer, if that is not this one.
+    fn route(&self, request: &Request) -> Result<Option<NodeId>> {
+        let Some(together) = self.engine.rule.together() else { return Ok(None) };
+        let us = together.us();
+        let process_of = |n: usize| {
+            let process = together.process_of(NodeId(n as u16));
+            if process == us || together.map().nodes.get(n).is_none() {
+                Ok(None)
+            } else if together.is_connected(process) {
+                Ok(Some(process))
+            } else {
+                fail(format!("there is no connection to node {n}; see that its process runs"))
+            }
+        };
+        let runs = |n: usize| {
+            let process = together.process_of(NodeId(n as u16));
+            let up = together.map().is_up(NodeId(n as u16));
+            (up && together.is_connected(process)) || process == us
+        };
+        match request {
+            Request::Node { node, .. }
+            | Request::DiskReplace { node, .. } => process_of(*node),
+            // One that runs must go down first, at home.
+            Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
+            Request::Disk { .. }
+            | Request::VolumeCreate { .. }
+            | Request::VolumeDelete { .. }
+            | Request::VolumeResize { .. }
+            | Request::VolumeSet { .. }
+            // Also to plan: what others know of the map may be older.
+            | Request::Rebalance { .. }
+            | Request::NodeAdd { .. }
+            | Request::DiskAdmit { .. }
+            | Request::NodeRemove { .. } => self.leader(),
+            Request::Status
+            | Request::NodeList
+            | Request::Token { .. }
+            | Request::DiskAdd { .. }
+            | Request::VolumeList
+            | Request::VolumeShow { .. }
+            | Request::Scrub { .. }
+            | Request::HostLeave { .. }
+            | Request::WriterComes { .. }
+            | Request::Quiesce
+            | Request::Shutdown => Ok(None),
+        }
+    }
+
+    /// The process that leads, if that is not this one.
+    fn leader(&self) -> Result<Option<NodeId>> {
+        let Some(together) = self.engine.rule.together() else { return Ok(None) };
+        let us = together.us();
+        match together.leader() {
+            Some(_) if together.is_in_charge() => Ok(None),
+            Some(node) if node != us && together.is_connected(node) => Ok(Some(node)),
+            Some(_) if self.begins_to_lead() => fail(
+                "this process has just been elected to lead and is finding out which nodes run; ask \
+                 again",
+            ),
+            _ => fail(
+                "no process leads the cluster now; see that a majority of the nodes' processes \
+                 run and reach one another, and ask again",
+            ),
+        }
+    }
+
+    /// Whether this process has been elected to lead and does not know yet which nodes run.
+    fn begins_to_lead(&self) -> bool {
+        let begins = |t: &Together| t.leader() == Some(t.us()) && !t.leads();
+        self.engine.rule.together().is_some_and(begins)
+    }
+
+    /// Whether the nodes agree on a map and one runs, if what a volume is to be depends on that.
+    fn is_ready_for(&self, request: &Request) -> bool {
+        let depends = matches!(
+            request,
+            Request::VolumeCreate { .. }
+                | Request::VolumeResize { .. }
+                | Request::VolumeSet { .. }
+                | Request::VolumeDelete { .. }
+        );
+        !depends || self.is_ready()
+    }
+
+    /// Whether that may come about by itself: nodes are starting, or changing their map.
+    fn gets_ready(&self) -> bool {
+        !self.engine.is_settled() || self.engine.slots.iter().any(|s| s.phase == Phase::Opening)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.engine.is_settled() && self.engine.originator(0).is_some()
+    }
+
+    /// Refuses what is asked before the nodes agree on a map, or while no node runs here.
+    fn require_ready(&self) -> Result<()> {
+        match self.engine.rule.together().map(|t| t.us().0) {
+            _ if self.is_ready() => Ok(()),
+            _ if !self.engine.is_settled() => fail(
+                "the nodes have not agreed on a cluster map in time; look with `weft status`, and ask \
+                 again",
+            ),
+            None => fail("no node runs; start one with `weft node start` and ask again"),
+            Some(us) => fail(format!(
+                "no node of the process that leads the cluster runs, which is node {us}'s; start one there \
+                 with `weft node start {us}` and ask again, or stop that process so that another leads"
+            )),
+        }
+    }
+
+    fn try_handle(&mut self, conn: usize, request: Request) -> Result<Outcome> {
+        Ok(match request {
+            Request::Status => Outcome::Answer(ok(status::status(self))),
+            Request::VolumeList => {
+                Outcome::Answer(ok(self.looked_at("volumes", status::volumes(self).into())))
+            }
+            Request::VolumeShow { name } => {
+                let volume = match self.hidden(&name) {
+                    Some(volume) => volume,
+                    None => self.volume(&name)?,
+                };
+                Outcome::Answer(ok(self.looked_at("volume", status::volume(self, &volume))))
+            }
+            Request::NodeList => {
+                Outcome::Answer(ok(self.looked_at("nodes", status::nodes(self).into())))
+            }
+            Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
+            Request::NodeAdd { name, home } => match self.add_node(name, &home) {
+                Ok(outcome) => outcome,
+                // Nothing has been begun.
+                Err(e) => {
+                    let mut answer = error(e);
+                    answer["refused"] = json!(true);
+                    Outcome::Answer(answer)
+                }
+            },
+            Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
+            Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
+            Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            Request::DiskAdd { path: None, force, .. } => Outcome::Wait(self.add_disk(force)?),
+            Request::DiskAdd { path: Some(path), size, force } => {
+                self.add_disk_at(conn, &NewDisk { path, size }, force)?
+            }
+            Request::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
+            Request::DiskReplace { node, path, size, force } => {
+                let new = path.map(|path| NewDisk { path, size });
+                Outcome::Wait(self.replace_disk(node, new.as_ref(), force)?)
+            }
+            Request::VolumeCreate {
+                name,
+                size,
+                layout,
+                stripe_unit,
+                journal,
+                commanded,
+                apart,
+                ordering,
+                sequencer,
+                commit,
+                lost_wait,
+            } => {
+                let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
+                let sequencer = sequencer.as_deref().map(policy::sequencer).transpose()?;
+                let commit = commit.as_deref().map(policy::commit).transpose()?;
+                let lost_wait = lost_wait.as_deref().map(policy::lost_wait).transpose()?;
+                let spec = Spec {
+                    stripe_unit,
+                    journal,
+                    commanded,
+                    apart,
+                    ordering,
+                    sequencer,
+                    commit,
+                    lost_wait,
+                    ..Spec::default()
+                };
+                Outcome::Wait(self.create(name, size, layout, spec)?)
+            }
+            Request::VolumeSet { name, set, force } => {
+                Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
+            }
+            Request::VolumeResize { name, size, force } => {
+                Outcome::Wait(self.resize(&name, size, force)?)
+            }
+            Request::Rebalance { action } => self.rebalance(action),
+            Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
+            Request::Scrub { volume, from, rate, trust, suspect } => {
+                let volume = self.volume(&volume)?;
+                let wish = scrub::Wish { from, rate, trust, suspect };
+                self.submit(conn, volume.id, scrub::operation(&volume, wish)?);
+                let g = &volume.geometry;
+                let whole = g.layout.width() as u64 * g.unit;
+                Outcome::Wait(Wait::Scrub(volume.name, whole))
+            }
+            Request::HostLeave { host } => {
+                let host = HostId(host);
+                self.leaving.extend(self.sessions.conn(host));
+                Outcome::Wait(Wait::HostLeft(host))
+            }
+            Request::WriterComes { volume, process } => {
+                let writers = self.writers(VolumeId(volume), NodeId(process));
+                Outcome::Answer(ok(json!({ "writers": writers })))
+            }
+            Request::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
+            Request::Shutdown => Outcome::Wait(Wait::Shutdown),
+        })
+    }
+
+    /// How many hosts stand in the way of one that wants a volume for itself at another process.
+    fn writers(&mut self, volume: VolumeId, process: NodeId) -> usize {
+        let Some(us) = self.engine.rule.together().map(|t| t.us()) else { return 0 };
+        match (self.clients)(volume) {
+            0 => self.arrivals.writers(volume, process, us),
+            n => n,
+        }
+    }
+
+    fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
+        // That a room is clear is only said of what is safe.
+        let then_flush = matches!(op, HostOp::WriteZeroes(_));
+        let job = Job::new(volume, op, then_flush);
+        self.requests.submit(self.engine, Owner::Control { conn }, 0, job);
+    }
+
+    /// What a volume's ordering is called, if the volume is still there.
+    fn volume(&self, name: &str) -> Result<Volume> {
+        let exports = self.engine.exports();
+        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+        match exports.named(name) {
+            Some(volume) => Ok(Volume::clone(volume)),
+            None if names.is_empty() => fail("there are no volumes; create one first"),
+            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
+        }
+    }
+
+    /// An answer about how something is.
+    fn looked_at(&self, what: &str, value: Value) -> Value {
+        status::with_cut_off(self.engine, json!({ what: value }))
+    }
+
+    /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.
+    fn hidden(&self, name: &str) -> Option<Volume> {
+        let mut volumes = self.engine.map().volumes.values();
+        volumes.find(|v| v.name == name && v.visible == 0).map(|v| Volume::clone(v))
+    }
+
+    /// The processes that have not yet said, in this epoch or a later one, who uses which volume. What
+    /// hosts saw no more in that epoch they have not begun to use since.
+    fn unheard_since(&self, epoch: Epoch) -> Vec<NodeId> {
+        let Some(together) = self.engine.rule.together() else { return Vec::new() };
+        let heard = |p: &NodeId| self.news.is_of_epoch(*p, epoch);
+        together.others().into_iter().filter(|p| !heard(p)).collect()
+    }
+
+    /// Whether nothing has been in work anywhere at some time after `since`, and everything is in
+    /// place.
+    fn is_quiet_since(&self, since: Instant) -> bool {
+        let quiet_elsewhere = |node: NodeId| {
+            let Some(together) = self.engine.rule.together() else { return true };
+            let process = together.process_of(node);
+            let epoch = together.map().epoch;
+            process == together.us() || self.news.is_quiet_since(process, since, epoch)
+        };
+        self.engine.is_quiet() && self.engine.map().up().all(quiet_elsewhere)
+    }
+
+    /// Looks whether what is waited for has come about.
+    pub(crate) fn check(&mut self, conn: usize, wait: Wait) -> Outcome {
+        self.try_check(conn, wait).unwrap_or_else(|e| Outcome::Answer(error(e)))
+    }
+
+    fn try_check(&mut self, conn: usize, wait: Wait) -> Result<Outcome> {
+        match wait {
+            Wait::NodeUp(_)
+            | Wait::NodeDown(_)
+            | Wait::DownHere(_)
+            | Wait::GivenUp(..)
+            | Wait::Draining(..)
+            | Wait::Rebalancing(..)
+            | Wait::NodeAdded(..)
+            | Wait::DiskAdded(..)
+            | Wait::NodeRemoved(..) => self.check_node(wait),
+            Wait::DiskAdmitted(claim, ticket, since) => {
+                self.check_admitted(claim, ticket, since).map(Outcome::Wait)
+            }
+            Wait::VolumeThere(..)
+            | Wait::PolicySet(..)
+            | Wait::RoomThere(..)
+            | Wait::LookOn(..)
+            | Wait::Cut(..)
+            | Wait::Cuttable(..)
+            | Wait::Hidden(..)
+            | Wait::Removable(..)
+            | Wait::Kept(..)
+            | Wait::VolumeGone(..) => self.check_volume(conn, wait),
+            Wait::HostLeft(host) => Ok(match self.sessions.take_leave(host) {
+                Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
+                None => Outcome::Wait(Wait::HostLeft(host)),
+            }),
+            Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
+            Wait::Leader(request, handed_on, since) | Wait::Parting(request, handed_on, since) => {
+                Ok(self.take_up(conn, *request, handed_on, since))
+            }
+            wait => Ok(Outcome::Wait(wait)),
+        }
+    }
+
+    /// Whether a change of the map has been made and our node stands in the map after it.
+    fn is_made(&mut self, ticket: &mut Ticket) -> Result<bool> {
+        if *ticket != Ticket::MADE {
+            match self.engine.outcome(*ticket) {
+                None => return Ok(false),
+                Some(made) => made?,
+            }
+            *ticket = Ticket::MADE;
+        }
+        Ok(self.engine.is_settled())
+    }
+
+    /// Takes the nodes' answer to what was waited for.
+    pub(crate) fn answered(
+        &mut self,
+        wait: Wait,
+        result: std::result::Result<HostData, HostError>,
+    ) -> Outcome {
+        match (wait, result) {
+            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, unclear))) => {
+                let volume = self.engine.exports().named(&name).cloned();
+                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &unclear);
+                Outcome::Answer(ok(answer))
+            }
+            (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
+            (Wait::Clearing(volume), Err(e)) => {
+                let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);
+                if seen > 0 {
+                    let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
+                    self.engine.size_volume(volume.id, to);
+                } else {
+                    self.engine.remove_volume(volume.id);
+                }
+                Outcome::Answer(error(format!("the room could not be cleared: {e}")))
+            }
+            (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
+            }
+            (Wait::Surveying(survey), Err(e)) => {
+                self.give_back(&survey);
+                Outcome::Answer(error(format!("what it would cut off could not be read: {e}")))
+            }
+            (_, Err(e)) => Outcome::Answer(error(e)),
+            (wait, Ok(_)) => Outcome::Wait(wait),
+        }
+    }
+
+    /// Connections of hosts to a volume, in all processes.
+    pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
+        (self.clients)(volume) as u64 + self.news.clients_of(volume)
+    }
+}
+
+/// Whether who does this at home has the leader do the rest.
+fn asks_the_leader(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Disk { action: DiskAction::Fail, .. } | Request::DiskAdd { path: Some(_), .. }
+    )
+}
+
+/// The change was not made because another came before it.
+fn overtaken() -> Error {
+    Error("the cluster changed meanwhile, and it was not done; ask again".to_string())
+}

@@ -1,0 +1,287 @@
+//! Disk operations started on an `io_uring`, for disks that make one wait.
+//!
+//! A write's pieces are copied into one aligned buffer, because direct I/O takes no others
+//! and one write is cheaper than several; a read lands in an aligned buffer that becomes
+//! the bytes handed on, without a copy.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, opcode, squeue};
+use weft_core::Buffer;
+use weft_core::store::{DiskOp, DiskRequest, DiskResult};
+
+use crate::aligned::{AlignedBuf, Pool};
+use crate::disk::{Disk, PUNCH};
+use crate::disk_queue::{DiskQueue, Line};
+
+/// Most operations that the kernel has at a time. Were there more than it has room to tell the
+/// ends of, it would keep the rest back, and nothing would say so.
+const ENTRIES: u32 = DiskQueue::DEEPEST;
+const RWF_DSYNC: i32 = 2;
+
+/// Whose an operation is: node, which of its lives, and the operation's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) node: usize,
+    pub(crate) life: u64,
+    pub(crate) id: u64,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    tag: Tag,
+    /// Keeps the file open.
+    disk: Arc<Disk>,
+    kind: Kind,
+    /// Keeps the memory in place while the kernel works on it.
+    buffer: Option<AlignedBuf>,
+    offset: u64,
+    len: usize,
+    /// Bytes moved so far; the kernel may move fewer than asked.
+    moved: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write { durable: bool },
+    Flush,
+    Discard,
+}
+
+impl Kind {
+    fn verb(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write { .. } => "write",
+            Kind::Flush => "flush",
+            Kind::Discard => "discard from",
+        }
+    }
+}
+
+/// A ring and the operations on it.
+pub(crate) struct Ring {
+    ring: IoUring,
+    pool: Pool,
+    in_flight: Vec<Option<InFlight>>,
+    free: Vec<usize>,
+    unsubmitted: bool,
+    /// Operations that the kernel has, or gets with the next submission.
+    given: u32,
+    /// What waits for each node's disk.
+    lines: BTreeMap<usize, Line<usize>>,
+    /// The node whose disk has the next turn where not all can be given.
+    turn: usize,
+}
+
+impl Ring {
+    /// A ring, if the system has them.
+    pub(crate) fn new() -> io::Result<Ring> {
+        Ok(Ring {
+            ring: IoUring::new(ENTRIES)?,
+            pool: Pool::default(),
+            in_flight: Vec::new(),
+            free: Vec::new(),
+            unsubmitted: false,
+            given: 0,
+            lines: BTreeMap::new(),
+            turn: 0,
+        })
+    }
+
+    /// What to poll for ends of operations.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+
+    /// Queues an operation; [`Ring::submit`] starts it.
+    pub(crate) fn start(&mut self, tag: Tag, disk: &Arc<Disk>, request: DiskRequest) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
+        });
+        let line = self.lines.entry(tag.node).or_insert_with(|| Line::new(disk.queue));
+        line.push(&request.op, slot);
+        let (kind, offset, len, buffer) = match request.op {
+            DiskOp::Read { offset, len } => {
+                (Kind::Read, offset, len as usize, Some(self.pool.get(len as usize)))
+            }
+            DiskOp::Write { offset, data, durable } => {
+                let buffer = self.gather(&data);
+                (Kind::Write { durable }, offset, buffer.as_ref().len(), Some(buffer))
+            }
+            DiskOp::Flush => (Kind::Flush, 0, 0, None),
+            DiskOp::Discard { offset, len } => (Kind::Discard, offset, len as usize, None),
+        };
+        let op = InFlight { tag, disk: disk.clone(), kind, buffer, offset, len, moved: 0 };
+        self.in_flight[slot] = Some(op);
+    }
+
+    /// How many operations wait for a node's disk.
+    pub(crate) fn waiting(&self, node: usize) -> usize {
+        self.lines.get(&node).map_or(0, Line::len)
+    }
+
+    /// Gives the kernel of what waits as much as there is room for, the disks in turns.
+    fn give(&mut self) {
+        while self.given < ENTRIES {
+            let turns = self.lines.range_mut(self.turn..);
+            let Some((node, slot)) =
+                first_to_give(turns).or_else(|| first_to_give(self.lines.range_mut(..self.turn)))
+            else {
+                return;
+            };
+            self.turn = node + 1;
+            self.given += 1;
+            self.push(slot);
+        }
+    }
+
+    fn gather(&self, data: &[Buffer]) -> AlignedBuf {
+        let len = data.iter().map(Buffer::len).sum();
+        let mut buffer = self.pool.get(len);
+        let mut rest = buffer.as_mut();
+        for piece in data {
+            let (head, tail) = rest.split_at_mut(piece.len());
+            piece.copy_to(head);
+            rest = tail;
+        }
+        buffer
+    }
+
+    fn push(&mut self, slot: usize) {
+        let Some(op) = &mut self.in_flight[slot] else { return };
+        let entry = entry(op).user_data(slot as u64);
+        self.unsubmitted = true;
+        // SAFETY: the entry's memory and file belong to `in_flight[slot]`, which is kept
+        // until the operation has ended (`Drop` waits for all).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "there is room for as many as are given");
+    }
+
+    /// Starts what is queued, as far as the disks may be given it.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.give();
+        while std::mem::take(&mut self.unsubmitted) {
+            match self.ring.submit() {
+                Ok(_) => {}
+                // Busy: ends must be collected first; the caller comes back after that.
+                Err(e) if busy(&e) => {
+                    self.unsubmitted = true;
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the operations that have ended.
+    pub(crate) fn collect(&mut self, ended: &mut Vec<(Tag, DiskResult)>) {
+        let results: Vec<(usize, i32)> =
+            self.ring.completion().map(|e| (e.user_data() as usize, e.result())).collect();
+        for (slot, result) in results {
+            let Some(op) = &mut self.in_flight[slot] else { continue };
+            if let Some(result) = op.advance(result) {
+                let tag = op.tag;
+                ended.push((tag, result));
+                if let Some(line) = self.lines.get_mut(&tag.node) {
+                    line.ended();
+                }
+                self.in_flight[slot] = None;
+                self.free.push(slot);
+                self.given -= 1;
+            } else {
+                self.push(slot);
+            }
+        }
+        self.give();
+    }
+}
+
+/// The first of these disks that may be given something, and what that is.
+fn first_to_give<'a>(
+    mut lines: impl Iterator<Item = (&'a usize, &'a mut Line<usize>)>,
+) -> Option<(usize, usize)> {
+    lines.find_map(|(node, line)| line.give().map(|slot| (*node, slot)))
+}
+
+impl InFlight {
+    /// Takes note of what the kernel says; `None` if the operation must go on.
+    fn advance(&mut self, result: i32) -> Option<DiskResult> {
+        let again = io::Error::from_raw_os_error(-result.min(0));
+        match self.kind {
+            Kind::Discard => Some(Ok(Buffer::Zero(0))),
+            _ if result < 0 && busy(&again) => None,
+            kind if result < 0 => Some(Err(self.disk.error(kind.verb(), again))),
+            Kind::Flush => Some(Ok(Buffer::Zero(0))),
+            kind => {
+                self.moved += result as usize;
+                if self.moved >= self.len {
+                    return Some(Ok(self.finish()));
+                }
+                let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                (result == 0).then(|| Err(self.disk.error(kind.verb(), end)))
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Buffer {
+        match (self.kind, self.buffer.take()) {
+            (Kind::Read, Some(buffer)) => Buffer::Bytes(Bytes::from_owner(buffer)),
+            _ => Buffer::Zero(0),
+        }
+    }
+}
+
+fn busy(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+        || e.kind() == io::ErrorKind::ResourceBusy
+}
+
+/// The ring's entry for what remains to be done of an operation.
+fn entry(op: &mut InFlight) -> squeue::Entry {
+    let fd = Fd(op.disk.file.as_raw_fd());
+    let offset = op.offset + op.moved as u64;
+    let left = (op.len - op.moved) as u32;
+    let moved = op.moved;
+    let memory =
+        op.buffer.as_mut().map_or(std::ptr::null_mut(), |b| b.as_mut()[moved..].as_mut_ptr());
+    match op.kind {
+        Kind::Read => opcode::Read::new(fd, memory, left).offset(offset).build(),
+        Kind::Write { durable } => opcode::Write::new(fd, memory, left)
+            .offset(offset)
+            .rw_flags(if durable { RWF_DSYNC } else { 0 })
+            .build(),
+        Kind::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Kind::Discard => opcode::Fallocate::new(fd, op.len as u64)
+            .offset(op.offset)
+            .mode(PUNCH.bits() as i32)
+            .build(),
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for everything, so that no memory is freed under the kernel's hands.
+    fn drop(&mut self) {
+        let mut ended = Vec::new();
+        while self.in_flight.iter().any(Option::is_some) {
+            self.unsubmitted = true;
+            if self.submit().is_err() || self.ring.submit_and_wait(1).is_err() {
+                // The memory stays in use for good: leaking it is the safe way out.
+                std::mem::forget(std::mem::take(&mut self.in_flight));
+                return;
+            }
+            self.collect(&mut ended);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,424 @@
+//! The nodes of this process, their disks, who rules them, and the messages between them:
+//! everything except the sockets of hosts.
+//!
+//! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
+//! operations, so that all that a round of messages puts in a journal goes to disk as one
+//! frame (group commit). How nodes start and stop is in [`lives`], how the map comes about in
+//! [`rule`], what the disks keep of it in [`copies`].
+
+mod copies;
+mod lives;
+mod rule;
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use weft_core::cluster::{ClusterMap, Volume};
+use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer};
+use weft_core::order::{Origin, Place};
+use weft_core::store::{DiskRequest, DiskResult};
+use weft_core::units::{Epoch, NodeId, Timestamp, VolumeId};
+use weft_member::Gate;
+
+use crate::clock::{Clock, boot_time};
+use crate::disk::Backend;
+use crate::disk_emulated::{Emulated, Emulation};
+use crate::disk_queue::DiskQueue;
+use crate::disk_sync::AtOnce;
+use crate::disk_uring::{Ring, Tag};
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::map_copies::Wanted;
+use crate::slot::{Phase, Slot};
+use crate::volumes::{self, Exports, NewVolume};
+
+pub(crate) use rule::{Rule, Ticket};
+
+/// An answer for the number that a request was given.
+pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
+
+/// Messages that are delivered before sockets and timers have their turn.
+const MOST_MESSAGES: usize = 20_000;
+
+/// The nodes and what joins them.
+pub(crate) struct Engine {
+    pub(crate) rule: Rule,
+    /// By node number; also those of nodes in other processes.
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) log: Log,
+    /// What goes in and out of the nodes, and the answers to hosts.
+    pub(crate) gate: Gate<Answer>,
+    /// Nodes that have stopped, for the caller to take.
+    pub(crate) stopped: Vec<usize>,
+    /// The latest epoch in which one of these may have begun anything.
+    pub(crate) last_epoch: Epoch,
+    /// What makes going on impossible.
+    pub(crate) fatal: Option<Error>,
+    clock: Clock,
+    ring: Option<Ring>,
+    /// What holds disks back that are to be like others.
+    emulated: Option<Emulated>,
+    /// The first start of all nodes: the authority waits until each is open or refused.
+    starting: bool,
+    disk_queue: VecDeque<(Tag, DiskRequest)>,
+    ended: Vec<(Tag, DiskResult)>,
+    /// The copy of the map that all disks are to have.
+    wanted: Option<Wanted>,
+    /// Something may be to be done for that.
+    copies_due: bool,
+    /// It has been said that the map is too long for copies.
+    too_long: bool,
+}
+
+impl Engine {
+    /// Nodes under this rule, none of them started.
+    pub(crate) fn new(rule: Rule, log: Log) -> Engine {
+        let slots = rule.slots();
+        let ring = Ring::new();
+        if let Err(e) = &ring {
+            log(&format!("disks are worked without io_uring: {e}"));
+        }
+        let mut engine = Engine {
+            rule,
+            slots,
+            log,
+            gate: Gate::default(),
+            stopped: Vec::new(),
+            last_epoch: 0,
+            fatal: None,
+            clock: Clock::default(),
+            ring: ring.ok(),
+            emulated: None,
+            starting: true,
+            disk_queue: VecDeque::new(),
+            ended: Vec::new(),
+            wanted: None,
+            copies_due: false,
+            too_long: false,
+        };
+        engine.copy_map();
+        engine
+    }
+
+    /// The map in force.
+    pub(crate) fn map(&self) -> &ClusterMap {
+        self.rule.map()
+    }
+
+    /// The volumes that hosts can use.
+    pub(crate) fn exports(&self) -> Exports<'_> {
+        Exports::of(self.map())
+    }
+
+    /// The first node from `from` on, in a circle, that takes requests.
+    pub(crate) fn originator(&self, from: usize) -> Option<usize> {
+        let takes = |n: &usize| {
+            self.slots[*n].phase == Phase::Running && self.map().is_up(NodeId(*n as u16))
+        };
+        (from..self.slots.len()).chain(0..from.min(self.slots.len())).find(takes)
+    }
+
+    /// Whether nodes may serve at this moment.
+    pub(crate) fn may_serve(&self) -> bool {
+        self.rule.may_serve()
+    }
+
+    /// Whether hosts wait here for the node to take part again: it has no disk, so that its
+    /// process is the hosts' own controller and no other process is as good, and it is coming back.
+    pub(crate) fn hosts_wait(&self) -> bool {
+        let comes = |s: &Slot| s.wanted || matches!(s.phase, Phase::Opening | Phase::Running);
+        let comes_back = |s: &Slot| s.path.as_os_str().is_empty() && comes(s);
+        self.rule.together().is_some()
+            && self.originator(0).is_none()
+            && self.slots.iter().any(comes_back)
+    }
+
+    /// Whether the last nodes of this process are about to stop, and others are in other processes.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let any = |phase: Phase| self.slots.iter().any(|s| s.phase == phase);
+        self.rule.together().is_some() && any(Phase::Draining) && !any(Phase::Running)
+    }
+
+    /// Hands a node a host's request; the answer comes with its number.
+    pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
+        self.input(n, Input::Host(number, volume, op));
+    }
+
+    /// Hands a node a host's request that has a place in the graph of requests.
+    pub(crate) fn submit_ordered(
+        &mut self,
+        n: usize,
+        number: u64,
+        volume: VolumeId,
+        place: Place,
+        op: HostOp,
+    ) {
+        self.input(n, Input::Ordered(number, volume, place, op));
+    }
+
+    /// Hands a node a host's request, with what is known of where it comes from.
+    pub(crate) fn submit_named(
+        &mut self,
+        n: usize,
+        number: u64,
+        volume: VolumeId,
+        (origin, place): (Origin, Option<Place>),
+        op: HostOp,
+    ) {
+        self.input(n, Input::Named(number, volume, origin, place, op));
+    }
+
+    /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
+    pub(crate) fn reading(&mut self) -> Timestamp {
+        let now = self.clock.now();
+        let nodes = self.slots.iter_mut().filter_map(|s| s.node.as_mut());
+        let micros = nodes.map(|n| n.reading(now).micros()).min();
+        micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
+    }
+
+    /// Nobody waits for the answer to this request of a node any more.
+    pub(crate) fn abandon(&mut self, n: usize, number: u64) {
+        self.input(n, Input::HostGone(number));
+    }
+
+    /// Finds room for a new volume.
+    pub(crate) fn place_volume(&self, new: &NewVolume) -> Result<Volume> {
+        volumes::place(new, self.map())
+    }
+
+    /// Whether a node runs, in this process or, as far as the map knows, in another.
+    pub(crate) fn runs(&self, node: NodeId) -> bool {
+        match self.slots.get(usize::from(node.0)) {
+            Some(slot) if slot.phase == Phase::Elsewhere => self.map().is_up(node),
+            Some(slot) => slot.runs(),
+            None => false,
+        }
+    }
+
+    /// Whether nothing is in work anywhere and everything is in place.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let quiet = |s: &Slot| match s.phase {
+            Phase::Down => !s.wanted,
+            Phase::Opening => false,
+            Phase::Elsewhere => true,
+            Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
+        };
+        self.is_settled()
+            && self.disk_queue.is_empty()
+            && self.slots.iter().all(quiet)
+            && self.copies_are_done()
+    }
+
+    /// What keeps the nodes from being quiet, a line each.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if !self.is_settled() {
+            out.push("the nodes do not agree on a map yet".to_string());
+        }
+        for (n, slot) in self.slots.iter().enumerate() {
+            match (slot.phase, slot.status()) {
+                (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
+                (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
+                    out.push(format!("node {n}: {waiting}"));
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// What to poll for ends of disk operations.
+    pub(crate) fn ring_fd(&self) -> Option<RawFd> {
+        self.ring.as_ref().map(Ring::fd)
+    }
+
+    /// Has the nodes' disks take as long as others, and says what to poll for ends of operations.
+    pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<RawFd> {
+        Ok(self.emulated.insert(Emulated::new(emulation)?).fd())
+    }
+
+    /// Turns the crank until nothing is left that need not be waited for. Says whether it
+    /// came to that: if nodes keep each other busy, sockets and timers must have their turn.
+    pub(crate) fn run(&mut self) -> bool {
+        let mut left = MOST_MESSAGES;
+        loop {
+            self.receive_mail();
+            while left > 0 && self.deliver() {
+                left -= 1;
+            }
+            self.start_disk_operations();
+            self.send_mail();
+            if left == 0 {
+                self.feed_ended();
+                self.follow_lives();
+                return false;
+            }
+            if self.feed_ended() {
+                continue;
+            }
+            self.follow_lives();
+            self.follow_rule();
+            if !self.has_work() {
+                return true;
+            }
+        }
+    }
+
+    /// Whether there is something that [`Engine::run`] would do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.disk_queue.is_empty()
+            || self.copies_due
+            || self.gate.has_work(|| self.rule.may_serve())
+            || self.rule.has_work()
+    }
+
+    /// Answers that hosts may be given now.
+    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+        self.gate.take_answers(|| self.rule.may_serve())
+    }
+
+    /// Whether there are answers that hosts may be given now.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.gate.has_answers(|| self.rule.may_serve())
+    }
+
+    /// Delivers the next word of the authority or message.
+    fn deliver(&mut self) -> bool {
+        let next = self.gate.next(|| self.rule.may_serve());
+        next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
+    }
+
+    fn start_disk_operations(&mut self) {
+        self.start_copies();
+        let mut at_once = AtOnce::default();
+        while let Some((tag, request)) = self.disk_queue.pop_front() {
+            let slot = &mut self.slots[tag.node];
+            let Some(disk) = slot.disk.as_ref().filter(|_| slot.life == tag.life) else { continue };
+            slot.disk_ops += 1;
+            if let Some(emulated) = &mut self.emulated {
+                let result = disk.run(request.op.clone());
+                emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
+                continue;
+            }
+            match (disk.backend(), &mut self.ring) {
+                (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
+                _ if disk.queue == DiskQueue::default() => {
+                    self.ended.push((tag, disk.run(request.op)));
+                }
+                _ => at_once.add(tag, disk, request),
+            }
+        }
+        at_once.run(&mut self.ended);
+        if let Some(emulated) = &mut self.emulated
+            && let Err(e) = emulated.collect(boot_time(), &mut self.ended)
+        {
+            self.fatal = Some(e);
+        }
+        let Some(ring) = &mut self.ring else { return };
+        let started = ring.submit();
+        ring.collect(&mut self.ended);
+        // What has ended makes room for what waited, and what was done in part goes on.
+        if let Err(e) = started.and_then(|()| ring.submit()) {
+            self.fatal = Some(Error(format!("cannot start disk operations: {e}")));
+        }
+    }
+
+    /// How many operations wait for a node's disk until it can be given them.
+    pub(crate) fn disk_waiting(&self, n: usize) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.waiting(n))
+    }
+
+    fn feed_ended(&mut self) -> bool {
+        let ended = std::mem::take(&mut self.ended);
+        let any = !ended.is_empty();
+        for (tag, result) in ended {
+            self.slots[tag.node].disk_ops -= 1;
+            if self.slots[tag.node].life == tag.life
+                && let Some(result) = self.copy_ended(tag, result)
+            {
+                self.input(tag.node, Input::Disk(tag.id, result));
+            }
+        }
+        any
+    }
+
+    fn input(&mut self, n: usize, input: Input) {
+        let now = self.clock.now();
+        let Some(node) = self.slots.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
+        let mut outputs = Vec::new();
+        node.handle(now, input, &mut outputs);
+        self.apply(n, outputs);
+    }
+
+    fn apply(&mut self, n: usize, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send(envelope) => self.post(envelope),
+                Output::Disk(request) => {
+                    let tag = Tag { node: n, life: self.slots[n].life, id: request.id };
+                    self.disk_queue.push_back((tag, request));
+                }
+                Output::Timer(timer, delay) => {
+                    let deadline = self.clock.now() + delay;
+                    self.slots[n].set_timer(timer, deadline);
+                }
+                Output::Reply(number, result) => self.gate.answer((number, result)),
+                Output::Report(report) => self.report(n, report),
+                Output::Ready => self.ready(n),
+                Output::Refused(error) => {
+                    let _ = self.kill_node(n, &format!("its disk was refused: {error}"));
+                    return;
+                }
+                Output::DiskFailed(error) => {
+                    let _ = self.kill_node(n, &format!("its disk failed: {error}"));
+                    return;
+                }
+                Output::Log(line) => (self.log)(&format!("node {n}: {line}")),
+                Output::Delayed(_) => {}
+            }
+        }
+    }
+
+    fn post(&mut self, envelope: Envelope) {
+        match self.slots.get(usize::from(envelope.to.0)) {
+            Some(slot) if slot.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
+            _ => self.gate.letter(envelope),
+        }
+    }
+
+    /// Whether a node has put something off until there is nothing better to do. What would wake
+    /// other processes is not sooner done because this one is idle: it waits for its time, and
+    /// for more to go with it.
+    pub(crate) fn has_soon(&self) -> bool {
+        self.rule.together().is_none() && self.slots.iter().any(Slot::has_soon)
+    }
+
+    /// Fires the [`Timer::Soon`]s, due or not.
+    pub(crate) fn fire_soon(&mut self) {
+        self.fire(Timer::Soon, u64::MAX);
+    }
+
+    /// Fires the timers that are due.
+    pub(crate) fn fire_due(&mut self) {
+        let now = self.clock.now();
+        Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
+    }
+
+    fn fire(&mut self, timer: Timer, now: u64) {
+        for n in 0..self.slots.len() {
+            if self.slots[n].take_due(timer, now) {
+                self.input(n, Input::Timer(timer));
+            }
+        }
+    }
+
+    /// Nanoseconds until the next timer is due.
+    pub(crate) fn next_due(&mut self) -> Option<u64> {
+        let now = self.clock.now();
+        let slots = self.slots.iter().filter_map(Slot::deadline).map(|d| d.saturating_sub(now));
+        slots.chain(self.rule.next_due()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

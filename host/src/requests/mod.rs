@@ -1,0 +1,392 @@
+//! Requests that nodes work on, kept until they are answered so that they can be given to
+//! another node when theirs stops.
+//!
+//! A write that is given to another node may take effect twice: all of the first attempt, or
+//! some of its chunks, may have happened, or the survivors may settle that it did. In
+//! between nobody must have seen it and nobody must have written over it, or what was
+//! overwritten would come back. So one rule holds for all requests of this process, whoever
+//! their host and their node: **while a change is in work, no other request that touches the
+//! same bytes is.** Later ones wait here, in the order in which they came, and a change also
+//! waits for earlier ones that wait.
+//!
+//! What follows from it: between a change's beginning and its end nobody reads or writes its
+//! bytes, so that doing it again is the same as doing it once, and to hosts it happens at one
+//! instant before its answer. What is begun after it has a later timestamp than each of its
+//! attempts, also than one that is still being settled, and nodes keep to that order. A
+//! change that nobody waits for any more, because its connection is gone, is not given to
+//! another node nor begun again by its own; it keeps its bytes until its node has answered or
+//! stopped, and what became of it is then for the survivors to settle, before anything later.
+//!
+//! The node of a host that is its own controller may be left out by the others, while the host was
+//! paused, and come back as a new one: there is no other to give its requests to, and they are
+//! *parked* until it is back. Another host may have written over what the others have settled of them. So in
+//! a cluster what is given to a node for a second time is asked after first, by the name that it had
+//! the first time, and done only if it has not happened (docs/messages.md).
+//!
+//! Reads may be given to another node as they are: they change nothing. A change may begin
+//! while a read of its bytes is in work; the read then sees them as before or as after it, or,
+//! if it is longer than a chunk, some of each.
+//!
+//! Hosts that keep to distinct bytes, as file systems do, never wait here.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
+
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
+use weft_core::units::{Timestamp, VolumeId};
+use weft_front::nbd::server::Cookie;
+
+use crate::engine::{Answer, Engine};
+use crate::overlap::{Claim, Claims};
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// An NBD connection, and its name for the command.
+    Nbd {
+        /// The connection.
+        conn: usize,
+        /// Its name for the command.
+        cookie: Cookie,
+    },
+    /// A host that names its requests. It may come back over another connection.
+    Native {
+        /// The host.
+        host: HostId,
+        /// Its name for the request.
+        number: u64,
+    },
+    /// A control connection.
+    Control {
+        /// The connection.
+        conn: usize,
+    },
+}
+
+impl Owner {
+    fn conn(self) -> Option<usize> {
+        match self {
+            Owner::Nbd { conn, .. } | Owner::Control { conn } => Some(conn),
+            Owner::Native { .. } => None,
+        }
+    }
+}
+
+/// How a host left that names its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It said that it will not come back.
+    ForGood,
+    /// Its connection broke, and it may come back.
+    Unsaid,
+}
+
+/// A request that is to be given to a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) volume: VolumeId,
+    pub(crate) op: HostOp,
+    /// Its place in the graph of requests, if its host gave it one.
+    pub(crate) place: Option<Place>,
+    /// What was written before must be safe before it begins.
+    pub(crate) first_flush: bool,
+    /// The answer waits until what was written is safe.
+    pub(crate) then_flush: bool,
+    /// Its host has asked for it before, here or in another process.
+    pub(crate) again: bool,
+    /// The oldest of its host's requests that the host has not heard the end of, if it says.
+    pub(crate) oldest: Option<u64>,
+}
+
+struct Pending {
+    /// `None` if nobody waits for the answer any more.
+    owner: Option<Owner>,
+    node: usize,
+    job: Job,
+    claim: Option<Claim>,
+    /// Its host is gone, or may ask again in another process: no other node begins it.
+    left: bool,
+    /// By which it is known to those who take part in it.
+    name: RequestId,
+    /// When it was first given to a node; no attempt at it has an earlier timestamp.
+    since: Option<Timestamp>,
+    /// It may have been begun before: it is not begun again before it is known what became of that.
+    again: bool,
+}
+
+impl Job {
+    /// One without a place.
+    pub(crate) fn new(volume: VolumeId, op: HostOp, then_flush: bool) -> Job {
+        Job { volume, op, place: None, first_flush: false, then_flush, again: false, oldest: None }
+    }
+
+    /// Whether the nodes may hold it until others are done. What it waits for may touch the same
+    /// bytes and come later, so it can claim nothing here: the sequencer orders it among those
+    /// that overlap.
+    fn waits_for_others(&self) -> bool {
+        self.place.as_ref().is_some_and(|p| !p.after.is_empty())
+    }
+}
+
+impl Pending {
+    fn is_of(&self, conn: usize) -> bool {
+        self.owner.is_some_and(|o| o.conn() == Some(conn))
+    }
+
+    fn is_of_host(&self, host: HostId) -> bool {
+        matches!(self.owner, Some(Owner::Native { host: h, .. }) if h == host)
+    }
+
+    fn changes(&self) -> bool {
+        self.claim.is_some_and(|c| c.changes())
+    }
+}
+
+/// What a request came to.
+pub(crate) struct Finished {
+    pub(crate) owner: Owner,
+    pub(crate) result: Result<HostData, HostError>,
+}
+
+/// The requests in work, and those that wait for them.
+pub(crate) struct Requests {
+    next: u64,
+    /// Whose the requests are that have no name, drawn when the process starts, and how many there were.
+    us: HostId,
+    named: u64,
+    /// By the number that the node knows it by.
+    pending: HashMap<u64, Pending>,
+    /// What the changes among them touch.
+    claims: Claims,
+    waiting: VecDeque<Pending>,
+    /// Those for a node that is coming back; they have their claims.
+    parked: Vec<Pending>,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Requests {
+            next: 0,
+            us: HostId(RandomState::new().build_hasher().finish()),
+            named: 0,
+            pending: HashMap::new(),
+            claims: Claims::default(),
+            waiting: VecDeque::new(),
+            parked: Vec::new(),
+        }
+    }
+}
+
+impl Requests {
+    /// The name of a request for those who take part in it.
+    fn name(&mut self, owner: Owner) -> RequestId {
+        if let Owner::Native { host, number } = owner {
+            return RequestId { host, number };
+        }
+        self.named += 1;
+        RequestId { host: self.us, number: self.named }
+    }
+
+    /// The oldest of those without names of their own that is not over.
+    fn oldest(&self, name: RequestId) -> u64 {
+        let all = self.pending.values().chain(&self.parked).chain(&self.waiting);
+        let its = all.map(|p| p.name).filter(|n| n.host == name.host).map(|n| n.number);
+        its.min().unwrap_or(name.number).min(name.number)
+    }
+
+    /// What is known of where a request comes from.
+    fn origin(&mut self, engine: &mut Engine, pending: &mut Pending, oldest: u64) -> Origin {
+        let since = *pending.since.get_or_insert_with(|| match pending.job.again {
+            // What its host asked of other processes is known by its name only.
+            true => Timestamp(u64::MAX),
+            false => engine.reading(),
+        });
+        let again = pending.again || pending.job.again;
+        let again = again.then_some(Again { since, epoch: engine.last_epoch });
+        Origin { asker: Asker { id: pending.name, oldest }, again }
+    }
+
+    /// Gives a request to `node` if it takes requests, or to another that does.
+    pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
+        let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
+        let name = self.name(owner);
+        let (left, since, again) = (false, None, false);
+        let owner = Some(owner);
+        let pending = Pending { owner, node, job, claim, left, name, since, again };
+        if self.may_begin(&pending, self.waiting.len()) {
+            self.begin(engine, pending);
+        } else {
+            self.waiting.push_back(pending);
+        }
+    }
+
+    /// Whether nothing in work, and nothing among the first `earlier` that wait, stands in a
+    /// request's way.
+    fn may_begin(&self, pending: &Pending, earlier: usize) -> bool {
+        let Some(claim) = &pending.claim else { return true };
+        let in_the_way = |p: &Pending| p.claim.is_some_and(|c| c.conflicts(claim));
+        self.claims.is_free(claim) && !self.waiting.iter().take(earlier).any(in_the_way)
+    }
+
+    fn begin(&mut self, engine: &mut Engine, pending: Pending) {
+        if let Some(claim) = pending.claim.filter(Claim::changes) {
+            self.claims.take(&claim);
+        }
+        self.issue(engine, pending);
+    }
+
+    fn begin_waiting(&mut self, engine: &mut Engine) {
+        let mut n = 0;
+        while let Some(pending) = self.waiting.get(n) {
+            if !self.may_begin(pending, n) {
+                n += 1;
+            } else if let Some(pending) = self.waiting.remove(n) {
+                self.begin(engine, pending);
+            }
+        }
+    }
+
+    fn issue(&mut self, engine: &mut Engine, mut pending: Pending) {
+        let node = engine.originator(pending.node);
+        if node.is_none() && engine.hosts_wait() {
+            return self.parked.push(pending);
+        }
+        let number = self.next;
+        self.next += 1;
+        let job = match pending.job.first_flush {
+            true => Job { op: HostOp::Flush, place: None, ..pending.job.clone() },
+            false => pending.job.clone(),
+        };
+        pending.node = node.unwrap_or(pending.node);
+        let changes = pending.changes() || pending.job.waits_for_others();
+        let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
+        let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
+        self.pending.insert(number, pending);
+        match (node, origin, job.place) {
+            (Some(node), Some(origin), place) => {
+                engine.submit_named(node, number, job.volume, (origin, place), job.op);
+            }
+            (Some(node), None, Some(place)) => {
+                engine.submit_ordered(node, number, job.volume, place, job.op);
+            }
+            (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
+            (None, ..) => engine.gate.answer((number, Err(HostError::NotServing))),
+        }
+    }
+
+    /// A request is not in work any more, so that those it stood in the way of may be.
+    fn end(&mut self, engine: &mut Engine, pending: &mut Pending) {
+        if let Some(claim) = pending.claim.take().filter(Claim::changes) {
+            self.claims.give_back(&claim);
+            self.begin_waiting(engine);
+        }
+    }
+
+    /// Takes an answer; `None` if nobody waits for it, or if something is still to be done.
+    pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Finished> {
+        let (number, result) = answer;
+        let mut pending = self.pending.remove(&number)?;
+        if pending.job.first_flush && result.is_ok() {
+            pending.job.first_flush = false;
+            self.issue(engine, pending);
+            return None;
+        }
+        self.end(engine, &mut pending);
+        let owner = pending.owner?;
+        if pending.job.then_flush && result.is_ok() {
+            (pending.job.then_flush, pending.job.place) = (false, None);
+            pending.job.op = HostOp::Flush;
+            self.issue(engine, pending);
+            return None;
+        }
+        Some(Finished { owner, result })
+    }
+
+    /// Gives what a node that stopped had in work to others.
+    pub(crate) fn move_from(&mut self, engine: &mut Engine, node: usize) {
+        let mut numbers: Vec<u64> =
+            self.pending.iter().filter(|(_, p)| p.node == node).map(|(n, _)| *n).collect();
+        // In the order in which they came, which readers of the log will expect.
+        numbers.sort_unstable();
+        for number in numbers {
+            let Some(mut pending) = self.pending.remove(&number) else { continue };
+            match pending.owner {
+                Some(Owner::Native { .. }) if pending.left || pending.job.place.is_some() => {
+                    // It needs another name: the sequencer takes each once.
+                    engine.gate.answer((number, Err(HostError::Gone)));
+                    self.pending.insert(number, pending);
+                }
+                Some(_) => {
+                    // In an array of one process nobody can have come in between: see above.
+                    pending.again |= engine.rule.together().is_some();
+                    self.issue(engine, pending);
+                }
+                None => self.end(engine, &mut pending),
+            }
+        }
+    }
+
+    /// The node that was waited for is back, or will not be.
+    pub(crate) fn resume(&mut self, engine: &mut Engine) {
+        for pending in std::mem::take(&mut self.parked) {
+            self.issue(engine, pending);
+        }
+    }
+
+    /// Takes those out that are parked and are such. They are not in work any more.
+    fn drop_parked(&mut self, engine: &mut Engine, is: impl Fn(&Pending) -> bool) {
+        for mut pending in self.parked.extract_if(.., |p| is(p)).collect::<Vec<Pending>>() {
+            self.end(engine, &mut pending);
+        }
+    }
+
+    /// Nobody waits any more for the answers to a connection that is gone.
+    pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
+        self.waiting.retain(|p| !p.is_of(conn));
+        self.drop_parked(engine, |p| p.is_of(conn));
+        for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of(conn)) {
+            engine.abandon(pending.node, *number);
+        }
+        self.pending.retain(|_, p| p.changes() || !p.is_of(conn));
+        for pending in self.pending.values_mut().filter(|p| p.is_of(conn)) {
+            pending.owner = None;
+        }
+        self.begin_waiting(engine);
+    }
+
+    /// A host that names its requests is not connected any more. What waits is dropped, and its
+    /// numbers are returned. What is in work goes on, so that the host hears of it when it
+    /// comes back; but if it does not come back, or may elsewhere, no node begins it again. (It
+    /// could then happen after what the host asks there.)
+    pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId, how: Leave) -> Vec<u64> {
+        let number = |p: &Pending| match p.owner {
+            Some(Owner::Native { number, .. }) => Some(number),
+            _ => None,
+        };
+        let idle = self.waiting.iter().chain(&self.parked);
+        let dropped = idle.filter(|p| p.is_of_host(host)).filter_map(number).collect();
+        self.waiting.retain(|p| !p.is_of_host(host));
+        self.drop_parked(engine, |p| p.is_of_host(host));
+        if how == Leave::ForGood || engine.rule.together().is_some() {
+            for (number, pending) in self.pending.iter_mut().filter(|(_, p)| p.is_of_host(host)) {
+                pending.left = true;
+                engine.abandon(pending.node, *number);
+            }
+        }
+        self.begin_waiting(engine);
+        dropped
+    }
+
+    /// How many hosts' requests are in work or wait for others.
+    pub(crate) fn of_hosts(&self) -> usize {
+        let of_host =
+            |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. } | Owner::Native { .. }));
+        let all = self.pending.values().chain(&self.waiting).chain(&self.parked);
+        all.filter(of_host).count()
+    }
+}
+
+#[cfg(test)]
+mod tests;

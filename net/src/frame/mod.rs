@@ -1,0 +1,222 @@
+//! Frames: how messages are told apart on a stream of bytes.
+//!
+//! ```text
+//! offset  width
+//!      0      4  magic, "WEFT"
+//!      4      2  version of the protocol
+//!      6      1  kind: below 16 the transport's own, from 16 on the owner's
+//!      7      1  zero
+//!      8      4  length of the payload, at most 16 MiB
+//!     12      4  CRC-32C of bytes 0..12 and the payload
+//!     16         the payload
+//! ```
+//!
+//! Numbers are little-endian. The checksum covers the header too, so that a frame whose kind
+//! was spoiled is not taken for another. [`FrameReader`] is fed bytes as they come and yields
+//! frames; it does no I/O.
+
+use bytes::Bytes;
+
+/// The version of the protocol between processes: frames, handshake and messages.
+pub const VERSION: u16 = 1;
+
+/// Bytes of a frame's header.
+pub const HEADER: usize = 16;
+
+/// The longest payload: a chunk of 4 MiB with its parity and headers fits many times.
+pub const MAX_PAYLOAD: usize = 16 << 20;
+
+/// The first kind that is the owner's.
+pub const FIRST_KIND: u8 = 16;
+
+const MAGIC: [u8; 4] = *b"WEFT";
+
+/// A payload of at least so many bytes that have not come yet is worth reading in place.
+const LARGE: usize = 64 << 10;
+
+/// A frame as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What the payload is.
+    pub kind: u8,
+    /// The payload.
+    pub payload: Bytes,
+}
+
+/// Bytes that are no frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Not our protocol at all.
+    #[error("what came is not weft's protocol (it begins with {}){}", hex(.0), hint(.0))]
+    Magic([u8; 4]),
+    /// Another version.
+    #[error(
+        "the other side speaks version {theirs} of the protocol and this one version {VERSION}; run the same version of weft on all nodes"
+    )]
+    Version {
+        /// The version that it speaks.
+        theirs: u16,
+    },
+    /// The reserved byte is used.
+    #[error("the frame's reserved byte is {0} and not zero")]
+    Reserved(u8),
+    /// Too long.
+    #[error("the frame has {len} bytes and at most {max} are allowed here")]
+    TooLong {
+        /// The length.
+        len: u32,
+        /// The longest allowed.
+        max: usize,
+    },
+    /// Spoiled on the way.
+    #[error("the frame's checksum is wrong: it was spoiled on the way")]
+    Checksum,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn hint(bytes: &[u8; 4]) -> &'static str {
+    match bytes {
+        [20..=23, 3, ..] => "; it looks like TLS, which is off on this side",
+        _ => "",
+    }
+}
+
+/// The header of a frame with this payload.
+pub fn header(kind: u8, payload: &[Bytes]) -> [u8; HEADER] {
+    let len: usize = payload.iter().map(Bytes::len).sum();
+    debug_assert!(len <= MAX_PAYLOAD);
+    let mut out = [0; HEADER];
+    out[..4].copy_from_slice(&MAGIC);
+    out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    out[6] = kind;
+    out[8..12].copy_from_slice(&(len as u32).to_le_bytes());
+    let crc = payload.iter().fold(crc32c::crc32c(&out[..12]), |c, b| crc32c::crc32c_append(c, b));
+    out[12..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+#[derive(Debug)]
+struct Arriving {
+    header: [u8; HEADER],
+    /// As long as the frame says.
+    len: usize,
+    /// Has room for all of it from the beginning, and after what has come nothing that counts.
+    payload: Vec<u8>,
+    /// How much has come.
+    filled: usize,
+}
+
+/// Turns a stream of bytes into frames.
+#[derive(Debug)]
+pub struct FrameReader {
+    max: usize,
+    header: [u8; HEADER],
+    /// How much of the header has come, while no payload is arriving.
+    filled: usize,
+    arriving: Option<Arriving>,
+}
+
+impl FrameReader {
+    /// A reader that refuses a first frame with a payload of more than `first` bytes (a
+    /// stranger's), and later ones of more than [`MAX_PAYLOAD`].
+    pub fn new(first: usize) -> FrameReader {
+        FrameReader { max: first.min(MAX_PAYLOAD), header: [0; HEADER], filled: 0, arriving: None }
+    }
+
+    /// Takes bytes from the front of `bytes` until there is a frame or nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// If they are no frame. Nothing that follows can be understood then.
+    pub fn push(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
+        loop {
+            if let Some(arriving) = &mut self.arriving {
+                let n = (arriving.len - arriving.filled).min(bytes.len());
+                arriving.payload.truncate(arriving.filled);
+                arriving.payload.extend_from_slice(&bytes[..n]);
+                *bytes = &bytes[n..];
+                return self.advance(n);
+            }
+            let n = (HEADER - self.filled).min(bytes.len());
+            self.header[self.filled..self.filled + n].copy_from_slice(&bytes[..n]);
+            self.filled += n;
+            *bytes = &bytes[n..];
+            self.check_begin()?;
+            if self.filled < HEADER {
+                return Ok(None);
+            }
+            self.begin()?;
+        }
+    }
+
+    /// Where the rest of a large payload goes, if one is arriving: to be read in place, without
+    /// a copy. [`FrameReader::advance`] says how much was.
+    pub fn large(&mut self) -> Option<&mut [u8]> {
+        let arriving = self.arriving.as_mut()?;
+        if arriving.len - arriving.filled < LARGE {
+            return None;
+        }
+        arriving.payload.resize(arriving.len, 0);
+        Some(&mut arriving.payload[arriving.filled..])
+    }
+
+    /// `n` bytes of the payload have come. The frame, if it is whole.
+    ///
+    /// # Errors
+    ///
+    /// If its checksum is wrong.
+    pub fn advance(&mut self, n: usize) -> Result<Option<Frame>, FrameError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        arriving.filled += n;
+        if arriving.filled < arriving.len {
+            return Ok(None);
+        }
+        let crc = crc32c::crc32c(&arriving.header[..12]);
+        let good = crc32c::crc32c_append(crc, &arriving.payload).to_le_bytes();
+        if arriving.header[12..] != good {
+            return Err(FrameError::Checksum);
+        }
+        let kind = arriving.header[6];
+        let payload = std::mem::take(&mut arriving.payload).into();
+        self.arriving = None;
+        Ok(Some(Frame { kind, payload }))
+    }
+
+    /// Looks at magic and version as soon as they have come: one that speaks something else may
+    /// never send a whole header.
+    fn check_begin(&self) -> Result<(), FrameError> {
+        let header = &self.header;
+        if self.filled >= 4 && header[..4] != MAGIC {
+            return Err(FrameError::Magic([header[0], header[1], header[2], header[3]]));
+        }
+        let theirs = u16::from_le_bytes([header[4], header[5]]);
+        if self.filled >= 6 && theirs != VERSION {
+            return Err(FrameError::Version { theirs });
+        }
+        Ok(())
+    }
+
+    /// The header is whole.
+    fn begin(&mut self) -> Result<(), FrameError> {
+        let header = self.header;
+        if header[7] != 0 {
+            return Err(FrameError::Reserved(header[7]));
+        }
+        let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        if len as usize > self.max {
+            return Err(FrameError::TooLong { len, max: self.max });
+        }
+        self.filled = 0;
+        self.max = MAX_PAYLOAD;
+        let len = len as usize;
+        let payload = Vec::with_capacity(len);
+        self.arriving = Some(Arriving { header, len, payload, filled: 0 });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

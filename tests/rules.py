@@ -1,0 +1,70 @@
+"""What can be seen in the code, for `./test.sh rules`.
+
+Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
+given; nothing is left undone; a module stands where its name says. Comments are not looked at, and
+for the first rule tests are not either.
+"""
+
+import pathlib, re, sys
+
+OUTSIDE = re.compile(r"std::(net|fs|thread)\b|\bInstant::now|\bSystemTime\b|\btokio\b|\bHashMap\b|\bHashSet\b|\b(fast)?rand\b")
+UNDONE = re.compile(r"\b(todo|unimplemented)!\s*\(")
+PURE = ("core", "model", "load", "report", "member")
+# What a simulation draws from: a generator that was handed in, or made of a seed.
+SEEDED = re.compile(r"\bfastrand::Rng\b(?!::new)")
+
+def lines(path):
+    """Lines without comments and literals; blocks under #[cfg(test)] are marked."""
+    skip, depth, begun = False, 0, False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code = re.sub(r'"(\\.|[^"\\])*"', '""', line)
+        code = re.sub(r"//.*", "", code)
+        if not skip and "#[cfg(test)]" in code:
+            skip, depth, begun = True, 0, False
+        yield number, line, code, skip
+        if skip:
+            depth += code.count("{") - code.count("}")
+            begun = begun or "{" in code
+            # The item ends with its block, or with a semicolon if it has none.
+            if (begun and depth <= 0) or (not begun and code.rstrip().endswith(";")):
+                skip = False
+
+# A file has one subject. These have had more, and may only shrink.
+LONG = {
+    "core/src/cluster/authority/mod.rs": 694,
+    "core/src/cluster/authority/tests.rs": 743,
+    "core/src/cluster/map.rs": 760,
+    "core/src/node/mod.rs": 840,
+    "core/src/node/originator/mod.rs": 640,
+    "core/src/node/worker/mod.rs": 800,
+    "core/src/store/format.rs": 712,
+    "core/src/store/mod.rs": 705,
+    "core/src/store/recover.rs": 734,
+    "host/src/cluster/together.rs": 601,
+    "net/src/wire/tests.rs": 640,
+    "sim/src/check/run/members.rs": 660,
+    "sim/src/perf/system.rs": 840,
+    "sim/src/world.rs": 906,
+    "sim/src/world/together.rs": 829,
+}
+MOST_LINES = 600
+
+bad = []
+for crate in ("code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "cli"):
+    for path in sorted(pathlib.Path(crate).rglob("*.rs")):
+        a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
+        length = len(path.read_text().splitlines())
+        most = LONG.get(str(path), MOST_LINES)
+        if length > most:
+            bad.append(f"{path}: {length} lines; at most {most}: give what has a name of its own a file")
+        for number, line, code, skip in lines(path):
+            if "#[path" in code:
+                bad.append(f"{path}:{number}: a module stands in the folder of the one that has it, without #[path]")
+            if UNDONE.search(code):
+                bad.append(f"{path}:{number}: unfinished: {line.strip()}")
+            if crate in ("model", "load"):
+                code = SEEDED.sub("", code)
+            if crate in PURE and f"{crate}/src" in str(path) and not skip and not a_test and OUTSIDE.search(code):
+                bad.append(f"{path}:{number}: brings the outside world into a pure crate: {line.strip()}")
+print("\n".join(bad) or "the pure crates are free of the outside world, nothing is left undone, and files are where they belong")
+sys.exit(bool(bad))
