@@ -389,6 +389,28 @@ volumes() {
         fails nbdinfo "$uri"
     done
 }
+# Groups with parity of their own: two nodes are lost, one of which has parity over all data.
+local_parity() {
+    local uri node pid
+    D=$T/lrc
+    "$WEFT" up --dir "$D" --listen "$D.sock" --nodes 7 --layout lrc:4+2+1 --disk-size 192M \
+        --volume v:32M >"$D.log" 2>&1 9>&- &
+    pid=$!
+    trap "kill -TERM $pid; wait $pid" EXIT
+    uri="nbd+unix:///v?socket=$D.sock"
+    wait_until timeout 5 nbdinfo --size "$uri"
+    weft volume list | grep 'any 2 more nodes, 77 % of threes'
+    head -c 32M /dev/urandom >"$T/e"
+    nbdcopy "$T/e" "$uri"
+    for node in 0 6; do weft node kill $node; done
+    nbdcopy "$uri" - | cmp - "$T/e"
+    head -c 32M /dev/urandom >"$T/e"
+    nbdcopy "$T/e" "$uri"
+    for node in 0 6; do weft node start $node; done
+    wait_until whole
+    scrub v
+    nbdcopy "$uri" - | cmp - "$T/e"
+}
 verifying() {
     (cd "$T" && fio --name=v --thread --ioengine=nbd --uri="$URI" --rw=randwrite --randseed=7 "$@" \
         --verify=crc32c --verify_fatal=1 --do_verify=1)
@@ -707,6 +729,7 @@ t descriptors descriptors
 t partial-requests partial
 t limits limits
 t layouts volumes
+t local-parity local_parity
 t fio-verify fio_verify
 t fio-node-killed fio_node_killed
 t fio-node-stopped fio_node_down

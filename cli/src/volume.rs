@@ -316,7 +316,8 @@ pub fn survives(volume: &Value) -> String {
 
 /// Sets of so many, in words.
 pub fn sets_of(n: usize) -> String {
-    let words = ["ones", "pairs", "threes", "fours", "fives", "sixes", "sevens", "eights", "nines"];
+    let words =
+        ["single ones", "pairs", "threes", "fours", "fives", "sixes", "sevens", "eights", "nines"];
     let word = n.checked_sub(1).and_then(|at| words.get(at));
     word.map_or_else(|| format!("sets of {n}"), |w| w.to_string())
 }
@@ -344,7 +345,7 @@ mod tests {
             json!({ "survives": 3, "survives_next": 1568.0 / 1820.0, "bears": { "box": 1 } });
         assert_eq!(survives(&some), "any 3 more nodes, 86 % of fours, or 1 box");
         let none = json!({ "survives": 0, "survives_next": 0.5, "bears": null });
-        assert_eq!(survives(&none), "50 % of ones");
+        assert_eq!(survives(&none), "50 % of single ones");
     }
 
     #[test]
