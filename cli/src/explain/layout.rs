@@ -14,7 +14,7 @@ use crate::args;
 use crate::output::{say, say_json, table};
 use crate::volume::sets_of;
 
-use super::{column, failed_columns, geometry, many};
+use super::{column, failed_columns, geometry, many, totals_as_json};
 
 /// Sets of columns beyond which those that are recoverable are not counted.
 const MOST_SETS: u64 = 20_000_000;
@@ -141,16 +141,7 @@ fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
         .into_iter()
         .map(|(lost, some, all)| json!({ "lost": lost, "recoverable": some, "sets": all }))
         .collect();
-    let write = small_write(g, failed).map(|t| {
-        json!({
-            "disk_reads": t.disk_reads,
-            "disk_writes": t.disk_writes,
-            "journal_writes": t.journal_writes,
-            "messages": t.messages,
-            "wire_bytes": t.wire_bytes,
-            "round_trips": t.round_trips,
-        })
-    });
+    let write = small_write(g, failed).map(totals_as_json);
     json!({
         "layout": layout.to_string(),
         "columns": columns,

@@ -14,7 +14,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
-use weft_core::plan::{self, Explanation, PlanError, Policy, Range};
+use weft_core::plan::{self, Explanation, PlanError, Policy, Range, Totals};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
 
@@ -296,18 +296,10 @@ fn as_json(explanation: &Explanation, common: &Common) -> Value {
     let rows = explanation.rows.iter().map(
         |r| json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells}),
     );
-    let t = explanation.totals;
     let mut all = json!({
         "rows": rows.collect::<Vec<_>>(),
         "chunks": explanation.chunks,
-        "totals": {
-            "disk_reads": t.disk_reads,
-            "disk_writes": t.disk_writes,
-            "journal_writes": t.journal_writes,
-            "messages": t.messages,
-            "wire_bytes": t.wire_bytes,
-            "round_trips": t.round_trips,
-        },
+        "totals": totals_as_json(explanation.totals),
     });
     if let Some(cost) = explanation.order {
         all["order"] = json!({
@@ -369,6 +361,17 @@ fn describe_order(cost: OrderCost, common: &Common) -> String {
         many(cost.round_trips, "round trip"),
         many(cost.after, "message"),
     )
+}
+
+fn totals_as_json(t: Totals) -> Value {
+    json!({
+        "disk_reads": t.disk_reads,
+        "disk_writes": t.disk_writes,
+        "journal_writes": t.journal_writes,
+        "messages": t.messages,
+        "wire_bytes": t.wire_bytes,
+        "round_trips": t.round_trips,
+    })
 }
 
 fn many(n: u64, what: &str) -> String {
