@@ -25,7 +25,7 @@ impl Code {
     }
 
     /// Whether no equation has lost columns alone, however equations are summed.
-    pub(crate) fn is_independent(&self, lost: ColumnSet) -> bool {
+    fn is_independent(&self, lost: ColumnSet) -> bool {
         if lost.len() > self.parity_columns() {
             return false;
         }
