@@ -8,10 +8,10 @@ use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{
     Body, Envelope, Header, HostOp, Input, Item, LockMessage, MapMessage, Node, NodeConfig, Notice,
-    Output, Refusal, Slot, Task, Timer, Wanted,
+    Output, Refusal, Task, Timer, Wanted,
 };
 use weft_core::order::{Lock, Ordering};
-use weft_core::plan::{Commit, Dispatch, Policy, Range};
+use weft_core::plan::{Commit, Dispatch, Part, Policy, Range};
 use weft_core::store::{DiskOp, Reached, StoreConfig};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -230,7 +230,7 @@ fn a_write_of_a_paused_host_is_refused_when_others_have_gone_on() {
             asker: None,
         };
         let data = Buffer::from(vec![7; SECTOR as usize]);
-        let items = vec![Item { stripe: 0, slot: Slot::New, data }];
+        let items = vec![Item { stripe: 0, part: Part::New, data }];
         b.say(HOSTS[0], Body::Write { header, items });
         let refused = |m: &Body| matches!(m, Body::Vote { vote: Err(Refusal::Late(_)), .. });
         assert!(told(&b.sent(), HOSTS[0], refused), "{ordering}");

@@ -15,8 +15,6 @@ use crate::layout::Geometry;
 use crate::plan::{Range, Span, Spans};
 use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp};
 
-use super::originator::solve;
-
 /// Whom an operator believes of a stripe in which it cannot be told who is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Trust {
@@ -202,6 +200,24 @@ fn is_older(g: &Geometry, units: &[Unit], row: usize, column: usize) -> bool {
         true => others.iter().all(|v| *v >= own) && others.iter().any(|v| *v > own),
         false => others.iter().any(|v| *v >= own),
     }
+}
+
+/// The content of a column of the code over `at`, from others that determine it.
+fn solve(g: &Geometry, have: &BTreeMap<usize, Buffer>, code_column: usize, at: Spans) -> Buffer {
+    let len = at.len() as usize;
+    if have.values().all(Buffer::is_zero) {
+        return Buffer::Zero(len);
+    }
+    if have.values().any(Buffer::is_length) {
+        return Buffer::Length(len);
+    }
+    let columns = have.keys().copied().collect();
+    let decoder = g.code.decoder(columns, code_column).expect("they determine it");
+    let bytes: Vec<_> = have.values().map(Buffer::to_bytes).collect();
+    let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
+    let mut out = vec![0; len];
+    decoder.decode(&views, &mut out);
+    out.into()
 }
 
 #[cfg(test)]

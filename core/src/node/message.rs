@@ -3,7 +3,7 @@
 use super::SequenceMessage;
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
-use crate::plan::{Range, Span};
+use crate::plan::{Part, Range, Role, Span};
 use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
@@ -104,25 +104,10 @@ pub enum Task {
 pub struct Item {
     /// The stripe.
     pub stripe: u64,
-    /// What it is; its place in the unit follows from the plan.
-    pub slot: Slot,
+    /// What it is to the cell that gets it; its place in the unit follows from the plan.
+    pub part: Part,
     /// The bytes.
     pub data: Buffer,
-}
-
-/// What an [`Item`] is to the cell that gets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Slot {
-    /// New data of the cell's own unit.
-    New,
-    /// A contribution of this column of the code, from its worker, to a parity column.
-    Column(usize),
-    /// The same, to the originator, which computes the parity.
-    Gathered(usize),
-    /// A contribution of this data unit, from the originator.
-    Originator(usize),
-    /// The finished parity, or rebuilt content.
-    Result,
 }
 
 /// What a read asks for.
@@ -220,10 +205,12 @@ pub enum Body {
         /// Data for the worker.
         items: Vec<Item>,
     },
-    /// W to W, W to O, O to W: data that a cell waits for.
+    /// W to W, W to O, O to W: data that cells wait for.
     Part {
         /// The write.
         header: Header,
+        /// Whose cells.
+        to: Role,
         /// The data.
         items: Vec<Item>,
     },

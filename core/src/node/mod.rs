@@ -21,6 +21,7 @@ mod recall_tests;
 mod sequence_message;
 mod sequencing;
 mod settle;
+mod task;
 #[cfg(test)]
 mod test_bench;
 #[cfg(test)]
@@ -35,7 +36,7 @@ use crate::Buffer;
 use crate::cluster::{Attendance, ClusterMap};
 use crate::order::sequencer::Limits;
 use crate::order::{Clock, Origin, Place, PlaceError};
-use crate::plan::{Range, Totals};
+use crate::plan::{Range, Role, Totals};
 use crate::store::{
     DiskRequest, DiskResult, FormatError, Reached, StoreBug, StoreConfig, StoreCounters,
 };
@@ -44,7 +45,7 @@ use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use judge::Trust;
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal, Slot,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
@@ -558,14 +559,10 @@ impl Node {
                 originator.on_read_reply(ts, column, result, outbox);
             }
             Body::Write { header, items } => worker.on_part(from, header, items, true, outbox),
-            Body::Part { header, items } => {
-                let gathered = |i: &Item| matches!(i.slot, Slot::Gathered(_));
-                if items.iter().all(gathered) {
-                    originator.on_part(header, items, outbox);
-                } else {
-                    worker.on_part(from, header, items, false, outbox);
-                }
+            Body::Part { header, to: Role::Column(_) | Role::Source(_), items } => {
+                worker.on_part(from, header, items, false, outbox);
             }
+            Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {
                 originator.on_vote(from, ts, column, vote, outbox);
             }

@@ -4,6 +4,7 @@ use super::test_bench::*;
 use super::*;
 use crate::cluster::Attendance;
 use crate::order::{Again, Asker, HostId, RequestId};
+use crate::plan::Part;
 use crate::units::ColumnSet;
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
@@ -79,7 +80,7 @@ fn a_participant_remembers_what_has_happened() {
     let asker = Some(Asker { id: id(), oldest: 3 });
     let header = Header { ts: at(1000), volume: VOLUME, avoid, task, asker };
     let data = Buffer::Length(UNIT as usize);
-    let items = vec![Item { stripe: 0, slot: Slot::New, data }];
+    let items = vec![Item { stripe: 0, part: Part::New, data }];
     bench.hear(PEER, Body::Write { header, items });
     while bench.disk_works().is_some() {}
     let recollects = |bench: &mut Bench, number, since| {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::*;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::layout::{Geometry, LayoutSpec};
+use crate::plan::Part;
 use crate::store::{DiskOp, DiskRequest, Reached, Superblock};
 use crate::units::ColumnSet;
 
@@ -130,7 +131,7 @@ impl Bench {
             asker: None,
         };
         let data = Buffer::Length(range.len as usize);
-        let items = vec![Item { stripe, slot: Slot::New, data }];
+        let items = vec![Item { stripe, part: Part::New, data }];
         self.hear(PEER, Body::Write { header, items });
     }
 

@@ -1,93 +1,239 @@
-//! A cell of a write: what one column does for one stripe.
+//! A cell: what one role does for one stripe, as steps in order (DESIGN, section 3).
+//!
+//! Everything that is sent or written is linear in what the columns hold and in what is new, so a
+//! cell needs no more than five kinds of steps. Who builds cells decides who computes what and where; who
+//! carries them out ([`Execution`](super::Execution)), counts them ([`Totals`](super::Totals)) or prints
+//! them ([`explain`](super::explain())) only follows the steps.
 
 use smallvec::SmallVec;
 
 use super::{Span, Spans};
-use crate::layout::ColumnRole;
+use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
 
-/// What a cell sends of its old or new content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sends {
-    /// Its old content.
-    Old,
-    /// Its old content xor its new content.
-    Delta,
-    /// Its new content, with the old where nothing is new.
-    Content,
+/// Where a cell stands, and to whom parts of a write are addressed. Which node has a role follows
+/// from the request and the stripe map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// The worker of a column of the layout.
+    Column(usize),
+    /// The worker of the disk that a column leaves.
+    Source(usize),
+    /// Who gathers, sums and solves for the columns.
+    Calculator,
+    /// Who holds the host's bytes.
+    Endpoint,
+    /// Who plans, hears the votes and says what became of the request.
+    Coordinator,
 }
 
-/// Where a cell sends it.
+/// What a part is to the cell that gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// New bytes of the cell's own unit.
+    New,
+    /// New bytes of this data unit.
+    NewOf(usize),
+    /// What the cell of this column of the code sends.
+    From(usize),
+    /// Lost content of this data unit, solved for.
+    Solved(usize),
+    /// What is to be written as it is: finished parity, or a unit that is put back.
+    Result,
+}
+
+/// Part of a sum: these bytes of a part, multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// The factor, in the code's field; not 0.
+    pub coefficient: u8,
+    /// Of what.
+    pub part: Part,
+    /// Which bytes of it: of the unit.
+    pub spans: Spans,
+}
+
+/// What a step sends or writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// The own unit's old content.
+    Old,
+    /// Its old content xor its new content.
+    Change,
+    /// Its new content, with the old where nothing is new.
+    Content,
+    /// A part, as it came.
+    Given(Part),
+    /// A sum of parts; unless it is what is written, an earlier step awaits or combines them.
+    Sum(Vec<Term>),
+}
+
+/// To whom a cell sends something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// To the columns of these parities, counted from 0.
-    Parities(ColumnSet),
-    /// To the originator.
-    Originator,
+    /// To these columns of the layout.
+    Columns(ColumnSet),
+    /// To another role.
+    Role(Role),
 }
 
 /// Something that a cell sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Send {
     /// What.
-    pub what: Sends,
-    /// Which bytes.
+    pub value: Value,
+    /// Which bytes of the unit.
     pub spans: Spans,
+    /// What it is to those who get it.
+    pub part: Part,
     /// Where to.
     pub to: Destination,
 }
 
-impl Send {
-    pub(super) fn new(what: Sends, spans: impl Into<Spans>, to: Destination) -> Send {
-        Send { what, spans: spans.into(), to }
-    }
-}
-
-/// The contributions that a cell waits for before it can write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Awaits {
-    /// From the columns of these data units (or, at the originator, these columns of the
-    /// code).
-    pub data: ColumnSet,
-    /// From the originator, on behalf of these data units.
-    pub originator: ColumnSet,
-    /// The finished parity (or rebuilt content) from the originator.
-    pub result: bool,
-}
-
-/// One column's part in one stripe of a write.
+/// What a cell prepares, and writes when the write has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WriteCell {
-    /// What the column holds.
-    pub role: ColumnRole,
-    /// New data that the originator sends to it.
-    pub new: Span,
-    /// Old content to read: whole sectors.
-    pub read: Spans,
-    /// What to send: at most one thing to each column, or to the originator.
-    pub sends: SmallVec<[Send; 1]>,
-    /// What to wait for.
-    pub awaits: Awaits,
-    /// What to prepare and write: whole sectors.
-    pub write: Spans,
-    /// Whether what is written is a change to be added, not content.
-    pub delta: bool,
+pub struct Write {
+    /// What.
+    pub value: Value,
+    /// Which bytes of the unit: whole sectors.
+    pub spans: Spans,
+    /// Whether it is a change to be added to what is there, not content.
+    pub is_change: bool,
 }
 
-impl WriteCell {
-    /// Whether the column has nothing to do.
+/// Parts that are waited for, and which bytes of the unit each of them has.
+pub type Awaited = SmallVec<[(Part, Spans); 1]>;
+
+/// A step; each begins when those before it are done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Begin to read old content of the own unit: whole sectors.
+    Read(Spans),
+    /// Wait until all of these are here.
+    Await(Awaited),
+    /// Compute what the later steps know as this part, over these bytes, once what it is made of is here.
+    Combine(Part, Spans, Value),
+    /// Send something, once what it is made of is here.
+    Send(Send),
+    /// Prepare and write something, once what it is made of is here.
+    Write(Write),
+}
+
+/// One role's part in one stripe of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// Whose part it is.
+    pub at: Role,
+    /// What the unit holds, if it is a column's cell.
+    pub holds: Option<ColumnRole>,
+    /// The bytes of the own unit that are new.
+    pub new: Span,
+    /// What is to be done, in order. Nothing for a role that has no part.
+    pub steps: SmallVec<[Step; 3]>,
+}
+
+impl Cell {
+    /// A cell with nothing to do yet.
+    pub(super) fn idle(at: Role) -> Cell {
+        Cell { at, holds: None, new: Span::EMPTY, steps: SmallVec::new() }
+    }
+
+    /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.read.is_empty() && self.write.is_empty()
+        self.steps.is_empty()
     }
 
-    /// What it sends to the originator.
-    pub fn shows(&self) -> Option<&Send> {
-        self.sends.iter().find(|s| s.to == Destination::Originator)
+    /// Whether the unit holds parity.
+    pub fn is_parity(&self) -> bool {
+        matches!(self.holds, Some(ColumnRole::Parity(_)))
     }
 
-    /// What it sends to the column of parity `j`.
-    pub fn contributes(&self, j: usize) -> Option<&Send> {
-        let goes = |s: &&Send| matches!(s.to, Destination::Parities(p) if p.contains(j));
-        self.sends.iter().find(goes)
+    /// The sectors that it reads.
+    pub fn reads(&self) -> Spans {
+        let read = |step: &Step| if let Step::Read(spans) = step { Some(*spans) } else { None };
+        self.steps.iter().find_map(read).unwrap_or(Spans::EMPTY)
     }
+
+    /// What it sends.
+    pub fn sends(&self) -> impl Iterator<Item = &Send> {
+        self.steps.iter().filter_map(|s| if let Step::Send(send) = s { Some(send) } else { None })
+    }
+
+    /// What it prepares and writes.
+    pub fn write(&self) -> Option<&Write> {
+        // If it writes anything, it does so last.
+        match self.steps.last() {
+            Some(Step::Write(write)) => Some(write),
+            _ => None,
+        }
+    }
+
+    /// The sectors that it writes.
+    pub fn writes(&self) -> Spans {
+        self.write().map_or(Spans::EMPTY, |w| w.spans)
+    }
+
+    /// Whether what it writes is added to what is there.
+    pub fn adds(&self) -> bool {
+        self.write().is_some_and(|w| w.is_change)
+    }
+
+    /// What it waits for before it goes on, in so many words: not what its sums are made of.
+    pub fn awaited(&self) -> &[(Part, Spans)] {
+        let find = |s: &'_ Step| matches!(s, Step::Await(_));
+        match self.steps.iter().position(find).map(|n| &self.steps[n]) {
+            Some(Step::Await(parts)) => parts,
+            _ => &[],
+        }
+    }
+
+    /// Whether it waits for what columns send.
+    pub fn gathers(&self) -> bool {
+        self.awaited().iter().any(|(part, _)| matches!(part, Part::From(_)))
+    }
+
+    /// Whether its role must be told to begin: nothing that it waits for would do that.
+    pub fn begins(&self) -> bool {
+        matches!(self.steps.first(), Some(Step::Read(_) | Step::Send(_)))
+    }
+}
+
+impl Destination {
+    /// All who get it, columns in order.
+    pub fn roles(self) -> impl Iterator<Item = Role> {
+        let other = match self {
+            Destination::Columns(_) => None,
+            Destination::Role(role) => Some(role),
+        };
+        let columns = match self {
+            Destination::Columns(columns) => columns,
+            Destination::Role(_) => ColumnSet::EMPTY,
+        };
+        columns.iter().map(Role::Column).chain(other)
+    }
+
+    /// The columns among those who get it.
+    pub fn columns(self) -> ColumnSet {
+        match self {
+            Destination::Columns(columns) => columns,
+            Destination::Role(Role::Column(column)) => ColumnSet::of(column),
+            Destination::Role(_) => ColumnSet::EMPTY,
+        }
+    }
+}
+
+impl Term {
+    /// These bytes of an part.
+    pub(super) fn new(coefficient: u8, part: Part, spans: impl Into<Spans>) -> Term {
+        Term { coefficient, part, spans: spans.into() }
+    }
+}
+
+/// The terms whose sum are these bytes of a column of the code: of what the cells of others send, which
+/// determine it.
+pub(super) fn solution(g: &Geometry, from: ColumnSet, wanted: usize, spans: Spans) -> Vec<Term> {
+    let decoder = g.code.decoder(from, wanted).expect("they determine it");
+    let pairs = from.iter().zip(decoder.coefficients().iter().copied());
+    let needed = pairs.filter(|(_, c)| *c != 0);
+    needed.map(|(column, c)| Term::new(c, Part::From(column), spans)).collect()
 }

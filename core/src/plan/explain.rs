@@ -1,8 +1,8 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Destination, PlanError, Policy, Range, ReadPlan, Send, Sends, Strategy, Totals, WriteCell,
-    WritePlan, WriteRow, chunks,
+    Cell, PlanError, Policy, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value, WritePlan,
+    WriteRow, chunks,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -59,16 +59,17 @@ pub fn explain(
         if write {
             let plan = WritePlan::new(g, chunk, avoid, policy)?;
             out.totals += plan.totals(g, policy);
-            let any =
-                |c, does: fn(&WriteCell) -> bool| plan.rows.iter().any(|r| does(&r.cell(g, c)));
+            let any = |c, does: fn(&Cell) -> bool| {
+                plan.rows.iter().any(|r| does(&r.cell(g, Role::Column(c))))
+            };
             only_read += columns(g, |c| {
-                any(c, |cell| !cell.read.is_empty()) && !any(c, |cell| !cell.write.is_empty())
+                any(c, |cell| !cell.reads().is_empty()) && !any(c, |cell| cell.write().is_some())
             });
             plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
         } else {
             let plan = ReadPlan::new(g, chunk, avoid)?;
             out.totals += plan.totals(g);
-            only_read += columns(g, |c| plan.rows.iter().any(|r| !r.cell(g, c).send.is_empty()));
+            only_read += columns(g, |c| plan.rows.iter().any(|r| !r.sent(g, c).is_empty()));
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }
     }
@@ -122,7 +123,7 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
         if row.avoid.contains(c) {
             return format!("{name}: lost");
         }
-        match row.cell(g, c).send {
+        match row.sent(g, c) {
             s if s.is_empty() => format!("{name}: -"),
             s => format!("{name}: read {}, send to O", s.sectors_out().len()),
         }
@@ -142,7 +143,7 @@ fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
         if row.avoid.contains(c) {
             return format!("{name}: lost");
         }
-        let steps = row.cell(g, c).steps(policy);
+        let steps = row.cell(g, Role::Column(c)).steps_in_words(policy);
         format!("{name}: {}", if steps.is_empty() { "-".to_string() } else { steps.join(", ") })
     };
     ExplainedRow {
@@ -174,41 +175,47 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
     format!("{strategy}, parity {place}")
 }
 
-impl WriteCell {
-    /// The cell's steps in the order of TickerTAIP's Table V, with prepare before the write.
-    pub fn steps(&self, policy: Policy) -> Vec<String> {
-        let mut steps = Vec::new();
-        if !self.read.is_empty() {
-            steps.push(format!("read {}", self.read.len()));
-        }
-        for Send { what, spans, to } in &self.sends {
-            let what = match what {
-                Sends::Old => "old",
-                Sends::Delta => "xor",
-                Sends::Content => "content",
-            };
-            let to = match to {
-                Destination::Originator => "O",
-                Destination::Parities(_) => "P",
-            };
-            steps.push(match spans.is_empty() {
-                true => format!("say yes to {to}"),
-                false => format!("send {what} {} to {to}", spans.len()),
-            });
-        }
-        let parts = self.awaits.data.len() + self.awaits.originator.len();
-        if parts > 0 {
-            steps.push(format!("await {parts}, combine"));
-        } else if self.awaits.result {
-            steps.push("await 1 from O".to_string());
-        }
-        if !self.write.is_empty() {
-            if policy.commit.is_voted() {
-                steps.push("prepare".to_string());
+impl Cell {
+    /// The cell's steps in words, in the order of TickerTAIP's Table V, with prepare before the write.
+    pub fn steps_in_words(&self, policy: Policy) -> Vec<String> {
+        let mut words = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::Read(spans) => words.push(format!("read {}", spans.len())),
+                Step::Send(send) => words.push(send_in_words(send)),
+                Step::Await(parts) => words.push(format!("await {}", parts.len())),
+                Step::Combine(..) => words.push("combine".to_string()),
+                Step::Write(write) => {
+                    match &write.value {
+                        Value::Sum(terms) => {
+                            words.push(format!("await {}, combine", terms.len()));
+                        }
+                        Value::Given(_) => words.push("await 1 from O".to_string()),
+                        Value::Old | Value::Change | Value::Content => {}
+                    }
+                    if policy.commit.is_voted() {
+                        words.push("prepare".to_string());
+                    }
+                    let what = if write.is_change { "fold" } else { "write" };
+                    words.push(format!("{what} {}", write.spans.len()));
+                }
             }
-            let what = if self.delta { "fold" } else { "write" };
-            steps.push(format!("{what} {}", self.write.len()));
         }
-        steps
+        words
+    }
+}
+
+fn send_in_words(Send { value, spans, to, .. }: &Send) -> String {
+    let what = match value {
+        Value::Old => "old",
+        Value::Change => "xor",
+        Value::Content => "content",
+        Value::Given(_) => "new",
+        Value::Sum(_) => "sum",
+    };
+    let to = if to.columns().is_empty() { "O" } else { "P" };
+    match spans.is_empty() {
+        true => format!("say yes to {to}"),
+        false => format!("send {what} {} to {to}", spans.len()),
     }
 }

@@ -1,20 +1,22 @@
 //! The plan: TickerTAIP's RAIDmap (section 3.5) as data.
 //!
 //! A request is cut into [chunks] that are atomic one by one. Of a chunk, every
-//! stripe is a row ([`WriteRow`], [`ReadRow`]), and every (stripe, column) a cell
-//! ([`WriteCell`], [`ReadCell`]) that says what that column's worker reads, sends, awaits,
-//! combines and writes. Rows and cells are pure functions of the request, the geometry, the
-//! columns that cannot be used and the policy, so each worker derives its own cell and
-//! relies on the others to derive theirs.
+//! stripe is a row ([`WriteRow`], [`ReadRow`]), and what each [`Role`] does in it is a [`Cell`]:
+//! what it reads, sends, awaits, combines and writes, as [steps](Step). Rows and cells are pure
+//! functions of the request, the geometry, the columns that cannot be used and the policy, so
+//! each node derives its own cells and relies on the others to derive theirs.
 //!
-//! [`totals`](Totals) counts what a plan costs; a running node counts the same things.
+//! An [`Execution`] carries a cell out. [`Totals`] counts what a plan's steps cost, as a running node
+//! counts them, and [`explain()`] prints them.
 
 mod cell;
+mod execution;
 mod explain;
 mod read;
 #[cfg(test)]
 mod reference;
 mod span;
+mod steps;
 mod strategy;
 #[cfg(test)]
 mod tests;
@@ -22,9 +24,10 @@ mod totals;
 mod write;
 
 pub use crate::units::Range;
-pub use cell::{Awaits, Destination, Send, Sends, WriteCell};
+pub use cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write};
+pub use execution::{Execution, Sending};
 pub use explain::{Explanation, explain};
-pub use read::{ReadCell, ReadPlan, ReadRow, runs};
+pub use read::{ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
 pub use write::{WritePlan, WriteRow};

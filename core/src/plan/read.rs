@@ -4,6 +4,7 @@
 //! the bytes wanted of it only. A column that is read in several stripes is read in one go, through
 //! the parity units in between, which are then dropped (TickerTAIP 3.1).
 
+use super::cell::{Cell, Destination, Part, Role, Send, Step, Term, Value, solution};
 use super::{PlanError, Range, Span, Spans};
 use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
@@ -30,13 +31,6 @@ pub struct ReadRow {
     pub sources: ColumnSet,
     /// The columns that cannot be used.
     pub avoid: ColumnSet,
-}
-
-/// One column's part in one stripe of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ReadCell {
-    /// The bytes of the unit to send to the originator.
-    pub send: Spans,
 }
 
 impl ReadPlan {
@@ -78,17 +72,75 @@ impl ReadRow {
         Span::new(self.lo.clamp(start, end) - start, self.hi.clamp(start, end) - start)
     }
 
-    /// The part of `column`.
-    pub fn cell(&self, g: &Geometry, column: usize) -> ReadCell {
+    /// The part of a role: columns read and send, and the endpoint solves for what is lost.
+    pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
+        match role {
+            Role::Column(column) => self.column_cell(g, column),
+            Role::Endpoint => self.endpoint_cell(g),
+            Role::Source(_) | Role::Calculator | Role::Coordinator => Cell::idle(role),
+        }
+    }
+
+    /// All cells that have steps: those of the columns in order, and then the endpoint's.
+    pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
+        let columns = (0..g.layout.width()).map(Role::Column);
+        let roles = columns.chain([Role::Endpoint]);
+        roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
+    }
+
+    /// The wanted data units: what each is to the endpoint, and which bytes of it are wanted.
+    pub fn wanted(&self, g: &Geometry) -> impl Iterator<Item = (Part, Span)> {
+        let units = (0..g.data_columns()).map(|i| (i, self.cover(g, i)));
+        units.filter(|(_, cover)| !cover.is_empty()).map(|(i, cover)| {
+            let lost = self.avoid.contains(g.layout.data_column(self.stripe, i));
+            (if lost { Part::Solved(i) } else { Part::From(i) }, cover)
+        })
+    }
+
+    /// The bytes that a column sends.
+    pub fn sent(&self, g: &Geometry, column: usize) -> Spans {
         if self.avoid.contains(column) {
-            return ReadCell { send: Spans::EMPTY };
+            return Spans::EMPTY;
         }
         let direct = match g.layout.role(self.stripe, column) {
             ColumnRole::Data(i) => self.cover(g, i),
             ColumnRole::Parity(_) => Span::EMPTY,
         };
         let solve = if self.sources.contains(column) { self.solve } else { Spans::EMPTY };
-        ReadCell { send: Spans::union(solve.iter().chain([direct])) }
+        Spans::union(solve.iter().chain([direct]))
+    }
+
+    fn column_cell(&self, g: &Geometry, column: usize) -> Cell {
+        let holds = Some(g.layout.role(self.stripe, column));
+        let mut cell = Cell { holds, ..Cell::idle(Role::Column(column)) };
+        let spans = self.sent(g, column);
+        if !spans.is_empty() {
+            let part = Part::From(g.code_column(self.stripe, column));
+            let to = Destination::Role(Role::Endpoint);
+            cell.steps.push(Step::Read(spans.sectors_out()));
+            cell.steps.push(Step::Send(Send { value: Value::Old, spans, part, to }));
+        }
+        cell
+    }
+
+    fn endpoint_cell(&self, g: &Geometry) -> Cell {
+        let mut cell = Cell::idle(Role::Endpoint);
+        let sent = |column| (Part::From(g.code_column(self.stripe, column)), self.sent(g, column));
+        let awaited = (0..g.layout.width()).map(sent).filter(|(_, spans)| !spans.is_empty());
+        cell.steps.push(Step::Await(awaited.collect()));
+        for part in self.wanted(g).map(|(part, _)| part) {
+            if let Part::Solved(i) = part {
+                let solved = Value::Sum(self.solution(g, i));
+                cell.steps.push(Step::Combine(part, self.solve, solved));
+            }
+        }
+        cell
+    }
+
+    /// The terms whose sum is a lost data unit, where lost units are wanted.
+    fn solution(&self, g: &Geometry, unit: usize) -> Vec<Term> {
+        let sources = g.code_columns(self.stripe, self.sources);
+        solution(g, sources, unit, self.solve)
     }
 }
 

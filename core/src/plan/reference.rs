@@ -1,15 +1,52 @@
-//! A byte-level array that executes plans cell by cell, the plainest way there is: what
-//! tests hold against naive RAID.
+//! A byte-level array that carries plans out step by step, the plainest way there is: what tests hold
+//! against naive RAID, and the interpreter against.
+//!
+//! Every value is a whole unit here, with zeros where it has nothing.
+
+use std::collections::BTreeMap;
 
 use super::*;
 use crate::Buffer;
-use crate::layout::{ColumnRole, Geometry};
+use crate::layout::Geometry;
 use crate::units::ColumnSet;
 
 pub(super) struct Array {
     pub g: Geometry,
     pub columns: Vec<Vec<u8>>,
     pub lost: ColumnSet,
+}
+
+/// A row's cells in work.
+struct Run<'a> {
+    array: &'a Array,
+    stripe: u64,
+    cells: Vec<Cell>,
+    /// How many steps of each are done.
+    done: Vec<usize>,
+    /// What has come to whom.
+    parts: BTreeMap<(Role, Part), Vec<u8>>,
+    /// What is written: column, where, whether it is a change, content.
+    written: Vec<(usize, Spans, bool, Vec<u8>)>,
+    /// The same cells by the interpreter.
+    executions: Vec<Execution>,
+}
+
+fn masked(unit: &[u8], spans: Spans) -> Vec<u8> {
+    let mut out = vec![0; unit.len()];
+    for s in spans.iter() {
+        out[s.lo as usize..s.hi as usize].copy_from_slice(&unit[s.lo as usize..s.hi as usize]);
+    }
+    out
+}
+
+/// The bytes of the spans, end to end.
+fn picked(unit: &[u8], spans: Spans) -> Buffer {
+    let parts = spans.iter().map(|s| &unit[s.lo as usize..s.hi as usize]);
+    parts.flatten().copied().collect::<Vec<u8>>().into()
+}
+
+fn add(sum: &mut [u8], unit: &[u8], coefficient: u8) {
+    Buffer::from(unit.to_vec()).add_to(sum, coefficient);
 }
 
 impl Array {
@@ -25,56 +62,25 @@ impl Array {
         self.columns[column].fill(0xee);
     }
 
-    fn get(&self, stripe: u64, column: usize, spans: Spans) -> Buffer {
-        let base = (stripe * self.g.unit) as usize;
-        let parts =
-            spans.iter().map(|s| &self.columns[column][base + s.lo as usize..base + s.hi as usize]);
-        Buffer::from(parts.flatten().copied().collect::<Vec<u8>>())
-    }
-
-    fn put(&mut self, stripe: u64, column: usize, spans: Spans, bytes: &[u8]) {
-        let base = (stripe * self.g.unit) as usize;
-        let mut at = 0;
-        for s in spans.iter() {
-            let n = s.len() as usize;
-            self.columns[column][base + s.lo as usize..][..n].copy_from_slice(&bytes[at..at + n]);
-            at += n;
-        }
+    fn unit(&self, stripe: u64, column: usize) -> &[u8] {
+        &self.columns[column][(stripe * self.g.unit) as usize..][..self.g.unit as usize]
     }
 
     pub fn read(&self, range: Range) -> Result<Vec<u8>, PlanError> {
         let plan = ReadPlan::new(&self.g, range, self.lost)?;
         let mut out = Vec::new();
         for row in &plan.rows {
-            for i in 0..self.g.data_columns() {
-                let cover = row.cover(&self.g, i);
-                let column = self.g.layout.data_column(row.stripe, i);
-                if cover.is_empty() {
-                    continue;
-                }
-                let bytes = if self.lost.contains(column) {
-                    let sources = self.g.code_columns(row.stripe, row.sources);
-                    let solved = self.solve_from(row.stripe, sources, i, row.solve);
-                    compose(cover.into(), &[(row.solve, &solved)])
-                } else {
-                    let cell = row.cell(&self.g, column);
-                    compose(cover.into(), &[(cell.send, &self.get(row.stripe, column, cell.send))])
-                };
-                out.extend_from_slice(&bytes.to_bytes());
+            let cells: Vec<Cell> = row.cells(&self.g).collect();
+            let mut run = Run::new(self, row.stripe, cells);
+            run.to_the_end();
+            for (part, cover) in row.wanted(&self.g) {
+                let unit = &run.parts[&(Role::Endpoint, part)];
+                out.extend_from_slice(&unit[cover.lo as usize..cover.hi as usize]);
+                let endpoint = run.executions.last().expect("the endpoint's cell is last");
+                assert_eq!(endpoint.bytes_of(part, cover.into()), picked(unit, cover.into()));
             }
         }
         Ok(out)
-    }
-
-    /// Computes a column of the code from others.
-    fn solve_from(&self, stripe: u64, have: ColumnSet, wanted: usize, spans: Spans) -> Buffer {
-        let g = &self.g;
-        let get = |c| self.get(stripe, g.column_of(stripe, c), spans).to_bytes();
-        let bytes: Vec<_> = have.iter().map(get).collect();
-        let views: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
-        let mut out = vec![0; spans.len() as usize];
-        g.code.decoder(have, wanted).unwrap().decode(&views, &mut out);
-        out.into()
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8], policy: Policy) -> Result<(), PlanError> {
@@ -83,145 +89,193 @@ impl Array {
         let mut at = 0;
         for row in &plan.rows {
             let n = (row.hi - row.lo) as usize;
-            self.write_row(row, &Buffer::from(data[at..at + n].to_vec()));
+            self.write_row(row, &data[at..at + n]);
             at += n;
         }
         Ok(())
     }
 
-    /// The new bytes of unit `i`.
-    fn fresh(&self, row: &WriteRow, data: &Buffer, i: usize) -> Buffer {
-        let cover = row.cover(&self.g, i);
-        let start = (i as u64 * self.g.unit + cover.lo).saturating_sub(row.lo) as usize;
-        if cover.is_empty() {
-            Buffer::Zero(0)
-        } else {
-            data.slice(start, start + cover.len() as usize)
-        }
+    /// Puts back a lost column's unit.
+    pub fn rebuild(&mut self, stripe: u64, column: usize) -> Result<(), PlanError> {
+        let whole = Span::new(0, self.g.unit);
+        let plan = WritePlan::rebuild(&self.g, stripe, column, whole, self.lost)?;
+        self.write_row(&plan.rows[0], &[]);
+        Ok(())
     }
 
-    fn write_row(&mut self, row: &WriteRow, data: &Buffer) {
+    fn write_row(&mut self, row: &WriteRow, data: &[u8]) {
         let g = self.g.clone();
-        let n = g.layout.width();
-        let cells: Vec<WriteCell> = (0..n).map(|c| row.cell(&g, c)).collect();
+        let cells: Vec<Cell> = row.cells(&g).collect();
         short_cuts_agree(&g, row, &cells);
-        let old: Vec<Buffer> = (0..n).map(|c| self.get(row.stripe, c, cells[c].read)).collect();
-        let mut sent: Vec<Vec<(Send, Buffer)>> = vec![Vec::new(); n];
-        for c in 0..n {
-            let new = match cells[c].role {
-                ColumnRole::Data(i) => self.fresh(row, data, i),
-                ColumnRole::Parity(_) => Buffer::Zero(0),
-            };
-            let read = (cells[c].read, &old[c]);
-            for send in &cells[c].sends {
-                let spans = send.spans;
-                let bytes = match send.what {
-                    Sends::Old => compose(spans, &[read]),
-                    Sends::Content => compose(spans, &[read, (cells[c].new.into(), &new)]),
-                    Sends::Delta => {
-                        let mut delta = compose(spans, &[read]).to_bytes().to_vec();
-                        new.add_to(&mut delta, 1);
-                        delta.into()
-                    }
-                };
-                sent[c].push((*send, bytes));
+        self.carry_out(row.stripe, cells, |i| {
+            let mut unit = vec![0; g.unit as usize];
+            let cover = row.cover(&g, i);
+            if cover.is_empty() {
+                return (cover, unit);
             }
-        }
-        let mut results = Vec::new();
-        for c in 0..n {
-            let (read, write) = (cells[c].read, cells[c].write);
-            if write.is_empty() {
-                continue;
-            }
-            let bytes = match cells[c].role {
-                ColumnRole::Data(i) => {
-                    let new = self.fresh(row, data, i);
-                    compose(write, &[(read, &old[c]), (cells[c].new.into(), &new)])
-                        .to_bytes()
-                        .to_vec()
-                }
-                ColumnRole::Parity(j) => self.parity(row, data, j, &cells[c], &sent),
-            };
-            let mut bytes = bytes;
-            if cells[c].delta {
-                self.get(row.stripe, c, write).add_to(&mut bytes, 1);
-            }
-            results.push((c, write, bytes));
-        }
-        for (c, write, bytes) in results {
-            self.put(row.stripe, c, write, &bytes);
-        }
+            let start = (i as u64 * g.unit + cover.lo).saturating_sub(row.lo) as usize;
+            let len = cover.len() as usize;
+            unit[cover.lo as usize..][..len].copy_from_slice(&data[start..][..len]);
+            (cover, unit)
+        });
     }
 
-    fn parity(
-        &self,
-        row: &WriteRow,
-        data: &Buffer,
-        j: usize,
-        cell: &WriteCell,
-        sent: &[Vec<(Send, Buffer)>],
-    ) -> Vec<u8> {
-        let g = &self.g;
-        let at = cell.write;
-        let mut sum = vec![0; at.len() as usize];
-        let mut add = |spans: Spans, bytes: &Buffer, c: u8| {
-            accumulate(&mut sum, at, spans, bytes, c);
-        };
-        if !cell.awaits.result {
-            for i in cell.awaits.data.iter() {
-                let column = g.column_of(row.stripe, i);
-                let to_me = |s: &&(Send, Buffer)| matches!(s.0.to, Destination::Parities(to) if to.contains(j));
-                let (send, bytes) = sent[column].iter().find(to_me).expect("was sent");
-                add(send.spans, bytes, g.code.coefficient(j, i));
+    /// Carries out cells; `new` gives the new bytes of a data unit.
+    pub fn carry_out(
+        &mut self,
+        stripe: u64,
+        cells: Vec<Cell>,
+        new: impl Fn(usize) -> (Span, Vec<u8>),
+    ) {
+        let mut run = Run::new(self, stripe, cells);
+        for i in 0..self.g.data_columns() {
+            let (cover, unit) = new(i);
+            if !cover.is_empty() {
+                run.deliver(Role::Endpoint, Part::NewOf(i), cover.into(), unit);
             }
-            for i in cell.awaits.originator.iter() {
-                let new = self.fresh(row, data, i);
-                add(row.cover(g, i).into(), &new, g.code.coefficient(j, i));
+        }
+        run.to_the_end();
+        let base = (stripe * self.g.unit) as usize;
+        for (column, spans, is_change, unit) in run.written {
+            for s in spans.iter() {
+                let (lo, hi) = (s.lo as usize, s.hi as usize);
+                let place = &mut self.columns[column][base + lo..base + hi];
+                match is_change {
+                    true => add(place, &unit[lo..hi], 1),
+                    false => place.copy_from_slice(&unit[lo..hi]),
+                }
             }
-            return sum;
         }
-        // The originator has what it was shown and the new data, and nothing else.
-        let shown = |c: usize| {
-            let sends = &sent[g.column_of(row.stripe, c)];
-            sends.iter().find(|s| s.0.to == Destination::Originator)
-        };
-        let changes = row.changed.contains(j);
-        for i in g.code.support(j).iter() {
-            let c = g.code.coefficient(j, i);
-            let cover = Spans::from(row.cover(g, i));
-            let new = self.fresh(row, data, i);
-            let stays = if changes { cover } else { row.leftover(g, i, j) };
-            if !stays.is_empty() {
-                let old = match shown(i) {
-                    Some((send, bytes)) => compose(stays, &[(send.spans, bytes)]),
-                    None => {
-                        assert!(row.decodes() && row.data_lost(g, i), "{i} was not shown");
-                        self.solve_from(row.stripe, row.solves_from, i, stays)
-                    }
-                };
-                add(stays, &old, c);
-            }
-            add(cover, &new, c);
-        }
-        if row.commanded && changes {
-            let (send, bytes) = shown(g.data_columns() + j).expect("old parity was shown");
-            add(at, &compose(at, &[(send.spans, bytes)]), 1);
-        }
-        sum
     }
 }
 
-/// What the originator asks of a row without looking at its cells is what the cells say.
-fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[WriteCell]) {
-    let those = |is: &dyn Fn(&WriteCell) -> bool| -> Vec<usize> {
-        cells.iter().enumerate().filter(|(_, cell)| is(cell)).map(|(c, _)| c).collect()
-    };
-    let changed: Vec<usize> = (0..cells.len()).filter(|c| row.changes(g, *c)).collect();
-    assert_eq!(changed, those(&|cell| !cell.write.is_empty()));
-    let results: Vec<usize> = row.result_columns(g).iter().collect();
-    assert_eq!(results, those(&|cell| cell.awaits.result));
-    let to_originator = |c: &WriteCell| c.shows().is_some();
-    let gathered: ColumnSet =
-        those(&to_originator).iter().map(|c| g.code_column(row.stripe, *c)).collect();
-    assert_eq!(row.originator_awaits(g), gathered);
+impl<'a> Run<'a> {
+    fn new(array: &'a Array, stripe: u64, cells: Vec<Cell>) -> Run<'a> {
+        let done = vec![0; cells.len()];
+        let mut executions: Vec<Execution> = cells.iter().cloned().map(Execution::new).collect();
+        for (cell, execution) in cells.iter().zip(&mut executions) {
+            let Role::Column(column) = cell.at else { continue };
+            let parts: Vec<Span> = cell.reads().iter().collect();
+            if !parts.is_empty() {
+                execution.reading(parts.len());
+            }
+            for (n, part) in parts.into_iter().enumerate() {
+                let unit = array.unit(stripe, column);
+                execution.read_arrived(n, picked(unit, part.into()));
+            }
+        }
+        let (parts, written) = (BTreeMap::new(), Vec::new());
+        Run { array, stripe, cells, done, parts, written, executions }
+    }
+
+    fn deliver(&mut self, to: Role, part: Part, spans: Spans, unit: Vec<u8>) {
+        if let Some(n) = self.cells.iter().position(|c| c.at == to) {
+            self.executions[n].take(part, picked(&unit, spans));
+        }
+        let twice = self.parts.insert((to, part), unit);
+        assert!(twice.is_none(), "{part:?} came to {to:?} twice");
+    }
+
+    fn to_the_end(&mut self) {
+        while (0..self.cells.len()).any(|n| self.step(n)) {}
+        for (cell, done) in self.cells.iter().zip(&self.done) {
+            assert_eq!(*done, cell.steps.len(), "{cell:?} waits for ever");
+        }
+        assert!(self.executions.iter().all(Execution::is_done), "{:?}", self.executions);
+    }
+
+    /// Does the next step of a cell and says whether it could.
+    fn step(&mut self, n: usize) -> bool {
+        let cell = self.cells[n].clone();
+        let Some(step) = cell.steps.get(self.done[n]) else { return false };
+        match step {
+            Step::Read(_) => {}
+            Step::Await(parts) => {
+                if !parts.iter().all(|(i, _)| self.parts.contains_key(&(cell.at, *i))) {
+                    return false;
+                }
+            }
+            Step::Combine(part, spans, value) => {
+                let Some(unit) = self.value(&cell, value, *spans) else { return false };
+                self.parts.insert((cell.at, *part), unit);
+            }
+            Step::Send(send) => {
+                let Some(unit) = self.value(&cell, &send.value, send.spans) else { return false };
+                for to in send.to.roles() {
+                    self.deliver(to, send.part, send.spans, unit.clone());
+                }
+            }
+            Step::Write(write) => {
+                let Some(unit) = self.value(&cell, &write.value, write.spans) else { return false };
+                let Role::Column(column) = cell.at else { panic!("only columns write") };
+                self.written.push((column, write.spans, write.is_change, unit));
+            }
+        }
+        self.done[n] += 1;
+        if self.done[n] == cell.steps.len() {
+            self.compare(n, &cell);
+        }
+        true
+    }
+
+    fn sum(&self, cell: &Cell, terms: &[Term]) -> Option<Vec<u8>> {
+        let mut sum = vec![0; self.array.g.unit as usize];
+        for term in terms {
+            let unit = self.parts.get(&(cell.at, term.part))?;
+            add(&mut sum, &masked(unit, term.spans), term.coefficient);
+        }
+        Some(sum)
+    }
+
+    fn value(&self, cell: &Cell, value: &Value, spans: Spans) -> Option<Vec<u8>> {
+        let old = || match cell.at {
+            Role::Column(column) => masked(self.array.unit(self.stripe, column), cell.reads()),
+            _ => panic!("only columns have old content"),
+        };
+        let new = || match cell.new.is_empty() {
+            true => Some(vec![0; self.array.g.unit as usize]),
+            false => self.parts.get(&(cell.at, Part::New)).cloned(),
+        };
+        let unit = match value {
+            Value::Old => old(),
+            Value::Change => {
+                let mut change = masked(&old(), cell.new.into());
+                add(&mut change, &new()?, 1);
+                change
+            }
+            Value::Content => {
+                let (mut content, new) = (old(), new()?);
+                let (lo, hi) = (cell.new.lo as usize, cell.new.hi as usize);
+                content[lo..hi].copy_from_slice(&new[lo..hi]);
+                content
+            }
+            Value::Given(part) => self.parts.get(&(cell.at, *part))?.clone(),
+            Value::Sum(terms) => self.sum(cell, terms)?,
+        };
+        Some(masked(&unit, spans))
+    }
+
+    /// The interpreter sends and writes the same.
+    fn compare(&mut self, n: usize, cell: &Cell) {
+        let sent = self.executions[n].advance();
+        let plain = |send: &Send| {
+            let unit = self.value(cell, &send.value, send.spans).expect("was sent");
+            (send.to, send.part, picked(&unit, send.spans))
+        };
+        let mine: Vec<_> = cell.sends().map(plain).collect();
+        let its: Vec<_> = sent.into_iter().map(|s| (s.to, s.part, s.data)).collect();
+        assert_eq!(mine, its);
+        if let Some(write) = cell.write() {
+            let unit = self.value(cell, &write.value, write.spans).expect("was written");
+            assert_eq!(self.executions[n].take_content(), Some(picked(&unit, write.spans)));
+        }
+    }
+}
+
+/// What others ask of a row without looking at its cells is what the cells say.
+fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[Cell]) {
+    let writes = |c: &&Cell| c.write().is_some();
+    let written = cells.iter().filter(writes).map(|c| c.at);
+    let changed = (0..g.layout.width()).filter(|c| row.changes(g, *c)).map(Role::Column);
+    assert!(changed.eq(written));
 }

@@ -4,7 +4,7 @@ use super::Strategy;
 use super::reference::Array;
 use super::*;
 use crate::layout::{Geometry, Layout, Local, Placement, Rotating};
-use crate::units::ColumnSet;
+use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
 
@@ -23,6 +23,10 @@ fn geometry(data: usize, parity: usize) -> Geometry {
 fn row(g: &Geometry, units: u64, avoid: ColumnSet, policy: Policy) -> WriteRow {
     let range = Range { offset: 0, len: units * U };
     WritePlan::new(g, range, avoid, policy).unwrap().rows[0]
+}
+
+fn column(row: &WriteRow, g: &Geometry, column: usize) -> Cell {
+    row.cell(g, Role::Column(column))
 }
 
 /// TickerTAIP, Figure 4 and section 3.2.1: small below half, large above, full for all.
@@ -80,7 +84,7 @@ fn tickertaip_table_3() {
         );
         assert!(!row.decodes(), "whole units never need solving for in RAID 5");
         if !parity_made {
-            let reads = (0..5).map(|c| row.cell(&g, c).read.len()).sum::<u64>();
+            let reads = (0..5).map(|c| column(&row, &g, c).reads().len()).sum::<u64>();
             assert_eq!(reads, 0, "nothing is read when the parity is lost");
         }
     }
@@ -97,21 +101,21 @@ fn tickertaip_table_4() {
         let row = row(&g, units, ColumnSet::EMPTY, Policy::default());
         for failed in 0..5 {
             let survivors: Vec<usize> = (0..5).filter(|&c| c != failed).collect();
-            let holds: Vec<_> = survivors.iter().map(|&c| row.cell(&g, c).write).collect();
-            let updated = |c: &usize| !row.cell(&g, *c).new.is_empty();
+            let holds: Vec<_> = survivors.iter().map(|&c| column(&row, &g, c).writes()).collect();
+            let updated = |c: &usize| !column(&row, &g, *c).new.is_empty();
             let parity = g.layout.parity_column(0, 0);
             if failed == parity {
                 // "parity not computed": data participants alone decide; no parity is needed.
                 assert_eq!(holds.iter().filter(|w| !w.is_empty()).count() as u64, units);
             } else if updated(&failed) {
                 // "parity node has copy": all the other columns and the parity determine it.
-                assert!(!row.cell(&g, parity).write.is_empty());
+                assert!(column(&row, &g, parity).write().is_some());
                 let wanted = g.code_column(0, failed);
                 let helpers = g.helpers(0, ColumnSet::of(failed), wanted, ColumnSet::EMPTY);
                 assert!(helpers.unwrap().contains(g.code_column(0, parity)));
             } else {
                 // Not updated: not a participant, so nothing of the write is lost with it.
-                assert!(row.cell(&g, failed).write.is_empty());
+                assert!(column(&row, &g, failed).write().is_none());
             }
         }
     }
@@ -122,10 +126,10 @@ fn tickertaip_table_4() {
 fn shared_storage_table_1_fault_free_and_degraded() {
     let g = raid5(4);
     let ops = |row: WriteRow| {
-        let cells = (0..5).map(|c| row.cell(&g, c));
+        let cells = (0..5).map(|c| column(&row, &g, c));
         cells.fold((0, 0), |(r, w), c| {
-            let fold = if c.delta { c.write.count() } else { 0 };
-            (r + c.read.count() + fold, w + c.write.count())
+            let fold = if c.adds() { c.writes().count() } else { 0 };
+            (r + c.reads().count() + fold, w + c.writes().count())
         })
     };
     let none = ColumnSet::EMPTY;
@@ -202,6 +206,119 @@ fn chunks_cut_between_stripes_and_at_extents() {
     assert_eq!(cut(0, s, s / 2, 1000), [(0, s / 2), (s / 2, s / 2)]);
 }
 
+/// A stripe of `g` with something in it, and 100 bytes that change in each of its data units.
+fn stripe_and_change(g: &Geometry) -> (Array, Vec<u8>, impl Fn(usize) -> (Span, Vec<u8>)) {
+    let mut array = Array::new(g.clone(), 1);
+    let before: Vec<u8> = (0..g.stripe_bytes()).map(|i| (i * i) as u8).collect();
+    array.write(0, &before, Policy::default()).unwrap();
+    let span = |i: usize| Span::new(64 * i as u64, 64 * i as u64 + 100);
+    let mut after = before;
+    for i in 0..g.data_columns() {
+        let at = i as u64 * g.unit + span(i).lo;
+        after[at as usize..][..100].fill(i as u8 + 100);
+    }
+    let unit = g.unit as usize;
+    let new = move |i: usize| {
+        let mut bytes = vec![0; unit];
+        bytes[span(i).lo as usize..span(i).hi as usize].fill(i as u8 + 100);
+        (span(i), bytes)
+    };
+    (array, after, new)
+}
+
+/// The cells of data columns that read and write their new bytes, and do this with the change.
+fn data_cells(
+    g: &Geometry,
+    new: &impl Fn(usize) -> (Span, Vec<u8>),
+    add: impl Fn(usize, Span, &mut Cell),
+) -> Vec<Cell> {
+    let cell = |i: usize| {
+        let (span, sectors) = (new(i).0, Spans::from(new(i).0.sectors_out()));
+        let mut cell = Cell { new: span, ..Cell::idle(Role::Column(g.layout.data_column(0, i))) };
+        cell.steps.push(Step::Read(sectors));
+        add(i, span, &mut cell);
+        let (value, is_change) = (Value::Content, false);
+        cell.steps.push(Step::Write(Write { value, spans: sectors, is_change }));
+        cell
+    };
+    let hand_out = |i: usize| {
+        let (value, spans) = (Value::Given(Part::NewOf(i)), new(i).0.into());
+        let to = Destination::Role(Role::Column(g.layout.data_column(0, i)));
+        Step::Send(Send { value, spans, part: Part::New, to })
+    };
+    let steps = (0..g.data_columns()).map(hand_out).collect();
+    let endpoint = Cell { steps, ..Cell::idle(Role::Endpoint) };
+    (0..g.data_columns()).map(cell).chain([endpoint]).collect()
+}
+
+fn parity_cell(g: &Geometry, j: usize, spans: Spans, value: Value) -> Cell {
+    let write = Step::Write(Write { value, spans, is_change: true });
+    let at = Role::Column(g.layout.parity_column(0, j));
+    Cell { steps: [write].into_iter().collect(), ..Cell::idle(at) }
+}
+
+/// Reads the stripe as it is, and as it is without its first data column.
+fn assert_holds(mut array: Array, expected: &[u8]) {
+    let all = Range { offset: 0, len: expected.len() as u64 };
+    assert!(array.read(all).unwrap() == expected);
+    array.lose(array.g.layout.data_column(0, 0));
+    assert!(array.read(all).unwrap() == expected);
+}
+
+/// TPT-RAID's star is another way to build cells: data columns send what changes to one that
+/// calculates, and that sends each parity column what to add.
+#[test]
+fn a_star_is_made_of_the_same_steps() {
+    let g = geometry(4, 2);
+    let (mut array, expected, new) = stripe_and_change(&g);
+    let mut cells = data_cells(&g, &new, |i, span, cell| {
+        let (value, to) = (Value::Change, Destination::Role(Role::Calculator));
+        cell.steps.push(Step::Send(Send { value, spans: span.into(), part: Part::From(i), to }));
+    });
+    let all = Spans::from(Span::new(0, SECTOR));
+    let awaited = (0..4).map(|i| (Part::From(i), new(i).0.into())).collect();
+    let mut star = Cell::idle(Role::Calculator);
+    star.steps.push(Step::Await(awaited));
+    for j in 0..2 {
+        let term = |i: usize| Term::new(g.code.coefficient(j, i), Part::From(i), new(i).0);
+        let value = Value::Sum((0..4).map(term).collect());
+        let to = Destination::Role(Role::Column(g.layout.parity_column(0, j)));
+        star.steps.push(Step::Send(Send { value, spans: all, part: Part::Result, to }));
+        cells.push(parity_cell(&g, j, all, Value::Given(Part::Result)));
+    }
+    cells.push(star);
+    array.carry_out(0, cells, new);
+    assert_holds(array, &expected);
+}
+
+/// So is its tree: each column multiplies what changes, adds its children's sum, and sends it on.
+#[test]
+fn a_tree_is_made_of_the_same_steps() {
+    let g = geometry(4, 1);
+    let (mut array, expected, new) = stripe_and_change(&g);
+    let all = Spans::from(Span::new(0, SECTOR));
+    // Units 0 and 1 send to unit 2, units 2 and 3 to the parity.
+    let children = |i: usize| if i == 2 { vec![0, 1] } else { Vec::new() };
+    let parent = |i: usize| match i {
+        0 | 1 => g.layout.data_column(0, 2),
+        _ => g.layout.parity_column(0, 0),
+    };
+    let mut cells = data_cells(&g, &new, |i, span, cell| {
+        cell.steps.push(Step::Combine(Part::From(i), span.into(), Value::Change));
+        let awaited: Awaited = children(i).into_iter().map(|c| (Part::From(c), all)).collect();
+        let own = Term::new(g.code.coefficient(0, i), Part::From(i), span);
+        let sums = children(i).into_iter().map(|c| Term::new(1, Part::From(c), all));
+        let value = Value::Sum([own].into_iter().chain(sums).collect());
+        let to = Destination::Role(Role::Column(parent(i)));
+        cell.steps.push(Step::Await(awaited));
+        cell.steps.push(Step::Send(Send { value, spans: all, part: Part::From(i), to }));
+    });
+    let sum = [2, 3].map(|i| Term::new(1, Part::From(i), all));
+    cells.push(parity_cell(&g, 0, all, Value::Sum(sum.to_vec())));
+    array.carry_out(0, cells, new);
+    assert_holds(array, &expected);
+}
+
 fn any_geometry() -> impl Strategy_<Value = Geometry> {
     let placement = prop_oneof![
         Just(Placement::Fixed),
@@ -227,10 +344,12 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
         Just(Some(ParityAt::Parity))
     ];
     let dispatch = prop_oneof![3 => Just(Dispatch::Collaborative), 1 => Just(Dispatch::Commanded)];
-    (strategy, place, dispatch).prop_map(|(strategy, parity_at, dispatch)| Policy {
+    let commit = prop_oneof![Just(Commit::Late), Just(Commit::Limited)];
+    (strategy, place, dispatch, commit).prop_map(|(strategy, parity_at, dispatch, commit)| Policy {
         strategy,
         parity_at,
         dispatch,
+        commit,
         ..Policy::default()
     })
 }
@@ -272,5 +391,11 @@ proptest! {
         let some = Range { offset: size / 3 + 17, len: size / 5 + 1 };
         let read = array.read(some).unwrap();
         prop_assert!(read == naive[some.offset as usize..some.end() as usize]);
+        for column in array.lost.iter() {
+            (0..stripes).for_each(|stripe| array.rebuild(stripe, column).unwrap());
+        }
+        array.lost = ColumnSet::EMPTY;
+        let read = array.read(Range { offset: 0, len: size }).unwrap();
+        prop_assert!(read == naive, "after rebuilding");
     }
 }

@@ -1,6 +1,6 @@
 //! What a plan costs.
 
-use super::{Destination, Policy, ReadPlan, Span, WritePlan, WriteRow, runs};
+use super::{Cell, Policy, ReadPlan, Role, Send, Span, Spans, WritePlan, runs};
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
 
@@ -41,44 +41,32 @@ impl std::ops::AddAssign for Totals {
 impl ReadPlan {
     /// What the read costs.
     pub fn totals(&self, g: &Geometry) -> Totals {
-        let mut t = Totals { round_trips: 1, ..Totals::default() };
-        for column in 0..g.layout.width() {
-            let cells = || self.rows.iter().map(|r| (r.stripe, r.cell(g, column).send));
-            let bytes: u64 = cells().map(|(_, s)| s.len()).sum();
-            if bytes == 0 {
-                continue;
-            }
-            let ranges = cells().flat_map(|(stripe, spans)| {
-                let base = stripe * g.unit;
-                spans.sectors_out().iter().map(move |s| Span::new(base + s.lo, base + s.hi))
-            });
-            t.disk_reads += runs(ranges, g.unit).len() as u64;
-            t.messages += 2;
-            t.wire_bytes += bytes;
+        let mut tally = Tally::new(g);
+        for row in &self.rows {
+            row.cells(g).for_each(|cell| tally.add(row.stripe, &cell));
         }
-        t
+        // Each column that has a part is asked, and answers with all of it.
+        let asked = tally.begun.len() as u64;
+        let disk_reads = tally.read.iter().map(|r| runs(r.iter().copied(), g.unit).len() as u64);
+        let disk_reads = disk_reads.sum();
+        Totals { disk_reads, messages: 2 * asked, round_trips: 1, ..tally.totals }
     }
 }
 
 impl WritePlan {
     /// What the write costs.
     pub fn totals(&self, g: &Geometry, policy: Policy) -> Totals {
-        let mut t = Totals::default();
-        for column in 0..g.layout.width() {
-            self.add_column(g, column, &mut t);
-        }
-        // The columns to which the originator hands what they write, all stripes in one message,
-        // when all have been asked.
-        let mut handed = ColumnSet::EMPTY;
+        let mut tally = Tally::new(g);
         for row in &self.rows {
-            let later = add_results(g, row, &mut t);
-            match row.asks_first {
-                true => handed = handed.union(later),
-                false => t.messages += later.len() as u64,
+            row.cells(g).for_each(|cell| tally.add(row.stripe, &cell));
+            if !row.asks_first {
+                tally.hand_out();
             }
         }
-        t.messages += handed.len() as u64;
+        // Where all are asked first, they get what to write of all stripes in one message.
+        tally.hand_out();
         let participants = self.participants(g).len() as u64;
+        let mut t = tally.written_totals();
         // Each votes.
         t.messages += participants;
         if policy.is_journaled() {
@@ -92,57 +80,103 @@ impl WritePlan {
         t.round_trips = u64::from(chain.div_ceil(2));
         t
     }
+}
 
-    fn add_column(&self, g: &Geometry, column: usize, t: &mut Totals) {
-        let mut told = false;
-        // The columns to which it shows something that takes no read: it goes in one message.
-        let mut shown = ColumnSet::EMPTY;
-        let (mut written, mut added_to) = (Vec::new(), Vec::new());
-        for row in &self.rows {
-            let cell = row.cell(g, column);
-            let at_once = cell.awaits.result && row.originator_awaits(g).is_empty();
-            told |= row.tells(g, &cell) || at_once;
-            t.disk_reads += cell.read.count() as u64;
-            let base = row.stripe * g.unit;
-            for span in cell.write.iter().map(|s| Span::new(base + s.lo, base + s.hi)) {
-                written.push(span);
-                added_to.extend(cell.delta.then_some(span));
+/// Counts the steps of a plan's cells. Endpoint, calculator and coordinator are one node, apart from the
+/// columns': what they send each other costs nothing.
+struct Tally<'a> {
+    g: &'a Geometry,
+    totals: Totals,
+    /// The columns that are told to begin.
+    begun: ColumnSet,
+    /// For each column: those to which it sends something that takes no read, all stripes in one message.
+    shown: Vec<ColumnSet>,
+    /// The columns to which the calculator sends what it gathered for, and that message has yet to be
+    /// counted.
+    handed: ColumnSet,
+    /// For each column what is read, in bytes of its disk; what is written; and what of that is added
+    /// to what is there.
+    read: Vec<Vec<Span>>,
+    written: Vec<Vec<Span>>,
+    added: Vec<Vec<Span>>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(g: &'a Geometry) -> Tally<'a> {
+        let width = g.layout.width();
+        Tally {
+            g,
+            totals: Totals::default(),
+            begun: ColumnSet::EMPTY,
+            shown: vec![ColumnSet::EMPTY; width],
+            handed: ColumnSet::EMPTY,
+            read: vec![Vec::new(); width],
+            written: vec![Vec::new(); width],
+            added: vec![Vec::new(); width],
+        }
+    }
+
+    fn add(&mut self, stripe: u64, cell: &Cell) {
+        let base = stripe * self.g.unit;
+        let on_disk = |spans: Spans| spans.iter().map(move |s| Span::new(base + s.lo, base + s.hi));
+        match cell.at {
+            Role::Column(column) => {
+                if cell.begins() {
+                    self.begun.insert(column);
+                }
+                self.read[column].extend(on_disk(cell.reads()));
+                self.written[column].extend(on_disk(cell.writes()));
+                if cell.adds() {
+                    self.added[column].extend(on_disk(cell.writes()));
+                }
+                cell.sends().for_each(|send| self.add_share(column, cell, send));
             }
-            t.wire_bytes += cell.new.len();
-            t.wire_bytes +=
-                cell.awaits.originator.iter().map(|i| row.cover(g, i).len()).sum::<u64>();
-            for send in &cell.sends {
-                let copies = match send.to {
-                    Destination::Originator => 1,
-                    Destination::Parities(to) => to.len() as u64,
-                };
-                t.wire_bytes += copies * send.spans.len();
-                match send.to {
-                    Destination::Parities(to) if cell.read.is_empty() => {
-                        shown = shown.union(row.columns_of(g, to));
-                    }
-                    _ => t.messages += copies,
+            Role::Source(_) => {
+                let sends = cell.sends().count() as u64;
+                // It is told to begin.
+                self.totals.messages += 1 + sends;
+                self.totals.disk_reads += cell.reads().count() as u64;
+                self.totals.wire_bytes += cell.sends().map(|s| s.spans.len()).sum::<u64>();
+            }
+            Role::Calculator | Role::Endpoint | Role::Coordinator => {
+                for send in cell.sends() {
+                    let columns = send.to.columns();
+                    self.totals.wire_bytes += columns.len() as u64 * send.spans.len();
+                    // What takes no gathering rides on the message that tells a column to begin.
+                    let into = if cell.gathers() { &mut self.handed } else { &mut self.begun };
+                    *into = into.union(columns);
                 }
             }
         }
-        t.messages += u64::from(told) + shown.len() as u64;
-        // What stands next to each other is put in place together, stripes or not.
-        t.disk_reads += runs(added_to, 0).len() as u64;
-        t.disk_writes += runs(written, 0).len() as u64;
     }
-}
 
-/// Parity (or rebuilt content) that the originator computes and sends, and new data that it
-/// sends only then. Returns the columns to which that takes a message of its own.
-fn add_results(g: &Geometry, row: &WriteRow, t: &mut Totals) -> ColumnSet {
-    let columns = || 0..g.layout.width();
-    let receivers = row.result_columns(g);
-    t.wire_bytes += receivers.iter().map(|c| row.cell(g, c).write.len()).sum::<u64>();
-    let gathers = !row.originator_awaits(g).is_empty();
-    debug_assert!(gathers || row.target.is_none());
-    let mut later = if gathers { receivers } else { ColumnSet::EMPTY };
-    if row.keeps_new(g) {
-        later = later.union(columns().filter(|&c| !row.cell(g, c).new.is_empty()).collect());
+    /// What a column sends.
+    fn add_share(&mut self, column: usize, cell: &Cell, send: &Send) {
+        let columns = send.to.columns();
+        let copies = columns.len().max(1) as u64;
+        self.totals.wire_bytes += copies * send.spans.len();
+        match columns.is_empty() || !cell.reads().is_empty() {
+            true => self.totals.messages += copies,
+            false => self.shown[column] = self.shown[column].union(columns),
+        }
     }
-    later
+
+    /// The calculator sends what it has computed.
+    fn hand_out(&mut self) {
+        self.totals.messages += std::mem::take(&mut self.handed).len() as u64;
+    }
+
+    /// What it comes to, if it was a write.
+    fn written_totals(mut self) -> Totals {
+        let shown = self.shown.iter().map(|to| to.len()).sum::<usize>();
+        self.totals.messages += (self.begun.len() + shown) as u64;
+        let transfers = |all: &[Vec<Span>]| -> u64 {
+            // What stands next to each other is put in place together, stripes or not.
+            all.iter().map(|spans| runs(spans.iter().copied(), 0).len() as u64).sum()
+        };
+        let read = self.read.iter().map(|spans| spans.len() as u64).sum::<u64>();
+        self.totals.disk_reads += read + transfers(&self.added);
+        self.totals.disk_writes = transfers(&self.written);
+        self.totals
+    }
 }

@@ -1,13 +1,11 @@
-//! Rows and cells of a write.
+//! Rows of a write: what is new, which parities change and how, and where they are computed. What each
+//! role does about it is in [`steps`](super::steps).
 //!
 //! Parity is linear, so whatever reaches a parity column is a *contribution*: bytes that
 //! belong to one data unit and count with that unit's coefficient. A small write contributes
 //! old xor new (or old and new apart), a large or full one contributes content. The sum of
 //! the contributions is the change of the parity, or its new content.
 
-use smallvec::{SmallVec, smallvec};
-
-use super::cell::{Awaits, Destination, Send, Sends, WriteCell};
 use super::{Dispatch, ParityAt, PlanError, Policy, Range, Span, Spans, Strategy};
 use crate::layout::{ColumnRole, Geometry};
 use crate::units::ColumnSet;
@@ -112,23 +110,6 @@ impl WritePlan {
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
         columns.filter(|&c| self.rows.iter().any(|r| r.changes(g, c))).collect()
-    }
-
-    /// The columns that show something and change nothing.
-    pub fn readers(&self, g: &Geometry) -> ColumnSet {
-        let (mut shows, mut writes) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
-        for row in &self.rows {
-            for column in 0..g.layout.width() {
-                let cell = row.cell(g, column);
-                if !cell.sends.is_empty() {
-                    shows.insert(column);
-                }
-                if !cell.write.is_empty() {
-                    writes.insert(column);
-                }
-            }
-        }
-        shows.minus(writes)
     }
 }
 
@@ -250,6 +231,11 @@ impl WriteRow {
     /// Whether the originator solves for lost data.
     pub fn decodes(&self) -> bool {
         !self.solves_from.is_empty() && self.target.is_none()
+    }
+
+    /// Whether the target is copied from another disk.
+    pub fn copies(&self) -> bool {
+        self.target.is_some() && self.solves_from.is_empty()
     }
 
     /// How the row's parity comes about; `None` if some parities take in changes and some are
@@ -379,200 +365,8 @@ impl WriteRow {
         }
     }
 
-    /// The part of `column`.
-    pub fn cell(&self, g: &Geometry, column: usize) -> WriteCell {
-        let role = g.layout.role(self.stripe, column);
-        let idle = WriteCell {
-            role,
-            new: Span::EMPTY,
-            read: Spans::EMPTY,
-            sends: SmallVec::new(),
-            awaits: Awaits::default(),
-            write: Spans::EMPTY,
-            delta: false,
-        };
-        if self.target == Some(column) {
-            let awaits = Awaits { result: true, ..Awaits::default() };
-            return WriteCell { awaits, write: self.parity, ..idle };
-        }
-        if self.avoid.contains(column) {
-            return idle;
-        }
-        let cell = match role {
-            ColumnRole::Data(i) => self.data_cell(g, i, idle),
-            ColumnRole::Parity(j) if self.parities().contains(j) => self.parity_cell(g, j, idle),
-            ColumnRole::Parity(_) => idle,
-        };
-        let mut cell =
-            if self.solves_from.is_empty() { cell } else { self.solving(g, column, cell) };
-        if self.asks_first && cell.sends.is_empty() && !cell.write.is_empty() {
-            // It has nothing to show; that it answers says that it may write.
-            cell.sends = smallvec![Send::new(Sends::Old, Spans::EMPTY, Destination::Originator)];
-        }
-        cell
-    }
-
-    fn data_cell(&self, g: &Geometry, i: usize, idle: WriteCell) -> WriteCell {
-        let new = self.cover(g, i);
-        let write = Spans::from(new.sectors_out());
-        let needed = self.needs_old(g, i).sectors_out();
-        // Part of a sector is written with the rest of it.
-        let rest = if write == Spans::from(new) { Spans::EMPTY } else { write };
-        let covering = g.code.parities_of(i);
-        let (changed, afresh) =
-            (self.changed.intersection(covering), self.afresh.intersection(covering));
-        let unread = self.parities().is_empty() || (changed.is_empty() && afresh.is_empty());
-        let read = if unread { rest } else { needed };
-        let mut sends = SmallVec::new();
-        let to = Destination::Parities;
-        match self.parity_at {
-            ParityAt::Originator => {
-                let old = self.needs_old(g, i);
-                if !old.is_empty() {
-                    sends.push(Send::new(Sends::Old, old, Destination::Originator));
-                }
-            }
-            ParityAt::Parity => {
-                if !changed.is_empty() && !new.is_empty() {
-                    sends.push(Send::new(Sends::Delta, new, to(changed)));
-                }
-                self.share_alike(g, &mut sends, Sends::Content, afresh, |j| self.spans(g, j));
-            }
-            ParityAt::Solely => {
-                if !changed.is_empty() && !new.is_empty() {
-                    sends.push(Send::new(Sends::Old, new, to(changed)));
-                }
-                self.share_alike(g, &mut sends, Sends::Old, afresh, |j| self.leftover(g, i, j));
-            }
-        }
-        WriteCell { new, read, sends, write, ..idle }
-    }
-
-    /// Sends each of these parities its bytes; those with the same get the same.
-    fn share_alike(
-        &self,
-        g: &Geometry,
-        sends: &mut SmallVec<[Send; 1]>,
-        what: Sends,
-        parities: ColumnSet,
-        spans: impl Fn(usize) -> Spans,
-    ) {
-        if self.parity_at == ParityAt::Originator || parities.is_empty() {
-            return;
-        }
-        let first = sends.len();
-        if g.code.covers_all() {
-            let spans = spans(0);
-            if !spans.is_empty() {
-                sends.push(Send::new(what, spans, Destination::Parities(parities)));
-            }
-            return;
-        }
-        for j in parities.iter() {
-            let spans = spans(j);
-            if spans.is_empty() {
-                continue;
-            }
-            let alike = sends[first..].iter_mut().find(|s| s.spans == spans);
-            match alike.map(|s| &mut s.to) {
-                Some(Destination::Parities(to)) => to.insert(j),
-                _ => sends.push(Send::new(what, spans, Destination::Parities(ColumnSet::of(j)))),
-            }
-        }
-    }
-
-    fn parity_cell(&self, g: &Geometry, j: usize, idle: WriteCell) -> WriteCell {
-        let small = self.changed.contains(j);
-        let support = g.code.support(j);
-        let new = self.new_units(g).intersection(support);
-        let lost = || match self.avoid.is_empty() {
-            true => ColumnSet::EMPTY,
-            false => support.iter().filter(|&i| self.data_lost(g, i)).collect(),
-        };
-        let awaits = match (self.parity_at, small) {
-            (ParityAt::Originator, _) => Awaits { result: true, ..Awaits::default() },
-            (ParityAt::Parity, true) => Awaits { data: new, ..Awaits::default() },
-            (ParityAt::Solely, true) => Awaits { data: new, originator: new, result: false },
-            (ParityAt::Parity, false) => {
-                let lost = lost();
-                let originator = new.intersection(lost);
-                Awaits { data: support.minus(lost), originator, result: false }
-            }
-            (ParityAt::Solely, false) => {
-                let old = support.iter().filter(|&i| !self.leftover(g, i, j).is_empty()).collect();
-                Awaits { data: old, originator: new, result: false }
-            }
-        };
-        let write = self.spans(g, j);
-        let cell = WriteCell { awaits, write, delta: small, ..idle };
-        if small && self.commanded {
-            let sends = smallvec![Send::new(Sends::Old, write, Destination::Originator)];
-            return WriteCell { read: write, sends, delta: false, ..cell };
-        }
-        cell
-    }
-
-    /// When something lost must be solved for, the columns that help show the originator all they
-    /// have.
-    fn solving(&self, g: &Geometry, column: usize, cell: WriteCell) -> WriteCell {
-        let code_column = g.code_column(self.stripe, column);
-        if !self.solves_from.contains(code_column) {
-            return cell;
-        }
-        let sends = smallvec![Send::new(Sends::Old, self.parity, Destination::Originator)];
-        WriteCell { read: self.parity, sends, ..cell }
-    }
-
-    /// What the originator waits for before it can compute parity: data units, or where it
-    /// decodes, columns of the code.
-    pub fn originator_awaits(&self, g: &Geometry) -> ColumnSet {
-        if self.parity_at != ParityAt::Originator && !self.asks_first {
-            return ColumnSet::EMPTY;
-        }
-        if !self.commanded && self.solves_from.is_empty() {
-            // Data that somebody needs the old content of, and nobody else.
-            let all = self.asks_first || self.parity_at != ParityAt::Originator;
-            debug_assert!(!all, "only commanded writes ask first");
-            let shows = |i: &usize| !self.data_lost(g, *i) && !self.needs_old(g, *i).is_empty();
-            return (0..g.data_columns()).filter(shows).collect();
-        }
-        let sends = |c: &usize| self.cell(g, *c).shows().is_some();
-        (0..g.layout.width()).filter(sends).map(|c| g.code_column(self.stripe, c)).collect()
-    }
-
-    /// The columns that wait for what the originator computes: parity, or a rebuilt column.
-    pub fn result_columns(&self, g: &Geometry) -> ColumnSet {
-        match self.target {
-            Some(target) => ColumnSet::of(target),
-            None if self.parity_at != ParityAt::Originator => ColumnSet::EMPTY,
-            None => self.columns_of(g, self.parities()),
-        }
-    }
-
     /// The columns of these parities.
     pub fn columns_of(&self, g: &Geometry, parities: ColumnSet) -> ColumnSet {
         parities.iter().map(|j| g.layout.parity_column(self.stripe, j)).collect()
-    }
-
-    /// Whether the originator keeps new data until it has gathered what it needs of the old.
-    pub fn keeps_new(&self, g: &Geometry) -> bool {
-        self.commanded && !self.originator_awaits(g).is_empty()
-    }
-
-    /// Whether the originator must say something at once to the column of a cell.
-    pub fn tells(&self, g: &Geometry, cell: &WriteCell) -> bool {
-        let new = !cell.new.is_empty() && !self.keeps_new(g);
-        new || !cell.read.is_empty() || !cell.sends.is_empty() || !cell.awaits.originator.is_empty()
-    }
-
-    /// Messages in the longest chain that ends with a vote.
-    pub fn serial_messages(&self, g: &Geometry) -> u32 {
-        let gathers = !self.originator_awaits(g).is_empty();
-        match self.parity_at {
-            ParityAt::Originator if gathers => 4,
-            ParityAt::Originator => 2,
-            _ if self.parities().is_empty() => 2,
-            place => self.place_cost(g, place).1,
-        }
     }
 }

@@ -2,12 +2,13 @@
 
 use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
-    SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
+    SequenceMessage, SequenceReport, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
+use weft_core::plan::{Part, Role};
 use weft_core::store::Reached;
 
 use super::WireError;
@@ -21,7 +22,7 @@ wire_struct!(Header { ts, volume, avoid, task, asker });
 
 wire_struct!(Asker { id, oldest });
 
-wire_struct!(Item { stripe, slot, data });
+wire_struct!(Item { stripe, part, data });
 
 wire_enum!(Notice, "notice" {
     1 = Commit(ts),
@@ -38,12 +39,20 @@ wire_enum!(Task, "task" {
     3 = Copy { stripe, column, part },
 });
 
-wire_enum!(Slot, "slot" {
+wire_enum!(Part, "part" {
     1 = New,
-    2 = Column(column),
-    3 = Gathered(column),
-    4 = Originator(column),
+    2 = From(column),
+    3 = Solved(unit),
+    4 = NewOf(unit),
     5 = Result,
+});
+
+wire_enum!(Role, "role" {
+    1 = Column(column),
+    2 = Source(column),
+    3 = Calculator,
+    4 = Endpoint,
+    5 = Coordinator,
 });
 
 wire_enum!(Wanted, "wish of a read" {
@@ -77,7 +86,7 @@ wire_enum!(Body, "body" {
     1 = Read { ts, volume, range, avoid, wanted },
     2 = ReadReply { ts, column, result },
     3 = Write { header, items },
-    4 = Part { header, items },
+    4 = Part { header, to, items },
     5 = Vote { ts, column, vote },
     6 = Ask { ts },
     7 = Answer { ts, standing },

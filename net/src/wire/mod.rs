@@ -37,7 +37,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 10;
+pub const VERSION: u8 = 11;
 
 /// The most bulk data, real bytes and runs of zeros together, in one message.
 pub const MAX_BULK: usize = 16 << 20;

@@ -12,11 +12,13 @@ use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume}
 use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
-    Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Slot, Standing, Task, Wanted,
+    Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::{Reach, SequencerForm};
 use weft_core::order::{Asker, HostId, Lock, Ordering, Place, PlaceError, RequestId};
-use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Range, Span, Strategy as Way};
+use weft_core::plan::{
+    Commit, Dispatch, ParityAt, Part, Policy, Range, Role, Span, Strategy as Way,
+};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -71,15 +73,25 @@ fn header() -> impl Strategy<Value = Header> {
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
-    let slot = prop_oneof![
-        Just(Slot::New),
-        (0..32usize).prop_map(Slot::Column),
-        (0..32usize).prop_map(Slot::Gathered),
-        (0..32usize).prop_map(Slot::Originator),
-        Just(Slot::Result),
+    let part = prop_oneof![
+        Just(Part::New),
+        (0..32usize).prop_map(Part::From),
+        (0..32usize).prop_map(Part::Solved),
+        (0..32usize).prop_map(Part::NewOf),
+        Just(Part::Result),
     ];
-    let item = (any::<u64>(), slot, buffer());
-    vec(item.prop_map(|(stripe, slot, data)| Item { stripe, slot, data }), 0..4)
+    let item = (any::<u64>(), part, buffer());
+    vec(item.prop_map(|(stripe, part, data)| Item { stripe, part, data }), 0..4)
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    prop_oneof![
+        (0..32usize).prop_map(Role::Column),
+        (0..32usize).prop_map(Role::Source),
+        Just(Role::Calculator),
+        Just(Role::Endpoint),
+        Just(Role::Coordinator),
+    ]
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {
@@ -127,7 +139,11 @@ fn body() -> BoxedStrategy<Body> {
             result
         }),
         (header(), items()).prop_map(|(header, items)| Body::Write { header, items }),
-        (header(), items()).prop_map(|(header, items)| Body::Part { header, items }),
+        (header(), role(), items()).prop_map(|(header, to, items)| Body::Part {
+            header,
+            to,
+            items
+        }),
         (ts(), 0..32usize, vote()).prop_map(|(ts, column, vote)| Body::Vote { ts, column, vote }),
         ts().prop_map(|ts| Body::Ask { ts }),
         (ts(), standing).prop_map(|(ts, standing)| Body::Answer { ts, standing }),

@@ -10,9 +10,9 @@ use super::{Job, Originator, State, Txn, What};
 use crate::cluster::{ClusterMap, Volume};
 use crate::layout::Geometry;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, LockMessage, Notice, Output};
+use crate::node::{Body, LockMessage, Notice, Output, Task};
 use crate::order::{Lock, LockTable, Ordering, joined};
-use crate::plan::{PlanError, Range, ReadPlan, Span, Spans, WritePlan};
+use crate::plan::{PlanError, ReadPlan, Role, Span, Spans, WritePlan};
 use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
 
 /// The locks that a job has.
@@ -303,35 +303,28 @@ pub(super) fn needed(
     match &job.what {
         What::Read(range) | What::Holes(range) | What::Compare(range, _) => {
             for row in ReadPlan::new(g, *range, avoid)?.rows {
-                columns().for_each(|c| add(row.stripe, c, row.cell(g, c).send, false));
+                columns().for_each(|c| add(row.stripe, c, row.sent(g, c), false));
             }
         }
         What::Verify { stripe, .. } => columns().for_each(|c| add(*stripe, c, whole, false)),
-        What::Write(range, _) => add_write(g, &plan(g, *range, avoid, volume)?, &mut add),
-        What::Rebuild { stripe, column, part } => {
-            let down = avoid.union(map.lost(volume, volume.extent_of(*stripe)));
-            let plan = WritePlan::rebuild(g, *stripe, *column, *part, down)?;
-            add_write(g, &plan, &mut add);
+        What::Write(range, _) => {
+            add_write(g, &Task::Write(*range).plan(volume, avoid)?, &mut add);
+        }
+        &What::Rebuild { stripe, column, part } => {
+            let down = avoid.union(map.lost(volume, volume.extent_of(stripe)));
+            let task = Task::Rebuild { stripe, column, part };
+            add_write(g, &task.plan(volume, down)?, &mut add);
         }
     }
     Ok(joined(out))
 }
 
-fn plan(
-    g: &Geometry,
-    range: Range,
-    avoid: ColumnSet,
-    volume: &Volume,
-) -> Result<WritePlan, PlanError> {
-    WritePlan::new(g, range, avoid, volume.policy)
-}
-
 fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Spans, bool)) {
     for row in &plan.rows {
         for column in 0..g.layout.width() {
-            let cell = row.cell(g, column);
-            add(row.stripe, column, cell.read, false);
-            add(row.stripe, column, cell.write, true);
+            let cell = row.cell(g, Role::Column(column));
+            add(row.stripe, column, cell.reads(), false);
+            add(row.stripe, column, cell.writes(), true);
         }
     }
 }

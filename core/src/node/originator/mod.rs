@@ -40,7 +40,6 @@ use recalling::Recall;
 pub use requests::ScrubProgress;
 use requests::{Answer, Flush, Request};
 use writing::Writing;
-pub(super) use writing::solve;
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

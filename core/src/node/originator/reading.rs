@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::locking::unlock;
-use super::writing::solve;
 use super::{Job, Originator, Purpose, State, Txn, What};
 use crate::Buffer;
 use crate::cluster::Volume;
@@ -14,7 +13,7 @@ use crate::node::judge::{Unit, judge, parity_is_wrong};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, HostError, MOST_UNCLEAR, Refusal, Trust, Wanted};
 use crate::order::Ordering;
-use crate::plan::{Range, ReadPlan, ReadRow, Span, compose};
+use crate::plan::{Execution, Part, Range, ReadPlan, Role, Span};
 use crate::units::{ColumnSet, SECTOR, Timestamp};
 
 /// A read in work.
@@ -58,7 +57,7 @@ impl Originator {
         let Ok(plan) = ReadPlan::new(g, range, avoid) else {
             return self.lacks_nodes(job, outbox);
         };
-        let sends = |c: &usize| plan.rows.iter().any(|r| !r.cell(g, *c).send.is_empty());
+        let sends = |c: &usize| plan.rows.iter().any(|r| !r.sent(g, *c).is_empty());
         let columns: ColumnSet = match wanted {
             Wanted::Stripes => ColumnSet::first(g.layout.width()),
             _ => (0..g.layout.width()).filter(sends).collect(),
@@ -116,9 +115,9 @@ impl Originator {
         let State::Reading(reading) = txn.state else { unreachable!("just seen") };
         let g = &txn.volume.geometry;
         let result = match txn.job.what {
-            What::Read(_) => HostData::Bytes(reading.assemble(g)),
+            What::Read(_) => HostData::Bytes(reading.assemble(g, outbox)),
             What::Compare(..) => {
-                let found = HostData::Bytes(reading.assemble(g));
+                let found = HostData::Bytes(reading.assemble(g, outbox));
                 return self.compared(txn.job, &found, outbox);
             }
             What::Holes(_) => HostData::Extents(reading.extents(g)),
@@ -199,33 +198,21 @@ impl Reading {
     }
 
     /// The wanted bytes in order.
-    fn assemble(&self, g: &Geometry) -> Vec<Buffer> {
+    fn assemble(&self, g: &Geometry, outbox: &mut Outbox) -> Vec<Buffer> {
         let mut out = Vec::with_capacity(self.plan.rows.len() * g.data_columns());
         for row in &self.plan.rows {
-            for i in 0..g.data_columns() {
-                let cover = row.cover(g, i);
-                if !cover.is_empty() {
-                    out.push(self.unit(g, row, i, cover));
+            let mut endpoint = Execution::new(row.cell(g, Role::Endpoint));
+            for column in 0..g.layout.width() {
+                if let Some(piece) = self.pieces.get(&(row.stripe, column)) {
+                    let part = Part::From(g.code_column(row.stripe, column));
+                    endpoint.take(part, piece.clone());
                 }
             }
+            endpoint.advance();
+            outbox.counters.xor_bytes += endpoint.take_added();
+            out.extend(row.wanted(g).map(|(part, cover)| endpoint.bytes_of(part, cover.into())));
         }
         out
-    }
-
-    fn unit(&self, g: &Geometry, row: &ReadRow, i: usize, cover: Span) -> Buffer {
-        let column = g.layout.data_column(row.stripe, i);
-        if !self.avoid.contains(column) {
-            let piece = &self.pieces[&(row.stripe, column)];
-            return compose(cover.into(), &[(row.cell(g, column).send, piece)]);
-        }
-        let source = |c: usize| {
-            let sent = row.cell(g, c).send;
-            let bytes = compose(row.solve, &[(sent, &self.pieces[&(row.stripe, c)])]);
-            (g.code_column(row.stripe, c), bytes)
-        };
-        let have = row.sources.iter().map(source).collect();
-        let solved = solve(g, &have, i, row.solve);
-        compose(cover.into(), &[(row.solve, &solved)])
     }
 
     /// Lengths, and whether each is a hole. What cannot be seen counts as content.
@@ -242,7 +229,7 @@ impl Reading {
                     out.push((cover.len(), false));
                     continue;
                 }
-                let spans = row.cell(g, column).send.sectors_out();
+                let spans = row.sent(g, column).sectors_out();
                 let bytes = self.pieces[&(row.stripe, column)].to_bytes();
                 let mut at = cover.lo;
                 while at < cover.hi {

@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Job, Originator, Purpose, What};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Bug, HostData, HostError, Recollection};
+use crate::node::{Body, Bug, HostData, HostError, Recollection, Task};
 use crate::order::{Again, Asker, Origin, RequestId};
-use crate::plan::{Range, WritePlan};
+use crate::plan::Range;
 use crate::units::{ColumnSet, NodeId};
 
 /// A part of a request that is asked after.
@@ -182,7 +182,7 @@ struct Row {
 fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     let g = &volume.geometry;
     let width = g.layout.width();
-    let plan = WritePlan::new(g, range, ColumnSet::EMPTY, volume.policy);
+    let plan = Task::Write(range).plan(volume, ColumnSet::EMPTY);
     let rows = plan.expect("all columns are there").rows;
     let row = |row: &crate::plan::WriteRow| Row {
         changed: (0..width).filter(|c| row.changes(g, *c)).collect(),

@@ -173,11 +173,12 @@ impl Worker {
         let volume = self.map.volumes.get(&volume).filter(|v| v.holds(range))?;
         let extent = volume.extent(range.stripes(&volume.geometry).start);
         let column = extent.column_of(self.node)?;
-        let plan = WritePlan::new(&volume.geometry, range, ColumnSet::EMPTY, volume.policy).ok()?;
         let task = Task::Write(range);
+        let plan = task.plan(volume, ColumnSet::EMPTY).ok()?;
         let (ts, avoid) = (Timestamp::ZERO, ColumnSet::EMPTY);
         let header = Header { ts, volume: volume.id, avoid, task, asker: None };
-        let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, column));
+        let role = Role::Column(column);
+        let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, role));
         let all: Vec<_> = cells.flat_map(|c| c.writes().collect::<Vec<_>>()).collect();
         let first = all.iter().map(|r| r.0).min()?;
         let end = all.iter().map(|r| r.0 + r.1).max()?;

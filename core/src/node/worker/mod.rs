@@ -30,13 +30,13 @@ use super::outbox::Outbox;
 use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, Bug, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Slot, Standing,
-    Task,
+    Body, Bug, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Standing, Task,
 };
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::{Aside, Catchup};
+use crate::node::task::Cast;
 use crate::order::{Admission, Asker, LockTable, Ordering, Verdict as Admitted};
-use crate::plan::{Commit, Destination, Range as VolumeRange, Span, WritePlan};
+use crate::plan::{Commit, Destination, Range as VolumeRange, Role, Sending, Span};
 use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -113,7 +113,7 @@ enum Ticket {
 
 /// What a worker shows to others at once.
 #[derive(Default)]
-struct Shares(BTreeMap<NodeId, Vec<Item>>);
+struct Shares(BTreeMap<NodeId, (Role, Vec<Item>)>);
 
 /// A part of a column to be put back: volume, stripe, column, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
@@ -372,7 +372,7 @@ impl Worker {
         let mut touched = Vec::with_capacity(items.len());
         for item in items {
             if let Ok(n) = txn.cells.binary_search_by_key(&item.stripe, |c| c.row.stripe) {
-                txn.cells[n].take(item);
+                txn.cells[n].execution.take(item.part, item.data);
                 touched.push(n);
             }
         }
@@ -388,41 +388,20 @@ impl Worker {
     /// Takes up a write, if it is not too late for it.
     fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
-        let g = &volume.geometry;
-        let meant = match header.task {
-            Task::Write(range) => volume.holds(range),
-            Task::Rebuild { stripe, column, part } | Task::Copy { stripe, column, part } => {
-                stripe < volume.stripes() && column < g.layout.width() && part.hi <= g.unit
-            }
-        };
-        if !meant {
+        let (g, task) = (&volume.geometry, &header.task);
+        if !task.fits(&volume) {
             return false;
         }
-        let (plan, stripe) = match header.task {
-            Task::Write(range) => {
-                (WritePlan::new(g, range, header.avoid, volume.policy), range.stripes(g).start)
-            }
-            Task::Rebuild { stripe, column, part } => {
-                (WritePlan::rebuild(g, stripe, column, part, header.avoid), stripe)
-            }
-            Task::Copy { stripe, column, part } => {
-                (Ok(WritePlan::copy(g, stripe, column, part)), stripe)
-            }
-        };
+        let stripe = task.first_stripe(&volume);
         let extent = volume.extent(stripe);
-        let Ok(plan) = plan else { return false };
-        let (column, cells) = if let Some(column) = extent.column_of(self.node) {
-            let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, column));
-            (column, cells.filter(|c| !c.plan.is_idle()).collect())
-        } else if let (Task::Copy { column, .. }, Some(left)) =
-            (header.task, extent.column_leaving(self.node))
-            && left == column
-        {
-            (column, vec![Cell::source(&volume, *header, plan.rows[0], column)])
-        } else {
-            return false;
-        };
-        let cells: Vec<Cell> = cells;
+        let originator = header.ts.originator();
+        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
+        let coordinator = cast.node(Role::Coordinator).expect("every task has one");
+        let Some(role) = cast.role_of(self.node, task) else { return false };
+        let Ok(plan) = task.plan(&volume, header.avoid) else { return false };
+        let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, role));
+        let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
+        let (Role::Column(column) | Role::Source(column)) = role else { return false };
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
@@ -442,7 +421,7 @@ impl Worker {
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
             alone: !volume.policy.commit.is_voted(),
-            originator: header.ts.originator(),
+            originator: coordinator,
             participants,
             unfinished: cells.len(),
             cells,
@@ -510,18 +489,18 @@ impl Worker {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         for n in cells {
             let cell = &mut txn.cells[n];
-            if !cell.is_finished && cell.finish() {
+            if !cell.is_finished && cell.execution.is_done() {
                 cell.is_finished = true;
                 txn.unfinished -= 1;
             }
-            outbox.counters.xor_bytes += cell.take_xored();
-            if cell.must_read() {
+            outbox.counters.xor_bytes += cell.execution.take_added();
+            if cell.execution.must_read() {
                 self.stalled.insert(ts);
             }
         }
         if let Some(header) = txn.cells.first().map(|c| c.header) {
-            for (to, items) in shares.0 {
-                outbox.send_after(to, Body::Part { header, items }, 2);
+            for (node, (to, items)) in shares.0 {
+                outbox.send_after(node, Body::Part { header, to, items }, 2);
             }
         }
         if txn.unfinished > 0 {
@@ -648,7 +627,7 @@ impl Worker {
         let txn = &self.txns[&ts];
         let cell = &txn.cells[n];
         self.refuse_change_of_missing(cell)?;
-        if !cell.must_read() {
+        if !cell.execution.must_read() {
             return Ok(());
         }
         let ranges: Vec<Range<u64>> = cell.read_ranges().collect();
@@ -673,7 +652,7 @@ impl Worker {
                 behind: true,
             });
         }
-        self.txns.get_mut(&ts).expect("just seen").cells[n].reading(ranges.len());
+        self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
         for (part, range) in ranges.into_iter().enumerate() {
             let ticket = self.ticket(Ticket::Cell { ts, cell: n, part });
             self.store.read(ticket, range.start, range.end - range.start);
@@ -681,53 +660,46 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends what a cell has to show, once it can be computed. What takes no read goes together
-    /// with that of other stripes: all of it is ready when the write begins.
+    /// Goes on with a cell as far as that can be, and sends what it has to show. What takes no read goes
+    /// together with that of other stripes: all of it is ready when the write begins.
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        for (to, item) in txn.cells[n].share() {
-            self.send_item(ts, n, (to, item), shares, outbox);
+        for sending in txn.cells[n].advance() {
+            self.send_part(ts, n, sending, shares, outbox);
         }
     }
 
-    fn send_item(
+    fn send_part(
         &mut self,
         ts: Timestamp,
         n: usize,
-        (to, item): (Destination, Item),
+        sending: Sending,
         shares: &mut Shares,
         outbox: &mut Outbox,
     ) {
         let cell = &self.txns[&ts].cells[n];
-        let header = cell.header;
-        if let Some(node) = cell.copies_to() {
-            let item = Item { slot: Slot::Result, ..item };
-            outbox.send_after(node, Body::Part { header, items: vec![item] }, 2);
-            return;
-        }
-        // It was asked for by the originator, the first message; what came for other rows
-        // meanwhile is no part of this chain.
-        let hops = 2;
-        let Destination::Parities(parities) = to else {
-            let body = Body::Part { header, items: vec![item] };
-            outbox.send_after(ts.originator(), body, hops);
-            return;
-        };
-        let (nodes, at_once) = (cell.parity_nodes(parities), cell.plan.read.is_empty());
-        self.deltas_sent += 1;
-        if self.config.bug == Some(Bug::LostDelta) && self.deltas_sent.is_multiple_of(50) {
-            // The bug: the parity columns get zeros where the delta should be.
-            let zeros = Item { data: crate::Buffer::Zero(item.data.len()), ..item };
-            for to in nodes {
-                outbox.send_after(to, Body::Part { header, items: vec![zeros.clone()] }, hops);
+        let Sending { to, part, mut data } = sending;
+        let is_share = matches!(cell.execution.cell().at, Role::Column(_));
+        if let (Destination::Columns(_), true) = (to, is_share) {
+            self.deltas_sent += 1;
+            if self.config.bug == Some(Bug::LostDelta) && self.deltas_sent.is_multiple_of(50) {
+                // The bug: the parity columns get zeros where the delta should be.
+                data = crate::Buffer::Zero(data.len());
             }
-            return;
         }
-        for to in nodes {
-            if at_once {
-                shares.0.entry(to).or_default().push(item.clone());
-            } else {
-                outbox.send_after(to, Body::Part { header, items: vec![item.clone()] }, hops);
+        let (header, cast) = (cell.header, cell.cast());
+        let item = Item { stripe: cell.row.stripe, part, data };
+        let waits = !cell.execution.cell().reads().is_empty();
+        for to in to.roles() {
+            let node = cast.node(to).expect("a role in this plan");
+            match matches!(to, Role::Column(_)) && !waits {
+                true => shares.0.entry(node).or_insert((to, Vec::new())).1.push(item.clone()),
+                // It was asked for by the originator, the first message; what came for other rows
+                // meanwhile is no part of this chain.
+                false => {
+                    let items = vec![item.clone()];
+                    outbox.send_after(node, Body::Part { header, to, items }, 2);
+                }
             }
         }
     }

@@ -69,7 +69,7 @@ impl Worker {
         let spans: Vec<(u64, Spans)> = match wanted {
             Wanted::Stripes => range.stripes(g).map(|s| (s, Span::new(0, g.unit).into())).collect(),
             Wanted::Data | Wanted::Holes => match ReadPlan::new(g, range, avoid) {
-                Ok(plan) => plan.rows.iter().map(|r| (r.stripe, r.cell(g, column).send)).collect(),
+                Ok(plan) => plan.rows.iter().map(|r| (r.stripe, r.sent(g, column))).collect(),
                 Err(_) => return,
             },
         };
@@ -250,7 +250,7 @@ impl Worker {
             );
         } else {
             let txn = self.txns.get_mut(&ts).expect("just seen");
-            txn.cells[cell].read_arrived(part, done.data);
+            txn.cells[cell].execution.read_arrived(part, done.data);
             self.step_cells(ts, std::iter::once(cell), outbox);
         }
     }

@@ -1,0 +1,382 @@
+//! The steps of each role in a row of a write (TickerTAIP, Table V, with prepare before the write).
+//!
+//! The endpoint hands out new data; data columns read old content and send it, or what has changed,
+//! to whoever computes parity: the parity columns, or the calculator, which sends them the result.
+//! Who computes is the row's to say; that is all that these functions look at.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::cell::{
+    Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write, solution,
+};
+use super::{ParityAt, Spans, WriteRow};
+use crate::layout::{ColumnRole, Geometry};
+use crate::units::ColumnSet;
+
+impl WriteRow {
+    /// The part of a role.
+    pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
+        match role {
+            Role::Column(column) => self.column_cell(g, column),
+            Role::Source(column) => self.source_cell(column),
+            Role::Calculator => self.calculator_cell(g),
+            Role::Endpoint => self.endpoint_cell(g),
+            Role::Coordinator => Cell::idle(role),
+        }
+    }
+
+    /// All cells that have steps: those of the columns in order, and then those of the other roles.
+    pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
+        let source = self.target.filter(|_| self.copies()).map(Role::Source);
+        let columns = (0..g.layout.width()).map(Role::Column);
+        let roles = columns.chain(source).chain([Role::Calculator, Role::Endpoint]);
+        roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
+    }
+
+    fn column_cell(&self, g: &Geometry, column: usize) -> Cell {
+        let role = g.layout.role(self.stripe, column);
+        let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(column)) };
+        if self.target == Some(column) {
+            cell.steps.push(Step::Write(self.result(self.parity)));
+            return cell;
+        }
+        if self.avoid.contains(column) {
+            return cell;
+        }
+        match role {
+            ColumnRole::Data(i) => self.add_data_steps(g, i, &mut cell),
+            ColumnRole::Parity(j) if self.parities().contains(j) => {
+                self.add_parity_steps(g, j, &mut cell);
+            }
+            ColumnRole::Parity(_) => {}
+        }
+        let code_column = g.code_column(self.stripe, column);
+        if self.solves_from.contains(code_column) {
+            // It shows all that it has where parity changes.
+            cell.steps.retain(|step| matches!(step, Step::Write(_)));
+            let shown = self.show(code_column, self.parity);
+            cell.steps.insert(0, Step::Send(shown));
+            cell.steps.insert(0, Step::Read(self.parity));
+        }
+        if self.asks_first && cell.sends().next().is_none() && cell.write().is_some() {
+            // It has nothing to show; that it answers says that it may write.
+            let place = cell.steps.len() - 1;
+            cell.steps.insert(place, Step::Send(self.show(code_column, Spans::EMPTY)));
+        }
+        cell
+    }
+
+    fn add_data_steps(&self, g: &Geometry, i: usize, cell: &mut Cell) {
+        let new = self.cover(g, i);
+        cell.new = new;
+        let write = Spans::from(new.sectors_out());
+        let covering = g.code.parities_of(i);
+        let (changed, afresh) =
+            (self.changed.intersection(covering), self.afresh.intersection(covering));
+        let needed = match changed.union(afresh).is_empty() {
+            // Part of a sector is written with the rest of it.
+            true if write == Spans::from(new) => Spans::EMPTY,
+            true => write,
+            false => self.needs_old(g, i).sectors_out(),
+        };
+        if !needed.is_empty() {
+            cell.steps.push(Step::Read(needed));
+        }
+        if self.parity_at == ParityAt::Originator {
+            let old = self.needs_old(g, i);
+            cell.steps.extend((!old.is_empty()).then(|| Step::Send(self.show(i, old))));
+        }
+        for (value, spans, parities) in self.shares(g, i, changed, afresh) {
+            let to = Destination::Columns(self.columns_of(g, parities));
+            cell.steps.push(Step::Send(Send { value, spans, part: Part::From(i), to }));
+        }
+        if !write.is_empty() {
+            let (value, is_change) = (Value::Content, false);
+            cell.steps.push(Step::Write(Write { value, spans: write, is_change }));
+        }
+    }
+
+    /// What the column of data unit `i` sends to which parities, where those compute.
+    fn shares(
+        &self,
+        g: &Geometry,
+        i: usize,
+        changed: ColumnSet,
+        afresh: ColumnSet,
+    ) -> SmallVec<[(Value, Spans, ColumnSet); 2]> {
+        let (of_change, of_content) = match self.parity_at {
+            ParityAt::Originator => return SmallVec::new(),
+            ParityAt::Parity => (Value::Change, Value::Content),
+            ParityAt::Solely => (Value::Old, Value::Old),
+        };
+        let mut out = SmallVec::new();
+        let new = self.cover(g, i);
+        if !changed.is_empty() && !new.is_empty() {
+            out.push((of_change, new.into(), changed));
+        }
+        for (spans, parities) in self.by_bytes(g, afresh, |j| self.shared_with(g, i, j)) {
+            out.push((of_content.clone(), spans, parities));
+        }
+        out
+    }
+
+    /// The bytes of data unit `i` that its column sends to the column of parity `j`, which is computed
+    /// afresh there.
+    fn shared_with(&self, g: &Geometry, i: usize, j: usize) -> Spans {
+        match self.parity_at {
+            ParityAt::Parity => self.spans(g, j),
+            ParityAt::Solely => self.leftover(g, i, j),
+            ParityAt::Originator => Spans::EMPTY,
+        }
+    }
+
+    /// Parities by the bytes that they have to do with: those that have to do with any.
+    fn by_bytes(
+        &self,
+        g: &Geometry,
+        parities: ColumnSet,
+        spans: impl Fn(usize) -> Spans,
+    ) -> SmallVec<[(Spans, ColumnSet); 1]> {
+        let mut out: SmallVec<[(Spans, ColumnSet); 1]> = SmallVec::new();
+        if g.code.covers_all() {
+            // What holds for one holds for all.
+            out.extend(parities.iter().next().map(|j| (spans(j), parities)));
+        } else {
+            for (j, spans) in parities.iter().map(|j| (j, spans(j))) {
+                match out.iter_mut().find(|(same, _)| *same == spans) {
+                    Some((_, alike)) => alike.insert(j),
+                    None => out.push((spans, ColumnSet::of(j))),
+                }
+            }
+        }
+        out.retain(|(spans, _)| !spans.is_empty());
+        out
+    }
+
+    fn add_parity_steps(&self, g: &Geometry, j: usize, cell: &mut Cell) {
+        let (spans, is_change) = (self.spans(g, j), self.changed.contains(j));
+        if self.parity_at == ParityAt::Originator {
+            let old_is_shown = is_change && self.commanded;
+            if old_is_shown {
+                cell.steps.push(Step::Read(spans));
+                cell.steps.push(Step::Send(self.show(g.data_columns() + j, spans)));
+            }
+            let is_change = is_change && !old_is_shown;
+            cell.steps.push(Step::Write(Write { is_change, ..self.result(spans) }));
+            return;
+        }
+        let terms = self.terms_at_parity(g, j);
+        cell.steps.push(Step::Write(Write { value: Value::Sum(terms), spans, is_change }));
+    }
+
+    /// What the column of parity `j` adds up, where it does so itself: what the data columns send, and
+    /// what the endpoint does on behalf of others.
+    fn terms_at_parity(&self, g: &Geometry, j: usize) -> Vec<Term> {
+        let (support, small) = (g.code.support(j), self.changed.contains(j));
+        let mut terms = Vec::new();
+        for i in support.iter() {
+            let (new, c) = (self.cover(g, i), g.code.coefficient(j, i));
+            let lost = self.data_lost(g, i);
+            let sent = match small {
+                true => new.into(),
+                false => self.shared_with(g, i, j),
+            };
+            if !sent.is_empty() && !lost {
+                terms.push(Term::new(c, Part::From(i), sent));
+            }
+            if !new.is_empty() && (lost || self.parity_at == ParityAt::Solely) {
+                terms.push(Term::new(c, Part::NewOf(i), new));
+            }
+        }
+        terms
+    }
+
+    fn source_cell(&self, column: usize) -> Cell {
+        let to = Destination::Columns(ColumnSet::of(column));
+        let (value, part) = (Value::Old, Part::Result);
+        let send = Step::Send(Send { value, spans: self.parity, part, to });
+        Cell { steps: smallvec![Step::Read(self.parity), send], ..Cell::idle(Role::Source(column)) }
+    }
+
+    fn calculator_cell(&self, g: &Geometry) -> Cell {
+        let mut cell = Cell::idle(Role::Calculator);
+        let mut awaited = self.shown(g);
+        let keeps_new = self.commanded && !awaited.is_empty();
+        let new = self.new_for_calculator(g, keeps_new);
+        awaited.extend(new.iter().map(|i| (Part::NewOf(i), self.cover(g, i).into())));
+        if awaited.is_empty() {
+            return cell;
+        }
+        cell.steps.push(Step::Await(awaited));
+        if keeps_new {
+            cell.steps.extend(self.new_for_columns(g));
+        }
+        match self.target {
+            Some(target) => self.add_put_back(g, target, &mut cell),
+            None => self.add_parity(g, &mut cell),
+        }
+        cell
+    }
+
+    /// What columns show the calculator.
+    fn shown(&self, g: &Geometry) -> Awaited {
+        if self.copies() || (self.parity_at != ParityAt::Originator && !self.asks_first) {
+            return Awaited::new();
+        }
+        if !self.commanded && self.solves_from.is_empty() {
+            // Data that somebody needs the old content of, and nobody else.
+            let shown = |i: usize| (Part::From(i), self.needs_old(g, i));
+            let there = (0..g.data_columns()).filter(|&i| !self.data_lost(g, i));
+            return there.map(shown).filter(|(_, spans)| !spans.is_empty()).collect();
+        }
+        let shown = |column: usize| {
+            let cell = self.column_cell(g, column);
+            let to_calculator = |s: &&Send| s.to == Destination::Role(Role::Calculator);
+            cell.sends().find(to_calculator).map(|send| (send.part, send.spans))
+        };
+        (0..g.layout.width()).filter_map(shown).collect()
+    }
+
+    /// The units whose new bytes the calculator gets: those that it computes parity from, or all if it
+    /// hands them on.
+    fn new_for_calculator(&self, g: &Geometry, keeps_new: bool) -> ColumnSet {
+        if self.target.is_some() || (self.parity_at != ParityAt::Originator && !keeps_new) {
+            return ColumnSet::EMPTY;
+        }
+        let support = |j: usize| g.code.support(j);
+        let covered = self.parities().iter().fold(ColumnSet::EMPTY, |all, j| all.union(support(j)));
+        let new = self.new_units(g);
+        if keeps_new { new } else { new.intersection(covered) }
+    }
+
+    /// New data for the columns that can be used.
+    fn new_for_columns(&self, g: &Geometry) -> impl Iterator<Item = Step> {
+        let live = self.new_units(g).iter().filter(|&i| !self.data_lost(g, i));
+        live.map(|i| {
+            let to = ColumnSet::of(g.layout.data_column(self.stripe, i));
+            Step::Send(self.hand_on(g, i, Part::New, Destination::Columns(to)))
+        })
+    }
+
+    /// The calculator computes the content of a column that is put back.
+    fn add_put_back(&self, g: &Geometry, target: usize, cell: &mut Cell) {
+        let wanted = g.code_column(self.stripe, target);
+        let terms = self.solution(g, wanted);
+        cell.steps.push(self.result_for(target, terms, self.parity));
+    }
+
+    /// The calculator computes the row's parity: the new one, or its change.
+    fn add_parity(&self, g: &Geometry, cell: &mut Cell) {
+        if self.parity_at != ParityAt::Originator {
+            return;
+        }
+        for i in (0..g.data_columns()).filter(|&i| self.decodes() && self.data_lost(g, i)) {
+            if !self.needs_old(g, i).is_empty() {
+                let solved = Value::Sum(self.solution(g, i));
+                cell.steps.push(Step::Combine(Part::Solved(i), self.parity, solved));
+            }
+        }
+        for j in self.parities().iter() {
+            let column = g.layout.parity_column(self.stripe, j);
+            let terms = self.terms_at_calculator(g, j);
+            cell.steps.push(self.result_for(column, terms, self.spans(g, j)));
+        }
+    }
+
+    /// Of what the calculator adds up parity `j`.
+    fn terms_at_calculator(&self, g: &Geometry, j: usize) -> Vec<Term> {
+        let support = g.code.support(j);
+        let small = self.changed.contains(j);
+        let mut terms = Vec::with_capacity(support.len() + 1);
+        for i in support.iter() {
+            let (new, c) = (self.cover(g, i), g.code.coefficient(j, i));
+            let old = if self.data_lost(g, i) { Part::Solved(i) } else { Part::From(i) };
+            let stays = if small { new.into() } else { self.leftover(g, i, j) };
+            let both = [(old, stays), (Part::NewOf(i), new.into())];
+            let some = both.into_iter().filter(|(_, spans)| !spans.is_empty());
+            terms.extend(some.map(|(part, spans)| Term::new(c, part, spans)));
+        }
+        if self.commanded && small {
+            terms.push(Term::new(1, Part::From(g.data_columns() + j), self.spans(g, j)));
+        }
+        terms
+    }
+
+    /// The terms whose sum is a lost column of the code, where parity changes.
+    fn solution(&self, g: &Geometry, wanted: usize) -> Vec<Term> {
+        solution(g, self.solves_from, wanted, self.parity)
+    }
+
+    fn endpoint_cell(&self, g: &Geometry) -> Cell {
+        let mut cell = Cell::idle(Role::Endpoint);
+        if self.target.is_some() {
+            return cell;
+        }
+        let keeps_new = self.commanded && !self.shown(g).is_empty();
+        if !keeps_new {
+            cell.steps.extend(self.new_for_columns(g));
+        }
+        let to_calculator = self.new_for_calculator(g, keeps_new);
+        for i in self.new_units(g).iter() {
+            if to_calculator.contains(i) {
+                let to = Destination::Role(Role::Calculator);
+                cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
+            }
+            let adding = self.parities().intersection(g.code.parities_of(i));
+            let for_parities = self.parity_at == ParityAt::Solely || self.data_lost(g, i);
+            if self.parity_at != ParityAt::Originator && for_parities && !adding.is_empty() {
+                let to = Destination::Columns(self.columns_of(g, adding));
+                cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
+            }
+        }
+        cell
+    }
+
+    /// New bytes of unit `i` on their way.
+    fn hand_on(&self, g: &Geometry, i: usize, part: Part, to: Destination) -> Send {
+        let value = Value::Given(Part::NewOf(i));
+        Send { value, spans: self.cover(g, i).into(), part, to }
+    }
+
+    /// What a column shows the calculator.
+    fn show(&self, code_column: usize, spans: Spans) -> Send {
+        let (value, part) = (Value::Old, Part::From(code_column));
+        Send { value, spans, part, to: Destination::Role(Role::Calculator) }
+    }
+
+    /// What a column writes as it gets it.
+    fn result(&self, spans: Spans) -> Write {
+        Write { value: Value::Given(Part::Result), spans, is_change: false }
+    }
+
+    /// What the calculator sends a column to be written.
+    fn result_for(&self, column: usize, terms: Vec<Term>, spans: Spans) -> Step {
+        let to = Destination::Columns(ColumnSet::of(column));
+        Step::Send(Send { value: Value::Sum(terms), spans, part: Part::Result, to })
+    }
+
+    /// Messages in the longest chain that ends with a vote.
+    pub fn serial_messages(&self, g: &Geometry) -> u32 {
+        let gathers = self.calculator_cell(g).gathers();
+        // How many messages, one after the other, lead to an part: the first tells a column to begin.
+        let calculated = if gathers { 3 } else { 1 };
+        let keeps_new = self.commanded && gathers;
+        let arrival = |part: &Part| match part {
+            Part::From(_) => 2,
+            Part::Result if self.copies() => 2,
+            Part::Result => calculated,
+            Part::New if keeps_new => calculated,
+            Part::New | Part::NewOf(_) | Part::Solved(_) => 1,
+        };
+        let vote = |cell: Cell| {
+            let last = match &cell.write()?.value {
+                Value::Sum(terms) => terms.iter().map(|t| arrival(&t.part)).max(),
+                Value::Given(part) => Some(arrival(part)),
+                Value::Old | Value::Change | Value::Content => Some(arrival(&Part::New)),
+            };
+            Some(last.unwrap_or(1) + 1)
+        };
+        let columns = (0..g.layout.width()).map(|column| self.column_cell(g, column));
+        columns.filter_map(vote).max().unwrap_or(2)
+    }
+}
