@@ -3,7 +3,7 @@
 
 use weft_core::Buffer;
 use weft_core::store::{
-    Change, DiskOp, Event, JournalStore, SUPERBLOCKS, Store, StoreConfig, Superblock,
+    Change, ChangeKind, DiskOp, Event, JournalStore, SUPERBLOCKS, Store, StoreConfig, Superblock,
 };
 use weft_core::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -131,10 +131,10 @@ impl Opened {
     }
 
     /// Fills a sector with a byte, or adds it.
-    fn write(&mut self, sector: u64, delta: bool, byte: u8) {
+    fn write(&mut self, sector: u64, kind: ChangeKind, byte: u8) {
         let ts = Timestamp(self.store.latest().0 + 1);
         let data = Buffer::from(vec![byte; SECTOR_BYTES]);
-        self.store.prepare(ts, Vec::new(), vec![Change { sector, delta, data }], true);
+        self.store.prepare(ts, Vec::new(), vec![Change { sector, kind, data }], true);
         self.await_event(|event| matches!(event, Event::Prepared(t) if t == ts).then_some(()));
         self.store.outcome(ts, true);
         self.store.flush_outcomes();
@@ -158,8 +158,8 @@ fn works_as_before(fixture: &[u8], version: u32) {
     let mut expected = content();
     assert_eq!(opened.read(), expected);
 
-    opened.write(4, true, 0x0f);
-    opened.write(17, false, 0x77);
+    opened.write(4, ChangeKind::Delta, 0x0f);
+    opened.write(17, ChangeKind::Content, 0x77);
     expected[4] ^= 0x0f;
     expected[17] = 0x77;
     assert_eq!(opened.read(), expected);
@@ -168,7 +168,7 @@ fn works_as_before(fixture: &[u8], version: u32) {
 
     opened.store.checkpoint(true, |_, _, _| false);
     opened.settle();
-    opened.write(0, false, 0x99);
+    opened.write(0, ChangeKind::Content, 0x99);
     expected[0] = 0x99;
     let mut opened = opened.crash();
     assert_eq!(opened.read(), expected, "after a checkpoint and a crash");

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use weft_core::Buffer;
-use weft_core::store::{Change, Event, JournalStore, Store, StoreConfig, Superblock};
+use weft_core::store::{Change, ChangeKind, Event, JournalStore, Store, StoreConfig, Superblock};
 use weft_core::units::{NodeId, SECTOR, Timestamp};
 
 use crate::disk::{Astray, SimDisk};
@@ -71,17 +71,17 @@ impl One {
         }
     }
 
-    fn prepare(&mut self, sector: u64, delta: bool, byte: u8, journal: bool) -> Timestamp {
+    fn prepare(&mut self, sector: u64, kind: ChangeKind, byte: u8, journal: bool) -> Timestamp {
         self.clock += 1;
         let ts = Timestamp::new(self.clock, NodeId(0));
         let data = Buffer::from(vec![byte; SECTOR as usize]);
-        self.store.prepare(ts, Vec::new(), vec![Change { sector, delta, data }], journal);
+        self.store.prepare(ts, Vec::new(), vec![Change { sector, kind, data }], journal);
         ts
     }
 
     /// Prepares and commits a write with the journal.
-    fn write(&mut self, sector: u64, delta: bool, byte: u8) {
-        let ts = self.prepare(sector, delta, byte, true);
+    fn write(&mut self, sector: u64, kind: ChangeKind, byte: u8) {
+        let ts = self.prepare(sector, kind, byte, true);
         while self.step() {}
         self.store.outcome(ts, true);
         self.store.flush_outcomes();
@@ -124,7 +124,7 @@ fn a_scrub_finds_what_is_damaged_behind_what_is_in_memory() {
     ];
     for (part, sectors) in parts {
         let mut one = One::new();
-        one.write(3, false, 7);
+        one.write(3, ChangeKind::Content, 7);
         one.place();
         assert_eq!((one.read(3), one.damage_said()), (Some(7), 0), "{part}");
         for sector in sectors(&one.divided) {
@@ -143,11 +143,11 @@ fn a_scrub_finds_what_is_damaged_behind_what_is_in_memory() {
 #[test]
 fn a_journal_that_is_not_there_any_more_is_missed() {
     let mut one = One::new();
-    one.write(3, false, 7);
+    one.write(3, ChangeKind::Content, 7);
     // The superblock that is written when it is opened says how much of the journal was durable.
     one.opened_again();
     assert!(!one.store.forgot());
-    one.write(4, false, 8);
+    one.write(4, ChangeKind::Content, 8);
     one.opened_again();
     for sector in one.divided.journal_start()..one.divided.index_start() {
         one.disk.zero(sector);
@@ -162,7 +162,7 @@ fn a_write_without_journal_is_in_place_when_the_superblock_shows_it() {
     let mut one = One::new();
     one.store.begin_life(1);
     let before = one.store.reached();
-    let ts = one.prepare(3, false, 7, false);
+    let ts = one.prepare(3, ChangeKind::Content, 7, false);
     one.store.outcome(ts, true);
     one.store.checkpoint(true, |_, _, _| false);
     let mut reached = before;
@@ -187,9 +187,9 @@ fn a_checkpoint_whose_apply_entry_was_lost_does_not_add_changes_twice() {
     // It dies after so many more operations.
     for steps in 0..20 {
         let mut one = One::new();
-        one.write(3, false, 1);
+        one.write(3, ChangeKind::Content, 1);
         one.place();
-        one.write(3, true, 6);
+        one.write(3, ChangeKind::Delta, 6);
         one.disk.astray = Some(Astray::Lost);
         one.store.checkpoint(true, |_, _, _| false);
         for _ in 0..steps {
@@ -221,13 +221,14 @@ fn a_disk_that_dies_in_checkpoints_again_and_again_has_room_left() {
         }
         if round % 50 == 0 {
             one.opened_again();
-            one.write(round % 7, round % 3 == 0, 5);
+            let kind = if round % 3 == 0 { ChangeKind::Delta } else { ChangeKind::Content };
+            one.write(round % 7, kind, 5);
             assert!(!one.store.waits_for_room(Timestamp::new(one.clock, NodeId(0))), "{round}");
         }
     }
     one.opened_again();
     one.place();
-    one.write(9, false, 9);
+    one.write(9, ChangeKind::Content, 9);
     one.place();
     assert_eq!(one.read(9), Some(9));
 }
@@ -235,13 +236,13 @@ fn a_disk_that_dies_in_checkpoints_again_and_again_has_room_left() {
 /// What is later was prepared first, and is gone from the journal when the earlier one is found there.
 #[test]
 fn what_later_content_had_overtaken_does_not_come_back() {
-    for delta in [false, true] {
+    for kind in [ChangeKind::Content, ChangeKind::Delta] {
         let mut one = One::new();
         one.clock = 20;
-        let later = one.prepare(3, false, 7, true);
+        let later = one.prepare(3, ChangeKind::Content, 7, true);
         while one.step() {}
         one.clock = 10;
-        let earlier = one.prepare(3, delta, 1, true);
+        let earlier = one.prepare(3, kind, 1, true);
         while one.step() {}
         one.store.outcome(later, true);
         one.store.outcome(earlier, true);
@@ -252,7 +253,7 @@ fn what_later_content_had_overtaken_does_not_come_back() {
         for _ in 0..2 {
             one.opened_again();
             one.place();
-            assert_eq!(one.read(3), Some(7), "delta {delta}");
+            assert_eq!(one.read(3), Some(7), "{kind:?}");
         }
     }
 }

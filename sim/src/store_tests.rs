@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use weft_core::Buffer;
-use weft_core::store::{Change, Event, JournalStore, Scan, Store, StoreConfig, Superblock};
+use weft_core::store::{
+    Change, ChangeKind, Event, JournalStore, Scan, Store, StoreConfig, Superblock,
+};
 use weft_core::units::{NodeId, SECTOR, Timestamp};
 
 use crate::disk::SimDisk;
@@ -21,7 +23,7 @@ const LOOSE: [u64; 4] = [5, 252, 512, 600];
 /// A write that has not been forgotten.
 #[derive(Clone, Debug)]
 struct Write {
-    changes: Vec<(u64, bool, u8)>,
+    changes: Vec<(u64, ChangeKind, u8)>,
     prepared: bool,
     /// What it was told, if anything.
     outcome: Option<bool>,
@@ -206,13 +208,17 @@ impl Trial {
         let first = self.rng.usize(0..PLACES.len());
         let places = PLACES[first..].iter().take(self.rng.usize(1..4));
         let places: Vec<u64> = places.copied().filter(|s| !held.contains(s)).collect();
-        let mut change = |s| (s, self.rng.u8(0..3) > 0, self.rng.u8(0..3));
-        let changes: Vec<(u64, bool, u8)> = places.into_iter().map(&mut change).collect();
+        let mut change = |s| {
+            let content = self.rng.u8(0..3) == 0;
+            let kind = if content { ChangeKind::Content } else { ChangeKind::Delta };
+            (s, kind, self.rng.u8(0..3))
+        };
+        let changes: Vec<(u64, ChangeKind, u8)> = places.into_iter().map(&mut change).collect();
         if changes.is_empty() {
             return;
         }
         let made =
-            changes.iter().map(|&(sector, delta, byte)| Change { sector, delta, data: data(byte) });
+            changes.iter().map(|&(sector, kind, byte)| Change { sector, kind, data: data(byte) });
         let made = made.collect();
         let write = Write { changes, prepared: false, outcome: None, safe: false };
         self.writes.insert(ts, write);
@@ -229,7 +235,7 @@ impl Trial {
         let ts = Timestamp::new(self.clock, NodeId(0));
         let byte = self.rng.u8(0..3);
         self.unplaced.insert(ts, (sector, byte));
-        let change = Change { sector, delta: false, data: data(byte) };
+        let change = Change { sector, kind: ChangeKind::Content, data: data(byte) };
         self.store.prepare(ts, Vec::new(), vec![change], false);
         self.store.outcome(ts, true);
         self.store.release(ts);
@@ -333,9 +339,9 @@ fn data(byte: u8) -> Buffer {
 }
 
 fn apply(content: &mut BTreeMap<u64, u8>, write: &Write) {
-    for (sector, delta, byte) in &write.changes {
+    for (sector, kind, byte) in &write.changes {
         let held = content.entry(*sector).or_default();
-        *held = if *delta { *held ^ byte } else { *byte };
+        *held = if kind.is_delta() { *held ^ byte } else { *byte };
     }
 }
 

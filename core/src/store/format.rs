@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use super::ChangeKind;
 use super::index::PAGES_PER_INDEX;
 use super::map_area::{MAP_COPIES, map_area_sectors};
 use super::reached::{Heard, Reached};
@@ -402,7 +403,7 @@ pub(crate) enum Entry {
 pub(crate) struct ChangeHead {
     pub sector: u64,
     pub count: u32,
-    pub delta: bool,
+    pub kind: ChangeKind,
     /// `None` for a run of zeros, which has no bytes in the frame.
     pub crc: Option<u32>,
 }
@@ -516,7 +517,7 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             for c in changes {
                 w.u64(c.sector);
                 w.u32(c.count);
-                w.u8(u8::from(c.delta) | u8::from(c.crc.is_none()) << 1);
+                w.u8(u8::from(c.kind.is_delta()) | u8::from(c.crc.is_none()) << 1);
                 w.u32(c.crc.unwrap_or(0));
             }
             changes.iter().filter(|c| c.crc.is_some()).map(|c| u64::from(c.count)).sum()
@@ -628,7 +629,8 @@ fn decode_entry(r: &mut Reader<'_>) -> Option<Entry> {
 
 fn decode_change(r: &mut Reader<'_>) -> Option<ChangeHead> {
     let (sector, count, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
-    Some(ChangeHead { sector, count, delta: flags & 1 == 1, crc: (flags & 2 == 0).then_some(crc) })
+    let kind = if flags & 1 == 1 { ChangeKind::Delta } else { ChangeKind::Content };
+    Some(ChangeHead { sector, count, kind, crc: (flags & 2 == 0).then_some(crc) })
 }
 
 fn decode_applied(r: &mut Reader<'_>) -> Option<Applied> {
@@ -681,9 +683,13 @@ mod tests {
     #[test]
     fn frames_round_trip_and_any_flipped_bit_is_seen() {
         let payload = vec![5u8; SECTOR_BYTES];
-        let change =
-            ChangeHead { sector: 9, count: 1, delta: true, crc: Some(crc32c::crc32c(&payload)) };
-        let zeros = ChangeHead { sector: 77, count: 512, delta: false, crc: None };
+        let change = ChangeHead {
+            sector: 9,
+            count: 1,
+            kind: ChangeKind::Delta,
+            crc: Some(crc32c::crc32c(&payload)),
+        };
+        let zeros = ChangeHead { sector: 77, count: 512, kind: ChangeKind::Content, crc: None };
         let entries = vec![
             Entry::Prepare { ts: Timestamp(5), meta: vec![1, 2], changes: vec![change, zeros] },
             Entry::Outcome { ts: Timestamp(4), commit: true },

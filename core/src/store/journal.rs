@@ -79,7 +79,7 @@ impl Journal {
         let head = |c: &Change| ChangeHead {
             sector: c.sector,
             count: c.count() as u32,
-            delta: c.delta,
+            kind: c.kind,
             crc: (!c.data.is_zero()).then(|| c.data.crc()),
         };
         let heads = changes.iter().map(head).collect();

@@ -39,6 +39,7 @@ mod table;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, Timestamp};
@@ -153,8 +154,33 @@ pub struct Recovered {
     pub meta: Vec<u8>,
     /// Whether it is known to have committed; otherwise it is in doubt.
     pub committed: bool,
-    /// First sector, sectors, whether a delta: what it changes, if in doubt.
-    pub ranges: Vec<(u64, u32, bool)>,
+    /// What it changes, if in doubt.
+    pub ranges: Vec<Changed>,
+}
+
+/// What a change does to what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// It takes the place of what is there.
+    Content,
+    /// It is added to what is there.
+    Delta,
+}
+
+impl ChangeKind {
+    /// Whether what it makes depends on what is there.
+    pub fn is_delta(self) -> bool {
+        self == ChangeKind::Delta
+    }
+}
+
+/// Sectors that a write changes, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Changed {
+    /// The data sectors.
+    pub sectors: Range<u64>,
+    /// What becomes of them.
+    pub kind: ChangeKind,
 }
 
 /// One contiguous part of a write.
@@ -162,8 +188,8 @@ pub struct Recovered {
 pub struct Change {
     /// First data sector.
     pub sector: u64,
-    /// Whether `data` is to be added, not put.
-    pub delta: bool,
+    /// Whether `data` is put there or added.
+    pub kind: ChangeKind,
     /// Whole sectors.
     pub data: Buffer,
 }
@@ -175,8 +201,13 @@ impl Change {
     }
 
     /// The data sectors.
-    pub fn sectors(&self) -> std::ops::Range<u64> {
+    pub fn sectors(&self) -> Range<u64> {
         self.sector..self.sector + self.count()
+    }
+
+    /// Which sectors it changes, and how.
+    pub fn changed(&self) -> Changed {
+        Changed { sectors: self.sectors(), kind: self.kind }
     }
 }
 

@@ -123,8 +123,11 @@ impl Overlay {
             let data = change.data.slice(at, at + SECTOR_BYTES);
             let over = self.sectors.entry(change.sector + n).or_default();
             let before = superseded.len();
-            let counts =
-                if change.delta { over.add(ts, data) } else { over.put(ts, data, superseded) };
+            let counts = if change.kind.is_delta() {
+                over.add(ts, data)
+            } else {
+                over.put(ts, data, superseded)
+            };
             if !counts {
                 overtaken.push(change.sector + n);
             }
@@ -164,23 +167,33 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ChangeKind;
     use super::*;
 
-    fn change(delta: bool, byte: u8) -> Change {
-        Change { sector: 5, delta, data: vec![byte; SECTOR_BYTES].into() }
+    fn change(kind: ChangeKind, byte: u8) -> Change {
+        Change { sector: 5, kind, data: vec![byte; SECTOR_BYTES].into() }
     }
 
     #[test]
     fn content_replaces_what_is_earlier_and_keeps_later_deltas() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
-        assert_eq!(o.add(Timestamp(1), &change(true, 1), false, &mut gone, &mut Vec::new()), 1);
-        assert_eq!(o.add(Timestamp(3), &change(true, 4), false, &mut gone, &mut Vec::new()), 1);
-        assert_eq!(o.add(Timestamp(2), &change(false, 8), false, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(
+            o.add(Timestamp(1), &change(ChangeKind::Delta, 1), false, &mut gone, &mut Vec::new()),
+            1
+        );
+        assert_eq!(
+            o.add(Timestamp(3), &change(ChangeKind::Delta, 4), false, &mut gone, &mut Vec::new()),
+            1
+        );
+        assert_eq!(
+            o.add(Timestamp(2), &change(ChangeKind::Content, 8), false, &mut gone, &mut Vec::new()),
+            1
+        );
         assert_eq!(gone, [Timestamp(1)]);
         assert_eq!(o.get(5).unwrap().deltas.len(), 1);
         assert_eq!(
-            o.add(Timestamp(1), &change(false, 9), false, &mut gone, &mut Vec::new()),
+            o.add(Timestamp(1), &change(ChangeKind::Content, 9), false, &mut gone, &mut Vec::new()),
             0,
             "too late to matter"
         );
@@ -191,9 +204,18 @@ mod tests {
     fn a_write_without_journal_is_safe_only_with_what_stands_for_it() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
-        assert_eq!(o.add(Timestamp(2), &change(false, 1), true, &mut gone, &mut Vec::new()), 1);
-        assert_eq!(o.add(Timestamp(3), &change(false, 2), true, &mut gone, &mut Vec::new()), 1);
-        assert_eq!(o.add(Timestamp(1), &change(true, 3), true, &mut gone, &mut Vec::new()), 1);
+        assert_eq!(
+            o.add(Timestamp(2), &change(ChangeKind::Content, 1), true, &mut gone, &mut Vec::new()),
+            1
+        );
+        assert_eq!(
+            o.add(Timestamp(3), &change(ChangeKind::Content, 2), true, &mut gone, &mut Vec::new()),
+            1
+        );
+        assert_eq!(
+            o.add(Timestamp(1), &change(ChangeKind::Delta, 3), true, &mut gone, &mut Vec::new()),
+            1
+        );
         assert!(gone.is_empty());
         let mut over = o.remove(5).unwrap();
         let content = over.content.clone().unwrap().1;

@@ -668,7 +668,7 @@ impl JournalStore {
             ts: *ts,
             meta: t.meta.clone(),
             committed: t.committed,
-            ranges: t.changes.iter().map(|c| (c.sector, c.count() as u32, c.delta)).collect(),
+            ranges: t.changes.iter().map(Change::changed).collect(),
         });
         let found = found.collect();
         self.events.push_back(Event::Opened(found));
@@ -707,7 +707,7 @@ fn change(head: &ChangeHead, payload: &[u8], at: &mut usize) -> Change {
             Buffer::from(payload[from..from + bytes].to_vec())
         }
     };
-    Change { sector: head.sector, delta: head.delta, data }
+    Change { sector: head.sector, kind: head.kind, data }
 }
 
 /// The highest number of any frame whose head can be read.

@@ -9,7 +9,7 @@ use crate::cluster::Volume;
 use crate::node::task::Cast;
 use crate::order::Access;
 use crate::plan::{Execution, Role, Sending, Span, WriteRow};
-use crate::store::Change;
+use crate::store::{Change, ChangeKind, Changed};
 use crate::units::SECTOR;
 
 /// A cell in work.
@@ -51,17 +51,21 @@ impl Cell {
 
     /// What the cell does to the disk, for admission.
     pub fn accesses(&self) -> impl Iterator<Item = (Range<u64>, Access)> + '_ {
-        let access = if self.execution.cell().adds() { Access::Delta } else { Access::Content };
+        let access = access(self.kind());
         let reads = self.read_ranges().map(|r| (r, Access::Read));
         let writes = self.execution.cell().writes();
         reads.chain(writes.iter().map(move |s| (sectors(self.base, s), access)))
     }
 
-    /// What it writes: first sector, sectors, whether a delta.
-    pub fn writes(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
-        let cell = self.execution.cell();
-        let ranges = cell.writes().iter().map(|s| sectors(self.base, s));
-        ranges.map(|r| (r.start, r.end - r.start, cell.adds()))
+    /// What it writes.
+    pub fn writes(&self) -> impl Iterator<Item = Changed> + '_ {
+        let ranges = self.execution.cell().writes().iter().map(|s| sectors(self.base, s));
+        ranges.map(|sectors| Changed { sectors, kind: self.kind() })
+    }
+
+    /// Whether what it writes is put there or added.
+    fn kind(&self) -> ChangeKind {
+        if self.execution.cell().adds() { ChangeKind::Delta } else { ChangeKind::Content }
     }
 
     /// Whether the unit holds parity.
@@ -102,11 +106,19 @@ impl Cell {
             let end = at + span.len() as usize;
             changes.push(Change {
                 sector: self.base + span.lo / SECTOR,
-                delta: cell.adds(),
+                kind: self.kind(),
                 data: content.slice(at, end),
             });
             at = end;
         }
         changes
+    }
+}
+
+/// What a change does, for admission.
+pub fn access(kind: ChangeKind) -> Access {
+    match kind {
+        ChangeKind::Content => Access::Content,
+        ChangeKind::Delta => Access::Delta,
     }
 }

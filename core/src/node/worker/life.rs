@@ -1,7 +1,6 @@
 //! What drives a worker besides messages: ticks, epochs, and what its store has to say.
 
 use super::*;
-use crate::order::Access;
 
 impl Worker {
     /// Asks about what has waited too long, and forgets what is old.
@@ -191,13 +190,11 @@ impl Worker {
     /// A write that was prepared before this node last stopped.
     pub(super) fn reinstate(&mut self, found: Recovered, now: Nanos) {
         let Some(mut txn) = meta::decode(&found.meta) else { return };
-        for (sector, count, delta) in &found.ranges {
-            let access = if *delta { Access::Delta } else { Access::Content };
-            let range = *sector..sector + u64::from(*count);
-            if !found.committed {
-                self.admission.reinstate(found.ts, range.clone(), access);
-                txn.ranges.push((range.start, u64::from(*count), *delta));
+        if !found.committed {
+            for Changed { sectors, kind } in &found.ranges {
+                self.admission.reinstate(found.ts, sectors.clone(), cells::access(*kind));
             }
+            txn.ranges = found.ranges;
         }
         txn.originator = found.ts.originator();
         txn.phase = if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };

@@ -180,8 +180,8 @@ impl Worker {
         let role = Role::Column(column);
         let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, role));
         let all: Vec<_> = cells.flat_map(|c| c.writes().collect::<Vec<_>>()).collect();
-        let first = all.iter().map(|r| r.0).min()?;
-        let end = all.iter().map(|r| r.0 + r.1).max()?;
+        let first = all.iter().map(|r| r.sectors.start).min()?;
+        let end = all.iter().map(|r| r.sectors.end).max()?;
         Some(first..end)
     }
 

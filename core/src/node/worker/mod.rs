@@ -37,7 +37,9 @@ use crate::node::catchup::{Aside, Catchup};
 use crate::node::task::Cast;
 use crate::order::{Admission, Asker, LockTable, Ordering, Verdict as Admitted};
 use crate::plan::{Commit, Destination, Range as VolumeRange, Role, Sending, Span};
-use crate::store::{AnyStore, Change, Event, JournalStore, PlainStore, Recovered, Superblock};
+use crate::store::{
+    AnyStore, Change, ChangeKind, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
+};
 use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
@@ -77,8 +79,8 @@ struct Txn {
     unfinished: usize,
     /// Nothing has been done for it yet.
     new: bool,
-    /// First sector, sectors, whether a delta.
-    ranges: Vec<(u64, u64, bool)>,
+    /// What it changes.
+    ranges: Vec<Changed>,
     /// The bytes of the volume that it writes; everything if that is not known any more.
     writes: VolumeRange,
     /// How the volume's requests are ordered.
@@ -448,8 +450,8 @@ impl Worker {
             self.memory.hear(asker);
         }
         let vital = volume.policy.commit == Commit::Late;
-        for (first, count, _) in txn.ranges.iter().filter(|r| r.2) {
-            self.store.expect(header.ts, *first, *count, vital);
+        for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {
+            self.store.expect(header.ts, sectors.start, sectors.end - sectors.start, vital);
         }
         let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
         self.txns.insert(header.ts, txn);
@@ -553,21 +555,21 @@ impl Worker {
         if txn.ordering == Ordering::None {
             return BTreeSet::new();
         }
-        let overlaps = |earlier: &Txn, first: u64, count: u64| {
-            let meets = |r: &(u64, u64, bool)| r.0 < first + count && first < r.0 + r.1;
+        let overlaps = |earlier: &Txn, range: &Range<u64>| {
+            let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
             earlier.volume == txn.volume
                 && !matches!(earlier.phase, Phase::Committed { .. })
                 && share_sectors(earlier.writes, txn.writes)
                 && earlier.ranges.iter().any(meets)
         };
-        let below = |(first, count, delta): (u64, u64, bool)| {
-            let range = first..first + count;
+        let below = |Changed { sectors, kind }: Changed| {
+            let range = sectors.clone();
             let same_data = move |e: &Timestamp| {
-                delta && self.txns.get(e).is_some_and(|t| overlaps(t, first, count))
+                kind.is_delta() && self.txns.get(e).is_some_and(|t| overlaps(t, &range))
             };
-            let changes = self.admission.earlier_unresolved(ts, range.clone()).filter(same_data);
+            let changes = self.admission.earlier_unresolved(ts, sectors.clone()).filter(same_data);
             let ignored = self.config.bug == Some(Bug::OnUndecidedContent);
-            let content = self.admission.earlier_content(ts, range).filter(move |_| !ignored);
+            let content = self.admission.earlier_content(ts, sectors).filter(move |_| !ignored);
             content.chain(changes)
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
@@ -579,8 +581,7 @@ impl Worker {
     fn undecided_before_copy(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
         let cells = txn.cells.iter().filter(|_| txn.copies);
-        let before =
-            |(first, count, _)| self.admission.earlier_unresolved(ts, first..first + count);
+        let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
         cells.flat_map(Cell::writes).flat_map(before).collect()
     }
 
@@ -597,7 +598,7 @@ impl Worker {
                 if self.catchup.is_stale(sector..sector + 1) {
                     let at = n * SECTOR as usize;
                     let data = change.data.slice(at, at + SECTOR as usize);
-                    out.push(Change { sector, delta: false, data });
+                    out.push(Change { sector, kind: ChangeKind::Content, data });
                 }
             }
         }
@@ -609,13 +610,11 @@ impl Worker {
     fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
         let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
         let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
-        let missing = |(first, count, delta): &(u64, u64, bool)| {
-            *delta && self.catchup.is_stale(*first..first + count)
-        };
+        let missing = |c: &Changed| c.kind.is_delta() && self.catchup.is_stale(c.sectors.clone());
         match cell.writes().find(missing).filter(|_| copied) {
             None => Ok(()),
-            Some((first, count, _)) => {
-                let part = cell.span_of(first..first + count);
+            Some(Changed { sectors, .. }) => {
+                let part = cell.span_of(sectors);
                 let column = cell.column;
                 let parts = vec![(cell.row.stripe, part)];
                 Err(Refusal::Erased { column, parts, behind: true })
@@ -716,8 +715,8 @@ impl Worker {
     fn drop_txn(&mut self, ts: Timestamp) {
         let Some(txn) = self.txns.remove(&ts) else { return };
         debug_assert!(!matches!(txn.phase, Phase::Committed { .. }));
-        for (sector, count, _) in &txn.ranges {
-            self.admission.resolve(ts, *sector..sector + count, false);
+        for Changed { sectors, .. } in &txn.ranges {
+            self.admission.resolve(ts, sectors.clone(), false);
         }
         if matches!(txn.phase, Phase::Preparing | Phase::Prepared) {
             self.store.outcome(ts, false);

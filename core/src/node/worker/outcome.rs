@@ -45,11 +45,11 @@ impl Worker {
         if !makes_fresh && self.catchup.is_behind() {
             self.freshening.insert(ts);
         }
-        for (sector, count, delta) in ranges {
-            self.admission.resolve(ts, sector..sector + count, true);
-            if !delta && makes_fresh && self.is_its_place(ts, sector..sector + count) {
+        for Changed { sectors, kind } in ranges {
+            self.admission.resolve(ts, sectors.clone(), true);
+            if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
-                let rebuilt = self.catchup.wrote(sector..sector + count);
+                let rebuilt = self.catchup.wrote(sectors);
                 self.rebuilt_sectors += rebuilt;
                 if volatile && (asking || rebuilt > 0) {
                     self.freshening.insert(ts);

@@ -189,7 +189,7 @@ impl PlainStore {
 
     fn step(&mut self, ts: Timestamp) {
         let txn = &self.txns[&ts];
-        let deltas = txn.changes.iter().filter(|c| c.delta);
+        let deltas = txn.changes.iter().filter(|c| c.kind.is_delta());
         match txn.stage {
             Stage::Preparing if self.has(txn.vital.iter().cloned().flatten()) => {
                 self.unready.remove(&ts);
@@ -238,7 +238,7 @@ impl PlainStore {
             let at = n * SECTOR_BYTES;
             let mut piece = change.data.slice(at, at + SECTOR_BYTES);
             if let Some(base) = self.bases.get_mut(&sector) {
-                if change.delta {
+                if change.kind.is_delta() {
                     let old = base.content.as_ref().expect("read before it is changed");
                     self.counters.added_bytes += SECTOR;
                     piece = sum(old, &piece);
@@ -381,7 +381,7 @@ impl Store for PlainStore {
         self.latest = self.latest.max(ts);
         let expected: Vec<Range<u64>> =
             self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
-        for change in changes.iter().filter(|c| c.delta) {
+        for change in changes.iter().filter(|c| c.kind.is_delta()) {
             let known = |s: &u64| expected.iter().any(|r| r.contains(s));
             let rest: Vec<u64> = change.sectors().filter(|s| !known(s)).collect();
             runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));

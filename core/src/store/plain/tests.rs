@@ -1,3 +1,4 @@
+use super::super::ChangeKind;
 use super::*;
 use crate::units::NodeId;
 
@@ -10,11 +11,11 @@ fn bytes(count: usize, value: u8) -> Buffer {
 }
 
 fn content(sector: u64, count: usize, value: u8) -> Change {
-    Change { sector, delta: false, data: bytes(count, value) }
+    Change { sector, kind: ChangeKind::Content, data: bytes(count, value) }
 }
 
 fn delta(sector: u64, value: u8) -> Change {
-    Change { sector, delta: true, data: bytes(1, value) }
+    Change { sector, kind: ChangeKind::Delta, data: bytes(1, value) }
 }
 
 /// A store over bytes, whose operations are done when a test says so.
