@@ -17,9 +17,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::format::{Applied, Entry};
+use super::others::Forgiving;
 use super::overlay::Over;
+use super::place::Base;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Event, Forgiving, JournalStore, Purpose, StoreBug, Txn};
+use super::{DiskOp, DiskResult, Event, JournalStore, Purpose, StoreBug, Write};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -52,7 +54,8 @@ pub(super) struct Checkpoint {
     stage: Stage,
     sectors: BTreeMap<u64, Over>,
     pages: BTreeSet<u64>,
-    bases: BTreeMap<u64, Option<Buffer>>,
+    /// What stands in the places of sectors that have deltas alone, as far as it could be read.
+    bases: BTreeMap<u64, Buffer>,
     finals: Vec<Applied>,
     /// The committed writes that the journal names anew with this checkpoint.
     known: Vec<Timestamp>,
@@ -163,8 +166,8 @@ impl JournalStore {
 
     /// At most how many sectors the frame of a checkpoint of so many sectors takes.
     fn frame_cost(&self, sectors: usize) -> u64 {
-        let known = self.txns.values().filter(|t| t.committed && !t.released && t.journaled);
-        let known: usize = known.map(|t| 16 + t.meta.len()).sum();
+        let known = self.writes.values().filter(|w| w.is_to_be_known());
+        let known: usize = known.map(|w| 16 + w.meta.len()).sum();
         let waiting = self.journal.control_len() * 16;
         // What is heard until then goes along.
         let heard = 32 + 34 * (self.superblock.heard.len() + 1);
@@ -177,8 +180,8 @@ impl JournalStore {
         for over in chosen.iter().filter_map(|s| self.overlay.get(*s)) {
             over.names().into_iter().for_each(|ts| *placed.entry(ts).or_default() += 1);
         }
-        let goes = |ts, t: &Txn| t.committed && t.remaining == placed.get(ts).map_or(0, |n| *n);
-        let stays = self.txns.iter().filter(|(ts, t)| !goes(ts, t)).filter_map(|(_, t)| t.frame);
+        let goes = |ts, w: &Write| w.unplaced() == Some(placed.get(ts).map_or(0, |n| *n));
+        let stays = self.writes.iter().filter(|(ts, w)| !goes(ts, w)).filter_map(|(_, w)| w.frame);
         self.journal.taken_before(stays.min().unwrap_or(u64::MAX))
     }
 
@@ -211,19 +214,18 @@ impl JournalStore {
     fn read_bases(&mut self) {
         let c = self.checkpoint.as_mut().expect("in work");
         c.stage = Stage::Bases;
-        let needy = c.sectors.iter().filter(|(_, o)| o.content.is_none()).map(|(s, _)| *s);
-        let needy: Vec<u64> = needy.collect();
-        let on_disk = needy.into_iter().filter(|&s| self.table.get(s).state == State::Written);
-        let runs: Vec<_> = consecutive(on_disk.collect::<Vec<_>>()).collect();
-        self.checkpoint.as_mut().expect("in work").waiting = runs.len();
-        for run in &runs {
-            let (first, count) = (run.start, run.end - run.start);
-            let offset = (self.superblock.data_start() + first) * SECTOR;
+        let table = &mut self.table;
+        let needy = c.sectors.iter().filter(|(_, over)| over.content.is_none());
+        let on_disk = needy.filter(|(s, over)| Base::of(over, table.get(**s)).is_on_disk());
+        let runs: Vec<_> = consecutive(on_disk.map(|(s, _)| *s).collect()).collect();
+        c.waiting = runs.len();
+        let nothing = runs.is_empty();
+        for run in runs {
             self.counters.disk_reads += 1;
-            let op = DiskOp::Read { offset, len: count * SECTOR };
-            self.start(Purpose::CheckpointBase { first, count }, op);
+            let purpose = Purpose::CheckpointBase { first: run.start, count: run.end - run.start };
+            self.read_place(purpose, run);
         }
-        if runs.is_empty() {
+        if nothing {
             self.compute_finals();
         }
     }
@@ -233,21 +235,16 @@ impl JournalStore {
             // One bad sector must not cost its neighbours: each is tried alone.
             self.checkpoint.as_mut().expect("in work").waiting += count as usize - 1;
             for sector in first..first + count {
-                let offset = (self.superblock.data_start() + sector) * SECTOR;
-                let op = DiskOp::Read { offset, len: SECTOR };
-                self.start(Purpose::CheckpointBase { first: sector, count: 1 }, op);
+                let purpose = Purpose::CheckpointBase { first: sector, count: 1 };
+                self.read_place(purpose, sector..sector + 1);
             }
             return;
         }
-        for n in 0..count {
-            let at = n as usize * SECTOR_BYTES;
-            let bytes = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR_BYTES));
-            let entry = self.table.get(first + n);
-            let good = bytes.filter(|b| b.crc() == entry.crc);
-            let c = self.checkpoint.as_mut().expect("in work");
-            c.bases.insert(first + n, good);
-        }
         let c = self.checkpoint.as_mut().expect("in work");
+        if let Ok(data) = result {
+            let piece = |n: usize| data.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
+            c.bases.extend((first..first + count).enumerate().map(|(n, s)| (s, piece(n))));
+        }
         c.waiting -= 1;
         if c.waiting == 0 {
             self.compute_finals();
@@ -260,25 +257,20 @@ impl JournalStore {
         let mut logged = false;
         for (&sector, over) in &mut c.sectors {
             let version = over.newest().max(self.table.get(sector).version);
-            logged |= over.writes().any(|ts| self.txns.get(&ts).is_some_and(|t| t.journaled));
-            let was = self.table.get(sector).state;
-            let base = match (&over.content, was) {
-                (Some(content), _) => Some(content.1.clone()),
-                (None, State::Hole) => Some(Buffer::Zero(SECTOR_BYTES)),
-                (None, State::Bad) => None,
-                (None, State::Written) => c.bases.get(&sector).cloned().flatten(),
-            };
-            if was == State::Written && base.is_none() {
+            logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
+            let base = Base::of(over, self.table.get(sector));
+            let content = base.content(|| c.bases.get(&sector).cloned());
+            if base.is_on_disk() && content.is_none() {
                 self.counters.erasures += 1;
             }
-            let base = base.map(|b| add_deltas(b, over));
-            let (state, crc) = match &base {
+            let content = content.map(|b| add_deltas(b, over));
+            let (state, crc) = match &content {
                 None => (State::Bad, 0),
                 Some(b) if b.is_zero() => (State::Hole, 0),
                 Some(b) => (State::Written, b.crc()),
             };
             c.finals.push(Applied { sector, version, crc, state: state as u8 });
-            if let Some(content) = base {
+            if let Some(content) = content {
                 // From here on readers see the result; the names stay until it is in place.
                 over.settle(content);
             }
@@ -298,9 +290,9 @@ impl JournalStore {
             self.place(has_index || self.superblock.latest > self.latest_kept);
             return;
         }
-        let known = || self.txns.iter().filter(|(_, t)| t.committed && !t.released && t.journaled);
+        let known = || self.writes.iter().filter(|(_, w)| w.is_to_be_known());
         c.known = known().map(|(ts, _)| *ts).collect();
-        let entries = known().map(|(ts, t)| Entry::Known { ts: *ts, meta: t.meta.clone() });
+        let entries = known().map(|(ts, w)| Entry::Known { ts: *ts, meta: w.meta.clone() });
         self.journal.name_known(entries);
         self.checkpoint = Some(c);
         if self.superblock.has_index() {
@@ -328,7 +320,6 @@ impl JournalStore {
         let runs: Vec<_> = consecutive(written.map(|f| f.sector).collect::<Vec<_>>()).collect();
         let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
         let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
-        let start = self.superblock.data_start();
         c.waiting = runs.len() + holes.len() + usize::from(mark);
         let nothing = c.waiting == 0;
         c.number = self.superblock.sequence + 1;
@@ -336,16 +327,14 @@ impl JournalStore {
             // Safe with the flush of the data.
             self.write_superblock(Purpose::Checkpoint, false);
         }
-        for run in &runs {
+        for run in runs {
             let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
             let data = data.collect();
             self.counters.disk_writes += 1;
-            let offset = (start + run.start) * SECTOR;
-            self.start(Purpose::Checkpoint, DiskOp::Write { offset, data, durable: false });
+            self.write_place(Purpose::Checkpoint, run, data);
         }
         for run in holes {
-            let (offset, len) = ((start + run.start) * SECTOR, (run.end - run.start) * SECTOR);
-            self.start(Purpose::Discard, DiskOp::Discard { offset, len });
+            self.discard_place(Purpose::Discard, run);
         }
         self.checkpoint = Some(c);
         if nothing {
@@ -393,8 +382,9 @@ impl JournalStore {
                 c.sectors.clear();
                 self.unpin_all(gone);
                 for ts in known {
-                    if let Some(txn) = self.txns.get_mut(&ts).filter(|t| t.remaining == 0) {
-                        self.journal.unpin(txn.frame.take());
+                    let write = self.writes.get_mut(&ts);
+                    if let Some(write) = write.filter(|w| w.unplaced() == Some(0)) {
+                        self.journal.unpin(write.frame.take());
                     }
                 }
                 self.write_index();

@@ -355,8 +355,8 @@ impl JournalStore {
         for entry in &entries {
             if let Entry::Prepare { ts, .. } = entry {
                 // A write aborted while it waited has no use for its frame.
-                match self.txns.get_mut(ts) {
-                    Some(txn) => txn.frame = Some(number),
+                match self.writes.get_mut(ts) {
+                    Some(write) => write.frame = Some(number),
                     None => j.unpin(Some(number)),
                 }
             }
@@ -385,8 +385,8 @@ impl JournalStore {
             match entry {
                 Entry::Prepare { ts, .. } => {
                     self.counters.journal_writes += 1;
-                    if let Some(txn) = self.txns.get_mut(&ts) {
-                        txn.prepared = true;
+                    if let Some(write) = self.writes.get_mut(&ts) {
+                        write.prepared();
                         self.events.push_back(Event::Prepared(ts));
                     }
                 }

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::overlay::Over;
-use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Event, JournalStore, Purpose, ReadDone};
+use super::place::Base;
+use super::table::page_of;
+use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -51,9 +51,8 @@ struct Salvage {
 struct Source {
     /// The newest write in it.
     version: Timestamp,
-    content: Option<Buffer>,
+    base: Base,
     deltas: Vec<Buffer>,
-    entry: TableEntry,
 }
 
 #[derive(Clone, Hash)]
@@ -108,15 +107,14 @@ impl JournalStore {
             return;
         }
         let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
-        let from_disk = sources.iter().any(Source::needs_disk);
+        let from_disk = sources.iter().any(|s| s.base.is_on_disk());
         let placings = self.placings();
         let job = self.reads.get_mut(&ticket).expect("just seen");
         job.sources = Some(sources);
         job.placings = placings;
         if from_disk {
             self.counters.disk_reads += 1;
-            let offset = (self.superblock.data_start() + first) * SECTOR;
-            self.start(Purpose::Read(ticket), DiskOp::Read { offset, len: count * SECTOR });
+            self.read_place(Purpose::Read(ticket), first..first + count);
         } else {
             self.finish_read(ticket, Ok(Buffer::Zero((count * SECTOR) as usize)), false);
         }
@@ -124,19 +122,11 @@ impl JournalStore {
 
     /// What a sector consists of right now.
     fn source(&mut self, sector: u64) -> Source {
-        let entry = self.table.get(sector);
-        let mut layers = Over::default();
-        if let Some(over) = self.overlay.get(sector) {
-            layers = over.clone();
-        }
-        if let Some(over) = self.checkpoint.as_ref().and_then(|c| c.over(sector)) {
-            layers.underlay(over.clone());
-        }
+        let (layers, entry) = self.layers(sector);
         Source {
             version: layers.newest().max(entry.version),
-            content: layers.content.map(|c| c.1),
+            base: Base::of(&layers, entry),
             deltas: layers.deltas.into_iter().map(|d| d.1).collect(),
-            entry,
         }
     }
 
@@ -155,17 +145,17 @@ impl JournalStore {
     fn salvage(&mut self, ticket: u64) {
         let job = self.reads.get_mut(&ticket).expect("a read in work");
         let sources = job.sources.iter().flatten().enumerate();
-        let wanted: Vec<u64> =
-            sources.filter(|(_, s)| s.needs_disk()).map(|(n, _)| job.first + n as u64).collect();
+        let wanted: Vec<u64> = sources
+            .filter(|(_, s)| s.base.is_on_disk())
+            .map(|(n, _)| job.first + n as u64)
+            .collect();
         job.salvage = Some(Salvage {
             base: vec![0; (job.count * SECTOR) as usize],
             bad: BTreeSet::new(),
             waiting: wanted.len(),
         });
         for sector in wanted {
-            let offset = (self.superblock.data_start() + sector) * SECTOR;
-            let op = DiskOp::Read { offset, len: SECTOR };
-            self.start(Purpose::Salvage { ticket, sector }, op);
+            self.read_place(Purpose::Salvage { ticket, sector }, sector..sector + 1);
         }
     }
 
@@ -198,25 +188,14 @@ impl JournalStore {
             true => sources.iter().map(|s| s.version).collect(),
             false => Vec::new(),
         };
-        let plain = |s: &Source| s.content.is_none() && s.deltas.is_empty();
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
         let mut erased = Vec::new();
-        for (n, source) in sources.iter().enumerate().filter(|(_, s)| s.content.is_none()) {
-            let bad = match source.entry.state {
-                State::Hole => false,
-                State::Bad => true,
-                State::Written => match &base {
-                    None => true,
-                    Some(b) => {
-                        let at = n * SECTOR_BYTES;
-                        bad_sectors.contains(&(job.first + n as u64))
-                            || b.slice(at, at + SECTOR_BYTES).crc() != source.entry.crc
-                    }
-                },
-            };
-            if bad {
-                erased.push(job.first + n as u64);
+        for (n, (source, sector)) in sources.iter().zip(job.first..).enumerate() {
+            let readable = || base.as_ref().filter(|_| !bad_sectors.contains(&sector));
+            let read = || readable().map(|b| b.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES));
+            if source.base.content(read).is_none() {
+                erased.push(sector);
             }
         }
         let raced = !erased.is_empty() && may_have_raced;
@@ -224,18 +203,18 @@ impl JournalStore {
             self.counters.erasures += erased.len() as u64;
         }
         let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
-        let untouched = erased.is_empty()
-            && sources.iter().all(|s| plain(s) && s.entry.state == State::Written);
-        let hollow = sources.iter().all(|s| plain(s) && s.entry.state == State::Hole);
+        let untouched =
+            erased.is_empty() && sources.iter().all(|s| s.deltas.is_empty() && s.base.is_on_disk());
+        let hollow = sources.iter().all(|s| s.deltas.is_empty() && matches!(s.base, Base::Hole));
         let data = if untouched {
             base
         } else if hollow {
             Buffer::Zero((job.count * SECTOR) as usize)
-        } else if let ([Source { content: Some(c), deltas, .. }], true) =
+        } else if let ([Source { base: Base::Memory(content), deltas, .. }], true) =
             (&sources[..], sources[0].deltas.is_empty())
         {
             debug_assert!(deltas.is_empty());
-            c.clone()
+            content.clone()
         } else {
             assemble(&sources, &base)
         };
@@ -292,44 +271,28 @@ impl JournalStore {
     /// Whether a sector whose page is in memory reads as zeros without a look.
     fn is_hole(&mut self, sector: u64) -> bool {
         let source = self.source(sector);
-        let base = match source.content {
-            Some(content) => content.is_zero(),
-            None => source.entry.state == State::Hole,
-        };
-        base && source.deltas.iter().all(Buffer::is_zero)
-    }
-
-    /// The newest committed write of a sector whose page is in memory; what is in place counts
-    /// as `lost` if it is lost.
-    fn version(&mut self, sector: u64, lost: Timestamp) -> Timestamp {
-        let entry = self.table.get(sector);
-        let placed = if entry.state == State::Bad { lost } else { entry.version };
-        let over = self.overlay.get(sector).map(Over::newest);
-        let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
-        placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
-    }
-}
-
-impl Source {
-    fn needs_disk(&self) -> bool {
-        self.content.is_none() && self.entry.state == State::Written
+        source.base.is_zero() && source.deltas.iter().all(Buffer::is_zero)
     }
 }
 
 fn assemble(sources: &[Source], base: &Buffer) -> Buffer {
-    let layers = sources.iter().flat_map(|s| s.content.iter().chain(&s.deltas));
-    if layers.chain([base]).any(Buffer::is_length) {
+    let in_memory = |s: &Source| match &s.base {
+        Base::Memory(content) => content.is_length(),
+        Base::Hole | Base::Disk { .. } | Base::Lost => false,
+    };
+    let is_length = |s: &Source| in_memory(s) || s.deltas.iter().any(Buffer::is_length);
+    if base.is_length() || sources.iter().any(is_length) {
         return Buffer::Length(sources.len() * SECTOR_BYTES);
     }
     let mut out = vec![0; sources.len() * SECTOR_BYTES];
     for (n, (source, sector)) in sources.iter().zip(out.chunks_exact_mut(SECTOR_BYTES)).enumerate()
     {
-        match (&source.content, source.entry.state) {
-            (Some(content), _) => content.copy_to(sector),
-            (None, State::Written) => {
+        match &source.base {
+            Base::Memory(content) => content.copy_to(sector),
+            Base::Disk { .. } => {
                 base.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES).copy_to(sector);
             }
-            (None, State::Hole | State::Bad) => {}
+            Base::Hole | Base::Lost => {}
         }
         source.deltas.iter().for_each(|d| d.add_to(sector, 1));
     }

@@ -13,10 +13,11 @@ use super::format::{
 };
 use super::index::Index;
 use super::overlay::{Over, Overlay};
+use super::place::Base;
 use super::table::{Numbers, State, Table, TableEntry, page_of};
 use super::{
     Change, DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
-    Recovered, StoreConfig, StoreCounters, Superblock, Txn,
+    Recovered, StoreConfig, StoreCounters, Superblock, Write,
 };
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
@@ -138,17 +139,17 @@ impl JournalStore {
             reached: Reached::default(),
             found: Reached::default(),
             heard_since: Heard::new(),
-            unpromised: super::NOTHING_PROMISED,
+            unpromised: super::others::NOTHING_PROMISED,
             life_written: 0,
             life_to_write: None,
             table: Table::new(config.table_pages),
             overlay: Overlay::default(),
-            txns: BTreeMap::new(),
+            writes: BTreeMap::new(),
             reads: BTreeMap::new(),
             scans: BTreeMap::new(),
             checkpoint: None,
             verifying: super::verify::Verifying::default(),
-            forgiving: super::Forgiving::Done,
+            forgiving: super::others::Forgiving::Done,
             recovery: Some(recovery),
             loading: BTreeMap::new(),
             ios: BTreeMap::new(),
@@ -450,28 +451,19 @@ impl JournalStore {
                 Entry::Prepare { ts, meta, changes } => {
                     self.superblock.latest = self.superblock.latest.max(ts);
                     let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
-                    self.txns.insert(ts, recovered(meta, changes, Some(frame)));
+                    self.writes.insert(ts, Write::found(meta, changes, frame));
                 }
                 Entry::Outcome { ts, commit } => {
-                    if self.txns.get(&ts).is_some_and(|t| !t.committed) {
+                    if self.writes.get(&ts).is_some_and(Write::is_undecided) {
                         self.decide(ts, commit);
                     }
                 }
-                Entry::Released { ts } => {
-                    if let Some(txn) = self.txns.get_mut(&ts) {
-                        txn.released = true;
-                        if txn.remaining == 0 {
-                            self.journal.unpin(txn.frame.take());
-                            self.txns.remove(&ts);
-                        }
-                    }
-                }
+                Entry::Released { ts } => self.released(ts),
                 Entry::Known { ts, meta } => {
                     let named = &mut self.recovery.as_mut().expect("opening").known;
                     named.0.get_or_insert(frame);
                     named.1.push(ts);
-                    let known = || Txn { committed: true, ..recovered(meta, Vec::new(), None) };
-                    self.txns.entry(ts).or_insert_with(known);
+                    self.writes.entry(ts).or_insert_with(|| Write::known(meta));
                 }
                 Entry::Begin => {
                     let recovery = self.recovery.as_mut().expect("opening");
@@ -487,8 +479,8 @@ impl JournalStore {
                 Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
                 Entry::Life(FORGOT) => self.superblock.forgot = true,
                 Entry::Overtaken { ts, sectors } => {
-                    if let Some(txn) = self.txns.get_mut(&ts) {
-                        txn.overtaken = sectors;
+                    if let Some(write) = self.writes.get_mut(&ts) {
+                        write.overtaken_in(sectors);
                     }
                 }
                 Entry::Checkpoint(number) => {
@@ -558,9 +550,7 @@ impl JournalStore {
                 let recovery = self.recovery.as_mut().expect("opening");
                 recovery.candidates.insert(sector, steps);
                 recovery.waiting += 1;
-                let at = self.superblock.data_start() + sector;
-                let op = DiskOp::Read { offset: at * SECTOR, len: SECTOR };
-                self.start(Purpose::Candidate { sector }, op);
+                self.read_place(Purpose::Candidate { sector }, sector..sector + 1);
             }
         }
         self.finish_opening();
@@ -601,9 +591,8 @@ impl JournalStore {
         let steps = recovery.candidates.remove(&sector).expect("a candidate");
         recovery.waiting -= 1;
         let entry = self.table.get(sector);
-        let crc = data.map(|d| d.crc());
-        let untouched =
-            entry.state == State::Hole || (entry.state == State::Written && crc == Some(entry.crc));
+        let crc = data.as_ref().map(Buffer::crc);
+        let untouched = Base::of(&Over::default(), entry).content(|| data).is_some();
         let in_place = |a: &Applied| crc == Some(a.crc) && a.state == State::Written as u8;
         if let Some((_, applied)) = steps.iter().rfind(|s| in_place(&s.1)) {
             self.table.set(sector, entry_of(applied));
@@ -663,12 +652,12 @@ impl JournalStore {
     pub(super) fn opened(&mut self) {
         let last = self.recovery.take().expect("opening").last;
         self.table.numbers = Numbers::default();
-        let open = self.txns.iter().filter(|(_, t)| !t.committed || !t.released);
-        let found = open.map(|(ts, t)| Recovered {
+        let open = self.writes.iter().filter(|(_, w)| w.is_undecided() || w.is_unreleased());
+        let found = open.map(|(ts, w)| Recovered {
             ts: *ts,
-            meta: t.meta.clone(),
-            committed: t.committed,
-            ranges: t.changes.iter().map(Change::changed).collect(),
+            meta: w.meta.clone(),
+            committed: !w.is_undecided(),
+            ranges: w.changes().iter().map(Change::changed).collect(),
         });
         let found = found.collect();
         self.events.push_back(Event::Opened(found));
@@ -676,20 +665,6 @@ impl JournalStore {
             self.journal.found_known(last.known.0);
             self.end_last_checkpoint(last.left, last.known.1);
         }
-    }
-}
-
-fn recovered(meta: Vec<u8>, changes: Vec<Change>, frame: Option<u64>) -> Txn {
-    Txn {
-        meta,
-        changes,
-        journaled: true,
-        frame,
-        prepared: true,
-        overtaken: Vec::new(),
-        committed: false,
-        remaining: 0,
-        released: false,
     }
 }
 
@@ -724,11 +699,4 @@ fn later_frame(incarnation: u64, bytes: &[u8], number: u64) -> Option<u64> {
         (later && decode_frame(incarnation, here).is_some())
             .then(|| decode_head(incarnation, here).map(|h| h.0.number).expect("just decoded"))
     })
-}
-
-impl JournalStore {
-    /// The timestamps of writes that are prepared and undecided.
-    pub fn undecided(&self) -> impl Iterator<Item = Timestamp> + '_ {
-        self.txns.iter().filter(|(_, t)| !t.committed).map(|(ts, _)| *ts)
-    }
 }

@@ -1,0 +1,71 @@
+//! What a store is run with, and what it counts.
+
+/// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounters {
+    /// Reads of data and parity.
+    pub disk_reads: u64,
+    /// Writes of data and parity, in place.
+    pub disk_writes: u64,
+    /// Prepare records journalled.
+    pub journal_writes: u64,
+    /// Journal frames written (each may hold many records).
+    pub journal_frames: u64,
+    /// Checkpoints done.
+    pub checkpoints: u64,
+    /// Sectors whose content did not match their checksum or could not be read.
+    pub erasures: u64,
+    /// Pages of the table and its index that were damaged, superblocks, and journals.
+    pub damaged: u64,
+    /// Bytes of changes that were added to what was there before (by a [`PlainStore`]).
+    pub added_bytes: u64,
+}
+
+impl std::hash::Hash for StoreCounters {
+    /// Counters decide nothing: states that differ only in them are one.
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+/// Sizes that a store is run with.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct StoreConfig {
+    /// Use a [`PlainStore`] with this gap instead of a [`JournalStore`].
+    pub plain: Option<u64>,
+    /// Use a [`JournalStore`] on a disk of lengths with a journal of so many sectors, that is full
+    /// and open at once: [`JournalStore::full`].
+    pub full: Option<u64>,
+    /// Table pages kept in memory.
+    pub table_pages: usize,
+    /// Committed sectors held in memory before a checkpoint is due.
+    pub overlay_sectors: usize,
+    /// Whether the disk keeps what it hears of other disks, and says how far it has got itself.
+    pub keeps_heard: bool,
+    /// A deliberate bug, for tests that prove that the checker bites.
+    pub bug: Option<StoreBug>,
+}
+
+/// Deliberate bugs of a store that the simulation check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreBug {
+    /// "Prepared" is said before the journal is safe.
+    MissingFlush,
+    /// A frame that replay finds past the ring's end counts without what was skipped before it.
+    MiscountedWrap,
+    /// The room of forgotten frames is used before the superblock on the disk has forgotten them.
+    RoomTooSoon,
+    /// The superblock is always written over the same copy.
+    OneSuperblock,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig {
+            plain: None,
+            full: None,
+            table_pages: 2048,
+            overlay_sectors: 1536,
+            keeps_heard: true,
+            bug: None,
+        }
+    }
+}

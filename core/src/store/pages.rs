@@ -1,0 +1,68 @@
+//! Bringing pages of the table into memory, and letting go of them.
+
+use super::{DiskOp, DiskResult, JournalStore, Purpose};
+use crate::units::SECTOR;
+
+impl JournalStore {
+    /// Starts reading the pages of `first..=last` that are neither in memory nor on their
+    /// way. Says whether all are in memory.
+    pub(super) fn want_pages(&mut self, first: u64, last: u64) -> bool {
+        let mut all = true;
+        let mut page = first;
+        while page <= last {
+            let missing = |s: &Self, p| !s.table.has(p) && !s.loading.contains_key(&p);
+            all &= self.table.has(page);
+            if !missing(self, page) {
+                page += 1;
+                continue;
+            }
+            let mut count = 0;
+            while page <= last && count < 64 && missing(self, page) {
+                self.loading.insert(page, ());
+                page += 1;
+                count += 1;
+            }
+            let first = page - count;
+            let offset = (self.superblock.table_start() + first) * SECTOR;
+            let op = DiskOp::Read { offset, len: count * SECTOR };
+            self.start(Purpose::Pages { first, count }, op);
+            all = false;
+        }
+        all
+    }
+
+    pub(super) fn pages_arrived(&mut self, first: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One page that cannot be read must not cost its neighbours: each is tried alone.
+            for page in first..first + count {
+                let offset = (self.superblock.table_start() + page) * SECTOR;
+                let op = DiskOp::Read { offset, len: SECTOR };
+                self.start(Purpose::Pages { first: page, count: 1 }, op);
+            }
+            return;
+        }
+        for n in 0..count {
+            let at = (n * SECTOR) as usize;
+            self.loading.remove(&(first + n));
+            let page = result.as_ref().ok().map(|b| b.slice(at, at + SECTOR as usize));
+            if let Some(wrong) = self.table.load(first + n, page.as_ref()) {
+                self.damaged(format!(
+                    "page {} of the checksum table is damaged: {wrong}",
+                    first + n
+                ));
+            }
+        }
+        self.step_reads();
+        self.step_scans();
+        self.step_checkpoint();
+        self.step_recovery();
+        self.trim_table();
+    }
+
+    pub(super) fn trim_table(&mut self) {
+        if self.recovery.is_none() {
+            let checkpoint = &self.checkpoint;
+            self.table.trim(|page| checkpoint.as_ref().is_some_and(|c| c.uses(page)));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a sector lies. What is asked for of a sector consists of layers: what has been committed and is in memory,
+//! above what is in place on the disk, of which the table says whether it means anything. Reads, scans, checkpoints
+//! and recovery ask here, so that a new place for content (a slot that the table points to) is one more
+//! answer.
+
+use std::ops::Range;
+
+use super::overlay::Over;
+use super::table::{State, TableEntry};
+use super::{DiskOp, JournalStore, Purpose};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+
+/// Where the content of a sector lies, to which deltas may yet be added.
+#[derive(Clone, Hash)]
+pub(super) enum Base {
+    /// In memory: it is committed, and not in place.
+    Memory(Buffer),
+    /// Nowhere: it is zeros.
+    Hole,
+    /// In its place on the disk, if what stands there has this checksum.
+    Disk {
+        /// CRC-32C of the content.
+        crc: u32,
+    },
+    /// Nowhere: it is lost.
+    Lost,
+}
+
+impl Base {
+    /// Where the content lies of a sector with these layers above this place.
+    pub fn of(layers: &Over, entry: TableEntry) -> Base {
+        match (&layers.content, entry.state) {
+            (Some((_, content)), _) => Base::Memory(content.clone()),
+            (None, State::Hole) => Base::Hole,
+            (None, State::Written) => Base::Disk { crc: entry.crc },
+            (None, State::Bad) => Base::Lost,
+        }
+    }
+
+    /// Whether the disk must be read to have it.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self, Base::Disk { .. })
+    }
+
+    /// Whether it is zeros, as far as can be said without the disk.
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Base::Memory(content) => content.is_zero(),
+            Base::Hole => true,
+            Base::Disk { .. } | Base::Lost => false,
+        }
+    }
+
+    /// The content, given what was read in its place if that could be read; nothing if it is lost.
+    pub fn content(&self, read: impl FnOnce() -> Option<Buffer>) -> Option<Buffer> {
+        match self {
+            Base::Memory(content) => Some(content.clone()),
+            Base::Hole => Some(Buffer::Zero(SECTOR_BYTES)),
+            Base::Disk { crc } => read().filter(|b| b.crc() == *crc),
+            Base::Lost => None,
+        }
+    }
+}
+
+impl JournalStore {
+    /// What a sector is now, whose page of the table is in memory: the layers above its place, and what the
+    /// table says of that.
+    pub(super) fn layers(&mut self, sector: u64) -> (Over, TableEntry) {
+        let mut layers = self.overlay.get(sector).cloned().unwrap_or_default();
+        if let Some(over) = self.checkpoint.as_ref().and_then(|c| c.over(sector)) {
+            layers.underlay(over.clone());
+        }
+        (layers, self.table.get(sector))
+    }
+
+    /// The newest committed write of a sector whose page is in memory; what is in place counts
+    /// as `lost` if it is lost.
+    pub(super) fn version(&mut self, sector: u64, lost: Timestamp) -> Timestamp {
+        let entry = self.table.get(sector);
+        let placed = if entry.state == State::Bad { lost } else { entry.version };
+        let over = self.overlay.get(sector).map(Over::newest);
+        let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
+        placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
+    }
+
+    /// The bytes of the disk where data sectors lie: the first, and how many.
+    fn place_of(&self, sectors: &Range<u64>) -> (u64, u64) {
+        let first = self.superblock.data_start() + sectors.start;
+        (first * SECTOR, (sectors.end - sectors.start) * SECTOR)
+    }
+
+    /// Reads data sectors in their place.
+    pub(super) fn read_place(&mut self, purpose: Purpose, sectors: Range<u64>) {
+        let (offset, len) = self.place_of(&sectors);
+        self.start(purpose, DiskOp::Read { offset, len });
+    }
+
+    /// Writes data sectors in their place, safe with the next flush.
+    pub(super) fn write_place(&mut self, purpose: Purpose, sectors: Range<u64>, data: Vec<Buffer>) {
+        let (offset, _) = self.place_of(&sectors);
+        self.start(purpose, DiskOp::Write { offset, data, durable: false });
+    }
+
+    /// What stands in the place of data sectors is not needed any more.
+    pub(super) fn discard_place(&mut self, purpose: Purpose, sectors: Range<u64>) {
+        let (offset, len) = self.place_of(&sectors);
+        self.start(purpose, DiskOp::Discard { offset, len });
+    }
+}
