@@ -50,7 +50,7 @@ LONG = {
 MOST_LINES = 600
 
 bad = []
-for crate in ("code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "cli"):
+for crate in ("code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "terminal", "trial", "scenario", "cli"):
     for path in sorted(pathlib.Path(crate).rglob("*.rs")):
         a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
         length = len(path.read_text().splitlines())

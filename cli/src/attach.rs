@@ -18,9 +18,10 @@ use weft_host::{
     Array, Configuration, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory, Request, Size,
     join_as_host, to_stderr, write_private,
 };
+use weft_terminal::say;
 
 use crate::args;
-use crate::output::{say, uri};
+use crate::output::uri;
 use crate::token::{self, TokenFile};
 use crate::up::{absolute, farewell};
 

@@ -17,11 +17,12 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
+use weft_terminal::{Counts, Stage, say, say_json};
+use weft_trial::faults::{FAULTS, Fault, Trial};
 
 use crate::args;
 use crate::explore::Explore;
-use crate::output::{Counts, Stage, say, say_json};
-use crate::real::{FAULTS, Fault, Real};
+use crate::real;
 
 /// After so many failing seeds there is enough to look at.
 const ENOUGH: usize = 5;
@@ -147,7 +148,9 @@ impl Check {
     /// Runs the seeds; succeeds if all of them pass.
     pub fn run(&self) -> Result<ExitCode> {
         if self.real {
-            return self.real().run();
+            let trial = self.trial()?;
+            real::report(&trial, &trial.run()?, self.json)?;
+            return Ok(ExitCode::SUCCESS);
         }
         if self.explore.explore {
             return self.explore.run(self.json);
@@ -167,15 +170,21 @@ impl Check {
         Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn real(&self) -> Real {
+    fn trial(&self) -> Result<Trial> {
         let faults = match self.faults.is_empty() {
             true => FAULTS.iter().map(|f| f.0).collect(),
             false => self.faults.clone(),
         };
-        let (dir, layout) = (self.dir.clone(), self.layout.unwrap_or_default());
-        let (rounds, seed, nodes, json) = (self.rounds, self.seed, self.nodes, self.json);
-        let slack = Duration::from_secs(self.slack);
-        Real { rounds, seed, nodes, layout, faults, dir, slack, json }
+        Ok(Trial {
+            weft: std::env::current_exe()?,
+            rounds: self.rounds,
+            seed: self.seed,
+            nodes: self.nodes,
+            layout: self.layout.unwrap_or_default(),
+            faults,
+            dir: self.dir.clone(),
+            slack: Duration::from_secs(self.slack),
+        })
     }
 
     /// None with --real.

@@ -14,9 +14,9 @@ use weft_host::{
     Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, readmit,
     renewed,
 };
+use weft_terminal::{say, say_json};
 
 use crate::args::Common;
-use crate::output::{say, say_json};
 use crate::rebalance::Rebalance;
 use crate::token::{self, TokenFile, VARIABLE};
 

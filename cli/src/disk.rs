@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weft_host::{Control, DiskAction, Request, parse_size};
+use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::Common;
-use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);

@@ -9,8 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use weft_sim::explore::{Bounds, Failure, Report, Setup, explore, simplest};
-
-use crate::output::{Counts, Stage, say, say_json};
+use weft_terminal::{Counts, Stage, say, say_json};
 
 /// What is explored, and how far.
 #[derive(Debug, Args)]

@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use weft_host::{Array, Configuration, Home, NodeAction, Request, to_stderr};
+use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::Common;
 use crate::disk::Drain;
-use crate::output::{align_right, say, say_cut_off, say_json, table};
+use crate::output::say_cut_off;
 use crate::status::state;
 use crate::up::farewell;
 

@@ -28,9 +28,9 @@ use weft_host::{
     Configuration, Limits, LimitsInWords, Listen, Size, Spec, found, lock, make_private_directory,
     private_file, write_private,
 };
+use weft_terminal::say;
 
 use crate::args::node_dir;
-use crate::output::say;
 use crate::up::{absolute, greet_when};
 
 /// How often one looks after the processes.

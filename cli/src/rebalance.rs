@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use weft_host::{Control, RebalanceAction, Request};
+use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::Common;
-use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(500);

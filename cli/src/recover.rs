@@ -7,8 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use weft_host::{Configuration, Findings, Remains, recover, refound};
-
-use crate::output::{say, say_json};
+use weft_terminal::{say, say_json};
 
 /// Make an array's weft.toml anew from the copies of the map on its disks, or found a cluster anew most of whose
 /// voting members have lost their logs. Nothing of it may run.

@@ -9,9 +9,9 @@ use clap::Args;
 use serde_json::Value;
 use weft_core::node::UNBOUNDED;
 use weft_host::{Believed, Request, SCRUB_RATE};
+use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
 use crate::args::{self, Target};
-use crate::output::{Counts, Stage, bytes, say, say_json};
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);

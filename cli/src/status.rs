@@ -9,9 +9,10 @@ use clap::Args;
 use serde_json::Value;
 use weft_core::SECTOR;
 use weft_host::Request;
+use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
-use crate::output::{self, align_right, bytes, say, say_cut_off, say_json, table};
+use crate::output::say_cut_off;
 use crate::scrub::done;
 use crate::volume::{troubles, volumes};
 
@@ -41,7 +42,7 @@ impl Status {
                 (true, false) => say_json(status)?,
                 (true, true) => say(status)?,
                 (false, watch) => {
-                    if watch && output::is_terminal() {
+                    if watch && weft_terminal::is_terminal() {
                         // Home, and clear what is below.
                         say("\x1b[H\x1b[2J")?;
                     }

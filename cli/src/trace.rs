@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use weft_load::Kind;
 use weft_load::stats::millis;
 use weft_load::trace::{Devices, Format, Options, Reader, Survey, Writer};
+use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args;
-use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 /// Quantiles of gaps and responses that are shown, in hundredths.
 const QUANTILES: [u32; 6] = [10, 50, 75, 90, 95, 99];

@@ -10,9 +10,10 @@ use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Array, DiskQueue, Limits, Listen, Request, Size, Spec, Stopped, to_stderr};
+use weft_terminal::say;
 
 use crate::args::{self, HostLimits, Switch};
-use crate::output::{say, uri};
+use crate::output::uri;
 use crate::processes;
 use crate::volume::survives;
 

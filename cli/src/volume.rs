@@ -10,9 +10,10 @@ use weft_core::layout::LayoutSpec;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_host::{Request, Size};
+use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::{self, Common, Dispatch, Switch};
-use crate::output::{align_right, say, say_cut_off, say_json, table, uri};
+use crate::output::{say_cut_off, uri};
 
 /// What to do about volumes.
 #[derive(Debug, Subcommand)]

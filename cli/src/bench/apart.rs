@@ -22,13 +22,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use weft_core::units::SECTOR;
 use weft_host::{Array, Control, Listen, NodeAction, Request};
+use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
 use super::workload::{self, Case, Measured};
 use super::{Bench, Medium, NODES, VICTIM, VOLUME};
 use crate::args::node_dir;
-use crate::load::{connect, fill};
-use crate::output::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
-use crate::scratch::Scratch;
+use weft_trial::load::{connect, fill};
+use weft_trial::scratch::Scratch;
 
 /// How long nodes may take to start, and a disk to be rebuilt.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -17,10 +17,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
+use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
-use crate::load::{connect, fill};
-use crate::output::{Counts, Stage, align_right, bytes, say, say_json, table};
-use crate::scratch::{MEMORY, Scratch};
+use weft_trial::load::{connect, fill};
+use weft_trial::scratch::{MEMORY, Scratch};
 use workload::{Case, Measured};
 
 const VOLUME: &str = "bench";

@@ -21,10 +21,10 @@ use fastrand::Rng;
 use serde_json::json;
 use weft_client::{Completion, Id, Volume};
 use weft_host::{Array, Control, Listen, Request};
+use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 use super::{Bench, Medium, NODES, VOLUME};
-use crate::output::{Counts, Stage, align_right, say, say_json, table};
-use crate::scratch::Scratch;
+use weft_trial::scratch::Scratch;
 
 /// Bytes of a record, and of a block of data.
 const BLOCK: u64 = 4096;

@@ -12,12 +12,12 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use weft_core::order::Ordering;
 use weft_host::{Array, Control, Listen, Request};
+use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 use super::workload::{self, Case};
 use super::{Bench, Medium, NODES, VOLUME};
-use crate::load::{Host, connect, fill};
-use crate::output::{Counts, Stage, align_right, say, say_json, table};
-use crate::scratch::Scratch;
+use weft_trial::load::{Host, connect, fill};
+use weft_trial::scratch::Scratch;
 
 /// An odd number, so that there is one in the middle.
 const ROUNDS: usize = 7;

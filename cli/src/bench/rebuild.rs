@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
 use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
 use super::{Bench, Medium, VOLUME};
-use crate::load::{connect, fill};
-use crate::output::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
-use crate::scratch::Scratch;
+use weft_trial::load::{connect, fill};
+use weft_trial::scratch::Scratch;
 
 /// An odd number, so that there is one in the middle.
 const ROUNDS: usize = 5;

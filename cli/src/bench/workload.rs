@@ -10,9 +10,9 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use weft_front::nbd::client::{Data, Request};
 use weft_host::Control;
+use weft_terminal::mb_per_s;
 
-use crate::load::{Host, Work, pump};
-use crate::output::mb_per_s;
+use weft_trial::load::{Host, Work, pump};
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;

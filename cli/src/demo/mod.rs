@@ -17,11 +17,11 @@ use clap::Args;
 use fastrand::Rng;
 use serde_json::Value;
 use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+use weft_terminal::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
 
-use crate::load::{Host, connect, pump};
-use crate::output::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
-use crate::scratch::Scratch;
 use crate::scrub;
+use weft_trial::load::{Host, connect, pump};
+use weft_trial::scratch::Scratch;
 use work::{Compare, Cue, Fill, RandomWrites};
 
 const NODES: usize = 5;

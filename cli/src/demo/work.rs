@@ -10,9 +10,9 @@ use anyhow::{Result, bail};
 use bytes::Bytes;
 use fastrand::Rng;
 use weft_front::nbd::client::{Data, Request};
+use weft_terminal::Stage;
 
-use crate::load::Work;
-use crate::output::Stage;
+use weft_trial::load::Work;
 
 const PIECE: usize = 1 << 20;
 
@@ -175,7 +175,7 @@ impl Work for RandomWrites<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Counts;
+    use weft_terminal::Counts;
 
     #[test]
     fn one_wrong_byte_is_an_error() {

@@ -9,9 +9,9 @@ use weft_core::SECTOR;
 use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
 use weft_core::plan::{Policy, Range, Totals, WritePlan};
 use weft_core::units::ColumnSet;
+use weft_terminal::{say, say_json, table};
 
 use crate::args;
-use crate::output::{say, say_json, table};
 use crate::volume::sets_of;
 
 use super::{column, failed_columns, geometry, many, totals_as_json};

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use comfy_table::presets;
 use serde_json::{Value, json};
 use weft_core::SECTOR;
 use weft_core::cluster::EXTENT_COLUMN_BYTES;
@@ -17,9 +16,9 @@ use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
 use weft_core::plan::{self, Explanation, PlanError, Policy, Range, Totals};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
+use weft_terminal::{bytes, say, say_json, table, with_rules};
 
 use crate::args::{self, Dispatch, Switch};
-use crate::output::{bytes, say, say_json, table};
 
 /// The longest request that is explained: it has a row for every stripe.
 const LONGEST: u64 = 1 << 30;
@@ -320,7 +319,7 @@ fn describe(geometry: &Geometry, explanation: &Explanation, common: &Common) -> 
     let columns = (0..geometry.layout.width()).map(|c| format!("column {c}"));
     let mut table =
         table(["stripe".to_string(), "strategy".to_string()].into_iter().chain(columns));
-    table.load_style(presets::UTF8_FULL);
+    with_rules(&mut table);
     for row in &explanation.rows {
         let stripes = match row.count {
             1 => row.stripe.to_string(),

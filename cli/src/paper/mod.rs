@@ -11,10 +11,9 @@ use std::thread;
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
+use weft_scenario::run::run;
 use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, bst, tickertaip};
-
-use crate::output::{align_right, say, table};
-use crate::sim::run::run;
+use weft_terminal::{align_right, say, table};
 
 /// Repeat the evaluation of a paper.
 #[derive(Debug, Subcommand)]

@@ -23,9 +23,9 @@ use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 use weft_sim::perf::{
     Measure, Outcome, ParityAt, PathLengths, Simulation, Store, System, WarmUp, Work,
 };
+use weft_terminal::{Counts, Stage};
 
-use crate::output::{Counts, Stage};
-use crate::sim::real;
+use weft_scenario::real;
 
 const KIB: u64 = 1 << 10;
 

@@ -17,10 +17,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
+use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 use crate::args;
-use crate::output::{Counts, Stage, align_right, say, say_json, table};
-use crate::scratch::{MEMORY, Scratch};
+use weft_trial::scratch::{MEMORY, Scratch};
 
 /// Measure this machine's disk, processor and loopback, for `weft sim --params`.
 #[derive(Debug, Args)]

@@ -1,44 +1,21 @@
-//! `weft sim`: the simulator of performance on scenarios.
-//!
-//! - [`scenario`], [`document`], [`keys`]: what is run, and errors that say where it is wrong
-//! - [`world`]: simulated on all cores ([`run`]), on real nodes ([`real`]), or both, compared
-//!   ([`compare`])
-//! - [`traces`]: what is replayed
-//! - [`store`]: what is kept while it runs
-//! - [`result`], [`outputs`]: what came out, and how it is written
-//! - [`catalogue`]: the scenarios that come with Weft; [`describe`]: what every key means
+//! `weft sim`: the simulator of performance on scenarios. `weft_scenario` reads, runs and measures them.
 
-mod catalogue;
-mod compare;
-mod describe;
-mod document;
-mod keys;
-mod outputs;
-pub mod real;
-mod result;
-pub mod run;
-mod scenario;
-mod store;
-mod traces;
-mod world;
-
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Subcommand};
-
-use crate::output::{align_right, say, say_json, table};
-use outputs::Outputs;
-use scenario::{Point, Scenario, Setting};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
 use weft_report::short;
-use weft_sim::perf::{Used, WarmUp};
-
-use store::{Done, Place, Store, Study};
-use world::{World, WorldName};
+use weft_scenario::compare::Comparison;
+use weft_scenario::outputs::Outputs;
+use weft_scenario::scenario::{Point, Scenario, Setting};
+use weft_scenario::store::{Done, Study, write};
+use weft_scenario::study::{self, Shard};
+use weft_scenario::world::World;
+use weft_scenario::{describe, traces};
+use weft_sim::perf::Used;
+use weft_terminal::{align_right, say, say_json, table};
 
 /// A scenario to run, or to explain.
 #[derive(Debug, Args)]
@@ -104,6 +81,17 @@ pub struct Sim {
     describe: Option<String>,
 }
 
+/// Where to run a scenario, as the command line says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WorldName {
+    /// On models of disks, links and processors.
+    Simulated,
+    /// On real nodes.
+    Real,
+    /// On both.
+    Both,
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Put the parts of a sweep together that were run with --shard
@@ -122,25 +110,6 @@ pub struct Merge {
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// A part of a sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shard {
-    index: usize,
-    of: usize,
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Shard, String> {
-        let parts = text.split_once('/').map(|(i, n)| (i.parse(), n.parse()));
-        match parts {
-            Some((Ok(index), Ok(of))) if index < of => Ok(Shard { index, of }),
-            _ => Err(format!("'{text}' is no part; write I/N with I from 0 to N-1, like 0/4")),
-        }
-    }
 }
 
 impl Sim {
@@ -162,27 +131,10 @@ impl Sim {
     fn run_scenario(&self, mut scenario: Scenario) -> Result<()> {
         self.adjust(&mut scenario)?;
         if let Some(number) = self.trace_request {
-            let points = scenario.points()?;
-            let point = points.first().context("the scenario has no point")?;
-            let simulation = traces::simulation(&point.system, 0)?;
-            let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
-            return match self.json {
-                true => say_json(serde_json::to_value(timeline.traced().context(
-                    "this request was not asked before the run was over; give a smaller number",
-                )?)?),
-                false => say(timeline.draw()),
-            };
+            return self.trace_request(number, &scenario);
         }
         if self.resources {
-            let points = scenario.points()?;
-            let point = points.first().context("the scenario has no point")?;
-            let simulation = traces::simulation(&point.system, 0)?;
-            let used = simulation.resources().map_err(anyhow::Error::msg)?;
-            return if self.json {
-                say_json(serde_json::to_value(used)?)
-            } else {
-                say(resources(&used))
-            };
+            return self.resources(&scenario);
         }
         let simulated = World::Simulated { jobs: self.jobs() };
         let Some(dir) = &self.dir else {
@@ -190,7 +142,7 @@ impl Sim {
                 self.world == WorldName::Simulated,
                 "--world: real nodes need a directory for their disks; give one with --dir"
             );
-            let (study, done) = self.run_in(&simulated, &scenario, self.out.as_deref())?;
+            let (study, done) = study::run(&simulated, &scenario, self.shard, self.out.as_deref())?;
             return self.finish(&study, &done);
         };
         ensure!(
@@ -207,9 +159,31 @@ impl Sim {
                     self.jobs.is_none(),
                     "--jobs: real runs would disturb each other; leave it out"
                 );
-                let (study, done) = self.run_in(&real, &scenario, self.out.as_deref())?;
+                let (study, done) = study::run(&real, &scenario, self.shard, self.out.as_deref())?;
                 self.finish(&study, &done)
             }
+        }
+    }
+
+    /// Draws one request of the first point.
+    fn trace_request(&self, number: u64, scenario: &Scenario) -> Result<()> {
+        let simulation = traces::simulation(&first_point(scenario)?.system, 0)?;
+        let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
+        match self.json {
+            true => say_json(serde_json::to_value(timeline.traced().context(
+                "this request was not asked before the run was over; give a smaller number",
+            )?)?),
+            false => say(timeline.draw()),
+        }
+    }
+
+    /// Says how much each resource of the first point was used.
+    fn resources(&self, scenario: &Scenario) -> Result<()> {
+        let simulation = traces::simulation(&first_point(scenario)?.system, 0)?;
+        let used = simulation.resources().map_err(anyhow::Error::msg)?;
+        match self.json {
+            true => say_json(serde_json::to_value(used)?),
+            false => say(resources(&used)),
         }
     }
 
@@ -218,7 +192,7 @@ impl Sim {
         ensure!(self.shard.is_none(), "--shard: both worlds are not run in parts; leave it out");
         let out = |name: &str| self.out.as_ref().map(|dir| dir.join(name));
         let run = |world: &World, out: Option<PathBuf>| -> Result<(Study, Done)> {
-            let (study, done) = self.run_in(world, scenario, out.as_deref())?;
+            let (study, done) = study::run(world, scenario, None, out.as_deref())?;
             if let Some(dir) = out {
                 Outputs::new(&study, &done).write(&dir)?;
             }
@@ -226,7 +200,7 @@ impl Sim {
         };
         let predicted = run(simulated, out("simulated"))?;
         let measured = run(real, out("real"))?;
-        let comparison = compare::Comparison::of(&predicted, &measured);
+        let comparison = Comparison::of(&predicted, &measured);
         if let Some(dir) = &self.out {
             write(dir, "comparison.csv", &comparison.table().csv())?;
             write(dir, "comparison.json", &comparison.json())?;
@@ -235,55 +209,6 @@ impl Sim {
             true => say(comparison.json().trim_end()),
             false => say(comparison.text()),
         }
-    }
-
-    /// Runs a scenario in a world, and keeps what is done in `out`.
-    fn run_in(
-        &self,
-        world: &World,
-        scenario: &Scenario,
-        out: Option<&Path>,
-    ) -> Result<(Study, Done)> {
-        let points = world.points(scenario)?;
-        let study = study(world, scenario, &points);
-        let (mut store, mut done) = match out {
-            Some(dir) => {
-                let (store, done) = Store::open(dir)?;
-                study.save(dir)?;
-                (Some(store), done)
-            }
-            None => (None, Done::new()),
-        };
-        let known = study.points.iter().filter(|p| done.contains_key(&p.key)).count();
-        let mine = |n: usize| self.shard.is_none_or(|s| n % s.of == s.index);
-        // Points that are the same are run once.
-        let mut taken = BTreeSet::new();
-        let missing: Vec<usize> = (0..points.len())
-            .filter(|n| mine(*n) && !done.contains_key(&study.points[*n].key))
-            .filter(|n| taken.insert(&study.points[*n].key))
-            .collect();
-        let named = |n: &usize| (name(scenario, &points[*n]), &points[*n].system);
-        let systems: Vec<_> = missing.iter().map(named).collect();
-        let begun = Instant::now();
-        let mut events = 0;
-        world.run(&systems, |n, measured| {
-            let key = &study.points[missing[n]].key;
-            if let Some(store) = &mut store {
-                store.keep(key, &measured)?;
-            }
-            events += measured.events.unwrap_or(0);
-            done.insert(key.clone(), measured);
-            Ok(())
-        })?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let known = if known > 0 { format!(", {known} known before") } else { String::new() };
-        let rate = events as f64 / 1e6 / seconds.max(1e-9);
-        let rate = match events {
-            0 => String::new(),
-            _ => format!("; {rate:.2} million events a second"),
-        };
-        eprintln!("{} points run in {seconds:.1} s{known}{rate}", missing.len());
-        Ok((study, done))
     }
 
     /// Writes and prints.
@@ -327,6 +252,10 @@ impl Sim {
     }
 }
 
+fn first_point(scenario: &Scenario) -> Result<Point> {
+    scenario.points()?.into_iter().next().context("the scenario has no point")
+}
+
 /// How much each resource was used, for people.
 fn resources(used: &[Used]) -> String {
     let mut table = table(["", "", "in use", "queue"]);
@@ -337,104 +266,13 @@ fn resources(used: &[Used]) -> String {
     table.to_string()
 }
 
-/// What a point is called in errors.
-fn name(scenario: &Scenario, point: &Point) -> String {
-    let axes = scenario.axes.iter().zip(&point.labels);
-    let parts: Vec<String> =
-        axes.map(|(axis, label)| format!("{} = {}", axis.key, keys::plain(label))).collect();
-    match parts.is_empty() {
-        true => scenario.title.clone(),
-        false => parts.join(", "),
-    }
-}
-
-/// What stands behind a plus and minus, and in parentheses.
-const INTERVALS: &str = "Intervals hold the true mean with 95 % (Student); relative standard \
-                         deviations over the runs are in parentheses.";
-
-/// What is run, for those who only have its directory.
-fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
-    let axes: Vec<&str> = scenario.axes.iter().map(|a| a.key.as_str()).collect();
-    let measure = |p: &Point| (p.system.measure, p.system.measured_requests());
-    let method = match points.first().map(measure) {
-        Some((first, requests)) if points.iter().all(|p| measure(p) == (first, requests)) => {
-            let runs = match first.replications {
-                1 => "one run".to_string(),
-                n => format!("the mean of {n} independent runs"),
-            };
-            format!(
-                "Every point is {runs} of {requests} requests, after {} to warm up; seed {}. \
-                 {INTERVALS}",
-                match first.warm_up {
-                    WarmUp::Requests(requests) => requests.to_string(),
-                    WarmUp::Mser5 => "as many as MSER-5 leaves out of a pilot run".to_string(),
-                },
-                first.seed
-            )
-        }
-        _ => format!("Points are measured differently. {INTERVALS}"),
-    };
-    let method = match world.method(points) {
-        Some(place) => format!("{place} {method}"),
-        None => method,
-    };
-    let json = |value: &toml::Value| serde_json::to_value(value).expect("TOML has a form in JSON");
-    Study {
-        weft: store::VERSION.into(),
-        title: scenario.title.clone(),
-        about: scenario.about.clone(),
-        method,
-        axes: axes.into_iter().map(String::from).collect(),
-        points: points
-            .iter()
-            .map(|p| Place {
-                key: store::key(&world.place(), &p.system),
-                at: p.labels.iter().map(json).collect(),
-            })
-            .collect(),
-    }
-}
-
 impl Merge {
     fn run(&self) -> Result<()> {
-        let (study, mut done) = Study::load(&self.dirs[0])?;
-        for dir in &self.dirs[1..] {
-            let (other, more) = Study::load(dir)?;
-            if other != study {
-                let first = self.dirs[0].display();
-                bail!("{}: this is part of another sweep than {first}", dir.display());
-            }
-            done.extend(more);
-        }
-        let missing: Vec<String> = (0..study.points.len())
-            .filter(|n| !done.contains_key(&study.points[*n].key))
-            .map(|n| n.to_string())
-            .collect();
-        if !missing.is_empty() {
-            let some = missing.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
-            bail!(
-                "{} of {} points are missing (index {some}{}); run their shards again",
-                missing.len(),
-                study.points.len(),
-                if missing.len() > 10 { ", ..." } else { "" }
-            );
-        }
-        self.keep(&study, &done)?;
+        let (study, done) = study::merge(&self.dirs)?;
+        study::keep(&self.out, &study, &done)?;
         let outputs = Outputs::new(&study, &done);
         outputs.write(&self.out)?;
         print(&outputs, self.json)
-    }
-
-    /// Makes the directory one that can be resumed and merged like any other.
-    fn keep(&self, study: &Study, done: &Done) -> Result<()> {
-        let (mut store, there) = Store::open(&self.out)?;
-        study.save(&self.out)?;
-        for place in &study.points {
-            if !there.contains_key(&place.key) {
-                store.keep(&place.key, &done[&place.key])?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -443,12 +281,6 @@ fn print(outputs: &Outputs<'_>, json: bool) -> Result<()> {
         true => say(outputs.json().trim_end()),
         false => say(outputs.text()),
     }
-}
-
-/// Writes a file of a directory.
-fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
-    let path = dir.join(name);
-    std::fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

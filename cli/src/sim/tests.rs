@@ -1,83 +1,7 @@
-use super::*;
-use crate::scratch::MEMORY;
-use crate::sim::catalogue::ENTRIES;
+use std::path::Path;
 
-/// A scenario that comes with Weft, cut down to few requests.
-fn small(entry: &catalogue::Entry) -> Scenario {
-    let mut scenario = Scenario::parse(&entry.path(), entry.text).unwrap();
-    for text in ["measure.requests=20", "measure.warm_up=5", "measure.replications=1"] {
-        scenario.set(&text.parse().unwrap(), "--set").unwrap();
-    }
-    scenario
-}
-
-fn results(scenario: &Scenario, jobs: usize) -> (Study, Done) {
-    let points = scenario.points().unwrap();
-    let study = study(&World::Simulated { jobs }, scenario, &points);
-    let systems: Vec<_> = points.iter().map(|p| (name(scenario, p), &p.system)).collect();
-    let mut done = Done::new();
-    run::run(&systems, jobs, |n, outcomes| {
-        let measured = result::Measured::of(&weft_sim::perf::Summary::of(outcomes));
-        done.insert(study.points[n].key.clone(), measured);
-        Ok(())
-    })
-    .unwrap();
-    (study, done)
-}
-
-#[test]
-fn every_scenario_that_comes_with_weft_runs() {
-    for entry in ENTRIES {
-        let scenario = small(entry);
-        assert!(!scenario.title.is_empty() && !scenario.about.is_empty(), "{}", entry.name);
-        let (study, done) = results(&scenario, 2);
-        for place in &study.points {
-            let measured = &done[&place.key];
-            assert!(measured.throughput_mb_s.mean > 0.0, "{}: {place:?}", entry.name);
-            assert!(measured.requests >= 20, "{}: {place:?}", entry.name);
-        }
-    }
-}
-
-#[test]
-fn the_catalogue_has_every_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
-    let mut files = Vec::new();
-    for folder in std::fs::read_dir(&root).unwrap() {
-        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
-            let path = file.unwrap().path();
-            // Traces are in the catalogue beside the scenarios.
-            if path.extension().is_some_and(|e| e != "toml") {
-                let path = path.strip_prefix(root.parent().unwrap()).unwrap();
-                assert!(catalogue::trace(&path.display().to_string()).is_some(), "{path:?}");
-                continue;
-            }
-            let name = path.strip_prefix(&root).unwrap().with_extension("");
-            files.push(name.display().to_string());
-        }
-    }
-    files.sort();
-    let mut names: Vec<&str> = ENTRIES.iter().map(|e| e.name).collect();
-    names.sort_unstable();
-    assert_eq!(files, names);
-}
-
-#[test]
-fn results_do_not_depend_on_the_number_of_threads() {
-    let mut scenario = small(catalogue::find("tickertaip/commit").unwrap());
-    scenario.set(&"measure.replications=3".parse().unwrap(), "--set").unwrap();
-    let one = results(&scenario, 1);
-    let four = results(&scenario, 4);
-    assert_eq!(Outputs::new(&one.0, &one.1).json(), Outputs::new(&four.0, &four.1).json());
-}
-
-#[test]
-fn shards_are_parts() {
-    assert_eq!("1/4".parse(), Ok(Shard { index: 1, of: 4 }));
-    for bad in ["4/4", "1", "0/0", "-1/2", "a/b"] {
-        assert!(bad.parse::<Shard>().is_err(), "{bad}");
-    }
-}
+use anyhow::Result;
+use weft_trial::scratch::MEMORY;
 
 const SMALL: &str = "title = \"small\"\nabout = \"a test\"\n\
     workload.arrivals.closed.population = 2\n\
@@ -180,15 +104,6 @@ fn bad_input_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_directory_has_one_writer() {
-    let temp = tempfile::tempdir().unwrap();
-    let (_store, done) = Store::open(temp.path()).unwrap();
-    assert!(done.is_empty());
-    let again = Store::open(temp.path()).err().unwrap().to_string();
-    assert!(again.contains("another process is writing"), "{again}");
-}
-
-#[test]
 fn parts_of_different_sweeps_are_not_put_together() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().display();
@@ -198,33 +113,6 @@ fn parts_of_different_sweeps_are_not_put_together() {
     let error = weft(&format!("sim merge {dir}/a {dir}/b --out {dir}/c")).unwrap_err();
     assert!(error.to_string().contains("part of another sweep"), "{error}");
     assert!(!temp.path().join("c").exists());
-}
-
-#[test]
-fn every_key_is_explained() {
-    let all = describe::describe("").unwrap();
-    for key in
-        ["title", "sweep", "links.mb_s", "workload.requests.fixed.bytes", "disk.bus.setup_ms"]
-    {
-        assert!(all.contains(&format!("\n{key}\n")) || all.starts_with(key), "{key}");
-    }
-    let one = describe::describe("links.mb_s").unwrap();
-    assert!(one.starts_with("links.mb_s\n    0.001 to 1e9; in 10^6 bytes/s; default 10"), "{one}");
-    assert!(!one.contains("latency"));
-    let hosts = describe::describe("hosts.links").unwrap();
-    assert!(
-        hosts.contains("hosts.links.latency_us\n    0 to 1e9; in microseconds; default 10\n"),
-        "{hosts}"
-    );
-    let class = describe::describe("workload.requests.mix[0].weight").unwrap();
-    assert!(class.starts_with("workload.requests.mix.weight\n    above 0\n"), "{class}");
-    let list = describe::list().unwrap();
-    for row in keys::rows() {
-        assert!(list.contains(&format!("\n{} ", row.key)), "{} is not listed", row.key);
-        assert!(!row.source.is_empty(), "{} has no source", row.key);
-    }
-    let wrong = describe::describe("links.mbs").unwrap_err().to_string();
-    assert!(wrong.ends_with("did you mean links.mb_s?"), "{wrong}");
 }
 
 /// A scenario that a real array runs in moments.
@@ -483,18 +371,4 @@ fn a_real_array_replays_a_trace_at_its_times() {
         let rate = result["requests_s"].as_f64().unwrap();
         assert!(rate < 4.0 / 0.030, "{world}: {rate} requests a second");
     }
-}
-
-#[test]
-fn a_warm_up_by_a_test_is_found_and_told() {
-    let text = SMALL.replace("warm_up = 5, requests = 20", "warm_up = \"mser-5\", requests = 200");
-    let scenario = Scenario::parse("s.toml", &text).unwrap();
-    let (study, done) = results(&scenario, 2);
-    let again = results(&scenario, 1);
-    assert_eq!(Outputs::new(&study, &done).json(), Outputs::new(&again.0, &again.1).json());
-    assert!(study.method.contains("MSER-5"), "{}", study.method);
-    let found: Vec<u64> = done.values().map(|d| d.warm_up.unwrap()).collect();
-    assert!(found.iter().all(|n| n % 5 == 0 && *n < 100), "{found:?}");
-    // Two runs of each point, of which the pilot is none.
-    assert!(done.values().all(|d| d.requests == 400));
 }

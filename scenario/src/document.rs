@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::keys;
+use crate::keys::{self, join, plain};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,14 +27,6 @@ pub struct Document {
     origins: BTreeMap<String, Origin>,
 }
 
-/// A key with the keys above it.
-pub fn join(prefix: &str, name: &str) -> String {
-    match prefix {
-        "" => name.to_string(),
-        _ => format!("{prefix}.{name}"),
-    }
-}
-
 impl Document {
     /// Reads TOML; `file` is what errors call it.
     ///
@@ -44,7 +36,7 @@ impl Document {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let fail = |e: toml::de::Error| {
             let at = e.span().map_or(1, |span| line(span.start));
-            anyhow::anyhow!("{file}:{at}: {}", e.message().replace('\n', "; "))
+            anyhow!("{file}:{at}: {}", e.message().replace('\n', "; "))
         };
         let table: Table = toml::from_str(text).map_err(fail)?;
         let spans = DeTable::parse(text).map_err(fail)?;
@@ -123,6 +115,34 @@ impl Document {
         self.origins.insert(key.to_string(), origin);
         Ok(())
     }
+
+    /// Checks that all keys are known, and that what this crate knows of their values holds.
+    ///
+    /// # Errors
+    /// The first that is wrong, with its place.
+    pub fn check(&self) -> Result<()> {
+        check_table(self, "", &self.table)
+    }
+}
+
+fn check_table(document: &Document, prefix: &str, table: &Table) -> Result<()> {
+    if let Some(names) = keys::alternatives(prefix)
+        && table.len() != 1
+    {
+        bail!("{}: {prefix}: give one of {}", document.place(prefix), names.join(", "));
+    }
+    for (name, value) in table {
+        let key = join(prefix, name);
+        keys::known(&key).map_err(|e| anyhow!("{}: {e}", document.place(&key)))?;
+        match value {
+            Value::Table(inner) => check_table(document, &key, inner)?,
+            value => keys::check_value(&key, value).map_err(|expected| {
+                let place = document.place(&key);
+                anyhow!("{place}: {key} = {}: {expected}", plain(value))
+            })?,
+        }
+    }
+    Ok(())
 }
 
 /// Tells where each key begins, at every depth.
@@ -201,5 +221,67 @@ mod tests {
         assert!(document.get("workload.requests.fixed.read_share").is_some());
         assert!(document.get("workload.addresses.zipf.regions").is_some());
         assert_eq!(document.place("nodes.path.send").to_string(), "--set nodes.path.send");
+    }
+
+    fn problem(text: &str) -> String {
+        Document::parse("f", text).unwrap().check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_the_nearest() {
+        assert_eq!(
+            problem("[links]\n\nmb_sec = 1"),
+            "f:3: links.mb_sec: there is no such key; did you mean links.mb_s?"
+        );
+        assert_eq!(
+            problem("link.mb_s = 1"),
+            "f:1: link: there is no such key; did you mean links?"
+        );
+        assert_eq!(
+            problem("links.latency = 1"),
+            "f:1: links.latency: there is no such key; its unit is part of its name: links.latency_us"
+        );
+        assert_eq!(
+            problem("workload.requests.fixed.size = 1"),
+            "f:1: workload.requests.fixed.size: there is no such key; workload.requests.fixed has \
+             bytes, read_share"
+        );
+        assert!(problem("disks.model.name = 1").contains("has no keys below it"));
+    }
+
+    #[test]
+    fn values_of_the_wrong_kind_or_out_of_range_are_refused_with_it() {
+        for (text, why) in [
+            ("links.mb_s = -1", "f:1: links.mb_s = -1: give 0.001 to 1e9"),
+            ("links.mb_s = nan", "f:1: links.mb_s = NaN: give 0.001 to 1e9"),
+            (
+                "links.mb_s = \"10 MB/s\"",
+                "f:1: links.mb_s = 10 MB/s: give a number without unit, 0.001 to 1e9; it counts \
+                 10^6 bytes/s",
+            ),
+            (
+                "\nnodes.workers = 1.5",
+                "f:2: nodes.workers = 1.5: give a whole number without unit, 1 to 16384; it counts \
+                 nodes",
+            ),
+            (
+                "measure.warm_up = \"mser\"",
+                "f:1: measure.warm_up = mser: give a whole number without unit, 0 to 1000000000000, \
+                 or mser-5; it counts requests",
+            ),
+            (
+                "measure.warm_up = -1",
+                "f:1: measure.warm_up = -1: give 0 to 1000000000000, or mser-5",
+            ),
+            ("nodes.workers = 0", "f:1: nodes.workers = 0: give 1 to 16384"),
+            (
+                "links.fabric = \"ring\"",
+                "f:1: links.fabric = ring: choose from point-to-point, bus, switch",
+            ),
+            ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
+            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced"),
+        ] {
+            assert_eq!(problem(text), why);
+        }
     }
 }

@@ -8,10 +8,10 @@ use toml::Value;
 use weft_model::spec;
 use weft_sim::perf;
 
-use super::catalogue::ENTRIES;
-use super::keys::{self, Row};
-use super::scenario::{Scenario, flatten};
-use crate::output::table;
+use crate::catalogue::ENTRIES;
+use crate::keys::{self, Row};
+use crate::scenario::{Scenario, flatten};
+use weft_terminal::{align_right, table};
 
 /// The scenarios that come with Weft.
 ///
@@ -24,7 +24,7 @@ pub fn list() -> Result<String> {
         let points = scenario.points()?.len();
         table.add_row([entry.name, &scenario.title, &points.to_string()]);
     }
-    crate::output::align_right(&mut table, [2]);
+    align_right(&mut table, [2]);
     let name = ENTRIES[0].name;
     let keys = key_list()?;
     Ok(format!(

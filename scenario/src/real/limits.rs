@@ -5,13 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{
-    Disks, Dispatch, Hosts, Links, Nodes, Ordering, Problem, Roles, Store, System, WarmUp,
-};
+use weft_sim::perf::{Disks, Hosts, Links, Nodes, Ordering, Problem, Roles, Store, System, WarmUp};
 
 use super::hosts::longest;
-use super::used_bytes;
-use crate::output::bytes;
+use super::spec::used_bytes;
+use weft_terminal::bytes;
 
 /// The most nodes that are run in one process.
 const MOST_NODES: u16 = 32;
@@ -157,9 +155,4 @@ pub fn check_dir(system: &System, dir: &Path) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Whether workers are commanded.
-pub fn is_commanded(system: &System) -> bool {
-    system.volume.dispatch == Dispatch::Commanded
 }

@@ -22,8 +22,8 @@ use weft_load::workload::{Arrivals, Asks, Generator, Requests};
 use weft_load::{Ask, Kind, Nanos};
 use weft_sim::perf::{Outcome, System};
 
-use super::super::traces;
-use crate::load::Host;
+use crate::traces;
+use weft_trial::load::Host;
 
 /// What a connection has in work at most; what is beyond waits at the host, and that counts. The
 /// array takes no more from one connection either.

@@ -14,6 +14,7 @@ use fastrand::Rng;
 use weft_front::nbd::client::{self, Client, ClientError};
 
 use super::cluster::{VOLUME, VOLUME_BYTES};
+use super::fault::PATIENCE;
 use super::watch::Watch;
 
 const BLOCK: u64 = 4096;
@@ -23,9 +24,6 @@ const HOSTS: u64 = 4;
 
 /// The most blocks of a request.
 const LONGEST: u64 = 64;
-
-/// A host that has no answer for so long tries another node.
-pub const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A request that has waited for so long fails, whatever was done to a node.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

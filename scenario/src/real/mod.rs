@@ -2,10 +2,12 @@
 //! workload over NBD connections.
 //!
 //! - [`limits`]: what a real array cannot be
+//! - [`spec`]: the array that a scenario's system is
 //! - [`hosts`]: the workload
 
 mod hosts;
 pub mod limits;
+mod spec;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,20 +17,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
-use weft_core::plan;
-use weft_core::units::SECTOR;
-use weft_host::{Array, Control, Emulation, Handle, Listen, Request, Spec};
-use weft_sim::perf::{
-    Commit, Disks, Layout, Outcome, ParityAt, Stripes, Summary, System, VolumeSpec,
-};
+use weft_host::{Array, Control, Emulation, Handle, Listen, Request};
+use weft_sim::perf::{Disks, Outcome, Summary, System, VolumeSpec};
 
 use self::hosts::cpu_seconds;
-use super::result::Measured;
-use crate::load::{Host, connect, fill};
-use crate::output::{Counts, Stage};
-use crate::scratch::Scratch;
-
-const VOLUME: &str = "sim";
+use self::spec::{VOLUME, spec};
+use crate::result::Measured;
+use weft_terminal::{Counts, Stage};
+use weft_trial::load::{Host, connect, fill};
+use weft_trial::scratch::Scratch;
 
 /// What the names of runs' directories begin with.
 const SCRATCH: &str = "weft-sim-";
@@ -41,10 +38,6 @@ fn array_makes(name: &str) -> bool {
     disk.is_some_and(|number| number.parse::<u16>().is_ok())
         || [SOCKET, "control.sock", "weft.lock", "weft.toml", "weft.toml.new"].contains(&name)
 }
-
-/// What a disk holds besides its part of the volume: its journal (64 MiB), extents that are
-/// not full, and some.
-const BESIDES: u64 = 128 << 20;
 
 /// Runs these systems one after the other, each with a name for errors, on files in a directory,
 /// with so much patience for a run that others of the machine do not disturb, and tells of each that is done, by its number in the list. Neighbours that need the same array
@@ -128,6 +121,7 @@ fn busy_ticks(stat: &str) -> Option<(f64, f64)> {
 
 /// What a run came to, and the CPU time that it took.
 pub struct Ran {
+    /// What the hosts saw.
     pub outcome: Outcome,
     /// Nanoseconds of the nodes for a request, with all that is done for them outside of the
     /// hosts' threads.
@@ -276,71 +270,6 @@ impl Running {
         }
         self.connect()
     }
-}
-
-/// How large the volume is.
-fn volume_bytes(system: &System) -> Result<u64> {
-    system.volume.size_bytes.context("volume.size_bytes: a real volume has a size")
-}
-
-/// How large a disk is: one that is emulated, as large as that, of which the file system needs to have room
-/// for no more than [`used_bytes`].
-fn disk_bytes(system: &System) -> Result<u64> {
-    match system.disks.emulated {
-        // Nodes use whole sectors.
-        true => system.disk_bytes().map(|b| b / SECTOR * SECTOR).map_err(|p| anyhow!("{p}")),
-        false => used_bytes(system),
-    }
-}
-
-/// How much of a disk is used.
-fn used_bytes(system: &System) -> Result<u64> {
-    let Layout(name) = &system.volume.layout;
-    let spec: weft_core::layout::LayoutSpec = name.parse()?;
-    let workers = u64::from(system.nodes.workers);
-    let layout = spec.over(usize::from(system.nodes.workers))?;
-    let size = volume_bytes(system)?;
-    let geometry = weft_core::layout::Geometry::new(layout, system.volume.unit);
-    let stripes = size.div_ceil(geometry.stripe_bytes());
-    let column = stripes * system.volume.unit * layout.width() as u64 / workers;
-    // For each sector of 4,096 bytes 16 in the table, and a little.
-    Ok((column + column / 128 + BESIDES).next_multiple_of(1 << 20))
-}
-
-/// The array.
-fn spec(system: &System) -> Result<Spec> {
-    let volume = &system.volume;
-    let size = volume_bytes(system)?;
-    Ok(Spec {
-        nodes: Some(usize::from(system.nodes.workers)),
-        disk_size: Some(disk_bytes(system)?),
-        queue: None,
-        volumes: vec![(VOLUME.to_string(), size)],
-        layout: Some(volume.layout.0.parse()?),
-        stripe_unit: Some(volume.unit),
-        journal: Some(volume.journal),
-        commanded: limits::is_commanded(system),
-        ordering: Some(volume.ordering.into()),
-        sequencer: Some(volume.sequencer.into()),
-        strategy: match volume.stripes {
-            Stripes::Small => Some(plan::Strategy::Small),
-            Stripes::Large => None,
-        },
-        parity_at: match volume.parity_at {
-            ParityAt::Auto => None,
-            ParityAt::Originator => Some(plan::ParityAt::Originator),
-            ParityAt::Solely => Some(plan::ParityAt::Solely),
-            ParityAt::Parity => Some(plan::ParityAt::Parity),
-        },
-        commit: Some(match volume.commit {
-            Commit::None => plan::Commit::None,
-            Commit::Early => plan::Commit::Early,
-            Commit::Late => plan::Commit::Late,
-            Commit::Limited => plan::Commit::Limited,
-        }),
-        lost_wait: None,
-        apart: None,
-    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weft_sim::perf::System;
 
-use super::result::Measured;
+use crate::result::Measured;
 
 /// The version whose results these are. Others' are not taken up.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -124,6 +124,15 @@ fn parse(path: &Path, text: &str) -> Result<Done> {
         done.insert(line.key, line.result);
     }
     Ok(done)
+}
+
+/// Writes a file of a directory.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let path = dir.join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
 impl Study {

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use weft_front::nbd::client::{Client, Data, Request};
-
-use crate::output::{Counts, Stage};
+use weft_terminal::{Counts, Stage};
 
 /// A host's connection to a volume.
 pub type Host = Client<UnixStream>;

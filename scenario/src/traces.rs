@@ -11,7 +11,7 @@ use weft_load::trace::Extent;
 use weft_load::workload::{Requests, Trace};
 use weft_sim::perf::{Simulation, System};
 
-use super::catalogue;
+use crate::catalogue;
 
 /// What is known of traces, so that the points of a sweep read each but once.
 #[derive(Debug, Default)]

@@ -20,9 +20,8 @@ use weft_core::node::FillRates;
 use weft_host::{Configuration, Control, DiskQueue, Limits, Listen, Request, Spec, found};
 
 use super::device::Device;
-use super::faults::Fault;
+use super::fault::Fault;
 use super::network::{self, Network};
-use crate::args::node_dir;
 
 /// The size of each disk.
 pub const DISK: u64 = 96 << 20;
@@ -52,9 +51,16 @@ pub const WHOLE: Duration = Duration::from_secs(90);
 /// Scrubs of a volume, one of which must have passed over nothing.
 const SCRUBS: u32 = 3;
 
+/// The directory that a node has all its files in.
+fn node_dir(dir: &Path, node: usize) -> PathBuf {
+    dir.join(format!("node-{node}"))
+}
+
 /// The nodes.
 pub struct Cluster {
     dir: PathBuf,
+    /// The `weft` program, whose commands the processes are.
+    weft: PathBuf,
     configs: Vec<Configuration>,
     network: Option<Network>,
     mounted: bool,
@@ -72,7 +78,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Makes a cluster in `dir` and starts it.
-    pub fn start(dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
+    pub fn start(weft: &Path, dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -124,6 +130,7 @@ impl Cluster {
         }
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
+            weft: weft.to_path_buf(),
             bears: layout.over(nodes)?.code()?.any_losses(),
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
@@ -180,10 +187,10 @@ impl Cluster {
     }
 
     fn start_host(&mut self, first: &[&str]) -> Result<()> {
-        let (weft, host) = (std::env::current_exe()?, self.host());
+        let host = self.host();
         // Should this process die, so does the host.
         let mut command = self.inside(host, Path::new("setpriv"));
-        command.args(["--pdeathsig", "KILL"]).arg(weft).args([
+        command.args(["--pdeathsig", "KILL"]).arg(&self.weft).args([
             "attach",
             VOLUME,
             FILES_VOLUME,
@@ -278,7 +285,7 @@ impl Cluster {
         if node == self.host() {
             return self.start_host(&[]);
         }
-        let mut command = self.inside(node, &std::env::current_exe()?);
+        let mut command = self.inside(node, &self.weft);
         command.args(["node", "--with-parent", "--config"]).arg(self.config_path(node));
         self.spawn(node, command)
     }

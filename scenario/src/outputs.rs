@@ -6,9 +6,9 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
-use super::result::{Figure, METRICS, Measured, Metric};
-use super::store::{Done, Place, Study};
-use crate::output::{align_right, table};
+use crate::result::{Figure, METRICS, Measured, Metric};
+use crate::store::{Done, Place, Study, write};
+use weft_terminal::{align_right, table};
 
 /// What a study came to, to be written and printed.
 pub struct Outputs<'a> {
@@ -235,13 +235,13 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
-        super::write(dir, "results.json", &self.json())?;
-        super::write(dir, "results.csv", &self.table().csv())?;
+        write(dir, "results.json", &self.json())?;
+        write(dir, "results.csv", &self.table().csv())?;
         let plots = self.plots();
         for (name, plot) in &plots {
-            super::write(dir, &format!("{name}.svg"), &plot.svg())?;
+            write(dir, &format!("{name}.svg"), &plot.svg())?;
         }
-        super::write(dir, "report.html", &self.page(&plots).html())
+        write(dir, "report.html", &self.page(&plots).html())
     }
 }
 

@@ -4,23 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
 use weft_sim::perf::{Problem, Summary, System};
 
-use super::result::Measured;
-use super::scenario::{Point, Scenario};
-use super::{name, real, run};
-
-/// Where to run a scenario, as the command line says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorldName {
-    /// On models of disks, links and processors.
-    Simulated,
-    /// On real nodes.
-    Real,
-    /// On both.
-    Both,
-}
+use crate::result::Measured;
+use crate::scenario::{Point, Scenario};
+use crate::{real, run};
 
 /// Where a scenario is run.
 #[derive(Clone, Debug)]
@@ -48,7 +36,7 @@ impl World {
         let World::Real { dir, .. } = self else { return Ok(()) };
         let points = self.points(scenario)?;
         for point in &points {
-            let at = || name(scenario, point);
+            let at = || scenario.name_of(point);
             real::limits::check(&point.system).map_err(|Problem { key, value, expected }| {
                 anyhow!("{}: {key} = {value}: {expected} (in the real world)", scenario.place(&key))
             })?;

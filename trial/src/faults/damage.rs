@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use weft_core::store::{SUPERBLOCKS, Superblock};
 
 use super::cluster::{Cluster, WHOLE};
-use super::faults::{OUTAGE, wait};
+use super::fault::OUTAGE;
 
 /// What disks are read and written in.
 const SECTOR: u64 = 4096;
@@ -57,6 +57,11 @@ fn damage(
         cluster.start_node(n)?;
     }
     Ok(())
+}
+
+/// Waits for a time between these, in milliseconds.
+pub(super) fn wait(rng: &mut Rng, least: u64, most: u64) {
+    thread::sleep(Duration::from_millis(rng.u64(least..=most)));
 }
 
 /// Waits until something stands in a node's table: at first all is in the journal only.

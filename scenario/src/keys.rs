@@ -3,12 +3,10 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use anyhow::{Result, anyhow, bail};
-use toml::{Table, Value};
+use anyhow::{Result, anyhow};
+use toml::Value;
 use weft_load::workload;
 use weft_sim::perf::parameters::{self, Range, show};
-
-use super::document::{Document, join};
 
 /// Tables of which only one key can be there, and the keys that it may be.
 const ALTERNATIVES: &[(&str, &[&str])] = &[
@@ -33,6 +31,14 @@ pub struct Row {
     pub meaning: &'static str,
     /// Where the default, or the notion, comes from.
     pub source: &'static str,
+}
+
+/// A key with the keys above it.
+pub fn join(prefix: &str, name: &str) -> String {
+    match prefix {
+        "" => name.to_string(),
+        _ => format!("{prefix}.{name}"),
+    }
 }
 
 /// All keys of a scenario but its own three.
@@ -111,36 +117,8 @@ fn nearest(rows: &[Row], above: &str, name: &str) -> String {
     }
 }
 
-/// Checks that all keys are known, and that what this crate knows of their values holds.
-///
-/// # Errors
-/// The first that is wrong, with its place.
-pub fn check(document: &Document) -> Result<()> {
-    check_table(document, "", &document.table)
-}
-
-fn check_table(document: &Document, prefix: &str, table: &Table) -> Result<()> {
-    if let Some(names) = alternatives(prefix)
-        && table.len() != 1
-    {
-        bail!("{}: {prefix}: give one of {}", document.place(prefix), names.join(", "));
-    }
-    for (name, value) in table {
-        let key = join(prefix, name);
-        known(&key).map_err(|e| anyhow!("{}: {e}", document.place(&key)))?;
-        match value {
-            Value::Table(inner) => check_table(document, &key, inner)?,
-            value => check_value(&key, value).map_err(|expected| {
-                let place = document.place(&key);
-                anyhow!("{place}: {key} = {}: {expected}", plain(value))
-            })?,
-        }
-    }
-    Ok(())
-}
-
 /// What a value should be, if it is not.
-fn check_value(key: &str, value: &Value) -> Result<(), String> {
+pub fn check_value(key: &str, value: &Value) -> Result<(), String> {
     let Some(row) = parameters::PARAMETERS.iter().find(|p| p.key == key) else { return Ok(()) };
     let good = match (row.range, value) {
         (Range::Number(..), Value::Float(number)) => row.range.holds(*number),
@@ -196,72 +174,5 @@ pub fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Float(number) => number.to_string(),
         other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problem(text: &str) -> String {
-        check(&Document::parse("f", text).unwrap()).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn unknown_keys_are_refused_with_the_nearest() {
-        assert_eq!(
-            problem("[links]\n\nmb_sec = 1"),
-            "f:3: links.mb_sec: there is no such key; did you mean links.mb_s?"
-        );
-        assert_eq!(
-            problem("link.mb_s = 1"),
-            "f:1: link: there is no such key; did you mean links?"
-        );
-        assert_eq!(
-            problem("links.latency = 1"),
-            "f:1: links.latency: there is no such key; its unit is part of its name: links.latency_us"
-        );
-        assert_eq!(
-            problem("workload.requests.fixed.size = 1"),
-            "f:1: workload.requests.fixed.size: there is no such key; workload.requests.fixed has \
-             bytes, read_share"
-        );
-        assert!(problem("disks.model.name = 1").contains("has no keys below it"));
-    }
-
-    #[test]
-    fn values_of_the_wrong_kind_or_out_of_range_are_refused_with_it() {
-        for (text, why) in [
-            ("links.mb_s = -1", "f:1: links.mb_s = -1: give 0.001 to 1e9"),
-            ("links.mb_s = nan", "f:1: links.mb_s = NaN: give 0.001 to 1e9"),
-            (
-                "links.mb_s = \"10 MB/s\"",
-                "f:1: links.mb_s = 10 MB/s: give a number without unit, 0.001 to 1e9; it counts \
-                 10^6 bytes/s",
-            ),
-            (
-                "\nnodes.workers = 1.5",
-                "f:2: nodes.workers = 1.5: give a whole number without unit, 1 to 16384; it counts \
-                 nodes",
-            ),
-            (
-                "measure.warm_up = \"mser\"",
-                "f:1: measure.warm_up = mser: give a whole number without unit, 0 to 1000000000000, \
-                 or mser-5; it counts requests",
-            ),
-            (
-                "measure.warm_up = -1",
-                "f:1: measure.warm_up = -1: give 0 to 1000000000000, or mser-5",
-            ),
-            ("nodes.workers = 0", "f:1: nodes.workers = 0: give 1 to 16384"),
-            (
-                "links.fabric = \"ring\"",
-                "f:1: links.fabric = ring: choose from point-to-point, bus, switch",
-            ),
-            ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
-            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced"),
-        ] {
-            assert_eq!(problem(text), why);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! `weft check --real`: real processes, real faults. Five (or more) nodes run in processes of
+//! Real processes, real faults (`weft check --real`). Five (or more) nodes run in processes of
 //! their own, each in a network namespace and on a file system of its own if that can be had, and a
 //! host that is its own controller (`weft attach`) in another. Hosts write and read over NBD, and go to
 //! the next node when theirs is gone; so does a file system with programs on it. Round by round
@@ -11,7 +11,7 @@
 //! - [`cluster`]: the processes
 //! - [`device`]: disks that are block devices
 //! - [`network`]: namespaces and what can be done to links
-//! - [`faults`]: what is done to nodes
+//! - [`fault`]: the faults; [`inflict`]: does one to a node and undoes it
 //! - [`damage`]: what is done to the disks of killed nodes
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
@@ -20,26 +20,27 @@
 mod cluster;
 mod damage;
 mod device;
-mod faults;
+mod fault;
 mod files;
 mod hosts;
+mod inflict;
 mod network;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
-use serde_json::json;
 use weft_core::layout::LayoutSpec;
+use weft_terminal::{Counts, Stage};
 
-use crate::output::{Counts, Stage, say, say_json, table};
 use cluster::{Cluster, WHOLE};
-pub use faults::{FAULTS, Fault};
-use files::{Files, Seen};
+pub use fault::{FAULTS, Fault};
+use files::Files;
+pub use files::Seen;
 use hosts::Hosts;
+use inflict::inflict;
 
 /// Every so many rounds everything is scrubbed.
 const SCRUB_EVERY: u32 = 10;
@@ -50,36 +51,46 @@ const NOTICED_AFTER: usize = 3;
 
 /// What is to be checked.
 #[derive(Debug)]
-pub struct Real {
+pub struct Trial {
+    /// The `weft` program, whose commands the processes are.
+    pub weft: PathBuf,
+    /// How many faults, one after the other.
     pub rounds: u32,
+    /// What faults and requests are drawn from.
     pub seed: u64,
+    /// How many nodes, each in a process.
     pub nodes: usize,
+    /// The layout of both volumes.
     pub layout: LayoutSpec,
+    /// The faults that are drawn from.
     pub faults: Vec<Fault>,
+    /// Where the nodes' directories are made; the system's for temporary files if it is not said.
     pub dir: Option<PathBuf>,
     /// How much longer than [`Fault::longest_wait`] a request may wait.
     pub slack: Duration,
-    pub json: bool,
 }
 
 /// What has been done and seen of one fault.
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     /// The longest that a request waited, of each round.
-    waits: Vec<Duration>,
-    longest_healing: Duration,
+    pub waits: Vec<Duration>,
+    /// The longest that it took until everything was whole.
+    pub longest_healing: Duration,
     /// Sectors and pages of tables that the victims found unreadable or wrong.
-    erasures: u64,
+    pub erasures: u64,
 }
 
 impl Tally {
-    fn median_wait(&self) -> Duration {
+    /// The median of the rounds' longest waits.
+    pub fn median_wait(&self) -> Duration {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
         waits.get(waits.len() / 2).copied().unwrap_or_default()
     }
 
-    fn longest_wait(&self) -> Duration {
+    /// The longest that a request waited.
+    pub fn longest_wait(&self) -> Duration {
         self.waits.iter().max().copied().unwrap_or_default()
     }
 }
@@ -95,11 +106,13 @@ struct Round {
 }
 
 /// What came of all rounds.
-struct Outcome {
-    faults: Vec<(Fault, Tally)>,
+pub struct Outcome {
+    /// The faults that were possible, and what came of each.
+    pub faults: Vec<(Fault, Tally)>,
     /// Blocks that the hosts read back in the end.
-    blocks: u64,
-    seen: Option<Seen>,
+    pub blocks: u64,
+    /// What the file system held, if there was one.
+    pub seen: Option<Seen>,
 }
 
 /// Who writes and reads.
@@ -124,16 +137,19 @@ fn draw(to_come: &mut Vec<usize>, faults: usize, rng: &mut Rng) -> usize {
     to_come.pop().expect("there is a fault")
 }
 
-impl Real {
-    /// Runs the rounds; fails with what went wrong, and keeps what the processes said.
-    pub fn run(&self) -> Result<ExitCode> {
+impl Trial {
+    /// Runs the rounds.
+    ///
+    /// # Errors
+    /// What went wrong; what the processes said is kept.
+    pub fn run(&self) -> Result<Outcome> {
         let scratch = match &self.dir {
             Some(dir) => tempfile::tempdir_in(dir),
             None => tempfile::tempdir(),
         }
         .context("cannot make a directory for the nodes")?;
         match self.run_in(scratch.path()) {
-            Ok(outcome) => self.report(&outcome),
+            Ok(outcome) => Ok(outcome),
             Err(e) => {
                 let kept = scratch.keep();
                 let kept = kept.display();
@@ -144,7 +160,7 @@ impl Real {
 
     fn run_in(&self, dir: &Path) -> Result<Outcome> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut cluster = Cluster::start(dir, self.nodes, self.layout)?;
+        let mut cluster = Cluster::start(&self.weft, dir, self.nodes, self.layout)?;
         let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
         let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
         ensure!(!faults.is_empty(), "none of these faults is possible here");
@@ -207,7 +223,7 @@ impl Real {
     ) -> Result<Round> {
         users.hosts.take_longest_wait();
         let known = if fault.is_damage() { 0 } else { cluster.erasures(node)? };
-        fault.inflict(cluster, node, rng)?;
+        inflict(fault, cluster, node, rng)?;
         users.check()?;
         let healed = cluster.wait_until_whole(WHOLE, fault.shows_after())?;
         users.hosts.catch_up()?;
@@ -223,66 +239,5 @@ impl Real {
         // A node that was started again counts from 0.
         let erasures = cluster.erasures(node)?;
         Ok(Round { waited, healed, erasures: erasures.checked_sub(known).unwrap_or(erasures) })
-    }
-
-    fn report(&self, outcome: &Outcome) -> Result<ExitCode> {
-        let Outcome { faults, blocks, seen } = outcome;
-        let rows = faults.iter();
-        if self.json {
-            let row = |(fault, t): &(Fault, Tally)| {
-                json!({
-                    "fault": fault.to_string(),
-                    "rounds": t.waits.len(),
-                    "median_wait_s": t.median_wait().as_secs_f64(),
-                    "longest_wait_s": t.longest_wait().as_secs_f64(),
-                    "allowed_wait_s": (fault.longest_wait() + self.slack).as_secs_f64(),
-                    "bad_sectors": t.erasures,
-                    "longest_healing_s": t.longest_healing.as_secs_f64(),
-                })
-            };
-            say_json(json!({
-                "seed": self.seed,
-                "rounds": self.rounds,
-                "blocks_verified": blocks,
-                "files_verified": seen.as_ref().map(|s| s.files),
-                "fio_runs_verified": seen.as_ref().map(|s| s.fio_runs),
-                "faults": rows.map(row).collect::<Vec<_>>(),
-            }))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut table = table([
-            "fault",
-            "rounds",
-            "longest wait: median",
-            "worst",
-            "allowed",
-            "longest healing",
-            "bad sectors",
-        ]);
-        let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
-        for (fault, t) in rows {
-            table.add_row([
-                fault.to_string(),
-                t.waits.len().to_string(),
-                seconds(t.median_wait()),
-                seconds(t.longest_wait()),
-                seconds(fault.longest_wait() + self.slack),
-                seconds(t.longest_healing),
-                t.erasures.to_string(),
-            ]);
-        }
-        say(table)?;
-        say(format!(
-            "{} rounds: every answer was right, no request failed, {blocks} blocks read back at the \
-             end, all parity true",
-            self.rounds
-        ))?;
-        if let Some(Seen { files, fio_runs }) = seen {
-            say(format!(
-                "the file system is clean, {files} files are as they were made durable, fio verified \
-                 {fio_runs} runs"
-            ))?;
-        }
-        Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use toml::{Table, Value};
 use weft_sim::perf::{Problem, System};
 
-use super::catalogue;
-use super::document::{Document, Origin, Place, join};
-use super::keys::{self, plain};
-use super::traces::Traces;
+use crate::catalogue;
+use crate::document::{Document, Origin, Place};
+use crate::keys::{self, join, plain};
+use crate::traces::Traces;
 
 /// The most points of a scenario.
 const MOST_POINTS: usize = 1_000_000;
@@ -194,7 +194,7 @@ impl Scenario {
         let name = file.display().to_string();
         let text = fs::read_to_string(file).with_context(|| name.clone())?;
         let values = Document::parse(&name, &text)?;
-        keys::check(&values)?;
+        values.check()?;
         let mut found = Vec::new();
         flatten("", &values.table, &mut |key, value| found.push((key, value.clone())));
         // Disks that are emulated are those of the scenario, whatever the machine has.
@@ -225,6 +225,17 @@ impl Scenario {
         let is = |k: &str| k == key || k.starts_with(&below);
         self.document.get(key).is_some()
             || self.axes.iter().flat_map(|a| &a.choices).flat_map(|c| &c.sets).any(|s| is(&s.0))
+    }
+
+    /// What a point is called in errors.
+    pub fn name_of(&self, point: &Point) -> String {
+        let axes = self.axes.iter().zip(&point.labels);
+        let parts: Vec<String> =
+            axes.map(|(axis, label)| format!("{} = {}", axis.key, plain(label))).collect();
+        match parts.is_empty() {
+            true => self.title.clone(),
+            false => parts.join(", "),
+        }
     }
 
     /// All points, each checked.
@@ -385,7 +396,7 @@ fn read_disk(system: &mut System, document: &Document) -> Result<()> {
 
 /// The system that the values describe.
 fn system(document: &Document, traces: &Traces) -> Result<System> {
-    keys::check(document)?;
+    document.check()?;
     let value = Value::Table(document.table.clone());
     let mut system: System = serde_path_to_error::deserialize(value).map_err(|e| {
         let path = e.path().to_string();

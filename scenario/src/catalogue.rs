@@ -20,7 +20,7 @@ macro_rules! entries {
     ($($name:literal),* $(,)?) => {
         &[$(Entry {
             name: $name,
-            text: include_str!(concat!("../../../experiments/", $name, ".toml")),
+            text: include_str!(concat!("../../experiments/", $name, ".toml")),
         }),*]
     };
 }
@@ -46,10 +46,8 @@ pub const ENTRIES: &[Entry] = entries![
 ];
 
 /// The traces that those replay, by where they stand in Weft's source.
-const TRACES: &[(&str, &str)] = &[(
-    "experiments/examples/replay.csv",
-    include_str!("../../../experiments/examples/replay.csv"),
-)];
+const TRACES: &[(&str, &str)] =
+    &[("experiments/examples/replay.csv", include_str!("../../experiments/examples/replay.csv"))];
 
 /// The text of the trace of this path.
 pub fn trace(path: &str) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use weft_sim::perf::{Outcome, PILOT, System};
 
-use super::traces;
+use crate::traces;
 
 /// Runs all replications of these systems, each with a name for errors, on so many threads, and tells
 /// of each system that is done, by its number in the list. What comes out does not depend on the

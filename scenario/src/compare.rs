@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use weft_report::{Cell, Table};
 
-use super::outputs::{cell, plain};
-use super::result::{Mean, Measured};
-use super::store::{Done, Study};
-use crate::output::{align_right, table};
+use crate::outputs::{cell, plain};
+use crate::result::{Mean, Measured};
+use crate::store::{Done, Study};
+use weft_terminal::{align_right, table};
 
 /// The metrics that are compared: name, heading, value.
 type Compared = (&'static str, &'static str, fn(&Measured) -> Mean);
