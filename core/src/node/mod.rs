@@ -1,13 +1,14 @@
 //! A node: one originator and one worker with its disk, as a deterministic state machine.
 //!
 //! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
-//! order. A host's request first goes through [`sequencing`], which knows what it is to come after.
+//! order: [`drive`] hands each to the [`Environment`]. A host's request first goes through [`sequencing`], which knows what it is to come after.
 //! The life of a write: [`originator`] cuts a host's request into chunks, plans each
 //! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
 //! prepares them in its store; the originator counts the votes; the host is answered; the
 //! outcome follows to the participants as notices.
 
 mod catchup;
+mod environment;
 #[cfg(test)]
 mod frozen_tests;
 mod judge;
@@ -43,6 +44,7 @@ use crate::store::{
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
+pub use environment::{Environment, drive};
 pub use judge::Trust;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,

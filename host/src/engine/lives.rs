@@ -251,7 +251,7 @@ impl Engine {
         let _ = self.kill_node(n, why);
     }
 
-    pub(super) fn ready(&mut self, n: usize) {
+    pub(super) fn node_ready(&mut self, n: usize) {
         self.slots[n].phase = Phase::Running;
         if !self.starting {
             (self.log)(&format!("node {n} is up"));

@@ -3,10 +3,11 @@
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit). How nodes start and stop is in [`lives`], how the map comes about in
-//! [`rule`], what the disks keep of it in [`copies`].
+//! frame (group commit). What becomes of a node's outputs is in [`environment`], how nodes start and stop in
+//! [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`].
 
 mod copies;
+mod environment;
 mod lives;
 mod rule;
 
@@ -14,7 +15,9 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer};
+use weft_core::node::{
+    Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer, drive,
+};
 use weft_core::order::{Origin, Place};
 use weft_core::store::{DiskRequest, DiskResult};
 use weft_core::units::{Epoch, NodeId, Timestamp, VolumeId};
@@ -351,32 +354,8 @@ impl Engine {
     }
 
     fn apply(&mut self, n: usize, outputs: Vec<Output>) {
-        for output in outputs {
-            match output {
-                Output::Send(envelope) => self.post(envelope),
-                Output::Disk(request) => {
-                    let tag = Tag { node: n, life: self.slots[n].life, id: request.id };
-                    self.disk_queue.push_back((tag, request));
-                }
-                Output::Timer(timer, delay) => {
-                    let deadline = self.clock.now() + delay;
-                    self.slots[n].set_timer(timer, deadline);
-                }
-                Output::Reply(number, result) => self.gate.answer((number, result)),
-                Output::Report(report) => self.report(n, report),
-                Output::Ready => self.ready(n),
-                Output::Refused(error) => {
-                    let _ = self.kill_node(n, &format!("its disk was refused: {error}"));
-                    return;
-                }
-                Output::DiskFailed(error) => {
-                    let _ = self.kill_node(n, &format!("its disk failed: {error}"));
-                    return;
-                }
-                Output::Log(line) => (self.log)(&format!("node {n}: {line}")),
-                Output::Delayed(_) => {}
-            }
-        }
+        // A node that has ended has nothing more to say.
+        let _ = drive(self, NodeId(n as u16), outputs);
     }
 
     fn post(&mut self, envelope: Envelope) {

@@ -332,7 +332,7 @@ impl Engine {
     }
 
     /// A node of this process reports.
-    pub(super) fn report(&mut self, n: usize, report: MemberReport) {
+    pub(super) fn report_of(&mut self, n: usize, report: MemberReport) {
         let node = NodeId(n as u16);
         match &mut self.rule {
             Rule::Alone(_) => self.tell_authority(AuthorityInput::Report(node, report)),

@@ -108,7 +108,7 @@ impl State {
             Choice::Crash(n, left) => {
                 self.budget.crashes -= 1;
                 self.crash(*n, *left);
-                self.send(End::Node(*n), End::Authority, Packet::Missed);
+                self.send_packet(End::Node(*n), End::Authority, Packet::Missed);
                 Ok(())
             }
             Choice::Start(n) => {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl State {
-    pub(super) fn send(&mut self, from: End, to: End, packet: Packet) {
+    pub(super) fn send_packet(&mut self, from: End, to: End, packet: Packet) {
         if matches!(to, End::Node(n) if !self.runs(n)) {
             return;
         }
@@ -91,7 +91,7 @@ impl State {
         }
         self.seat_print = print(&self.seat);
         for (node, message) in tell {
-            self.send(End::Authority, End::Node(node), Packet::Tell(message));
+            self.send_packet(End::Authority, End::Node(node), Packet::Tell(message));
         }
     }
 }

@@ -7,9 +7,11 @@
 //!
 //! - this file: a state; nodes that start, die and do what they do
 //! - [`choices`]: what can happen next, and making it happen
+//! - [`environment`]: what becomes of what nodes put out
 //! - [`links`]: what travels between nodes and the authority
 
 mod choices;
+mod environment;
 mod links;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +22,7 @@ use weft_core::cluster::{
 };
 use weft_core::node::{
     Envelope, FillRates, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig, Output,
-    Standing, Timer,
+    Standing, Timer, drive,
 };
 use weft_core::store::{JournalStore, StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
@@ -320,39 +322,7 @@ impl State {
 
     /// Does what a node wants done.
     fn absorb(&mut self, n: NodeId, out: Vec<Output>) -> Result<(), String> {
-        for output in out {
-            match output {
-                Output::Send(envelope) => {
-                    let sends =
-                        |l: &mut Arc<Ledger>, v: &Volume| Arc::make_mut(l).sent(&envelope, v);
-                    sends(&mut self.ledger, &self.volume);
-                    let to = End::Node(envelope.to);
-                    self.send(End::Node(n), to, Packet::Message(envelope));
-                }
-                Output::Disk(request) => self.place(n).disk.start(request.id, request.op),
-                Output::Timer(timer, after) => {
-                    let at = self.now + after;
-                    self.place(n).timers.entry(timer).or_insert(at);
-                }
-                Output::Reply(id, result) => {
-                    self.tell(|| format!("{n} ANSWERS request {id}: {}", story::answer(&result)));
-                    Arc::make_mut(&mut self.hosts).answered(id, result)?;
-                }
-                Output::Report(report) => {
-                    self.send(End::Node(n), End::Authority, Packet::Report(report));
-                }
-                Output::Ready => {
-                    let node = self.node(n).node.as_ref().expect("it is ready");
-                    let arrival =
-                        Arrival { node: n, disk: node.disk(), sectors: node.data_sectors() };
-                    self.send(End::Node(n), End::Authority, Packet::Ready(arrival));
-                }
-                Output::Delayed(_) => {}
-                Output::Refused(why) => return Err(format!("{n}: its disk was refused: {why}")),
-                Output::DiskFailed(why) => return Err(format!("{n}: its disk failed: {why}")),
-                Output::Log(line) => self.tell(|| format!("{n} says: {line}")),
-            }
-        }
+        drive(self, n, out)?;
         self.keep_ledger(n)?;
         self.reprint(n);
         Ok(())

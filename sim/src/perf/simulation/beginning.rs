@@ -13,6 +13,7 @@ use weft_model::disk::{Disk, Model};
 
 use super::super::setup::{VOLUME, config, disks, of_trace, replay, volume};
 use super::super::system::Problem;
+use super::environment::AtFirst;
 use super::*;
 
 impl Simulation {
@@ -117,18 +118,7 @@ impl Simulation {
             place.node.start(&mut out);
             let map = MapMessage::Enter { map: map.clone(), floor: Timestamp::ZERO };
             place.node.handle(0, Input::Map(map), &mut out);
-            for output in out {
-                let node = node as u32;
-                match output {
-                    // The lock server hears from everyone what he holds.
-                    Output::Send(m) => self.queue.push(0, Event::Message(Box::new(m))),
-                    Output::Timer(timer @ Timer::LockServer, delay) => {
-                        self.queue.push(delay, Event::Timer { node, timer });
-                    }
-                    Output::Ready | Output::Report(_) | Output::Timer(..) => {}
-                    other => panic!("node {node} begins with {other:?}"),
-                }
-            }
+            drive(&mut AtFirst(&mut self.queue), NodeId(node as u16), out)?;
         }
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,

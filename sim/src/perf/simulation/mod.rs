@@ -3,7 +3,7 @@
 use asking::Request;
 use devices::{Device, SharedBus};
 use weft_core::Buffer;
-use weft_core::node::{Envelope, HostOp, Input, Node, Output, Timer};
+use weft_core::node::{Envelope, HostOp, Input, Node, Output, Timer, drive};
 use weft_core::plan::Range;
 use weft_core::units::{Nanos, NodeId};
 use weft_load::Kind;
@@ -328,7 +328,7 @@ impl Simulation {
                 }
                 self.input(node, Input::Timer(timer))
             }
-            Event::Output { node, output } => self.apply(node, vec![*output]),
+            Event::Output { node, output } => self.apply(node, [*output]),
             Event::Host { host } => self.host_is_done(host),
             Event::Disk { device } => self.disk_is_due(device),
             Event::Processor { processor } if self.has_rounds() => self.round(processor),
@@ -419,39 +419,12 @@ impl Simulation {
         Handled { outputs, work, followed }
     }
 
-    fn apply(&mut self, node: u32, outputs: Vec<Output>) -> Result<(), String> {
-        let now = self.queue.now();
-        for output in outputs {
-            match output {
-                Output::Send(envelope) => {
-                    let (from, to) = (usize::from(envelope.from.0), usize::from(envelope.to.0));
-                    let bytes = envelope.body.as_ref().map_or(0, |b| b.payload());
-                    let there = match from == to {
-                        true => now,
-                        false => {
-                            self.messages += 1;
-                            self.network.send(now, from, to, bytes)
-                        }
-                    };
-                    if let Some(timeline) = self.timeline.as_mut().filter(|_| from != to) {
-                        timeline.sent(&envelope, now, there);
-                    }
-                    self.queue.push(there - now, Event::Message(Box::new(envelope)));
-                }
-                Output::Disk(request) => self.disk_begins(node, request),
-                Output::Timer(timer, delay) => {
-                    self.queue.push(delay, Event::Timer { node, timer });
-                }
-                Output::Reply(request, Ok(_)) => {
-                    self.returns(request as u32);
-                }
-                Output::Reply(_, Err(error)) => return Err(format!("a request failed: {error}")),
-                Output::DiskFailed(why) => return Err(why),
-                Output::Refused(why) => return Err(why.to_string()),
-                Output::Report(_) | Output::Ready | Output::Log(_) | Output::Delayed(_) => {}
-            }
-        }
-        Ok(())
+    fn apply(
+        &mut self,
+        node: u32,
+        outputs: impl IntoIterator<Item = Output>,
+    ) -> Result<(), String> {
+        drive(self, NodeId(node as u16), outputs)
     }
 }
 
@@ -485,6 +458,7 @@ fn described(input: &Input) -> String {
 mod asking;
 mod beginning;
 mod devices;
+mod environment;
 #[cfg(test)]
 mod real_nodes_tests;
 mod rounds;

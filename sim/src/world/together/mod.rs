@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use weft_core::cluster::{AuthorityInput, ClusterMap};
-use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Node, Output};
+use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Node};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use weft_member::{
     Config, Effect, Gate, Input as Heard, LogDisk, MapCodec, MemberId, Process, Stored,
@@ -91,10 +91,13 @@ impl Drifting {
     }
 }
 
+/// An answer to a host: request, result.
+type Answer = (u64, Result<HostData, HostError>);
+
 /// Where a process is, and the process while it lives.
 struct Seat {
     process: Option<Process>,
-    gate: Gate<(u64, Result<HostData, HostError>)>,
+    gate: Gate<Answer>,
     /// Counts lives of the process.
     life: u64,
     /// The member's log.
@@ -581,27 +584,18 @@ impl World {
         }
     }
 
-    /// What a node of a process wants done that concerns the others or hosts. Returns what it
-    /// is not about.
-    pub(super) fn through_gate(&mut self, id: NodeId, output: Output) -> Option<Output> {
-        match output {
-            Output::Send(envelope) if envelope.to != id => {
-                let near = self.process_of(envelope.to) == self.process_of(id);
-                let gate = &mut self.seat_mut(id).gate;
-                match near {
-                    true => gate.letter(envelope),
-                    false => gate.letter_out(envelope),
-                }
-            }
-            Output::Reply(request, result) => self.seat_mut(id).gate.answer((request, result)),
-            Output::Report(report) => self.hear(id, Heard::Report(id, report)),
-            Output::Ready => {
-                let arrival = self.arrival(id);
-                self.hear(id, Heard::NodeReady(arrival));
-            }
-            other => return Some(other),
+    /// A letter of a node to another, in its process or elsewhere.
+    pub(super) fn through_gate(&mut self, id: NodeId, envelope: Envelope) {
+        let near = self.process_of(envelope.to) == self.process_of(id);
+        let gate = &mut self.seat_mut(id).gate;
+        match near {
+            true => gate.letter(envelope),
+            false => gate.letter_out(envelope),
         }
-        None
+    }
+
+    pub(super) fn answer_through_gate(&mut self, id: NodeId, answer: Answer) {
+        self.seat_mut(id).gate.answer(answer);
     }
 
     /// Does what there is to do in a process until nothing is left.
@@ -618,7 +612,7 @@ impl World {
             let next = seat.gate.next(|| may);
             let outgoing = seat.gate.take_outgoing(|| may);
             let answers = seat.gate.take_answers(|| may);
-            outgoing.into_iter().for_each(|letter| self.send(letter));
+            outgoing.into_iter().for_each(|letter| self.send_letter(letter));
             self.replies.extend(answers);
             match next {
                 Some((node, input)) => self.input(node, input),

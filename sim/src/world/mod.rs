@@ -4,6 +4,7 @@
 //! that keeps the map ([`together`]).
 
 mod crew;
+mod environment;
 mod promises;
 mod together;
 
@@ -16,12 +17,12 @@ use weft_core::cluster::{
     NodeInfo, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, MapMessage, MemberReport, Node, NodeConfig,
-    NodeStatus, Output, Timer,
+    Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeStatus, Output,
+    Timer, drive,
 };
 use weft_core::order::{Origin, Place as Order};
-use weft_core::store::{DiskOp, DiskRequest, JournalStore, SUPERBLOCKS, Superblock};
-use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+use weft_core::store::{JournalStore, SUPERBLOCKS, Superblock};
+use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 use self::promises::Promises;
 use self::together::Together;
@@ -702,39 +703,8 @@ impl World {
     }
 
     fn outputs(&mut self, id: NodeId, out: Vec<Output>) {
-        for output in out {
-            self.rests.1 += u64::from(matches!(output, Output::Report(MemberReport::Wake { .. })));
-            if matches!(output, Output::Ready) {
-                self.assert_it_remembers(id);
-            }
-            let output = match self.together {
-                Some(_) => self.through_gate(id, output),
-                None => Some(output),
-            };
-            let Some(output) = output else { continue };
-            match output {
-                Output::Send(envelope) => self.send(envelope),
-                Output::Disk(request) => self.start_disk(id, request),
-                Output::Timer(timer, after) => {
-                    let life = self.places[id.0 as usize].life;
-                    self.queue.push(after, Event::Timer(id, life, timer));
-                }
-                Output::Reply(request, result) => self.replies.push((request, result)),
-                Output::Report(report) => self.report(id, report),
-                Output::Ready => self.ready(id),
-                Output::Refused(why) => return self.disk_refused(id, &why.to_string()),
-                Output::DiskFailed(why) => return self.disk_failed(id, &why),
-                Output::Log(line) => self.tell(|| format!("{id} says: {line}")),
-                Output::Delayed(_) => {}
-            }
-        }
-    }
-
-    /// A disk that nothing has happened to has not forgotten anything, whatever crashes came.
-    fn assert_it_remembers(&mut self, id: NodeId) {
-        let node = self.places[usize::from(id.0)].node.as_ref().expect("it is ready");
-        let forgot = node.forgot();
-        assert!(!forgot || self.disk(id).harmed, "{id}: an undamaged disk has forgotten something");
+        // A node that has ended has nothing more to say.
+        let _ = drive(self, id, out);
     }
 
     /// Nor is it found to have by what others have heard of it.
@@ -748,86 +718,8 @@ impl World {
         }
     }
 
-    /// A node does not take its disk: damage and a crash have cost both superblocks. It dies, and the operator
-    /// gives it an empty one.
-    fn disk_refused(&mut self, id: NodeId, why: &str) {
-        assert!(self.disk(id).harmed, "{id}: its disk was refused: {why}");
-        self.tell(|| format!("{id}: its disk was refused: {why}"));
-        self.dead_alone.extend(self.hosted_with(id));
-        self.kill(id, false);
-        self.replace_disk(id);
-        self.start_node(id);
-    }
-
-    /// A node's disk answers with errors: the node dies, and only it.
-    fn disk_failed(&mut self, id: NodeId, why: &str) {
-        self.tell(|| format!("{id}: its disk failed: {why}"));
-        self.dead_alone.push(id);
-        match self.together {
-            Some(_) => self.fell_alone(id),
-            None => self.kill(id, false),
-        }
-    }
-
-    fn send(&mut self, envelope: Envelope) {
-        let c = self.conditions;
-        let life = self.places[envelope.to.0 as usize].life;
-        if envelope.from == envelope.to {
-            self.queue.push(MICROS, Event::Deliver(envelope, life));
-            return;
-        }
-        self.sent += 1;
-        if self.is_cut(envelope.from, envelope.to) || self.chance(c.drop_ppm) {
-            self.tell(|| format!("lost: {}", describe(&envelope)));
-            return;
-        }
-        if self.chance(c.repeat_ppm) {
-            let delay = self.rng.u64(c.latency.0..=c.latency.1 * 20);
-            self.queue.push(delay, Event::Deliver(envelope.clone(), life));
-        }
-        let mut delay = self.rng.u64(c.latency.0..=c.latency.1);
-        if self.chance(c.straggle_ppm) {
-            delay *= 100;
-        }
-        let delay = self.over_lossy_link(envelope.from, envelope.to, delay);
-        self.queue.push(delay, Event::Deliver(envelope, life));
-    }
-
     fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.rng.u32(0..1_000_000) < ppm
-    }
-
-    fn start_disk(&mut self, id: NodeId, request: DiskRequest) {
-        let (lo, hi) = self.conditions.disk;
-        let mut delay = self.rng.u64(lo..=hi);
-        if let Some((slow, times)) = self.conditions.slow
-            && slow == id
-        {
-            delay *= times;
-        }
-        let in_superblock = |offset: u64| offset < SUPERBLOCKS * SECTOR;
-        self.superblock_writes +=
-            u64::from(matches!(request.op, DiskOp::Write { offset, .. } if in_superblock(offset)));
-        let place = &mut self.places[id.0 as usize];
-        place.disk.start(request.id, request.op);
-        self.queue.push(delay, Event::Disk(id, place.life, request.id));
-    }
-
-    fn report(&mut self, id: NodeId, report: MemberReport) {
-        let delay = self.rng.u64(MICROS..100 * MICROS);
-        let input = AuthorityInput::Report(id, report);
-        self.queue.push(delay, Event::Authority(input, self.authority_life));
-    }
-
-    /// A node's disk is open.
-    fn ready(&mut self, id: NodeId) {
-        if let Some(awaited) = &mut self.awaited {
-            awaited.insert(id, true);
-            self.start_authority();
-            return;
-        }
-        let input = AuthorityInput::NodeUp(self.arrival(id));
-        self.queue.push(MICROS, Event::Authority(input, self.authority_life));
     }
 
     fn arrival(&self, id: NodeId) -> Arrival {
