@@ -15,8 +15,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use weft_core::node::FillRates;
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory, Request, Size,
-    join_as_host, to_stderr, write_private,
+    Array, Configuration, ControlRequest, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory,
+    Size, join_as_host, to_stderr, write_private,
 };
 use weft_terminal::say;
 
@@ -205,7 +205,7 @@ fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
     let mut control = args::connect(dir)?;
     let (since, mut told) = (Instant::now(), false);
     loop {
-        let status = control.request(&Request::Status)?;
+        let status = control.request(&ControlRequest::Status)?;
         if status["settled"] == true && status["cut_off"].is_null() {
             return say(greeting(&status, volumes)?);
         }

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use weft_host::{
-    Configuration, JoinToken, Request, certify, found, join, join_certified, join_request, readmit,
-    renewed,
+    Configuration, ControlRequest, JoinToken, certify, found, join, join_certified, join_request,
+    readmit, renewed,
 };
 use weft_terminal::{say, say_json};
 
@@ -180,8 +180,11 @@ impl Init {
 
 impl Token {
     fn run(&self) -> Result<()> {
-        let answer =
-            self.common.target.connect()?.request(&Request::Token { seconds: self.valid })?;
+        let answer = self
+            .common
+            .target
+            .connect()?
+            .request(&ControlRequest::Token { seconds: self.valid })?;
         if self.common.json {
             return say_json(answer);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use weft_host::{Control, DiskAction, Request, parse_size};
+use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::Common;
@@ -94,7 +94,7 @@ impl Disk {
             Disk::List(common) => return list(common),
             Disk::Add(add) => return add.run(),
             Disk::Fail(which) => {
-                let request = Request::Disk { action: DiskAction::Fail, node: which.node };
+                let request = ControlRequest::Disk { action: DiskAction::Fail, node: which.node };
                 (request, which, "counts as lost; what was on it is rebuilt where there is room")
             }
             Disk::Replace(replace) => {
@@ -122,7 +122,7 @@ impl Drain {
         let (node, common) = (self.which.node, &self.which.common);
         let action = if self.cancel { DiskAction::Undrain } else { DiskAction::Drain };
         let mut control = common.target.connect()?;
-        let answer = control.request(&Request::Disk { action, node })?;
+        let answer = control.request(&ControlRequest::Disk { action, node })?;
         if !self.cancel && !self.no_wait {
             wait_until_empty(&mut control, node)?;
         }
@@ -144,7 +144,7 @@ impl Drain {
 
 fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {
     let left = |control: &mut Control| -> Result<u64> {
-        let status = control.request(&Request::Status)?;
+        let status = control.request(&ControlRequest::Status)?;
         let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
         let us = nodes.iter().find(|n| n["node"].as_u64() == Some(node as u64));
         let us = us.context("the node is not there any more")?;
@@ -174,7 +174,7 @@ fn whole(path: &Option<PathBuf>) -> Result<Option<PathBuf>> {
 impl Add {
     /// Adds a node with an empty disk.
     fn run(&self) -> Result<ExitCode> {
-        let request = Request::DiskAdd {
+        let request = ControlRequest::DiskAdd {
             path: whole(&self.at.path)?,
             size: self.at.size,
             force: self.at.force,
@@ -194,15 +194,15 @@ impl Add {
 }
 
 impl Replace {
-    fn request(&self) -> Result<Request> {
+    fn request(&self) -> Result<ControlRequest> {
         let (node, size, force) = (self.which.node, self.at.size, self.at.force);
-        Ok(Request::DiskReplace { node, path: whole(&self.at.path)?, size, force })
+        Ok(ControlRequest::DiskReplace { node, path: whole(&self.at.path)?, size, force })
     }
 }
 
 /// Shows all disks.
 fn list(common: &Common) -> Result<ExitCode> {
-    let status = common.target.connect()?.request(&Request::Status)?;
+    let status = common.target.connect()?.request(&ControlRequest::Status)?;
     // A host that is its own controller has none.
     let with_disk = status["nodes"].as_array().into_iter().flatten().filter(|n| n["host"] != true);
     let disks: Vec<Value> = with_disk.map(described).collect();

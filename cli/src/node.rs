@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
-use weft_host::{Array, Configuration, Home, NodeAction, Request, to_stderr};
+use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction, to_stderr};
 use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::Common;
@@ -88,7 +88,9 @@ impl Action {
             Action::Stop(w) => (w, w.act(NodeAction::Stop), "has stopped"),
             Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
             Action::Start(w) => (w, w.act(NodeAction::Start), "takes part again"),
-            Action::Remove(w) => (w, Request::NodeRemove { node: w.node }, "has left the cluster"),
+            Action::Remove(w) => {
+                (w, ControlRequest::NodeRemove { node: w.node }, "has left the cluster")
+            }
         };
         let answer = which.common.target.connect()?.request(&request)?;
         if which.common.json {
@@ -99,14 +101,14 @@ impl Action {
 }
 
 impl Which {
-    fn act(&self, action: NodeAction) -> Request {
-        Request::Node { action, node: self.node }
+    fn act(&self, action: NodeAction) -> ControlRequest {
+        ControlRequest::Node { action, node: self.node }
     }
 }
 
 /// Shows all nodes.
 fn list(common: &Common) -> Result<()> {
-    let answer = common.target.connect()?.request(&Request::NodeList)?;
+    let answer = common.target.connect()?.request(&ControlRequest::NodeList)?;
     if common.json {
         return say_json(answer);
     }

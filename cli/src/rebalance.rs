@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use weft_host::{Control, RebalanceAction, Request};
+use weft_host::{Control, ControlRequest, RebalanceAction};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::Common;
@@ -40,7 +40,8 @@ impl Rebalance {
     /// Does it.
     pub fn run(&self) -> Result<()> {
         let mut control = self.common.target.connect()?;
-        let ask = |control: &mut Control, action| control.request(&Request::Rebalance { action });
+        let ask =
+            |control: &mut Control, action| control.request(&ControlRequest::Rebalance { action });
         let plan = ask(&mut control, RebalanceAction::Plan)?;
         let answer = match (self.dry_run, self.cancel) {
             (true, _) => plan.clone(),
@@ -102,7 +103,7 @@ fn wait(control: &mut Control, plan: &Value, first: Value) -> Result<Value> {
         told = waits;
         thread::sleep(EVERY);
         let before = now;
-        now = control.request(&Request::Rebalance { action: RebalanceAction::Plan })?;
+        now = control.request(&ControlRequest::Rebalance { action: RebalanceAction::Plan })?;
         if before != now {
             since = Instant::now();
         }

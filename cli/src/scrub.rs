@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::node::UNBOUNDED;
-use weft_host::{Believed, Request, SCRUB_RATE};
+use weft_host::{Believed, ControlRequest, SCRUB_RATE};
 use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
 use crate::args::{self, Target};
@@ -69,7 +69,7 @@ impl Scrub {
             Trust::Parity => Believed::Parity,
         });
         let (volume, from, suspect) = (self.volume.clone(), self.from, self.suspect);
-        let request = Request::Scrub { volume, from, rate, trust, suspect };
+        let request = ControlRequest::Scrub { volume, from, rate, trust, suspect };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
         let stage = Stage::new(format!("scrubbing {}, stripes", self.volume), 0, Counts::Things);
         let answer = thread::scope(|scope| {
@@ -77,7 +77,7 @@ impl Scrub {
             while !asked.is_finished() {
                 thread::sleep(EVERY);
                 // That there is nothing to be seen just now does not matter.
-                if let Ok(status) = watches.request(&Request::Status) {
+                if let Ok(status) = watches.request(&ControlRequest::Status) {
                     self.show(&stage, &status);
                 }
             }

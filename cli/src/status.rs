@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use weft_core::SECTOR;
-use weft_host::Request;
+use weft_host::ControlRequest;
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
@@ -37,7 +37,7 @@ impl Status {
     pub fn run(&self) -> Result<ExitCode> {
         let mut control = self.target.connect()?;
         loop {
-            let status = control.request(&Request::Status)?;
+            let status = control.request(&ControlRequest::Status)?;
             match (self.json, self.watch) {
                 (true, false) => say_json(status)?,
                 (true, true) => say(status)?,

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Limits, Listen, Request, Size, Spec, Stopped, to_stderr};
+use weft_host::{Array, ControlRequest, DiskQueue, Limits, Listen, Size, Spec, Stopped, to_stderr};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits, Switch};
@@ -163,7 +163,7 @@ pub fn greet(dir: &Path) -> Result<()> {
 pub fn greet_when(dir: &Path, ready: impl Fn(&Value) -> bool) -> Result<()> {
     let mut control = args::connect(dir)?;
     loop {
-        let status = control.request(&Request::Status)?;
+        let status = control.request(&ControlRequest::Status)?;
         if ready(&status) {
             return say(greeting(dir, &status));
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_host::{Request, Size};
+use weft_host::{ControlRequest, Size};
 use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::{self, Common, Dispatch, Switch};
@@ -139,7 +139,7 @@ impl Volume {
             }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
             Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
-                let status = control.request(&Request::Status)?;
+                let status = control.request(&ControlRequest::Status)?;
                 let volume = &answer["volume"];
                 say(volumes(std::slice::from_ref(volume)))?;
                 let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
@@ -166,10 +166,10 @@ impl Volume {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn request(&self) -> Result<(&Common, Request)> {
+    fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
             Volume::Create(c) => {
-                let request = Request::VolumeCreate {
+                let request = ControlRequest::VolumeCreate {
                     name: c.name.clone(),
                     size: c.size,
                     layout: c.layout.map(|l| l.to_string()),
@@ -190,16 +190,17 @@ impl Volume {
                     let before = set.insert(key.clone(), value.clone());
                     ensure!(before.is_none(), "'{key}' is given twice; give it once");
                 }
-                let request = Request::VolumeSet { name: s.name.clone(), set, force: s.force };
+                let request =
+                    ControlRequest::VolumeSet { name: s.name.clone(), set, force: s.force };
                 (&s.common, request)
             }
             Volume::Resize(r) => {
                 let (name, size, force) = (r.name.clone(), r.size, r.force);
-                (&r.common, Request::VolumeResize { name, size, force })
+                (&r.common, ControlRequest::VolumeResize { name, size, force })
             }
-            Volume::List(list) => (list, Request::VolumeList),
-            Volume::Show(n) => (&n.common, Request::VolumeShow { name: n.name.clone() }),
-            Volume::Delete(n) => (&n.common, Request::VolumeDelete { name: n.name.clone() }),
+            Volume::List(list) => (list, ControlRequest::VolumeList),
+            Volume::Show(n) => (&n.common, ControlRequest::VolumeShow { name: n.name.clone() }),
+            Volume::Delete(n) => (&n.common, ControlRequest::VolumeDelete { name: n.name.clone() }),
         })
     }
 }

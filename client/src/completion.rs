@@ -27,7 +27,7 @@ impl fmt::Display for Id {
 }
 
 /// A value that is still to come.
-pub(crate) struct Slot<T> {
+pub(crate) struct Promise<T> {
     inside: Mutex<Inside<T>>,
     arrived: Condvar,
 }
@@ -37,10 +37,10 @@ struct Inside<T> {
     waker: Option<Waker>,
 }
 
-impl<T: Clone> Slot<T> {
-    pub(crate) fn new() -> Arc<Slot<T>> {
+impl<T: Clone> Promise<T> {
+    pub(crate) fn new() -> Arc<Promise<T>> {
         let inside = Mutex::new(Inside { value: None, waker: None });
-        Arc::new(Slot { inside, arrived: Condvar::new() })
+        Arc::new(Promise { inside, arrived: Condvar::new() })
     }
 
     /// Gives the value to whoever waits for it.
@@ -88,7 +88,7 @@ impl<T: Clone> Slot<T> {
 #[must_use = "whether it was done is only known by its completion; keep its id if that is enough"]
 pub struct Completion {
     pub(crate) id: Id,
-    pub(crate) slot: Arc<Slot<Result<Bytes, Error>>>,
+    pub(crate) promise: Arc<Promise<Result<Bytes, Error>>>,
 }
 
 impl Completion {
@@ -103,12 +103,12 @@ impl Completion {
     ///
     /// Why it was not done.
     pub fn wait(self) -> Result<Bytes, Error> {
-        self.slot.wait()
+        self.promise.wait()
     }
 
     /// Its end, if it has ended.
     pub fn get(&self) -> Option<Result<Bytes, Error>> {
-        self.slot.get()
+        self.promise.get()
     }
 }
 
@@ -116,7 +116,7 @@ impl Future for Completion {
     type Output = Result<Bytes, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.slot.poll(context)
+        self.promise.poll(context)
     }
 }
 

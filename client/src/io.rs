@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use weft_front::Machine;
 use weft_front::native::client::{Client, Event};
-use weft_front::native::{Code, Hello, Request, Verb, wire};
+use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
 
 use crate::address::Address;
-use crate::completion::Slot;
+use crate::completion::Promise;
 use crate::error::{Error, ErrorKind};
 use crate::state::State;
 use crate::volume::Options;
@@ -167,7 +167,7 @@ pub(crate) struct Io {
     pub(crate) volume: String,
     pub(crate) options: Options,
     /// What [`Volume::open`](crate::Volume::open) waits for.
-    pub(crate) opened: Arc<Slot<Result<(), Error>>>,
+    pub(crate) opened: Arc<Promise<Result<(), Error>>>,
     /// The address to try next.
     pub(crate) next: usize,
 }
@@ -345,7 +345,7 @@ impl Io {
     /// The node need not remember the host.
     fn say_good_bye(&self, inside: &mut Inside) {
         let Some(link) = &mut inside.link else { return };
-        link.machine.request(&Request {
+        link.machine.request(&NumberedRequest {
             verb: Verb::Bye,
             flags: 0,
             number: 0,

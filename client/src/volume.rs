@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_front::native::wire::flag;
-use weft_front::native::{Limits, Request, Verb};
+use weft_front::native::{Limits, NumberedRequest, Verb};
 
 use crate::address::Address;
-use crate::completion::{Completion, Id, Slot};
+use crate::completion::{Completion, Id, Promise};
 use crate::error::{Error, ErrorKind};
 use crate::io::{Io, Shared};
 
@@ -60,7 +60,7 @@ pub enum Op {
 }
 
 impl Op {
-    fn request(self) -> Request {
+    fn request(self) -> NumberedRequest {
         let (verb, flags, offset, length, data) = match self {
             Op::Read(offset, length) => (Verb::Read, 0, offset, length.into(), Bytes::new()),
             Op::Write(offset, data) => (Verb::Write, 0, offset, data.len() as u64, data),
@@ -71,7 +71,16 @@ impl Op {
             Op::WriteZeroes(offset, length) => (Verb::WriteZeroes, 0, offset, length, Bytes::new()),
             Op::Flush => (Verb::Flush, 0, 0, 0, Bytes::new()),
         };
-        Request { verb, flags, number: 0, oldest: 0, offset, length, after: Vec::new(), data }
+        NumberedRequest {
+            verb,
+            flags,
+            number: 0,
+            oldest: 0,
+            offset,
+            length,
+            after: Vec::new(),
+            data,
+        }
     }
 }
 
@@ -114,7 +123,7 @@ impl Drop for Handle {
 /// A volume that is being opened: wait for it, or await it.
 #[must_use]
 pub struct Opening {
-    opened: Arc<Slot<Result<(), Error>>>,
+    opened: Arc<Promise<Result<(), Error>>>,
     volume: Volume,
 }
 
@@ -166,7 +175,7 @@ impl Volume {
             return Err(Error::new(ErrorKind::Address, "give the address of a node"));
         }
         let shared = Arc::new(Shared::new(draw())?);
-        let opened = Slot::new();
+        let opened = Promise::new();
         let io = Io {
             shared: shared.clone(),
             addresses,

@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use weft_client::{ErrorKind, Id, Op, Options, Volume};
-use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 
 fn spec() -> Spec {
     Spec {
@@ -153,10 +153,10 @@ fn goes_on(ordering: &str) {
     let mut control = Control::connect(dir.path()).unwrap();
     for victim in [1, 3] {
         thread::sleep(Duration::from_millis(300));
-        control.request(&Request::Node { action: NodeAction::Kill, node: victim }).unwrap();
+        control.request(&ControlRequest::Node { action: NodeAction::Kill, node: victim }).unwrap();
         thread::sleep(Duration::from_millis(200));
-        control.request(&Request::Node { action: NodeAction::Start, node: victim }).unwrap();
-        control.request(&Request::Quiesce).unwrap_or_default();
+        control.request(&ControlRequest::Node { action: NodeAction::Start, node: victim }).unwrap();
+        control.request(&ControlRequest::Quiesce).unwrap_or_default();
     }
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));

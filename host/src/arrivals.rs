@@ -21,7 +21,7 @@ use serde_json::Value;
 use weft_core::units::{NodeId, VolumeId};
 use weft_front::native::Hello;
 
-use crate::control::Request;
+use crate::control::ControlRequest;
 
 /// How long a host waits to be let in, before it is sent to another process.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How long until a process is asked again that could not be.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Who waits at the door.
+/// Who waits to be let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Guest {
+pub(crate) enum Applicant {
     /// A host that speaks NBD.
     Nbd,
     /// One that names its requests, and which of them were done at other processes.
@@ -47,11 +47,11 @@ pub(crate) enum Refusal {
     Unanswered(NodeId),
 }
 
-/// A host at the door.
+/// A host that waits.
 struct Arrival {
     conn: usize,
-    guest: Guest,
-    question: Request,
+    applicant: Applicant,
+    question: ControlRequest,
     since: Instant,
     /// The processes that have not answered, and the number of the question, once it is asked.
     waits: BTreeMap<NodeId, Option<u64>>,
@@ -60,7 +60,7 @@ struct Arrival {
 
 impl Arrival {
     fn applies_for(&self, volume: VolumeId) -> bool {
-        matches!(self.question, Request::WriterComes { volume: v, .. } if v == volume.0)
+        matches!(self.question, ControlRequest::WriterComes { volume: v, .. } if v == volume.0)
             && self.taken.is_none()
     }
 
@@ -73,55 +73,55 @@ impl Arrival {
         match (&self.taken, self.waits.keys().next(), &self.question) {
             (Some(why), ..) => Err(Refusal::Taken(why.clone())),
             (None, Some(node), _) => Err(Refusal::Unanswered(*node)),
-            (None, None, Request::WriterComes { volume, .. }) => Ok(Some(VolumeId(*volume))),
+            (None, None, ControlRequest::WriterComes { volume, .. }) => Ok(Some(VolumeId(*volume))),
             (None, None, _) => Ok(None),
         }
     }
 }
 
-/// What became of a host at the door: its connection, who it is, the volume that it has for itself if
+/// What became of a host that waited: its connection, who it is, the volume that it has for itself if
 /// it applied for one, or why it is not let in.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) conn: usize,
-    pub(crate) guest: Guest,
+    pub(crate) applicant: Applicant,
     pub(crate) result: Result<Option<VolumeId>, Refusal>,
 }
 
-/// The hosts at the door.
+/// The hosts that wait to be let in.
 #[derive(Default)]
 pub(crate) struct Arrivals(Vec<Arrival>);
 
 impl Arrivals {
     /// A host has come that must have left these.
     pub(crate) fn expect(&mut self, conn: usize, hello: Hello, others: &[NodeId], now: Instant) {
-        let question = Request::HostLeave { host: hello.host };
-        self.add(conn, Guest::Native(hello, Vec::new()), question, others, now);
+        let question = ControlRequest::HostLeave { host: hello.host };
+        self.add(conn, Applicant::Native(hello, Vec::new()), question, others, now);
     }
 
     /// A host applies at process `us` for a volume that must be free at these.
     pub(crate) fn apply(
         &mut self,
-        (conn, guest): (usize, Guest),
+        (conn, applicant): (usize, Applicant),
         volume: VolumeId,
         us: NodeId,
         others: &[NodeId],
         now: Instant,
     ) {
-        let question = Request::WriterComes { volume: volume.0, process: us.0 };
-        self.add(conn, guest, question, others, now);
+        let question = ControlRequest::WriterComes { volume: volume.0, process: us.0 };
+        self.add(conn, applicant, question, others, now);
     }
 
     fn add(
         &mut self,
         conn: usize,
-        guest: Guest,
-        question: Request,
+        applicant: Applicant,
+        question: ControlRequest,
         others: &[NodeId],
         now: Instant,
     ) {
         let waits = others.iter().map(|n| (*n, None)).collect();
-        self.0.push(Arrival { conn, guest, question, since: now, waits, taken: None });
+        self.0.push(Arrival { conn, applicant, question, since: now, waits, taken: None });
     }
 
     /// Whether a host applies here for a volume.
@@ -163,7 +163,7 @@ impl Arrivals {
                 arrival.waits.insert(node, None);
                 continue;
             }
-            if let Guest::Native(_, done) = &mut arrival.guest {
+            if let Applicant::Native(_, done) = &mut arrival.applicant {
                 let more = answer["done"].as_array().into_iter().flatten();
                 done.extend(more.filter_map(Value::as_u64));
             }
@@ -206,7 +206,9 @@ impl Arrivals {
             }
         }
         let decided = self.0.extract_if(.., |a| a.is_decided(now));
-        decided.map(|a| Arrived { conn: a.conn, result: a.result(), guest: a.guest }).collect()
+        decided
+            .map(|a| Arrived { conn: a.conn, result: a.result(), applicant: a.applicant })
+            .collect()
     }
 }
 
@@ -245,8 +247,8 @@ mod tests {
         arrivals.answered(NodeId(3), 102, br#"{"ok":true,"done":[4]}"#);
         assert!(step(&mut arrivals, AGAIN, None).is_empty(), "2 may still do something");
         let arrived = step(&mut arrivals, AGAIN, Some(NodeId(2)));
-        let guest = Guest::Native(hello.clone(), vec![3, 5, 4]);
-        assert_eq!(arrived, [Arrived { conn: 10, guest, result: Ok(None) }]);
+        let applicant = Applicant::Native(hello.clone(), vec![3, 5, 4]);
+        assert_eq!(arrived, [Arrived { conn: 10, applicant, result: Ok(None) }]);
         assert!(arrivals.is_empty());
         arrivals.expect(10, hello, &[NodeId(2)], now);
         let arrived = step(&mut arrivals, PATIENCE, None);
@@ -254,15 +256,15 @@ mod tests {
     }
 
     /// Two processes, each with a host that applies for the same volume: what is asked of one is
-    /// answered as the desk does.
+    /// answered as the other process does.
     #[test]
     fn of_two_that_apply_at_the_same_time_one_is_let_in() {
         let (volume, low, high) = (VolumeId(4), NodeId(1), NodeId(2));
         let now = Instant::now();
         let mut low_s = Arrivals::default();
         let mut high_s = Arrivals::default();
-        low_s.apply((10, Guest::Nbd), volume, low, &[high], now);
-        high_s.apply((20, Guest::Nbd), volume, high, &[low], now);
+        low_s.apply((10, Applicant::Nbd), volume, low, &[high], now);
+        high_s.apply((20, Applicant::Nbd), volume, high, &[low], now);
         let step = |arrivals: &mut Arrivals| {
             arrivals.step(now, |_| true, |_| true, &mut 100, |_, _, _| true)
         };
@@ -277,7 +279,7 @@ mod tests {
         // Its question is still on its way.
         assert!(matches!(step(&mut high_s)[0].result, Err(Refusal::Taken(_))));
         // The other way round: the lower one is asked while it applies.
-        low_s.apply((11, Guest::Nbd), volume, low, &[high], now);
+        low_s.apply((11, Applicant::Nbd), volume, low, &[high], now);
         assert!(step(&mut low_s).is_empty());
         assert_eq!(low_s.writers(volume, high, low), 1);
         assert!(low_s.applies_for(volume));

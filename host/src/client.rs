@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::control::Request;
+use crate::control::ControlRequest;
 use crate::error::{Error, Result, at, fail};
 
 /// The path of the control socket of the array, or the node, that runs on `dir`.
@@ -42,7 +42,7 @@ impl Control {
     }
 
     /// Asks, and waits for the answer. That the array refuses is an error.
-    pub fn request(&mut self, request: &Request) -> Result<Value> {
+    pub fn request(&mut self, request: &ControlRequest) -> Result<Value> {
         let mut line = serde_json::to_string(request)
             .map_err(|e| Error(format!("the request cannot be written: {e}")))?;
         line.push('\n');

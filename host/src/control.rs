@@ -18,7 +18,7 @@ use crate::cluster::Configuration;
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// How everything is.
     Status,
     /// Stop or start a node; answered when it is done.
@@ -196,16 +196,16 @@ pub enum Request {
     Shutdown,
 }
 
-impl Request {
+impl ControlRequest {
     /// Puts an empty disk in the place of a node's, where that is.
-    pub fn disk_replace(node: usize) -> Request {
-        Request::DiskReplace { node, path: None, size: None, force: false }
+    pub fn disk_replace(node: usize) -> ControlRequest {
+        ControlRequest::DiskReplace { node, path: None, size: None, force: false }
     }
 
     /// A scrub of a whole volume, as fast as it goes.
-    pub fn scrub(volume: &str) -> Request {
+    pub fn scrub(volume: &str) -> ControlRequest {
         let (volume, rate) = (volume.to_string(), Some(UNBOUNDED));
-        Request::Scrub { volume, from: 0, rate, trust: None, suspect: None }
+        ControlRequest::Scrub { volume, from: 0, rate, trust: None, suspect: None }
     }
 }
 
@@ -320,14 +320,14 @@ mod tests {
     #[test]
     fn requests_are_written_as_documented() {
         for (text, request) in [
-            (r#"{"cmd":"status"}"#, Request::Status),
+            (r#"{"cmd":"status"}"#, ControlRequest::Status),
             (
                 r#"{"cmd":"node","action":"kill","node":2}"#,
-                Request::Node { action: NodeAction::Kill, node: 2 },
+                ControlRequest::Node { action: NodeAction::Kill, node: 2 },
             ),
             (
                 r#"{"cmd":"volume-create","name":"v","size":4096,"journal":false}"#,
-                Request::VolumeCreate {
+                ControlRequest::VolumeCreate {
                     name: "v".into(),
                     size: 4096,
                     layout: None,
@@ -343,7 +343,7 @@ mod tests {
             ),
             (
                 r#"{"cmd":"volume-set","name":"v","set":{"ordering":"none"}}"#,
-                Request::VolumeSet {
+                ControlRequest::VolumeSet {
                     name: "v".into(),
                     set: [("ordering".into(), "none".into())].into(),
                     force: false,
@@ -351,7 +351,7 @@ mod tests {
             ),
             (
                 r#"{"cmd":"scrub","volume":"v","from":7,"rate":1000}"#,
-                Request::Scrub {
+                ControlRequest::Scrub {
                     volume: "v".into(),
                     from: 7,
                     rate: Some(1000),
@@ -361,7 +361,7 @@ mod tests {
             ),
             (
                 r#"{"cmd":"scrub","volume":"v","trust":"parity","suspect":2}"#,
-                Request::Scrub {
+                ControlRequest::Scrub {
                     volume: "v".into(),
                     from: 0,
                     rate: None,
@@ -370,7 +370,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+            assert_eq!(serde_json::from_str::<ControlRequest>(text).unwrap(), request);
             assert_eq!(serde_json::to_string(&request).unwrap(), text);
         }
     }

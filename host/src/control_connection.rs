@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use weft_core::units::NodeId;
 
 use crate::cluster::Together;
+use crate::commands::{ELECTION, Outcome, Wait};
 use crate::control::error;
-use crate::desk::{ELECTION, Outcome, Wait};
 
 /// The most that is kept of what a connection sends ahead.
 const MOST_INPUT: usize = 64 << 10;
@@ -259,11 +259,11 @@ mod tests {
     use weft_core::units::VolumeId;
 
     use super::*;
-    use crate::control::{Request, ask_again};
+    use crate::control::{ControlRequest, ask_again};
     use crate::engine::Ticket;
 
     fn waits_for_a_leader() -> Option<Wait> {
-        Some(Wait::Leader(Box::new(Request::Status), false, Instant::now()))
+        Some(Wait::Leader(Box::new(ControlRequest::Status), false, Instant::now()))
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
     fn what_a_process_that_leads_no_more_has_not_begun_is_asked_again_for_a_while() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let mut control = ControlConnection::new(ours);
-        control.question = serde_json::to_vec(&Request::Status).unwrap();
+        control.question = serde_json::to_vec(&ControlRequest::Status).unwrap();
         control.wait = Some(Wait::Elsewhere(NodeId(2)));
         let again = ask_again().to_string();
         control.answered(NodeId(2), again.as_bytes());

@@ -8,7 +8,7 @@ use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 use weft_front::native::server::{Event, Server};
-use weft_front::native::{Answer, Code, Hello, Limits, Name, Request, Verb};
+use weft_front::native::{Answer, Code, Hello, Limits, Name, NumberedRequest, Verb};
 
 use crate::link::{Bounds, End, Link};
 use crate::room::Room;
@@ -89,11 +89,11 @@ impl Connection {
         self.link.ended(&number);
         let answer = answer(number, result);
         let failed = matches!(answer.code, Code::Lost | Code::NoProgress | Code::Failed);
-        let news = (failed && self.last_error != Some(answer.code))
+        let line = (failed && self.last_error != Some(answer.code))
             .then(|| format!("a request of {} failed: {}", self.link.peer, answer.text));
         self.last_error = failed.then_some(answer.code);
         self.link.machine.answer(answer);
-        news
+        line
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn host(hello: &Hello) -> HostId {
 }
 
 /// What a node is asked for a request.
-pub(crate) fn host_op(request: &Request) -> Option<HostOp> {
+pub(crate) fn host_op(request: &NumberedRequest) -> Option<HostOp> {
     let range = Range { offset: request.offset, len: request.length };
     match request.verb {
         Verb::Read => Some(HostOp::Read(range)),
@@ -116,7 +116,7 @@ pub(crate) fn host_op(request: &Request) -> Option<HostOp> {
 }
 
 /// The names of those that must come first.
-pub(crate) fn after(request: &Request) -> Vec<RequestId> {
+pub(crate) fn after(request: &NumberedRequest) -> Vec<RequestId> {
     let id = |n: &Name| RequestId { host: HostId(n.host), number: n.number };
     request.after.iter().map(id).collect()
 }

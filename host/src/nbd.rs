@@ -118,7 +118,7 @@ impl Connection {
         cookie: Cookie,
         result: Result<HostData, HostError>,
     ) -> Option<String> {
-        let news = match &result {
+        let line = match &result {
             Err(e) if self.last_error.as_ref() != Some(e) => {
                 Some(format!("a request of {} failed: {e}", self.link.peer))
             }
@@ -126,7 +126,7 @@ impl Connection {
         };
         self.last_error = result.as_ref().err().cloned();
         self.reply(cookie, translate::reply(result));
-        news
+        line
     }
 
     /// Answers a command.

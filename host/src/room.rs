@@ -18,13 +18,13 @@ pub(crate) struct Room {
     /// Connections that wait, the first to come first.
     queue: VecDeque<usize>,
     /// Whether the first of them has not been told of room that has become free.
-    news: bool,
+    changed: bool,
 }
 
 impl Room {
     /// So many bytes.
     pub(crate) fn new(all: u64) -> Room {
-        Room { all, taken: 0, queue: VecDeque::new(), news: false }
+        Room { all, taken: 0, queue: VecDeque::new(), changed: false }
     }
 
     /// How much room a request of so many bytes needs.
@@ -45,7 +45,7 @@ impl Room {
         }
         if place.is_some() {
             self.queue.pop_front();
-            self.news = true;
+            self.changed = true;
         }
         self.taken += bytes;
         true
@@ -55,7 +55,7 @@ impl Room {
     pub(crate) fn give_back(&mut self, bytes: u64) {
         assert!(bytes <= self.taken, "{bytes} of {} bytes", self.taken);
         self.taken -= bytes;
-        self.news |= bytes > 0;
+        self.changed |= bytes > 0;
     }
 
     /// A connection is over that had so much room, or waited for some.
@@ -63,12 +63,12 @@ impl Room {
         self.give_back(bytes);
         let before = self.queue.len();
         self.queue.retain(|c| *c != conn);
-        self.news |= self.queue.len() < before;
+        self.changed |= self.queue.len() < before;
     }
 
     /// The connection that may try again, told once.
     pub(crate) fn next(&mut self) -> Option<usize> {
-        std::mem::take(&mut self.news).then(|| self.queue.front().copied()).flatten()
+        std::mem::take(&mut self.changed).then(|| self.queue.front().copied()).flatten()
     }
 }
 

@@ -11,32 +11,32 @@ use weft_core::order::Ordering;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
-use crate::desk::Desk;
+use crate::commands::Commands;
 use crate::engine::Engine;
+use crate::instance::{Instance, Phase};
 use crate::policy;
-use crate::slot::{Phase, Slot};
 
 /// How many hosts are connected to a volume.
 pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 
 /// How everything is.
-pub(crate) fn status(desk: &Desk<'_>) -> Value {
-    let engine = &*desk.engine;
-    let mut nodes = nodes(desk);
+pub(crate) fn status(commands: &Commands<'_>) -> Value {
+    let engine = &*commands.engine;
+    let mut nodes = nodes(commands);
     let scrubs: Vec<Value> = nodes.iter_mut().flat_map(take_scrubs).collect();
     let sum = |f: &str| nodes.iter().filter_map(|n| n["counters"][f].as_u64()).sum::<u64>();
     let config = NodeConfig::default();
     let mut value = json!({
         "epoch": engine.map().epoch,
         "settled": engine.is_settled(),
-        "uptime_seconds": desk.uptime,
+        "uptime_seconds": commands.uptime,
         "directory": engine.rule.dir(),
-        "listens": desk.listens,
+        "listens": commands.listens,
         "limits": {
             "max_request_bytes": config.max_chunk,
             "max_in_flight_bytes": config.max_in_flight,
         },
-        "volumes": volumes(desk),
+        "volumes": volumes(commands),
         "totals": {
             "requests": sum("requests"),
             "messages": sum("messages"),
@@ -166,21 +166,22 @@ fn holding_up(map: &ClusterMap) -> Vec<Value> {
 }
 
 /// All nodes that have not left.
-pub(crate) fn nodes(desk: &Desk<'_>) -> Vec<Value> {
-    let engine = &*desk.engine;
-    let there = |(n, _): &(usize, &Slot)| engine.map().nodes.get(*n).is_some_and(|i| !i.removed);
-    let shown = |(n, slot): (usize, &Slot)| match slot.phase {
-        Phase::Elsewhere => elsewhere(desk, n),
-        _ => node(engine, n, slot),
+pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<Value> {
+    let engine = &*commands.engine;
+    let there =
+        |(n, _): &(usize, &Instance)| engine.map().nodes.get(*n).is_some_and(|i| !i.removed);
+    let shown = |(n, instance): (usize, &Instance)| match instance.phase {
+        Phase::Elsewhere => elsewhere(commands, n),
+        _ => node(engine, n, instance),
     };
-    engine.slots.iter().enumerate().filter(there).map(shown).collect()
+    engine.instances.iter().enumerate().filter(there).map(shown).collect()
 }
 
 /// What the others are told of this process and its nodes.
-pub(crate) fn news(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
+pub(crate) fn for_peers(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
     let ours = engine.rule.together()?.ours().into_iter().map(|n| usize::from(n.0));
     let known = ours.filter(|n| engine.map().nodes.get(*n).is_some());
-    let nodes: Vec<Value> = known.map(|n| node(engine, n, &engine.slots[n])).collect();
+    let nodes: Vec<Value> = known.map(|n| node(engine, n, &engine.instances[n])).collect();
     let ids = engine.map().volumes.keys();
     let clients = ids.map(|v| (v.0.to_string(), json!(clients(*v)))).collect();
     Some(json!({
@@ -193,9 +194,9 @@ pub(crate) fn news(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
 }
 
 /// A node of another process: what the map says, and what it has said itself.
-fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
-    let (engine, id) = (&*desk.engine, NodeId(n as u16));
-    let said = desk.news.of_node(engine.map().process_of(id), id).cloned();
+fn elsewhere(commands: &Commands<'_>, n: usize) -> Value {
+    let (engine, id) = (&*commands.engine, NodeId(n as u16));
+    let said = commands.peer_status.of_node(engine.map().process_of(id), id).cloned();
     let mut value = said.unwrap_or_else(|| json!({ "node": n }));
     // Its word about itself may be old, and it may be the only one to believe it.
     let info = &engine.map().nodes[n];
@@ -210,7 +211,7 @@ fn elsewhere(desk: &Desk<'_>, n: usize) -> Value {
     if info.up {
         value.as_object_mut().map(|v| v.remove("why"));
     } else if value["why"].is_null() || !is_in_touch(engine, id) {
-        // What a process said last of a node is old news once that process is gone.
+        // What a process said last of a node says nothing any more once that process is gone.
         value["why"] = json!(why_down(engine, id));
     }
     value["columns"] = json!(engine.map().columns_on(id));
@@ -242,12 +243,12 @@ fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
     value["process"] = json!(engine.map().process_of(NodeId(n as u16)).0);
 }
 
-fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
+fn node(engine: &Engine, n: usize, instance: &Instance) -> Value {
     let info = &engine.map().nodes[n];
-    let status = slot.status();
-    let state = match slot.phase {
+    let status = instance.status();
+    let state = match instance.phase {
         Phase::Opening => "opening",
-        Phase::Down if slot.wanted => "opening",
+        Phase::Down if instance.wanted => "opening",
         Phase::Down if info.given_up => "lost",
         Phase::Down => "down",
         Phase::Draining => "stopping",
@@ -259,16 +260,16 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         "node": n,
         "state": state,
         "columns": engine.map().columns_on(NodeId(n as u16)),
-        "disk": slot.path,
-        "disk_bytes": slot.size,
-        "backend": slot.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
-        "queue": slot.queue.order(),
-        "queue_depth": slot.queue.depth(),
+        "disk": instance.path,
+        "disk_bytes": instance.size,
+        "backend": instance.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
+        "queue": instance.queue.order(),
+        "queue_depth": instance.queue.depth(),
         "queued": engine.disk_waiting(n),
         "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
     });
-    if slot.phase == Phase::Down && !slot.wanted {
-        value["why"] = json!(slot.why);
+    if instance.phase == Phase::Down && !instance.wanted {
+        value["why"] = json!(instance.why);
     }
     if let Some(status) = status {
         value["in_flight"] = json!(status.in_flight);
@@ -279,7 +280,7 @@ fn node(engine: &Engine, n: usize, slot: &Slot) -> Value {
         value["waiting"] = json!(status.waiting);
         value["counters"] = counters(&status.counters);
         value["scrubs"] = scrubs(engine, n, &status.scrubs);
-        if let (Some(rate), Some(left)) = (slot.pace.rate, status.stale_sectors) {
+        if let (Some(rate), Some(left)) = (instance.pace.rate, status.stale_sectors) {
             value["rebuilt_bytes_per_second"] = json!(rate as u64);
             value["rebuild_seconds_left"] = json!(((left * SECTOR) as f64 / rate).ceil() as u64);
         }
@@ -309,13 +310,13 @@ fn counters(c: &NodeCounters) -> Value {
 }
 
 /// All volumes, also those that are being made or deleted: they have their room.
-pub(crate) fn volumes(desk: &Desk<'_>) -> Vec<Value> {
-    desk.engine.map().volumes.values().map(|v| volume(desk, v)).collect()
+pub(crate) fn volumes(commands: &Commands<'_>) -> Vec<Value> {
+    commands.engine.map().volumes.values().map(|v| volume(commands, v)).collect()
 }
 
 /// One volume.
-pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
-    let engine = &*desk.engine;
+pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> Value {
+    let engine = &*commands.engine;
     let losses = losses(engine, volume);
     let borne = |lost: &ColumnSet| volume.geometry.is_always_recoverable(*lost);
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
@@ -367,7 +368,7 @@ pub(crate) fn volume(desk: &Desk<'_>, volume: &Volume) -> Value {
         "survives_next": next,
         "apart": volume.apart,
         "bears": if cut_off { Value::Null } else { survived(engine, volume) },
-        "clients": desk.clients_of(volume.id),
+        "clients": commands.clients_of(volume.id),
         "unordered_sharing": volume.unordered_sharing,
     });
     for (key, word) in policy::words(&volume.policy) {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, DiskAction, Handle, Listen, NodeAction, Request, Spec, Stopped};
+use weft_host::{
+    Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec, Stopped,
+};
 
 fn spec() -> Spec {
     Spec {
@@ -25,7 +27,7 @@ fn open(dir: &Path, name: &str) -> Client<UnixStream> {
 }
 
 fn node(control: &mut Control, action: NodeAction, node: usize) {
-    control.request(&Request::Node { action, node }).unwrap();
+    control.request(&ControlRequest::Node { action, node }).unwrap();
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -46,13 +48,13 @@ fn data_survives_the_loss_of_a_node_and_a_restart() {
         assert_eq!(client.read_at(12_345, data.len() as u32).unwrap(), data);
         client.write_at(5_000_000, &data[..50_000], false).unwrap();
         client.flush().unwrap();
-        let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+        let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
         assert_eq!(shown["volume"]["mode"], "degraded");
         assert_eq!(shown["volume"]["clients"], 1);
         node(&mut control, NodeAction::Start, victim);
-        control.request(&Request::Quiesce).unwrap();
+        control.request(&ControlRequest::Quiesce).unwrap();
     }
-    let scrub = control.request(&Request::scrub("a")).unwrap();
+    let scrub = control.request(&ControlRequest::scrub("a")).unwrap();
     assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
     drop(client);
     array.shutdown().unwrap();
@@ -66,7 +68,7 @@ fn data_survives_the_loss_of_a_node_and_a_restart() {
     assert!(client.read_at(5_000_000, 50_000).unwrap().iter().all(|b| *b == 0));
     let extents = client.block_status(0, 8 << 20).unwrap();
     assert_eq!(extents.iter().map(|e| u64::from(e.length)).sum::<u64>(), 8 << 20);
-    Control::connect(array.dir()).unwrap().request(&Request::Shutdown).unwrap();
+    Control::connect(array.dir()).unwrap().request(&ControlRequest::Shutdown).unwrap();
     array.shutdown().unwrap();
 }
 
@@ -77,14 +79,14 @@ fn volumes_come_and_go() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut client = open(dir.path(), "b");
     client.write_at(0, &pattern(4 << 20), false).unwrap();
-    let delete = Request::VolumeDelete { name: "b".into() };
+    let delete = ControlRequest::VolumeDelete { name: "b".into() };
     let err = control.request(&delete).unwrap_err();
     assert!(err.0.contains("1 connection uses"), "{err}");
     client.disconnect().unwrap();
     while control.request(&delete).is_err_and(|e| e.0.contains("connection uses")) {
         std::thread::yield_now();
     }
-    let create = Request::VolumeCreate {
+    let create = ControlRequest::VolumeCreate {
         name: "c".into(),
         size: 1_000_448,
         layout: Some("raid6".into()),
@@ -108,9 +110,9 @@ fn volumes_come_and_go() {
     assert!(client.read_at(0, 1_000_448).unwrap().iter().all(|b| *b == 0), "the room was cleared");
     client.write_at(70_001, &pattern(4321), true).unwrap();
     assert_eq!(client.read_at(70_001, 4321).unwrap(), pattern(4321));
-    let scrub = control.request(&Request::scrub("c")).unwrap();
+    let scrub = control.request(&ControlRequest::scrub("c")).unwrap();
     assert_eq!(scrub["mismatched"], 0);
-    let list = control.request(&Request::VolumeList).unwrap();
+    let list = control.request(&ControlRequest::VolumeList).unwrap();
     assert_eq!(list["volumes"].as_array().unwrap().len(), 2);
     array.shutdown().unwrap();
 }
@@ -127,12 +129,13 @@ fn a_stopped_node_s_connections_go_on_at_another() {
         client.write_at(n as u64 * 4096, &pattern(4096), true).unwrap();
     }
     assert_eq!(clients[0].read_at(5 * 4096, 4096).unwrap(), pattern(4096));
-    let status = control.request(&Request::Status).unwrap();
+    let status = control.request(&ControlRequest::Status).unwrap();
     assert_eq!(status["nodes"][1]["state"], "down");
     let why = status["nodes"][1]["why"].as_str().unwrap();
     assert!(why.starts_with("it was stopped"), "{why}");
     assert_eq!(status["listens"].as_array().unwrap().len(), 2);
-    let err = control.request(&Request::Node { action: NodeAction::Start, node: 7 }).unwrap_err();
+    let err =
+        control.request(&ControlRequest::Node { action: NodeAction::Start, node: 7 }).unwrap_err();
     assert!(err.0.contains("there is no node 7"), "{err}");
     let stopped = array.stop().unwrap();
     assert_eq!(stopped, Stopped { down: vec![1], nodes: 5, ..Stopped::default() });
@@ -150,9 +153,9 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         node(&mut control, NodeAction::Kill, n);
     }
     assert!(client.read_at(4096, 4096).is_err() && client.write_at(0, &[1; 4096], false).is_err());
-    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["mode"], "failed");
-    let create = Request::VolumeCreate {
+    let create = ControlRequest::VolumeCreate {
         name: "c".into(),
         size: 1 << 20,
         layout: None,
@@ -177,7 +180,7 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut set = |name: &str, what: &[(&str, &str)]| {
         let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let request = Request::VolumeSet { name: name.into(), set, force: false };
+        let request = ControlRequest::VolumeSet { name: name.into(), set, force: false };
         control.request(&request).map(|answer| answer["volume"]["sequencer"].clone())
     };
     let mut client = open(dir.path(), "a");
@@ -193,10 +196,10 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     set("a", &[("sequencer", "originator-driven")]).unwrap();
     assert_eq!(set("b", &[("ordering", "sequencer")]).unwrap(), "originator-driven", "as a is");
     assert_eq!(set("b", &[("sequencer", "worker-driven")]).unwrap(), "worker-driven");
-    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["sequencer"], "worker-driven", "b's change is a's, too");
     let mut create = |ordering: Option<&str>, sequencer: Option<&str>| {
-        control.request(&Request::VolumeCreate {
+        control.request(&ControlRequest::VolumeCreate {
             name: "c".into(),
             size: 1 << 20,
             layout: None,
@@ -226,7 +229,7 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
 
     let array = start(dir.path(), &spec());
     let mut control = Control::connect(array.dir()).unwrap();
-    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["sequencer"], "worker-driven");
     array.shutdown().unwrap();
 }
@@ -238,7 +241,7 @@ fn a_volume_is_set_while_it_is_in_use() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut set = |what: &[(&str, &str)], force: bool| {
         let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        control.request(&Request::VolumeSet { name: "a".into(), set, force })
+        control.request(&ControlRequest::VolumeSet { name: "a".into(), set, force })
     };
     let mut client = open(dir.path(), "a");
     let mut other = open(dir.path(), "a");
@@ -278,7 +281,7 @@ fn a_volume_is_set_while_it_is_in_use() {
 
     let array = start(dir.path(), &spec());
     let mut control = Control::connect(array.dir()).unwrap();
-    let shown = control.request(&Request::VolumeShow { name: "a".into() }).unwrap();
+    let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["ordering"], "none");
     assert_eq!(shown["volume"]["dispatch"], "commanded");
     array.shutdown().unwrap();
@@ -293,16 +296,18 @@ fn a_disk_is_added_and_takes_what_another_had() {
     let data = pattern(2 << 20);
     client.write_at(4096, &data, true).unwrap();
     assert_eq!(
-        control.request(&Request::DiskAdd { path: None, size: None, force: false }).unwrap()["node"],
+        control.request(&ControlRequest::DiskAdd { path: None, size: None, force: false }).unwrap()
+            ["node"],
         5
     );
     assert_eq!(
-        control.request(&Request::DiskAdd { path: None, size: None, force: false }).unwrap()["node"],
+        control.request(&ControlRequest::DiskAdd { path: None, size: None, force: false }).unwrap()
+            ["node"],
         6
     );
-    control.request(&Request::Disk { action: DiskAction::Fail, node: 1 }).unwrap();
+    control.request(&ControlRequest::Disk { action: DiskAction::Fail, node: 1 }).unwrap();
     let columns = |control: &mut Control, n: usize| {
-        let status = control.request(&Request::Status).unwrap();
+        let status = control.request(&ControlRequest::Status).unwrap();
         let whole = status["volumes"][0]["mode"] == "fault-free";
         (whole, status["nodes"][n]["columns"].as_u64().unwrap())
     };
@@ -321,9 +326,12 @@ fn a_disk_is_added_and_takes_what_another_had() {
     let mut client = open(dir.path(), "a");
     let mut control = Control::connect(array.dir()).unwrap();
     assert_eq!(client.read_at(4096, data.len() as u32).unwrap(), data);
-    let scrub = control.request(&Request::scrub("a")).unwrap();
+    let scrub = control.request(&ControlRequest::scrub("a")).unwrap();
     assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
-    assert_eq!(control.request(&Request::NodeList).unwrap()["nodes"].as_array().unwrap().len(), 7);
+    assert_eq!(
+        control.request(&ControlRequest::NodeList).unwrap()["nodes"].as_array().unwrap().len(),
+        7
+    );
     drop(client);
     array.shutdown().unwrap();
 }

@@ -12,7 +12,7 @@ use std::thread;
 
 use weft_core::order::Ordering;
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, DiskAction, Handle, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec};
 
 const NODES: usize = 7;
 const UNIT: usize = 8 << 10;
@@ -94,14 +94,15 @@ fn apply(task: Task, seed: usize, content: &mut [u8]) -> Option<Vec<u8>> {
 }
 
 fn enter(control: &mut Control, mode: Mode) {
-    let status = control.request(&Request::Status).unwrap();
+    let status = control.request(&ControlRequest::Status).unwrap();
     let has_column = |n: &usize| status["nodes"][*n]["columns"].as_u64() > Some(0);
     let victim = (0..NODES).find(has_column).expect("a node with a column");
-    let mut disk = |action| control.request(&Request::Disk { action, node: victim }).unwrap();
+    let mut disk =
+        |action| control.request(&ControlRequest::Disk { action, node: victim }).unwrap();
     match mode {
         Mode::FaultFree => {}
         Mode::Degraded => {
-            let kill = Request::Node { action: NodeAction::Kill, node: victim };
+            let kill = ControlRequest::Node { action: NodeAction::Kill, node: victim };
             control.request(&kill).unwrap();
         }
         Mode::Reconstructing => drop(disk(DiskAction::Fail)),
@@ -154,8 +155,8 @@ fn pairs(mode: Mode) {
             }
         }
         drop(hosts);
-        control.request(&Request::Quiesce).unwrap();
-        let scrub = control.request(&Request::scrub("v")).unwrap();
+        control.request(&ControlRequest::Quiesce).unwrap();
+        let scrub = control.request(&ControlRequest::scrub("v")).unwrap();
         assert_eq!(scrub["mismatched"], 0, "{mode:?}, {ordering}");
         array.shutdown().unwrap();
     }

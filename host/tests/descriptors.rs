@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, Listen, NodeAction, Spec};
 
 const LIMIT: u64 = 200;
 
@@ -51,7 +51,7 @@ fn an_array_outlives_the_want_of_descriptors() {
     assert!(is_refused(&mut connect(dir.path())));
     for action in [NodeAction::Kill, NodeAction::Start] {
         let mut another = Control::connect(array.dir()).unwrap();
-        another.request(&Request::Node { action, node: 3 }).unwrap();
+        another.request(&ControlRequest::Node { action, node: 3 }).unwrap();
     }
     hosts[0].write_at(0, &[1; 4096], true).unwrap();
 
@@ -74,7 +74,7 @@ fn an_array_outlives_the_want_of_descriptors() {
         Client::connect(connect(dir.path()), "").is_ok()
     });
     assert!(served, "hosts are not served again");
-    control.request(&Request::Quiesce).unwrap();
+    control.request(&ControlRequest::Quiesce).unwrap();
     drop(control);
     array.shutdown().unwrap();
 }

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_front::native::{Code, Hello, Name, Request, Verb, Welcome};
-use weft_host::{Array, Control, Handle, Listen, Request as Command, Spec};
+use weft_front::native::{Code, Hello, Name, NumberedRequest, Verb, Welcome};
+use weft_host::{Array, Control, ControlRequest as Command, Handle, Listen, Spec};
 
 fn start(dir: &Path) -> Handle {
     let volumes = vec![("a".into(), 8 << 20)];
@@ -37,7 +37,7 @@ impl Host {
 
     fn say(&mut self, verb: Verb, number: u64, data: Vec<u8>, after: &[u64]) {
         let name = |n: &u64| Name { host: self.number, number: *n };
-        let request = Request {
+        let request = NumberedRequest {
             verb,
             flags: 0,
             number,

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weft_front::native::{Hello, Request as Native, Verb, Welcome};
+use weft_front::native::{Hello, NumberedRequest as Native, Verb, Welcome};
 use weft_front::nbd::client::Client;
 use weft_host::{Array, Configuration, Control, Handle, Home, Limits, Listen, Log};
-use weft_host::{Request, Spec, found, join};
+use weft_host::{ControlRequest, Spec, found, join};
 
 const MIB: usize = 1 << 20;
 
@@ -218,7 +218,7 @@ fn of_all_volumes_only_those_are_served_that_are_named() {
     let names = weft_front::nbd::client::list(connect(dir.path())).unwrap();
     assert_eq!(names, ["b"]);
     let mut control = Control::connect(array.dir()).unwrap();
-    let all = control.request(&Request::VolumeList).unwrap();
+    let all = control.request(&ControlRequest::VolumeList).unwrap();
     assert_eq!(all["volumes"].as_array().unwrap().len(), 2, "commands see all of them");
     array.shutdown().unwrap();
 }
@@ -252,7 +252,7 @@ fn those_who_drip_shut_nobody_out_who_wants_to_join() {
     found(std::slice::from_ref(&first), None, false).unwrap();
     let array = Array::node(Home::open(first).unwrap(), silent()).unwrap().spawn().unwrap();
     let mut control = Control::connect(array.dir()).unwrap();
-    let token = control.request(&Request::Token { seconds: 600 }).unwrap();
+    let token = control.request(&ControlRequest::Token { seconds: 600 }).unwrap();
     let token = token["token"].as_str().unwrap().parse().unwrap();
     let drip = |_| {
         let mut stream = TcpStream::connect(b).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
-use weft_front::nbd::client::{Client, Data, Request};
+use weft_front::nbd::client::{Client, ClientRequest, Data};
 use weft_terminal::{Counts, Stage};
 
 /// A host's connection to a volume.
@@ -31,7 +31,7 @@ pub fn connect(socket: &Path, volume: &str) -> Result<Host> {
 /// A stream of requests, and what becomes of them.
 pub trait Work {
     /// The next request; `None` if there are to be no more.
-    fn next(&mut self) -> Option<Request>;
+    fn next(&mut self) -> Option<ClientRequest>;
 
     /// A request at `offset` is done and took so long.
     fn done(&mut self, offset: u64, data: Data, took: Duration) -> Result<()>;
@@ -66,15 +66,15 @@ pub fn pump(host: &mut Host, depth: usize, work: &mut impl Work) -> Result<()> {
     }
 }
 
-fn offset_of(request: &Request) -> u64 {
+fn offset_of(request: &ClientRequest) -> u64 {
     match *request {
-        Request::Read { offset, .. }
-        | Request::Write { offset, .. }
-        | Request::Trim { offset, .. }
-        | Request::WriteZeroes { offset, .. }
-        | Request::Cache { offset, .. }
-        | Request::BlockStatus { offset, .. } => offset,
-        Request::Flush => 0,
+        ClientRequest::Read { offset, .. }
+        | ClientRequest::Write { offset, .. }
+        | ClientRequest::Trim { offset, .. }
+        | ClientRequest::WriteZeroes { offset, .. }
+        | ClientRequest::Cache { offset, .. }
+        | ClientRequest::BlockStatus { offset, .. } => offset,
+        ClientRequest::Flush => 0,
     }
 }
 
@@ -101,7 +101,7 @@ struct Writing<'a> {
 }
 
 impl Work for Writing<'_> {
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<ClientRequest> {
         let offset = self.at;
         let length = PIECE.min(self.size - offset);
         if length == 0 {
@@ -110,7 +110,7 @@ impl Work for Writing<'_> {
         self.at += length;
         let mut data = vec![0; length as usize];
         self.rng.fill(&mut data);
-        Some(Request::Write { offset, data: data.into(), fua: false })
+        Some(ClientRequest::Write { offset, data: data.into(), fua: false })
     }
 
     fn done(&mut self, _: u64, _: Data, _: Duration) -> Result<()> {

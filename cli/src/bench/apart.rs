@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use weft_core::units::SECTOR;
-use weft_host::{Array, Control, Listen, NodeAction, Request};
+use weft_host::{Array, Control, ControlRequest, Listen, NodeAction};
 use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
 use super::workload::{self, Case, Measured};
@@ -219,11 +219,11 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     let share = bench.size() / (NODES as u64 - 1);
     let mut control = Control::connect(&node_dir(dir, 0))?;
     let stage = Stage::new(format!("{}: a disk is rebuilt", medium.name), share, Counts::Bytes);
-    control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
+    control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
     wait_for(&mut control, "nobody else noticed", |s| s["nodes"][VICTIM]["state"] != "up")?;
     let mut victim = Control::connect(&node_dir(dir, VICTIM))?;
     let asked = Instant::now();
-    control.request(&Request::disk_replace(VICTIM))?;
+    control.request(&ControlRequest::disk_replace(VICTIM))?;
     let mut put_back = 0;
     wait_for(&mut victim, "nothing was rebuilt", |s| {
         put_back = s["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0) * SECTOR;
@@ -247,7 +247,7 @@ fn wait_for(
     mut is_so: impl FnMut(&serde_json::Value) -> bool,
 ) -> Result<()> {
     let since = Instant::now();
-    while !is_so(&control.request(&Request::Status)?) {
+    while !is_so(&control.request(&ControlRequest::Status)?) {
         ensure!(since.elapsed() < PATIENCE, "{why} within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(10));
     }

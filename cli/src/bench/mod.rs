@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
-use weft_host::{Array, Control, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use weft_trial::load::{connect, fill};
@@ -161,7 +161,8 @@ impl Bench {
         fill(&mut host, &format!("{}: filling the volume", medium.name))?;
         for state in ["healthy", "degraded"] {
             if state == "degraded" {
-                control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
+                control
+                    .request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
             }
             for case in workload::CASES {
                 let stage =

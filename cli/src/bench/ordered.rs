@@ -20,7 +20,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use serde_json::json;
 use weft_client::{Completion, Id, Volume};
-use weft_host::{Array, Control, Listen, Request};
+use weft_host::{Array, Control, ControlRequest, Listen};
 use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 use super::{Bench, Medium, NODES, VOLUME};
@@ -202,7 +202,7 @@ fn measure(bench: &Bench, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> 
     for group in GROUPS {
         let mut by_barriers = None;
         for way in [Way::Barriers, Way::Dependencies] {
-            control.request(&Request::Quiesce)?;
+            control.request(&ControlRequest::Quiesce)?;
             let name = format!("{}: {way}, groups of {group}", medium.name);
             let stage = Stage::new(name, 1, Counts::Things);
             let records_per_s = host.run(way, group, time)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use weft_core::order::Ordering;
-use weft_host::{Array, Control, Listen, Request};
+use weft_host::{Array, Control, ControlRequest, Listen};
 use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 use super::workload::{self, Case};
@@ -153,8 +153,8 @@ fn middle(rounds: &[Round]) -> Round {
 
 fn set(control: &mut Control, ordering: Ordering) -> Result<()> {
     let set = [("ordering".to_string(), ordering.to_string())].into();
-    control.request(&Request::VolumeSet { name: VOLUME.to_string(), set, force: false })?;
-    control.request(&Request::Quiesce)?;
+    control.request(&ControlRequest::VolumeSet { name: VOLUME.to_string(), set, force: false })?;
+    control.request(&ControlRequest::Quiesce)?;
     Ok(())
 }
 
@@ -173,7 +173,7 @@ fn one(host: &mut Host, control: &mut Control, case: Case, time: Duration) -> Re
 
 /// Requests, messages, and messages that keep the order, so far.
 fn counted(control: &mut Control) -> Result<(f64, f64, f64)> {
-    let status = control.request(&Request::Status)?;
+    let status = control.request(&ControlRequest::Status)?;
     let total = |key: &str| -> Result<f64> {
         status["totals"][key].as_f64().with_context(|| format!("the array does not say its {key}"))
     };

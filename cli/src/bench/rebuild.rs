@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
 use super::{Bench, Medium, VOLUME};
@@ -131,18 +131,18 @@ fn start(bench: &Bench, medium: &Medium, layout: LayoutSpec) -> Result<Subject> 
     let mut host = connect(&socket, VOLUME)?;
     fill(&mut host, &format!("{}, {layout}: filling the volume", medium.name))?;
     let mut control = Control::connect(dir.path())?;
-    control.request(&Request::Quiesce)?;
+    control.request(&ControlRequest::Quiesce)?;
     Ok(Subject { layout, array, control, rounds: Vec::new(), _dir: dir })
 }
 
 /// Loses a disk and waits until an empty one in its place holds all again.
 fn rebuild(control: &mut Control) -> Result<Round> {
-    control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })?;
-    let before = counted(&control.request(&Request::Status)?)?;
+    control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
+    let before = counted(&control.request(&ControlRequest::Status)?)?;
     let begun = Instant::now();
-    control.request(&Request::disk_replace(VICTIM))?;
+    control.request(&ControlRequest::disk_replace(VICTIM))?;
     let status = loop {
-        let status = control.request(&Request::Status)?;
+        let status = control.request(&ControlRequest::Status)?;
         if status["nodes"][VICTIM]["state"] == "up" && status["volumes"][0]["mode"] == "fault-free"
         {
             break status;

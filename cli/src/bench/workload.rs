@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
-use weft_front::nbd::client::{Data, Request};
+use weft_front::nbd::client::{ClientRequest, Data};
 use weft_host::Control;
 use weft_terminal::mb_per_s;
 
@@ -88,7 +88,7 @@ pub fn run(host: &mut Host, control: &mut Control, case: Case, time: Duration) -
     let (begun, cpu) = (Instant::now(), cpu_time());
     pump(host, case.depth, &mut load)?;
     let seconds = begun.elapsed().as_secs_f64();
-    control.request(&weft_host::Request::Quiesce)?;
+    control.request(&weft_host::ControlRequest::Quiesce)?;
     let cpu = cpu_time() - cpu;
     let requests = load.latencies.len();
     Ok(Measured {
@@ -135,7 +135,7 @@ impl Load {
 }
 
 impl Work for Load {
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<ClientRequest> {
         if Instant::now() >= self.end {
             return None;
         }
@@ -146,12 +146,12 @@ impl Work for Load {
         self.next = (block + 1) % self.blocks;
         let (length, offset) = (self.case.block, block * u64::from(self.case.block));
         if !self.case.write {
-            return Some(Request::Read { offset, length });
+            return Some(ClientRequest::Read { offset, length });
         }
         // Another piece of the data each time, so that what is written changes.
         let at = self.rng.usize(..=length as usize / 8) * 8;
         let data = self.data.slice(at..at + length as usize);
-        Some(Request::Write { offset, data, fua: false })
+        Some(ClientRequest::Write { offset, data, fua: false })
     }
 
     fn done(&mut self, _: u64, _: Data, took: Duration) -> Result<()> {

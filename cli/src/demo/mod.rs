@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use fastrand::Rng;
 use serde_json::Value;
-use weft_host::{Array, Control, Handle, Listen, NodeAction, Request, Spec};
+use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
 
 use crate::scrub;
@@ -207,7 +207,7 @@ impl Tour {
         let killer = thread::spawn(move || {
             // Without a word the writes failed, and say so themselves.
             let killed = time.recv().map(|()| {
-                control.request(&Request::Node { action: NodeAction::Kill, node: VICTIM })
+                control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })
             });
             done.store(true, Ordering::Release);
             killed
@@ -230,10 +230,10 @@ impl Tour {
         let name = "the node is back, and catches up";
         let mut control = Control::connect(&self.dir)?;
         let begun = Instant::now();
-        control.request(&Request::Node { action: NodeAction::Start, node: VICTIM })?;
+        control.request(&ControlRequest::Node { action: NodeAction::Start, node: VICTIM })?;
         let behind =
             |status: &Value| status["nodes"][VICTIM]["stale_sectors"].as_u64().unwrap_or(0);
-        let mut status = control.request(&Request::Status)?;
+        let mut status = control.request(&ControlRequest::Status)?;
         let most = behind(&status);
         let stage = Stage::new(name, most * 4096, Counts::Bytes);
         while status["volumes"][0]["mode"] != "fault-free" {
@@ -246,7 +246,7 @@ impl Tour {
             }
             stage.at(most.saturating_sub(behind(&status)) * 4096);
             thread::sleep(Duration::from_millis(20));
-            status = control.request(&Request::Status)?;
+            status = control.request(&ControlRequest::Status)?;
         }
         let rebuilt = status["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0);
         self.note(stage, name, rebuilt * 4096, begun, false);
@@ -257,7 +257,7 @@ impl Tour {
         let name = "scrub";
         let stage = Stage::new(name, 0, Counts::Things);
         let begun = Instant::now();
-        let answer = Control::connect(&self.dir)?.request(&Request::scrub(VOLUME))?;
+        let answer = Control::connect(&self.dir)?.request(&ControlRequest::scrub(VOLUME))?;
         let raw = self.host.size() / (NODES as u64 - 1) * NODES as u64;
         self.note(stage, name, raw, begun, false);
         eprintln!("{}", scrub::describe(&answer));
@@ -278,7 +278,7 @@ impl Tour {
     }
 
     fn volume(&self) -> Result<Value> {
-        let show = Request::VolumeShow { name: VOLUME.to_string() };
+        let show = ControlRequest::VolumeShow { name: VOLUME.to_string() };
         Ok(Control::connect(&self.dir)?.request(&show)?["volume"].take())
     }
 

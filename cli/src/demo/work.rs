@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use fastrand::Rng;
-use weft_front::nbd::client::{Data, Request};
+use weft_front::nbd::client::{ClientRequest, Data};
 use weft_terminal::Stage;
 
 use weft_trial::load::Work;
@@ -31,12 +31,12 @@ impl<'a> Fill<'a> {
 }
 
 impl Work for Fill<'_> {
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<ClientRequest> {
         let end = (self.at + PIECE).min(self.shadow.len());
         let data = self.shadow.get(self.at..end).filter(|d| !d.is_empty())?;
         let offset = self.at as u64;
         self.at = end;
-        Some(Request::Write { offset, data: Bytes::copy_from_slice(data), fua: false })
+        Some(ClientRequest::Write { offset, data: Bytes::copy_from_slice(data), fua: false })
     }
 
     fn done(&mut self, _: u64, _: Data, _: Duration) -> Result<()> {
@@ -66,11 +66,11 @@ impl<'a> Compare<'a> {
 }
 
 impl Work for Compare<'_> {
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<ClientRequest> {
         let length = PIECE.min(self.shadow.len() - self.at);
         let offset = self.at as u64;
         self.at += length;
-        (length > 0).then_some(Request::Read { offset, length: length as u32 })
+        (length > 0).then_some(ClientRequest::Read { offset, length: length as u32 })
     }
 
     fn done(&mut self, offset: u64, data: Data, _: Duration) -> Result<()> {
@@ -145,7 +145,7 @@ impl<'a> RandomWrites<'a> {
 }
 
 impl Work for RandomWrites<'_> {
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<ClientRequest> {
         let waits = self.until.as_ref().is_some_and(|done| !done.load(Ordering::Acquire));
         if self.left == 0 && !waits {
             return None;
@@ -157,7 +157,7 @@ impl Work for RandomWrites<'_> {
         let range = &mut self.shadow[at as usize..(at + length) as usize];
         self.rng.fill(range);
         let data = Bytes::copy_from_slice(range);
-        Some(Request::Write { offset: self.base + at, data, fua: false })
+        Some(ClientRequest::Write { offset: self.base + at, data, fua: false })
     }
 
     fn done(&mut self, offset: u64, _: Data, _: Duration) -> Result<()> {

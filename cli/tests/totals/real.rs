@@ -7,7 +7,7 @@ use fastrand::Rng;
 use tempfile::TempDir;
 use weft_core::plan::Totals;
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, Handle, Listen, NodeAction, Request as Asked, Spec};
+use weft_host::{Array, Control, ControlRequest as Asked, Handle, Listen, NodeAction, Spec};
 
 use super::{DISK, MIB, Request, Setup, VOLUME, World, explained, noise};
 

@@ -16,17 +16,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_front::native::client::Client;
 use weft_front::native::wire::flag;
-use weft_front::native::{Answer, Code, Limits, Name, Request, Verb, Welcome};
+use weft_front::native::{Answer, Code, Limits, Name, NumberedRequest, Verb, Welcome};
 
-use crate::completion::{Completion, Id, Slot};
+use crate::completion::{Completion, Id, Promise};
 use crate::error::{Error, ErrorKind};
 use crate::ranges::Ranges;
 
 /// A request whose end has not been heard.
 struct Outstanding {
-    request: Request,
+    request: NumberedRequest,
     /// Who waits for its end; nobody if it was refused here and this is the notice of that.
-    slot: Option<Arc<Slot<Result<Bytes, Error>>>>,
+    promise: Option<Arc<Promise<Result<Bytes, Error>>>>,
     /// Over the connection that there is.
     sent: bool,
 }
@@ -34,7 +34,7 @@ struct Outstanding {
 impl Outstanding {
     /// The notice that a request was refused here: it cannot come after itself.
     fn notice(host: u64, number: u64) -> Outstanding {
-        let request = Request {
+        let request = NumberedRequest {
             verb: Verb::Flush,
             flags: 0,
             number,
@@ -44,7 +44,7 @@ impl Outstanding {
             after: vec![Name { host, number }],
             data: Bytes::new(),
         };
-        Outstanding { request, slot: None, sent: false }
+        Outstanding { request, promise: None, sent: false }
     }
 
     /// The bytes that it changes.
@@ -59,7 +59,7 @@ impl Outstanding {
     }
 }
 
-fn weight(request: &Request) -> u64 {
+fn weight(request: &NumberedRequest) -> u64 {
     match request.verb {
         Verb::Read | Verb::Write => request.length,
         _ => 0,
@@ -125,31 +125,36 @@ impl State {
     }
 
     /// Takes a request. What cannot be has ended at once.
-    pub(crate) fn take(&mut self, mut request: Request, after: &[Id]) -> Result<Completion, Error> {
+    pub(crate) fn take(
+        &mut self,
+        mut request: NumberedRequest,
+        after: &[Id],
+    ) -> Result<Completion, Error> {
         if let Some(why) = &self.dead {
             return Err(why.clone());
         }
         self.check(&request)?;
         let number = self.next;
         self.next += 1;
-        let (id, slot) = (Id { host: self.host, number }, Slot::new());
-        let completion = Completion { id, slot: slot.clone() };
+        let (id, promise) = (Id { host: self.host, number }, Promise::new());
+        let completion = Completion { id, promise: promise.clone() };
         request.number = number;
         match self.name(after, &mut request) {
             Ok(()) => {
                 self.weight += weight(&request);
-                self.out.insert(number, Outstanding { request, slot: Some(slot), sent: false });
+                self.out
+                    .insert(number, Outstanding { request, promise: Some(promise), sent: false });
                 self.unsent.insert(number);
             }
             Err(why) => {
-                slot.fill(Err(why));
+                promise.fill(Err(why));
                 self.give_notice(number);
             }
         }
         Ok(completion)
     }
 
-    fn check(&self, request: &Request) -> Result<(), Error> {
+    fn check(&self, request: &NumberedRequest) -> Result<(), Error> {
         let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
         if request.length == 0 && request.verb != Verb::Flush {
             return invalid("a request is about at least one byte".to_string());
@@ -165,7 +170,7 @@ impl State {
     }
 
     /// Names those that must come first. The complete ones need not be.
-    fn name(&self, after: &[Id], request: &mut Request) -> Result<(), Error> {
+    fn name(&self, after: &[Id], request: &mut NumberedRequest) -> Result<(), Error> {
         for id in after {
             if id.host == self.host && self.failed.contains(&id.number) {
                 return Err(Error::aborted(*id));
@@ -227,7 +232,7 @@ impl State {
             link.request(&this.request);
             // If it is sent once more, it is so over another connection. A notice is as good as new: what
             // the node may have done with the request is not asked for.
-            if this.slot.is_some() {
+            if this.promise.is_some() {
                 this.request.flags |= flag::AGAIN;
             }
         }
@@ -244,7 +249,7 @@ impl State {
         // What is complete need not be named any more; what failed takes with it what comes after.
         for number in self.out.keys().copied().collect::<Vec<u64>>() {
             let Some(out) = self.out.get(&number) else { continue };
-            if out.slot.is_none() {
+            if out.promise.is_none() {
                 continue;
             }
             let ours = |n: &&Name| n.host == self.host;
@@ -287,9 +292,9 @@ impl State {
         if let Some((from, _)) = out.changes().filter(|_| out.sent) {
             self.busy.give_back(from);
         }
-        let Some(slot) = out.slot else { return };
+        let Some(promise) = out.promise else { return };
         let failed = result.is_err();
-        slot.fill(result);
+        promise.fill(result);
         if failed {
             self.failed.insert(number);
             self.abort_unsent(number);

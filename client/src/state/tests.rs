@@ -20,7 +20,7 @@ struct World {
     state: State,
     link: Client,
     node: Server,
-    heard: Vec<Request>,
+    heard: Vec<NumberedRequest>,
 }
 
 fn carry(from: &mut impl Machine, to: &mut impl Machine) {
@@ -56,8 +56,16 @@ impl World {
     fn write(&mut self, offset: u64, after: &[u64]) -> Completion {
         let data = Bytes::from(vec![1; 512]);
         let (verb, length) = (Verb::Write, 512);
-        let request =
-            Request { verb, flags: 0, number: 0, oldest: 0, offset, length, after: vec![], data };
+        let request = NumberedRequest {
+            verb,
+            flags: 0,
+            number: 0,
+            oldest: 0,
+            offset,
+            length,
+            after: vec![],
+            data,
+        };
         let after: Vec<Id> = after.iter().map(|n| Id { host: 7, number: *n }).collect();
         self.state.take(request, &after).unwrap()
     }
@@ -84,7 +92,7 @@ impl World {
         (self.link, self.node) = connect(&mut self.state);
     }
 
-    fn last(&self) -> &Request {
+    fn last(&self) -> &NumberedRequest {
         self.heard.last().unwrap()
     }
 }
@@ -244,13 +252,18 @@ fn there_is_room_for_so_many_so_much_and_so_far() {
     assert!(w.state.is_full(), "so far: 11 is 10 ahead of 1");
     w.sent();
     w.answer(1, Code::Done);
-    let read =
-        Request { verb: Verb::Read, length: 1 << 20, data: Bytes::new(), ..w.last().clone() };
+    let read = NumberedRequest {
+        verb: Verb::Read,
+        length: 1 << 20,
+        data: Bytes::new(),
+        ..w.last().clone()
+    };
     assert!(!w.state.is_full());
-    drop(w.state.take(Request { after: vec![], ..read.clone() }, &[]).unwrap());
+    drop(w.state.take(NumberedRequest { after: vec![], ..read.clone() }, &[]).unwrap());
     assert!(w.state.is_full(), "so much");
-    let long = w.state.take(Request { length: (1 << 20) + 1, ..read.clone() }, &[]).unwrap_err();
+    let long =
+        w.state.take(NumberedRequest { length: (1 << 20) + 1, ..read.clone() }, &[]).unwrap_err();
     assert_eq!(long.kind(), ErrorKind::Invalid);
-    let none = w.state.take(Request { length: 0, ..read }, &[]).unwrap_err();
+    let none = w.state.take(NumberedRequest { length: 0, ..read }, &[]).unwrap_err();
     assert_eq!(none.kind(), ErrorKind::Invalid);
 }

@@ -1,11 +1,10 @@
 //! A node: one originator and one worker with its disk, as a deterministic state machine.
 //!
-//! One way in, [`Node::handle`]; one way out, the list of [`Output`]s, which take effect in
-//! order: [`drive`] hands each to the [`Environment`]. A host's request first goes through [`sequencing`], which knows what it is to come after.
-//! The life of a write: [`originator`] cuts a host's request into chunks, plans each
-//! and tells the workers; each [`worker`] derives its own cells, reads, sends, combines and
-//! prepares them in its store; the originator counts the votes; the host is answered; the
-//! outcome follows to the participants as notices.
+//! One way in, [`Node::handle`]; one way out, [`Output`]s, which take effect in order: [`drive`] hands each to
+//! the [`Environment`]. A host's request first goes through [`sequencing`], which knows what it is to come after.
+//! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`]
+//! derives its own cells, reads, sends, combines and prepares them in its store; the originator counts the
+//! votes; the host is answered; the outcome follows to the participants as notices.
 
 mod catchup;
 mod environment;

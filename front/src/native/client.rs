@@ -1,6 +1,6 @@
 //! The host's side of one connection.
 
-use super::wire::{Answer, Code, Hello, LONGEST_TEXT, Request, VERSION, Welcome};
+use super::wire::{Answer, Code, Hello, LONGEST_TEXT, NumberedRequest, VERSION, Welcome};
 use crate::Machine;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Queues a request. It may be sent only after the welcome.
-    pub fn request(&mut self, request: &Request) {
+    pub fn request(&mut self, request: &NumberedRequest) {
         self.outbox.header(&request.encode_head());
         self.outbox.data(request.data.clone());
     }

@@ -16,4 +16,4 @@ pub mod server;
 mod tests;
 pub mod wire;
 
-pub use wire::{Answer, Code, Hello, Limits, Name, Request, Verb, Welcome};
+pub use wire::{Answer, Code, Hello, Limits, Name, NumberedRequest, Verb, Welcome};

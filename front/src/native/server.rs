@@ -8,8 +8,8 @@
 use bytes::Bytes;
 
 use super::wire::{
-    Answer, Code, Hello, LONGEST_NAME, Limits, Name, Request, RequestHead, VERSION, Verb, Welcome,
-    flag,
+    Answer, Code, Hello, LONGEST_NAME, Limits, Name, NumberedRequest, RequestHead, VERSION, Verb,
+    Welcome, flag,
 };
 use crate::intake::Intake;
 use crate::outbox::Outbox;
@@ -24,7 +24,7 @@ pub enum Event {
     /// A host greets: call [`Server::welcome`] or [`Server::turn_away`].
     Hello(Hello),
     /// A request: call [`Server::answer`] when it is done.
-    Request(Request),
+    Request(NumberedRequest),
     /// The host will not come back.
     Bye,
 }
@@ -52,7 +52,7 @@ enum Phase {
     /// The next is a request.
     Serving,
     /// The data of this request are not all there.
-    Receiving(Request),
+    Receiving(NumberedRequest),
     /// Nothing the host sends matters any more.
     Closing,
     /// The host broke the protocol.
@@ -100,7 +100,7 @@ impl Server {
                     let Some(data) = self.intake.payload() else { return Ok(None) };
                     let phase = std::mem::replace(&mut self.phase, Phase::Serving);
                     let Phase::Receiving(request) = phase else { continue };
-                    return Ok(Some(Event::Request(Request { data, ..request })));
+                    return Ok(Some(Event::Request(NumberedRequest { data, ..request })));
                 }
                 Phase::Greeted | Phase::Closing => return Ok(None),
                 Phase::Broken(error) => return Err(*error),
@@ -143,21 +143,23 @@ impl Server {
             return Err(ProtocolError::Length(data));
         }
         if let Err((code, text)) = self.check(&head, verb) {
-            self.intake.consume(Request::LEN);
+            self.intake.consume(NumberedRequest::LEN);
             self.intake.skip(Name::LEN as u64 * u64::from(head.after) + data);
             self.begun += 1;
             self.refuse(head.number, code, text);
             return Ok(Step::Again);
         }
         let names = Name::LEN * usize::from(head.after);
-        let Some(after) = self.intake.peek_at(Request::LEN, names) else { return Ok(Step::More) };
+        let Some(after) = self.intake.peek_at(NumberedRequest::LEN, names) else {
+            return Ok(Step::More);
+        };
         let after = Name::decode_all(after);
-        self.intake.consume(Request::LEN + names);
+        self.intake.consume(NumberedRequest::LEN + names);
         self.begun += 1;
         let RequestHead { flags, number, oldest, offset, length, .. } = head;
         let verb = verb.expect("what has none was refused");
         let data = Bytes::new();
-        let request = Request { verb, flags, number, oldest, offset, length, after, data };
+        let request = NumberedRequest { verb, flags, number, oldest, offset, length, after, data };
         match verb {
             Verb::Bye => {
                 self.close();

@@ -21,14 +21,14 @@ fn hello() -> Hello {
     Hello { from: 1, to: 1, host: 7, oldest: 1, resumes: false, volume: "vol0".into() }
 }
 
-fn request(verb: Verb, number: u64) -> Request {
+fn request(verb: Verb, number: u64) -> NumberedRequest {
     let (offset, length) = if verb == Verb::Flush { (0, 0) } else { (4096 * number, 4096) };
     let data = match verb {
         Verb::Write => Bytes::from(vec![number as u8; length as usize]),
         _ => Bytes::new(),
     };
     let after = Vec::new();
-    Request { verb, flags: 0, number, oldest: 1, offset, length, after, data }
+    NumberedRequest { verb, flags: 0, number, oldest: 1, offset, length, after, data }
 }
 
 /// Moves what one machine has to say to the other, in steps.
@@ -90,7 +90,7 @@ proptest! {
         for (n, verb) in verbs.iter().enumerate() {
             let verb = [Read, Write, Flush, Trim, WriteZeroes][*verb];
             let flags = [0, flag::DURABLE, flag::AGAIN | flag::AFTER_COMPLETED][n % 3];
-            let sent = Request { flags, after: after.clone(), ..request(verb, n as u64 + 1) };
+            let sent = NumberedRequest { flags, after: after.clone(), ..request(verb, n as u64 + 1) };
             client.request(&sent);
             carry(&mut client, &mut server, step);
             let Ok(Some(server::Event::Request(heard))) = server.poll() else { panic!("nothing") };
@@ -128,13 +128,13 @@ proptest! {
 fn what_cannot_be_is_refused_and_the_next_is_heard() {
     let name = Name { host: 7, number: 1 };
     for (bad, code) in [
-        (Request { flags: 128, ..request(Verb::Write, 3) }, Code::Malformed),
-        (Request { number: 0, oldest: 0, ..request(Verb::Read, 3) }, Code::Malformed),
-        (Request { oldest: 4, ..request(Verb::Write, 3) }, Code::Malformed),
-        (Request { length: 0, ..request(Verb::Read, 3) }, Code::Malformed),
-        (Request { length: 1, ..request(Verb::Flush, 3) }, Code::Malformed),
-        (Request { length: (1 << 20) + 1, ..request(Verb::Read, 3) }, Code::TooLong),
-        (Request { after: vec![name; 9], ..request(Verb::Write, 3) }, Code::TooManyAfter),
+        (NumberedRequest { flags: 128, ..request(Verb::Write, 3) }, Code::Malformed),
+        (NumberedRequest { number: 0, oldest: 0, ..request(Verb::Read, 3) }, Code::Malformed),
+        (NumberedRequest { oldest: 4, ..request(Verb::Write, 3) }, Code::Malformed),
+        (NumberedRequest { length: 0, ..request(Verb::Read, 3) }, Code::Malformed),
+        (NumberedRequest { length: 1, ..request(Verb::Flush, 3) }, Code::Malformed),
+        (NumberedRequest { length: (1 << 20) + 1, ..request(Verb::Read, 3) }, Code::TooLong),
+        (NumberedRequest { after: vec![name; 9], ..request(Verb::Write, 3) }, Code::TooManyAfter),
     ] {
         let (mut client, mut server) = pair();
         client.request(&bad);
@@ -147,7 +147,7 @@ fn what_cannot_be_is_refused_and_the_next_is_heard() {
         assert_eq!((told.len(), told[0].number, told[0].code), (1, bad.number, code));
     }
     let (mut client, mut server) = pair();
-    let mut head = Request { length: 1 << 40, ..request(Verb::Write, 1) };
+    let mut head = NumberedRequest { length: 1 << 40, ..request(Verb::Write, 1) };
     head.data = Bytes::new();
     client.request(&head);
     carry(&mut client, &mut server, 333);
@@ -185,7 +185,7 @@ fn hosts_of_other_versions_and_strangers_are_turned_away() {
 #[test]
 fn good_bye_is_the_last_word() {
     let (mut client, mut server) = pair();
-    client.request(&Request {
+    client.request(&NumberedRequest {
         length: 0,
         offset: 0,
         number: 0,

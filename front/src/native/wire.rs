@@ -321,7 +321,7 @@ impl Welcome {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct NumberedRequest {
     /// What it does.
     pub verb: Verb,
     /// Bits of [`flag`].
@@ -340,7 +340,7 @@ pub struct Request {
     pub data: Bytes,
 }
 
-impl Request {
+impl NumberedRequest {
     /// Bytes before the names of those that come first and the data.
     pub const LEN: usize = 40;
 
@@ -351,7 +351,7 @@ impl Request {
 
     /// Header and names.
     pub fn encode_head(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(Request::LEN + Name::LEN * self.after.len());
+        let mut out = Vec::with_capacity(NumberedRequest::LEN + Name::LEN * self.after.len());
         out.put_u16(REQUEST);
         out.put_u8(self.verb as u8);
         out.put_u8(self.flags);
@@ -401,7 +401,7 @@ pub struct RequestHead {
 
 impl RequestHead {
     /// Reads one. An error is what stands where [`REQUEST`] should.
-    pub fn decode(bytes: &[u8; Request::LEN]) -> Result<RequestHead, u16> {
+    pub fn decode(bytes: &[u8; NumberedRequest::LEN]) -> Result<RequestHead, u16> {
         let b = &mut &bytes[..];
         let magic = b.get_u16();
         if magic != REQUEST {

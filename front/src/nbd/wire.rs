@@ -204,7 +204,7 @@ pub const PADDING: usize = 124;
 
 /// The header of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestHeader {
     /// Bits of [`flag`].
     pub flags: u16,
     /// One of [`command`].
@@ -217,13 +217,13 @@ pub struct Request {
     pub length: u32,
 }
 
-impl Request {
+impl RequestHeader {
     /// Bytes of a header on the wire.
     pub const LEN: usize = 28;
 
     /// The header with its magic number in front.
-    pub fn encode(&self) -> [u8; Request::LEN] {
-        let mut bytes = [0; Request::LEN];
+    pub fn encode(&self) -> [u8; RequestHeader::LEN] {
+        let mut bytes = [0; RequestHeader::LEN];
         let mut out = &mut bytes[..];
         out.put_u32(magic::REQUEST);
         out.put_u16(self.flags);
@@ -235,13 +235,13 @@ impl Request {
     }
 
     /// Reads a header; the magic number found there if it is the wrong one.
-    pub fn decode(bytes: &[u8; Request::LEN]) -> Result<Request, u32> {
+    pub fn decode(bytes: &[u8; RequestHeader::LEN]) -> Result<RequestHeader, u32> {
         let mut from = &bytes[..];
         let found = from.get_u32();
         if found != magic::REQUEST {
             return Err(found);
         }
-        Ok(Request {
+        Ok(RequestHeader {
             flags: from.get_u16(),
             kind: from.get_u16(),
             cookie: from.get_u64(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use weft_front::nbd::client::{Client, ClientError, Data, Request, Settings};
+use weft_front::nbd::client::{Client, ClientError, ClientRequest, Data, Settings};
 use weft_front::nbd::server::{Errno, Export, Extent, Reply};
 use weft_front::nbd::wire::{command, flag};
 
@@ -34,7 +34,7 @@ fn every_command_does_its_work() {
         assert_eq!(client.read_at(2000, 200).unwrap(), vec![0; 200]);
         assert_eq!(client.read_at(2200, 1).unwrap(), data[1200..1201]);
         let (offset, length) = (0, 4096);
-        let cached = client.call(Request::Cache { offset, length }).unwrap();
+        let cached = client.call(ClientRequest::Cache { offset, length }).unwrap();
         assert_eq!(cached, Data::Done);
         client.flush().unwrap();
         assert_eq!(client.stream().disk.durable, 2);
@@ -56,7 +56,7 @@ fn replies_may_come_in_any_order() {
             let data = Bytes::from(pattern(1 + 37 * i as usize, i));
             let offset = i * 8192;
             let fua = i % 2 == 0;
-            writes.push(client.send(Request::Write { offset, data, fua }));
+            writes.push(client.send(ClientRequest::Write { offset, data, fua }));
         }
         let order: Vec<_> = (0..100).map(|_| client.receive().unwrap().cookie).collect();
         writes.reverse();
@@ -65,7 +65,7 @@ fn replies_may_come_in_any_order() {
         let mut reads = HashMap::new();
         for i in 0..100 {
             let (offset, length) = (i * 8192, 1 + 37 * i as u32);
-            reads.insert(client.send(Request::Read { offset, length }), i);
+            reads.insert(client.send(ClientRequest::Read { offset, length }), i);
         }
         assert_eq!(client.in_flight(), 100);
         for _ in 0..100 {
@@ -81,7 +81,7 @@ fn replies_may_come_in_any_order() {
 #[test]
 fn waiting_for_one_keeps_the_others() {
     let mut client = client();
-    let first = client.send(Request::Flush);
+    let first = client.send(ClientRequest::Flush);
     client.flush().unwrap();
     assert_eq!(client.in_flight(), 1);
     assert_eq!(client.receive().unwrap().cookie, first);
@@ -127,8 +127,11 @@ fn extents_are_told() {
     let extent = |length, hole| Extent { length, hole, zero: hole };
     let told = [extent(7 * 4096, true), extent(8192, false), extent(SIZE as u32 - 10 * 4096, true)];
     assert_eq!(extents, told);
-    let one =
-        client.call(Request::BlockStatus { offset: 4096, length: SIZE as u32 - 4096, one: true });
+    let one = client.call(ClientRequest::BlockStatus {
+        offset: 4096,
+        length: SIZE as u32 - 4096,
+        one: true,
+    });
     assert_eq!(one.unwrap(), Data::Extents(vec![told[0]]));
 }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use weft_front::nbd::client::{Client, Data, Request, Settings};
+use weft_front::nbd::client::{Client, ClientRequest, Data, Settings};
 use weft_front::nbd::server::{Export, Server};
-use weft_front::nbd::wire::{Request as Header, command, option};
+use weft_front::nbd::wire::{RequestHeader as Header, command, option};
 
 use crate::loopback::{Loopback, pattern};
 use crate::raw::{drain, feed, option as opt, serving};
@@ -104,22 +104,22 @@ fn send(client: &mut Client<Loopback>, shadow: &mut [u8], act: &Act, seed: u64) 
         Act::Read(offset, length) => {
             let expected = shadow_at(offset, length);
             let length = length as u32;
-            client.send(Request::Read { offset, length });
+            client.send(ClientRequest::Read { offset, length });
             return Data::Read(expected.into());
         }
         Act::Flush => {
-            client.send(Request::Flush);
+            client.send(ClientRequest::Flush);
             return Data::Done;
         }
         Act::Write(offset, length) => {
             let new = pattern(length, seed);
             let data = Bytes::from(new.clone());
             let fua = false;
-            client.send(Request::Write { offset, data, fua });
+            client.send(ClientRequest::Write { offset, data, fua });
             (offset, new)
         }
         Act::Zero(offset, length) => {
-            client.send(Request::WriteZeroes {
+            client.send(ClientRequest::WriteZeroes {
                 offset,
                 length: length as u32,
                 no_hole: seed.is_multiple_of(2),
@@ -131,7 +131,7 @@ fn send(client: &mut Client<Loopback>, shadow: &mut [u8], act: &Act, seed: u64) 
         Act::Trim(offset, length) => {
             let fua = true;
             let length = length as u32;
-            client.send(Request::Trim { offset, length, fua });
+            client.send(ClientRequest::Trim { offset, length, fua });
             (offset, vec![0; length as usize])
         }
     };

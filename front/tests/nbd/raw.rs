@@ -1,7 +1,7 @@
 //! A server spoken to in bytes, for what no decent client says.
 
 use weft_front::nbd::server::{Command, Event, Export, ProtocolError, Server};
-use weft_front::nbd::wire::{OptionHeader, Request, magic, option};
+use weft_front::nbd::wire::{OptionHeader, RequestHeader, magic, option};
 
 /// Feeds bytes and collects events, with questions answered from one export.
 pub fn feed(
@@ -67,8 +67,8 @@ pub fn serving(export: &Export, structured: bool) -> Server {
     server
 }
 
-pub fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
-    Request { flags, kind, cookie: 0x77, offset, length }
+pub fn request(kind: u16, flags: u16, offset: u64, length: u32) -> RequestHeader {
+    RequestHeader { flags, kind, cookie: 0x77, offset, length }
 }
 
 /// Answers to options: option, kind and data.

@@ -1,9 +1,9 @@
 //! Commands that are refused, and answers that do not fit.
 
 use bytes::Bytes;
-use weft_front::nbd::client::{Client, ClientError, Request};
+use weft_front::nbd::client::{Client, ClientError, ClientRequest};
 use weft_front::nbd::server::{Errno, Export, Extent, Op, Piece, ProtocolError, Reply};
-use weft_front::nbd::wire::{Request as Header, command, error, flag};
+use weft_front::nbd::wire::{RequestHeader as Header, command, error, flag};
 
 use crate::loopback::{Loopback, SIZE};
 use crate::raw::{code, drain, feed, request, serving};
@@ -133,8 +133,13 @@ fn a_read_only_export_stays_as_it_is() {
 fn errors_of_the_driver_reach_the_client() {
     let export = Export { fast_zero: true, ..Export::new("disk", SIZE) };
     let mut client = Client::connect(Loopback::new(export), "").unwrap();
-    let zero =
-        Request::WriteZeroes { offset: 0, length: 512, no_hole: false, fast: true, fua: false };
+    let zero = ClientRequest::WriteZeroes {
+        offset: 0,
+        length: 512,
+        no_hole: false,
+        fast: true,
+        fua: false,
+    };
     match client.call(zero) {
         Err(ClientError::Failed(errno)) => {
             assert_eq!(errno, Errno::ENOTSUP.with("zeroing is slow"));
@@ -183,7 +188,7 @@ fn answers_that_do_not_fit_become_errors() {
 #[test]
 fn extents_are_tidied() {
     let mut client = Client::connect(Loopback::new(Export::new("disk", SIZE)), "").unwrap();
-    let cookie = client.send(Request::BlockStatus { offset: 0, length: 10, one: false });
+    let cookie = client.send(ClientRequest::BlockStatus { offset: 0, length: 10, one: false });
     client.stream().hold = true;
     client.push().unwrap();
     let extent = |length, zero| Extent { length, hole: false, zero };

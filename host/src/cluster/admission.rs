@@ -5,7 +5,7 @@
 //! authority whose fingerprint the token bears, and sends one line: the token's secret, its
 //! name, its public key, its address and labels. The token is good for the first name and key that it is
 //! shown with, so the new node keeps its key until it knows what became of it. If the token is good, the cluster is asked for a
-//! number like by any other request to the control socket ([`Request::NodeAdd`]), and the new
+//! number like by any other request to the control socket ([`ControlRequest::NodeAdd`]), and the new
 //! node gets one line back: its certificate, its number, and where the others are.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,9 +30,9 @@ use super::certificate::{KEY, forget_waiting_key, waiting_key};
 use super::config::Configuration;
 use super::found::Invitation;
 use super::home::{Home, Known};
-use super::site::Site;
+use super::new_process::NewProcess;
 use super::strangers::{Hurried, Place, Places};
-use crate::control::{NewHome, Request};
+use crate::control::{ControlRequest, NewHome};
 use crate::error::{Error, Result};
 use crate::log::{Log, Sparing};
 
@@ -137,10 +137,11 @@ impl Admission {
             Error(format!("cannot listen at {address}: {e}; choose another address for `admit`"))
         })?;
         let (sender, applications) = channel();
-        let door = Door { keeper: keeper.clone(), config, sender, waker, log, complaints };
+        let server =
+            AdmissionServer { keeper: keeper.clone(), config, sender, waker, log, complaints };
         thread::Builder::new()
             .name("weft-admission".to_string())
-            .spawn(move || door.keep(&listener))
+            .spawn(move || server.keep(&listener))
             .map_err(|e| Error(format!("cannot start a thread: {e}")))?;
         Ok(Some(Admission { address, keeper, applications }))
     }
@@ -196,7 +197,7 @@ impl Keeper {
 }
 
 /// The thread's side.
-struct Door {
+struct AdmissionServer {
     keeper: Arc<Keeper>,
     config: Arc<ServerConfig>,
     sender: Sender<Application>,
@@ -205,9 +206,9 @@ struct Door {
     complaints: Arc<Sparing>,
 }
 
-impl Door {
+impl AdmissionServer {
     fn keep(self, listener: &TcpListener) {
-        let door = Arc::new(self);
+        let server = Arc::new(self);
         let places = Arc::new(Places::default());
         for socket in listener.incoming() {
             let Ok(socket) = socket else {
@@ -217,9 +218,9 @@ impl Door {
             };
             let socket = Arc::new(socket);
             let Some(place) = places.take(&socket) else { continue };
-            let door = door.clone();
+            let server = server.clone();
             // Without a thread the place is free again, and the connection over.
-            drop(thread::Builder::new().spawn(move || door.admit(&socket, &place)));
+            drop(thread::Builder::new().spawn(move || server.admit(&socket, &place)));
         }
     }
 
@@ -260,7 +261,7 @@ impl Door {
     }
 
     /// What the cluster says to a request.
-    fn ask(&self, request: &Request) -> Result<Value> {
+    fn ask(&self, request: &ControlRequest) -> Result<Value> {
         let (sender, answer) = channel();
         let question = serde_json::to_vec(request).map_err(said)?;
         let until = Instant::now() + DECIDING;
@@ -280,7 +281,7 @@ impl Door {
         let key = PublicKey::from_bytes(&plea.key).map_err(said)?;
         let fresh = self.keeper.redeem(&token, &name, &key)?;
         for volume in plea.volume.into_iter().chain(plea.more_volumes) {
-            let answer = self.ask(&Request::VolumeShow { name: volume }).map_err(No::yet)?;
+            let answer = self.ask(&ControlRequest::VolumeShow { name: volume }).map_err(No::yet)?;
             if answer["ok"] != true {
                 if fresh {
                     self.keeper.give_back(&token, &key)?;
@@ -288,7 +289,7 @@ impl Door {
                 return Err(refusal(&answer).into());
             }
         }
-        let add = Request::NodeAdd { name: name.to_string(), home: plea.home };
+        let add = ControlRequest::NodeAdd { name: name.to_string(), home: plea.home };
         let answer = self.ask(&add).map_err(No::yet)?;
         if answer["ok"] != true {
             // With one that had been used a node may have been let in before, and so may this one if
@@ -400,7 +401,7 @@ fn be_admitted(
     volumes: &[String],
 ) -> Result<Vec<u16>> {
     config.check_here()?;
-    let mut site = Site::prepare(config, force)?;
+    let mut process = NewProcess::prepare(config, force)?;
     let key = waiting_key(config)?;
     let plea = Plea {
         token: token.to_string(),
@@ -412,7 +413,7 @@ fn be_admitted(
     };
     let settled = ask(&plea, token, address).and_then(|invitation| {
         let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
-        site.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
+        process.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
             No::yet(Error(format!(
                 "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
                  the same command with the same token again",
@@ -423,13 +424,13 @@ fn be_admitted(
     });
     match settled {
         Ok(nodes) => {
-            site.keep();
+            process.keep();
             forget_waiting_key(config)?;
             Ok(nodes)
         }
         // The token is good for this key alone.
         Err(No { why, again: true }) => {
-            site.keep_only(KEY);
+            process.keep_only(KEY);
             Err(why)
         }
         Err(no) => Err(no.why),

@@ -17,9 +17,9 @@ use weft_net::identity::{
 use super::config::Configuration;
 use super::found::Invitation;
 use super::home::Known;
-use super::site::Site;
+use super::new_process::NewProcess;
 use crate::client::Control;
-use crate::control::{NewHome, Request};
+use crate::control::{ControlRequest, NewHome};
 use crate::durable;
 use crate::error::{Error, Result, fail};
 
@@ -68,9 +68,9 @@ pub(super) fn forget_waiting_key(config: &Configuration) -> Result<()> {
 
 /// What the node of this configuration asks for. Its key is made, unless it has asked before.
 pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> {
-    let site = Site::prepare(config, force)?;
+    let process = NewProcess::prepare(config, force)?;
     let key = waiting_key(config)?;
-    site.keep();
+    process.keep();
     let (name, key) = (config.name.to_string(), key.public().as_bytes().to_vec());
     Ok(JoinRequest { name, key, home: NewHome::of(config) })
 }
@@ -82,7 +82,7 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
     })?;
     let name: NodeName = request.name.parse().map_err(said)?;
     let key = PublicKey::from_bytes(&request.key).map_err(said)?;
-    let add = Request::NodeAdd { name: name.to_string(), home: request.home };
+    let add = ControlRequest::NodeAdd { name: name.to_string(), home: request.home };
     let answer = Control::connect(dir)?.request(&add)?;
     let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
     let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
@@ -112,7 +112,7 @@ pub fn join_certified(
     force: bool,
 ) -> Result<Vec<u16>> {
     config.check_here()?;
-    let mut site = Site::prepare(config, force)?;
+    let mut process = NewProcess::prepare(config, force)?;
     let path = key_path(config);
     if !path.exists() {
         return fail(format!(
@@ -132,8 +132,8 @@ pub fn join_certified(
             path.display()
         ));
     }
-    site.settle(invitation, Stored::empty(), &key, cluster.0)?;
-    site.keep();
+    process.settle(invitation, Stored::empty(), &key, cluster.0)?;
+    process.keep();
     forget_waiting_key(config)?;
     Ok(invitation.nodes())
 }

@@ -11,7 +11,7 @@ use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE, NodeKey};
 
 use super::config::Configuration;
 use super::home::Known;
-use super::site::Site;
+use super::new_process::NewProcess;
 use super::together::Codec;
 use crate::error::{Error, Result, fail};
 use crate::format::data_sectors;
@@ -54,12 +54,12 @@ pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Res
             host.name
         ));
     }
-    let mut sites = Vec::new();
-    let founded = try_found(configs, spec, force, &mut sites);
+    let mut processes = Vec::new();
+    let founded = try_found(configs, spec, force, &mut processes);
     match &founded {
-        Ok(_) => sites.into_iter().for_each(Site::keep),
+        Ok(_) => processes.into_iter().for_each(NewProcess::keep),
         // The last goes first: directories of it may be in those of one before.
-        Err(_) => while sites.pop().is_some() {},
+        Err(_) => while processes.pop().is_some() {},
     }
     founded
 }
@@ -68,18 +68,18 @@ fn try_found<'a>(
     configs: &'a [Configuration],
     spec: Option<&Spec>,
     force: bool,
-    sites: &mut Vec<Site<'a>>,
+    processes: &mut Vec<NewProcess<'a>>,
 ) -> Result<ClusterId> {
     for config in configs {
-        sites.push(Site::prepare(config, force)?);
+        processes.push(NewProcess::prepare(config, force)?);
     }
     let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
     let cluster = ClusterId::generate().map_err(wrong)?;
     let authority = CertificateAuthority::create(cluster).map_err(wrong)?;
     let (mut nodes, mut numbers) = (Vec::new(), Vec::new());
-    for (config, site) in configs.iter().zip(&*sites) {
+    for (config, process) in configs.iter().zip(&*processes) {
         let (first, home) = (nodes.len() as u16, Arc::new(config.home()));
-        for (n, size) in site.sizes().enumerate() {
+        for (n, size) in process.sizes().enumerate() {
             let process = (n > 0).then_some(NodeId(first));
             let info = NodeInfo::new(0, data_sectors(size)?);
             nodes.push(NodeInfo { home: Some(home.clone()), process, ..info });
@@ -98,7 +98,7 @@ fn try_found<'a>(
     if let Some(first) = configs.first() {
         authority.save(&first.dir).map_err(wrong)?;
     }
-    for ((config, site), disks) in configs.iter().zip(sites).zip(numbers) {
+    for ((config, process), disks) in configs.iter().zip(processes).zip(numbers) {
         let key = NodeKey::generate().map_err(wrong)?;
         let node = disks[0];
         let peers = known.iter().filter(|k| k.node != node).cloned().collect();
@@ -115,7 +115,7 @@ fn try_found<'a>(
             0 => Stored::founded(member_of(NodeId(0)), &map, &Codec),
             _ => Stored::empty(),
         };
-        site.settle(&invitation, stored, &key, cluster.0)?;
+        process.settle(&invitation, stored, &key, cluster.0)?;
     }
     Ok(cluster)
 }

@@ -6,14 +6,14 @@
 //! | `home` | the process's directory: identity, number, the member's log; its disks |
 //! | `disks` | which node of it is on which disk |
 //! | `found` | founding a cluster |
-//! | `site` | the directory and the disks of a new process |
+//! | `new_process` | the directory and the disks of a new process |
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
 //! | `renewal` | certificates are renewed while their processes run |
 //! | `memory` | the member's log as a file, and its witness |
 //! | `readmit` | a process whose member has lost its log comes back with a new one |
 //! | `refound` | founding a cluster anew when most members have lost their logs |
-//! | `post` | frames between processes: nodes' messages, members' messages, questions |
+//! | `peer_links` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
 mod admission;
@@ -24,11 +24,11 @@ mod disks;
 mod found;
 mod home;
 mod memory;
-mod post;
+mod new_process;
+mod peer_links;
 mod readmit;
 mod refound;
 mod renewal;
-mod site;
 mod strangers;
 mod together;
 
@@ -37,10 +37,10 @@ pub use certificate::{JoinRequest, certify, join_certified, join_request, renewe
 pub use config::Configuration;
 pub use found::{Invitation, found};
 pub use home::Home;
+pub use new_process::NewDirectory;
 pub use readmit::readmit;
 pub use refound::{Remains, refound};
-pub use site::NewDirectory;
 
 pub(crate) use admission::Admission;
-pub(crate) use post::Mail;
+pub(crate) use peer_links::PeerEvent;
 pub(crate) use together::{Effect, Together};

@@ -11,7 +11,7 @@ use weft_member::{MemberId, Stored, member_anew};
 use super::config::Configuration;
 use super::home::Home;
 use super::memory::{Memory, Trouble};
-use super::site::write_first_log;
+use super::new_process::write_first_log;
 use crate::error::{Result, fail};
 
 /// Has the process of a configuration come back with a new member when it is started the next time. Refused if

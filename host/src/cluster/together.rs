@@ -18,7 +18,7 @@ use weft_net::wire::Message;
 
 use super::home::{Home, Known};
 use super::memory::{Memory, lost};
-use super::post::{Mail, Post};
+use super::peer_links::{PeerEvent, PeerLinks};
 use super::renewal::Renewal;
 use crate::claim::Claim;
 use crate::clock::boot_time;
@@ -40,7 +40,7 @@ const STUCK: &str = "most of the voting members have lost their logs, so nothing
                      recover --config FILE`)";
 
 /// How often the processes tell one another how things are.
-const NEWS_EVERY: Nanos = 500 * MILLIS;
+const STATUS_EVERY: Nanos = 500 * MILLIS;
 
 /// How long the connection to a process that has left stays, for what is on its way: the answer to who
 /// asked there that it leave.
@@ -79,7 +79,7 @@ pub(crate) enum Effect {
     /// Start a node of ours anew.
     Restart(NodeId),
     /// Hand a node of ours a message.
-    Letter(Envelope),
+    Message(Envelope),
     /// A map is agreed on.
     Agreed(Arc<ClusterMap>),
     /// Tell the operator.
@@ -93,9 +93,9 @@ pub(crate) struct Together {
     home: Home,
     process: Process,
     memory: Memory,
-    post: Post,
+    links: PeerLinks,
     renewal: Renewal,
-    next_news: Nanos,
+    next_status: Nanos,
     /// Processes that there are connections to, or should be.
     peers: BTreeMap<NodeId, Known>,
     /// Processes that there need be no connection to any more, and from when on there is none.
@@ -104,7 +104,7 @@ pub(crate) struct Together {
     warned: Option<String>,
     effects: Vec<Effect>,
     /// What is for the control sockets.
-    mail: VecDeque<(NodeId, Mail)>,
+    peer_events: VecDeque<(NodeId, PeerEvent)>,
 }
 
 impl Together {
@@ -142,20 +142,20 @@ impl Together {
                 home.dir().display()
             ));
         }
-        let post = Post::start(transport, registry, first, log)?;
+        let links = PeerLinks::start(transport, registry, first, log)?;
         let renewal = Renewal::new(home.dir().to_path_buf(), home.identity.clone());
         let mut together = Together {
             home,
             process,
             memory,
-            post,
+            links,
             renewal,
-            next_news: 0,
+            next_status: 0,
             peers,
             parting: BTreeMap::new(),
             warned: None,
             effects: Vec::new(),
-            mail: VecDeque::new(),
+            peer_events: VecDeque::new(),
         };
         let map = together.process.map().clone();
         together.check_address(&map)?;
@@ -245,7 +245,7 @@ impl Together {
 
     /// Whether there is a connection to a process.
     pub(crate) fn is_connected(&self, process: NodeId) -> bool {
-        self.post.up().contains(&process)
+        self.links.up().contains(&process)
     }
 
     /// Whether most of the processes that this one dials say that this one is none of the cluster: it has
@@ -253,13 +253,13 @@ impl Together {
     pub(crate) fn is_disowned(&self) -> bool {
         // The one with the higher number dials, and hears it.
         let dialled = self.peers.keys().filter(|p| **p < self.us());
-        let disowning = dialled.clone().filter(|p| self.post.disowns_us(**p)).count();
-        self.post.up().is_empty() && 2 * disowning > dialled.count()
+        let disowning = dialled.clone().filter(|p| self.links.disowns_us(**p)).count();
+        self.links.up().is_empty() && 2 * disowning > dialled.count()
     }
 
     /// The processes that there are connections to.
     pub(crate) fn connected(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.post.up().iter().copied()
+        self.links.up().iter().copied()
     }
 
     /// Whether the nodes may serve at this moment.
@@ -275,9 +275,9 @@ impl Together {
     /// Nanoseconds until something is due.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         let now = boot_time();
-        let transport = self.post.patience().map(|p| p.as_nanos() as Nanos);
+        let transport = self.links.patience().map(|p| p.as_nanos() as Nanos);
         let parting = self.parting.values().copied().min().unwrap_or(Nanos::MAX);
-        let ours = self.process.wake().min(self.next_news).min(parting);
+        let ours = self.process.wake().min(self.next_status).min(parting);
         let ours = ours.min(self.renewal.due()).saturating_sub(now);
         transport.into_iter().chain([ours]).min()
     }
@@ -288,8 +288,8 @@ impl Together {
     }
 
     /// Takes the next thing for the control sockets.
-    pub(crate) fn take_mail(&mut self) -> Option<(NodeId, Mail)> {
-        self.mail.pop_front()
+    pub(crate) fn take_peer_event(&mut self) -> Option<(NodeId, PeerEvent)> {
+        self.peer_events.pop_front()
     }
 
     /// A node of ours can take part.
@@ -323,41 +323,41 @@ impl Together {
     }
 
     /// Sends a message of a node of ours.
-    pub(crate) fn send(&mut self, letter: Envelope) {
-        self.post.send(self.process_of(letter.to), letter);
+    pub(crate) fn send(&mut self, message: Envelope) {
+        self.links.send(self.process_of(message.to), message);
     }
 
     /// Hands another process a request to its control socket.
     pub(crate) fn ask(&self, to: NodeId, number: u64, request: &[u8]) -> Result<()> {
-        self.post.ask(to, number, request)
+        self.links.ask(to, number, request)
     }
 
     /// Answers another process's request.
     pub(crate) fn answer(&self, to: NodeId, number: u64, answer: &[u8]) {
-        self.post.answer(to, number, answer);
+        self.links.answer(to, number, answer);
     }
 
     /// Tells a process that nobody waits any more for the answer to what it was asked.
     pub(crate) fn hang_up(&self, to: NodeId, number: u64) {
-        self.post.hang_up(to, number);
+        self.links.hang_up(to, number);
     }
 
     /// Whether it is time to tell the others how things are.
-    pub(crate) fn wants_news(&self) -> bool {
-        boot_time() >= self.next_news
+    pub(crate) fn wants_status(&self) -> bool {
+        boot_time() >= self.next_status
     }
 
     /// Tells the others how things are.
-    pub(crate) fn tell_news(&mut self, news: Vec<u8>) {
-        self.next_news = boot_time() + NEWS_EVERY;
+    pub(crate) fn tell_status(&mut self, status: Vec<u8>) {
+        self.next_status = boot_time() + STATUS_EVERY;
         self.process.follow_group(boot_time());
         self.take_over();
-        self.post.tell_news(&news.into());
+        self.links.tell_status(&status.into());
     }
 
     /// There is something to read from another process, or room to write to it.
     pub(crate) fn peer_is_ready(&mut self, event: &mio::event::Event) {
-        self.post.ready(event);
+        self.links.ready(event);
     }
 
     /// Takes what other processes have sent, and writes what there is room for.
@@ -368,37 +368,37 @@ impl Together {
     }
 
     fn try_turn(&mut self) -> Result<()> {
-        self.post.turn();
-        while let Some((peer, mail)) = self.post.next()? {
-            match mail {
-                Mail::Letter(letter) if self.process_of(letter.from) != peer => {
+        self.links.turn();
+        while let Some((peer, event)) = self.links.next()? {
+            match event {
+                PeerEvent::Message(message) if self.process_of(message.from) != peer => {
                     // Nobody speaks for another.
-                    let from = letter.from;
+                    let from = message.from;
                     let text = format!("the process of {peer} sent a message of {from}; dropped");
                     self.effects.push(Effect::Log(text));
                 }
-                Mail::Letter(letter) if self.is_ours(letter.to) => {
-                    self.effects.push(Effect::Letter(letter));
+                PeerEvent::Message(message) if self.is_ours(message.to) => {
+                    self.effects.push(Effect::Message(message));
                 }
-                Mail::Letter(_) => {}
-                Mail::Member(bytes) => self.input(Input::Message(member_of(peer), bytes)),
-                Mail::Left => self.leave(),
-                Mail::Renew(certificate) => self.renew_for(peer, &certificate),
-                Mail::Renewed(answer) => {
+                PeerEvent::Message(_) => {}
+                PeerEvent::Member(bytes) => self.input(Input::Message(member_of(peer), bytes)),
+                PeerEvent::Left => self.leave(),
+                PeerEvent::Renew(certificate) => self.renew_for(peer, &certificate),
+                PeerEvent::Renewed(answer) => {
                     self.effects.extend(self.renewal.take(&answer).map(Effect::Log));
                 }
-                Mail::Up => {
+                PeerEvent::Up => {
                     self.input(Input::Connected(member_of(peer)));
-                    self.next_news = 0;
+                    self.next_status = 0;
                     if let Some(certificate) = self.renewal.question() {
-                        self.post.ask_renewal(peer, certificate);
+                        self.links.ask_renewal(peer, certificate);
                     }
                 }
-                Mail::Down => {
+                PeerEvent::Down => {
                     self.input(Input::Disconnected(member_of(peer)));
-                    self.mail.push_back((peer, Mail::Down));
+                    self.peer_events.push_back((peer, PeerEvent::Down));
                 }
-                mail => self.mail.push_back((peer, mail)),
+                event => self.peer_events.push_back((peer, event)),
             }
         }
         Ok(())
@@ -414,11 +414,11 @@ impl Together {
             let (question, line) = self.renewal.turn(now);
             self.effects.extend(line.map(Effect::Log));
             if let Some(certificate) = question {
-                self.connected().for_each(|p| self.post.ask_renewal(p, certificate.clone()));
+                self.connected().for_each(|p| self.links.ask_renewal(p, certificate.clone()));
             }
         }
         for gone in self.parting.extract_if(.., |_, at| *at <= now) {
-            self.post.remove_peer(gone.0);
+            self.links.remove_peer(gone.0);
         }
     }
 
@@ -426,7 +426,7 @@ impl Together {
     fn renew_for(&mut self, peer: NodeId, certificate: &[u8]) {
         let Some(known) = self.peers.get(&peer) else { return };
         if let Some((answer, line)) = self.renewal.answer(&known.name, certificate) {
-            self.post.answer_renewal(peer, answer);
+            self.links.answer_renewal(peer, answer);
             self.effects.push(Effect::Log(line));
         }
     }
@@ -440,7 +440,7 @@ impl Together {
     fn take_over(&mut self) {
         while let Some(effect) = self.process.next_effect() {
             match effect {
-                weft_member::Effect::Send(to, bytes) => self.post.send_member(node_of(to), bytes),
+                weft_member::Effect::Send(to, bytes) => self.links.send_member(node_of(to), bytes),
                 weft_member::Effect::Persist(number, persist) => {
                     match self.memory.write(&persist) {
                         Ok(()) => self.process.handle(boot_time(), Input::Persisted(number)),
@@ -528,7 +528,7 @@ impl Together {
                 peer.0
             )
         };
-        let refused = self.post.refusals().iter().map(refused);
+        let refused = self.links.refusals().iter().map(refused);
         let own = left.into_iter().chain(anew).chain(stuck).chain(self.label_warning());
         let own = own.chain(self.renewal.warning());
         own.chain(refused).collect()
@@ -572,7 +572,7 @@ impl Together {
                     let name = known.name;
                     self.effects
                         .push(Effect::Log(format!("the process of {name} has left the cluster")));
-                    self.post.tell_left(process);
+                    self.links.tell_left(process);
                     self.parting.insert(process, boot_time() + FAREWELL);
                 }
                 continue;
@@ -582,7 +582,7 @@ impl Together {
                 Known { node: process.0, name: home.name.clone(), address: home.address.clone() };
             let is_up = map.served_by(process).any(|n| map.is_up(n));
             if !is_up {
-                self.post.give_up(process);
+                self.links.give_up(process);
             }
             // It is back, and to be dialled now: what is asked of it is lost until then, and hosts
             // wait.
@@ -591,8 +591,8 @@ impl Together {
                 && let Ok(peer) = known.peer()
             {
                 match missed {
-                    true => self.post.expect(peer),
-                    false => self.post.add_peer(peer),
+                    true => self.links.expect(peer),
+                    false => self.links.add_peer(peer),
                 }
                 self.peers.insert(process, known);
             }

@@ -29,7 +29,7 @@ impl Engine {
 
     /// A node's disk has just been opened.
     pub(super) fn keep_copies(&mut self, n: usize) {
-        self.slots[n].keeper = Keeper::new();
+        self.instances[n].keeper = Keeper::new();
         self.copies_due = true;
     }
 
@@ -39,9 +39,11 @@ impl Engine {
             return;
         }
         let Some(wanted) = &self.wanted else { return };
-        for (node, slot) in self.slots.iter_mut().enumerate().filter(|(_, s)| s.disk.is_some()) {
-            if let Some(op) = slot.keeper.next(wanted) {
-                let tag = Tag { node, life: slot.life, id: COPY };
+        for (node, instance) in
+            self.instances.iter_mut().enumerate().filter(|(_, s)| s.disk.is_some())
+        {
+            if let Some(op) = instance.keeper.next(wanted) {
+                let tag = Tag { node, life: instance.life, id: COPY };
                 self.disk_queue.push_back((tag, DiskRequest { id: COPY, op }));
             }
         }
@@ -53,7 +55,7 @@ impl Engine {
             return Some(result);
         }
         self.copies_due = true;
-        if let Err(why) = self.slots[tag.node].keeper.ended(result) {
+        if let Err(why) = self.instances[tag.node].keeper.ended(result) {
             (self.log)(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
         }
         None
@@ -62,6 +64,6 @@ impl Engine {
     /// Whether every disk has what it is to have, or cannot.
     pub(super) fn copies_are_done(&self) -> bool {
         let Some(wanted) = &self.wanted else { return true };
-        self.slots.iter().filter(|s| s.disk.is_some()).all(|s| s.keeper.is_done(wanted))
+        self.instances.iter().filter(|s| s.disk.is_some()).all(|s| s.keeper.is_done(wanted))
     }
 }

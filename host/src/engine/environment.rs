@@ -12,18 +12,18 @@ impl Environment for Engine {
     type End = ();
 
     fn send(&mut self, _: NodeId, envelope: Envelope) {
-        self.post(envelope);
+        self.send_envelope(envelope);
     }
 
     fn start_disk(&mut self, node: NodeId, request: DiskRequest) {
         let n = usize::from(node.0);
-        let tag = Tag { node: n, life: self.slots[n].life, id: request.id };
+        let tag = Tag { node: n, life: self.instances[n].life, id: request.id };
         self.disk_queue.push_back((tag, request));
     }
 
     fn set_timer(&mut self, node: NodeId, timer: Timer, after: Nanos) {
         let deadline = self.clock.now() + after;
-        self.slots[usize::from(node.0)].set_timer(timer, deadline);
+        self.instances[usize::from(node.0)].set_timer(timer, deadline);
     }
 
     fn reply(

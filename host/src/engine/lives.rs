@@ -12,8 +12,8 @@ use crate::claim::Claim;
 use crate::disk::{self, Backend, Disk};
 use crate::error::{Error, Result, fail};
 use crate::format::data_sectors;
+use crate::instance::{Instance, Phase};
 use crate::size::Size;
-use crate::slot::{Phase, Slot};
 
 /// How long a node that is being stopped may take to finish what it has begun. While others
 /// are busy it may never come to rest, since it takes part in their requests.
@@ -30,8 +30,8 @@ impl Engine {
         for name in self.rule.take_given_up() {
             (self.log)(&format!("volume '{name}' was never finished and is given up"));
         }
-        for n in 0..self.slots.len() {
-            if self.slots[n].phase == Phase::Down {
+        for n in 0..self.instances.len() {
+            if self.instances[n].phase == Phase::Down {
                 self.try_to_open(n);
             }
         }
@@ -40,18 +40,18 @@ impl Engine {
     fn try_to_open(&mut self, n: usize) {
         if let Err(e) = self.open_node(n) {
             (self.log)(&format!("node {n} stays down: {e}"));
-            self.slots[n].why = e.to_string();
+            self.instances[n].why = e.to_string();
             self.died(n, false);
         }
     }
 
     /// Starts a node that is down.
     pub(crate) fn start_node(&mut self, n: usize) -> Result<()> {
-        if self.slot(n)?.phase != Phase::Down {
+        if self.instance(n)?.phase != Phase::Down {
             return fail(format!("node {n} runs already"));
         }
         if !self.starting && self.nobody_runs() && self.start_over() {
-            for other in (0..self.slots.len()).filter(|other| *other != n) {
+            for other in (0..self.instances.len()).filter(|other| *other != n) {
                 if self.map().is_up(NodeId(other as u16)) {
                     self.try_to_open(other);
                 }
@@ -62,29 +62,29 @@ impl Engine {
 
     fn open_node(&mut self, n: usize) -> Result<()> {
         let config = self.node_config();
-        if self.slots[n].disk_ops > 0 {
-            self.slots[n].wanted = true;
+        if self.instances[n].disk_ops > 0 {
+            self.instances[n].wanted = true;
             return Ok(());
         }
         let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let together = self.rule.together().is_some();
-        let slot = &mut self.slots[n];
-        slot.wanted = false;
-        if !slot.path.as_os_str().is_empty() {
+        let instance = &mut self.instances[n];
+        instance.wanted = false;
+        if !instance.path.as_os_str().is_empty() {
             if together {
                 // It may not have been there before, or another may have come.
-                slot.size = disk::size(&slot.path)?;
+                instance.size = disk::size(&instance.path)?;
             }
-            let disk = Disk::open(&slot.path, slot.size, backend)?;
-            slot.disk = Some(Arc::new(disk.queued(slot.queue)));
+            let disk = Disk::open(&instance.path, instance.size, backend)?;
+            instance.disk = Some(Arc::new(disk.queued(instance.queue)));
         }
-        slot.phase = Phase::Opening;
-        let sectors = slot.size / SECTOR;
+        instance.phase = Phase::Opening;
+        let sectors = instance.size / SECTOR;
         let mut node = Box::new(Node::new(id, cluster, sectors, config));
         let mut outputs = Vec::new();
         node.start(&mut outputs);
-        slot.node = Some(node);
+        instance.node = Some(node);
         self.keep_copies(n);
         self.apply(n, outputs);
         Ok(())
@@ -103,14 +103,14 @@ impl Engine {
 
     /// Stops a node at once, as if its process had died.
     pub(crate) fn kill_node(&mut self, n: usize, why: &str) -> Result<()> {
-        let was = self.slot(n)?.phase;
+        let was = self.instance(n)?.phase;
         if was == Phase::Down {
             return fail(format!("node {n} is down already"));
         }
-        if let Some(status) = self.slots[n].status() {
+        if let Some(status) = self.instances[n].status() {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
-        self.slots[n].drop_node(why);
+        self.instances[n].drop_node(why);
         (self.log)(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {
             self.stopped.push(n);
@@ -121,9 +121,9 @@ impl Engine {
 
     /// Starts a node anew that the others have gone on without.
     pub(super) fn restart_node(&mut self, n: usize) {
-        let stops = self.slots[n].phase == Phase::Draining;
+        let stops = self.instances[n].phase == Phase::Draining;
         if self.kill_node(n, "the others went on without it").is_ok() {
-            self.slots[n].wanted = !stops;
+            self.instances[n].wanted = !stops;
         }
     }
 
@@ -132,10 +132,10 @@ impl Engine {
     /// as it is, and what it had in work is given to others. Meanwhile new requests go to
     /// others.
     pub(crate) fn drain_node(&mut self, n: usize) -> Result<()> {
-        match self.slot(n)?.phase {
+        match self.instance(n)?.phase {
             Phase::Running => {
-                self.slots[n].phase = Phase::Draining;
-                self.slots[n].patience = Some(self.clock.now() + PATIENCE);
+                self.instances[n].phase = Phase::Draining;
+                self.instances[n].patience = Some(self.clock.now() + PATIENCE);
             }
             Phase::Draining => {}
             Phase::Down => return fail(format!("node {n} is down already")),
@@ -151,7 +151,7 @@ impl Engine {
         if removed {
             fail(format!("node {n} has left the cluster"))
         } else {
-            self.slot(n).map(drop)
+            self.instance(n).map(drop)
         }
     }
 
@@ -162,9 +162,9 @@ impl Engine {
         };
         let path = claim.path().to_path_buf();
         together.take_disk(NodeId(n as u16), claim)?;
-        let life = self.slots[n].life + 1;
-        self.slots[n] = self.rule.new_slot(n);
-        self.slots[n].life = life;
+        let life = self.instances[n].life + 1;
+        self.instances[n] = self.rule.new_instance(n);
+        self.instances[n].life = life;
         (self.log)(&format!("node {n} has got the disk {}", path.display()));
         self.start_node(n)
     }
@@ -177,7 +177,7 @@ impl Engine {
 
     /// Refuses if a node is not down.
     pub(crate) fn must_be_down(&self, n: usize) -> Result<()> {
-        match self.slot(n)?.phase == Phase::Down && self.slots[n].disk_ops == 0 {
+        match self.instance(n)?.phase == Phase::Down && self.instances[n].disk_ops == 0 {
             true => Ok(()),
             false => fail(format!("node {n} runs; stop it before its disk is replaced")),
         }
@@ -199,9 +199,11 @@ impl Engine {
         self.can_do_without(n)
     }
 
-    fn slot(&self, n: usize) -> Result<&Slot> {
-        let last = self.slots.len() - 1;
-        self.slots.get(n).ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
+    fn instance(&self, n: usize) -> Result<&Instance> {
+        let last = self.instances.len() - 1;
+        self.instances
+            .get(n)
+            .ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
     }
 
     /// Starts and stops nodes that had to wait for something.
@@ -209,17 +211,17 @@ impl Engine {
         if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
-        for n in 0..self.slots.len() {
-            let slot = &self.slots[n];
-            if slot.wanted && slot.disk_ops == 0 {
+        for n in 0..self.instances.len() {
+            let instance = &self.instances[n];
+            if instance.wanted && instance.disk_ops == 0 {
                 if let Err(e) = self.open_node(n) {
-                    self.slots[n].drop_node(&e.to_string());
+                    self.instances[n].drop_node(&e.to_string());
                 }
-            } else if slot.phase == Phase::Draining {
+            } else if instance.phase == Phase::Draining {
                 self.follow_drain(n);
             }
         }
-        if self.starting && self.slots.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
+        if self.starting && self.instances.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
             self.starting = false;
             self.all_are_open();
         }
@@ -228,8 +230,8 @@ impl Engine {
     /// Nodes must not go on with a map that a restart would not know. They stop, hosts get
     /// errors instead of waiting, and nodes can be started again when the map has room.
     fn stop_without_map(&mut self, why: &str) {
-        for n in 0..self.slots.len() {
-            if !matches!(self.slots[n].phase, Phase::Down | Phase::Elsewhere) {
+        for n in 0..self.instances.len() {
+            if !matches!(self.instances[n].phase, Phase::Down | Phase::Elsewhere) {
                 // That it runs has been seen.
                 let _ = self.kill_node(n, &format!("the map cannot be stored: {why}"));
             }
@@ -237,11 +239,11 @@ impl Engine {
     }
 
     fn follow_drain(&mut self, n: usize) {
-        let slot = &self.slots[n];
+        let instance = &self.instances[n];
         // Of one that was not let in, or that the others have gone on without, nothing is to be finished.
         let finished = !self.map().is_up(NodeId(n as u16))
-            || slot.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
-        let impatient = slot.patience.is_some_and(|p| p <= self.clock.now());
+            || instance.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
+        let impatient = instance.patience.is_some_and(|p| p <= self.clock.now());
         let why = match (finished, impatient) {
             (true, _) => "it was stopped",
             (_, true) => "it was stopped, with work left to the others",
@@ -252,7 +254,7 @@ impl Engine {
     }
 
     pub(super) fn node_ready(&mut self, n: usize) {
-        self.slots[n].phase = Phase::Running;
+        self.instances[n].phase = Phase::Running;
         if !self.starting {
             (self.log)(&format!("node {n} is up"));
         }
@@ -263,8 +265,8 @@ impl Engine {
 
     /// A node that runs, and its disk.
     pub(super) fn arrival(&self, n: usize) -> Option<Arrival> {
-        let slot = &self.slots[n];
-        let node = slot.node.as_ref().filter(|_| slot.runs())?;
+        let instance = &self.instances[n];
+        let node = instance.node.as_ref().filter(|_| instance.runs())?;
         let (disk, sectors) = (node.disk(), node.data_sectors());
         Some(Arrival { node: NodeId(n as u16), disk, sectors })
     }
@@ -278,7 +280,7 @@ impl Engine {
 
     /// Has a node be down because its disk is lost, if no volume needs it.
     pub(crate) fn lose_disk(&mut self, n: usize) -> Result<()> {
-        let phase = self.slot(n)?.phase;
+        let phase = self.instance(n)?.phase;
         self.can_do_without(n)?;
         match phase {
             Phase::Elsewhere if self.runs(NodeId(n as u16)) => fail(format!(
@@ -291,10 +293,10 @@ impl Engine {
 
     /// A place, with an empty disk, for a node that is to be added.
     pub(crate) fn add_slot(&mut self, force: bool) -> Result<()> {
-        let n = self.slots.len();
+        let n = self.instances.len();
         self.make_empty(n, self.rule.claim(n, force)?)?;
-        let slot = self.rule.new_slot(n);
-        self.slots.push(slot);
+        let instance = self.rule.new_instance(n);
+        self.instances.push(instance);
         (self.log)(&format!("node {n} is added"));
         Ok(())
     }

@@ -30,9 +30,9 @@ use crate::disk_queue::DiskQueue;
 use crate::disk_sync::AtOnce;
 use crate::disk_uring::{Ring, Tag};
 use crate::error::{Error, Result};
+use crate::instance::{Instance, Phase};
 use crate::log::Log;
 use crate::map_copies::Wanted;
-use crate::slot::{Phase, Slot};
 use crate::volumes::{self, Exports, NewVolume};
 
 pub(crate) use rule::{Rule, Ticket};
@@ -47,7 +47,7 @@ const MOST_MESSAGES: usize = 20_000;
 pub(crate) struct Engine {
     pub(crate) rule: Rule,
     /// By node number; also those of nodes in other processes.
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) instances: Vec<Instance>,
     pub(crate) log: Log,
     /// What goes in and out of the nodes, and the answers to hosts.
     pub(crate) gate: Gate<Answer>,
@@ -76,14 +76,14 @@ pub(crate) struct Engine {
 impl Engine {
     /// Nodes under this rule, none of them started.
     pub(crate) fn new(rule: Rule, log: Log) -> Engine {
-        let slots = rule.slots();
+        let instances = rule.instances();
         let ring = Ring::new();
         if let Err(e) = &ring {
             log(&format!("disks are worked without io_uring: {e}"));
         }
         let mut engine = Engine {
             rule,
-            slots,
+            instances,
             log,
             gate: Gate::default(),
             stopped: Vec::new(),
@@ -116,9 +116,9 @@ impl Engine {
     /// The first node from `from` on, in a circle, that takes requests.
     pub(crate) fn originator(&self, from: usize) -> Option<usize> {
         let takes = |n: &usize| {
-            self.slots[*n].phase == Phase::Running && self.map().is_up(NodeId(*n as u16))
+            self.instances[*n].phase == Phase::Running && self.map().is_up(NodeId(*n as u16))
         };
-        (from..self.slots.len()).chain(0..from.min(self.slots.len())).find(takes)
+        (from..self.instances.len()).chain(0..from.min(self.instances.len())).find(takes)
     }
 
     /// Whether nodes may serve at this moment.
@@ -129,16 +129,16 @@ impl Engine {
     /// Whether hosts wait here for the node to take part again: it has no disk, so that its
     /// process is the hosts' own controller and no other process is as good, and it is coming back.
     pub(crate) fn hosts_wait(&self) -> bool {
-        let comes = |s: &Slot| s.wanted || matches!(s.phase, Phase::Opening | Phase::Running);
-        let comes_back = |s: &Slot| s.path.as_os_str().is_empty() && comes(s);
+        let comes = |s: &Instance| s.wanted || matches!(s.phase, Phase::Opening | Phase::Running);
+        let comes_back = |s: &Instance| s.path.as_os_str().is_empty() && comes(s);
         self.rule.together().is_some()
             && self.originator(0).is_none()
-            && self.slots.iter().any(comes_back)
+            && self.instances.iter().any(comes_back)
     }
 
     /// Whether the last nodes of this process are about to stop, and others are in other processes.
     pub(crate) fn is_leaving(&self) -> bool {
-        let any = |phase: Phase| self.slots.iter().any(|s| s.phase == phase);
+        let any = |phase: Phase| self.instances.iter().any(|s| s.phase == phase);
         self.rule.together().is_some() && any(Phase::Draining) && !any(Phase::Running)
     }
 
@@ -174,7 +174,7 @@ impl Engine {
     /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
         let now = self.clock.now();
-        let nodes = self.slots.iter_mut().filter_map(|s| s.node.as_mut());
+        let nodes = self.instances.iter_mut().filter_map(|s| s.node.as_mut());
         let micros = nodes.map(|n| n.reading(now).micros()).min();
         micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
     }
@@ -191,16 +191,16 @@ impl Engine {
 
     /// Whether a node runs, in this process or, as far as the map knows, in another.
     pub(crate) fn runs(&self, node: NodeId) -> bool {
-        match self.slots.get(usize::from(node.0)) {
-            Some(slot) if slot.phase == Phase::Elsewhere => self.map().is_up(node),
-            Some(slot) => slot.runs(),
+        match self.instances.get(usize::from(node.0)) {
+            Some(instance) if instance.phase == Phase::Elsewhere => self.map().is_up(node),
+            Some(instance) => instance.runs(),
             None => false,
         }
     }
 
     /// Whether nothing is in work anywhere and everything is in place.
     pub(crate) fn is_quiet(&self) -> bool {
-        let quiet = |s: &Slot| match s.phase {
+        let quiet = |s: &Instance| match s.phase {
             Phase::Down => !s.wanted,
             Phase::Opening => false,
             Phase::Elsewhere => true,
@@ -208,7 +208,7 @@ impl Engine {
         };
         self.is_settled()
             && self.disk_queue.is_empty()
-            && self.slots.iter().all(quiet)
+            && self.instances.iter().all(quiet)
             && self.copies_are_done()
     }
 
@@ -218,8 +218,8 @@ impl Engine {
         if !self.is_settled() {
             out.push("the nodes do not agree on a map yet".to_string());
         }
-        for (n, slot) in self.slots.iter().enumerate() {
-            match (slot.phase, slot.status()) {
+        for (n, instance) in self.instances.iter().enumerate() {
+            match (instance.phase, instance.status()) {
                 (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
                 (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
                     out.push(format!("node {n}: {waiting}"));
@@ -295,9 +295,11 @@ impl Engine {
         self.start_copies();
         let mut at_once = AtOnce::default();
         while let Some((tag, request)) = self.disk_queue.pop_front() {
-            let slot = &mut self.slots[tag.node];
-            let Some(disk) = slot.disk.as_ref().filter(|_| slot.life == tag.life) else { continue };
-            slot.disk_ops += 1;
+            let instance = &mut self.instances[tag.node];
+            let Some(disk) = instance.disk.as_ref().filter(|_| instance.life == tag.life) else {
+                continue;
+            };
+            instance.disk_ops += 1;
             if let Some(emulated) = &mut self.emulated {
                 let result = disk.run(request.op.clone());
                 emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
@@ -335,8 +337,8 @@ impl Engine {
         let ended = std::mem::take(&mut self.ended);
         let any = !ended.is_empty();
         for (tag, result) in ended {
-            self.slots[tag.node].disk_ops -= 1;
-            if self.slots[tag.node].life == tag.life
+            self.instances[tag.node].disk_ops -= 1;
+            if self.instances[tag.node].life == tag.life
                 && let Some(result) = self.copy_ended(tag, result)
             {
                 self.input(tag.node, Input::Disk(tag.id, result));
@@ -347,7 +349,7 @@ impl Engine {
 
     fn input(&mut self, n: usize, input: Input) {
         let now = self.clock.now();
-        let Some(node) = self.slots.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
+        let Some(node) = self.instances.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
         let mut outputs = Vec::new();
         node.handle(now, input, &mut outputs);
         self.apply(n, outputs);
@@ -358,9 +360,9 @@ impl Engine {
         let _ = drive(self, NodeId(n as u16), outputs);
     }
 
-    fn post(&mut self, envelope: Envelope) {
-        match self.slots.get(usize::from(envelope.to.0)) {
-            Some(slot) if slot.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
+    fn send_envelope(&mut self, envelope: Envelope) {
+        match self.instances.get(usize::from(envelope.to.0)) {
+            Some(instance) if instance.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
             _ => self.gate.letter(envelope),
         }
     }
@@ -369,7 +371,7 @@ impl Engine {
     /// other processes is not sooner done because this one is idle: it waits for its time, and
     /// for more to go with it.
     pub(crate) fn has_soon(&self) -> bool {
-        self.rule.together().is_none() && self.slots.iter().any(Slot::has_soon)
+        self.rule.together().is_none() && self.instances.iter().any(Instance::has_soon)
     }
 
     /// Fires the [`Timer::Soon`]s, due or not.
@@ -384,8 +386,8 @@ impl Engine {
     }
 
     fn fire(&mut self, timer: Timer, now: u64) {
-        for n in 0..self.slots.len() {
-            if self.slots[n].take_due(timer, now) {
+        for n in 0..self.instances.len() {
+            if self.instances[n].take_due(timer, now) {
                 self.input(n, Input::Timer(timer));
             }
         }
@@ -394,8 +396,9 @@ impl Engine {
     /// Nanoseconds until the next timer is due.
     pub(crate) fn next_due(&mut self) -> Option<u64> {
         let now = self.clock.now();
-        let slots = self.slots.iter().filter_map(Slot::deadline).map(|d| d.saturating_sub(now));
-        slots.chain(self.rule.next_due()).min()
+        let instances =
+            self.instances.iter().filter_map(Instance::deadline).map(|d| d.saturating_sub(now));
+        instances.chain(self.rule.next_due()).min()
     }
 }
 

@@ -20,7 +20,7 @@ use super::Engine;
 use crate::claim::Claim;
 use crate::cluster::{Effect, Together};
 use crate::error::{Error, Result};
-use crate::slot::{Phase, Slot};
+use crate::instance::{Instance, Phase};
 use crate::state::State;
 
 /// Who rules.
@@ -88,31 +88,32 @@ impl Rule {
     }
 
     /// A place for every node.
-    pub(super) fn slots(&self) -> Vec<Slot> {
+    pub(super) fn instances(&self) -> Vec<Instance> {
         match self {
-            Rule::Alone(alone) => (0..alone.state.nodes()).map(|n| self.new_slot(n)).collect(),
+            Rule::Alone(alone) => (0..alone.state.nodes()).map(|n| self.new_instance(n)).collect(),
             Rule::Together(together) => {
                 let ours: Vec<usize> =
                     together.ours().iter().map(|node| usize::from(node.0)).collect();
                 let last = ours.iter().max().map_or(0, |n| n + 1);
                 let known = together.map().nodes.len().max(last);
-                let mut slots: Vec<Slot> = (0..known).map(|_| Slot::elsewhere()).collect();
+                let mut instances: Vec<Instance> =
+                    (0..known).map(|_| Instance::elsewhere()).collect();
                 for n in ours {
-                    slots[n] = self.new_slot(n);
+                    instances[n] = self.new_instance(n);
                 }
-                slots
+                instances
             }
         }
     }
 
     /// A place for a node of this process.
-    pub(super) fn new_slot(&self, n: usize) -> Slot {
+    pub(super) fn new_instance(&self, n: usize) -> Instance {
         match self {
             Rule::Alone(alone) => {
                 let content = &alone.state.content;
-                Slot::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
+                Instance::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
             }
-            Rule::Together(together) => together.home().slot(NodeId(n as u16)),
+            Rule::Together(together) => together.home().instance(NodeId(n as u16)),
         }
     }
 
@@ -192,7 +193,7 @@ impl Engine {
             Rule::Alone(alone) => alone.authority.is_settled(),
             Rule::Together(together) => {
                 let epoch = together.map().epoch;
-                let mut ours = self.slots.iter().filter_map(|s| s.node.as_ref()).peekable();
+                let mut ours = self.instances.iter().filter_map(|s| s.node.as_ref()).peekable();
                 ours.peek().is_some() && ours.all(|node| node.serves_in(epoch))
             }
         }
@@ -200,19 +201,19 @@ impl Engine {
 
     /// Whether no node of this process runs or is to.
     pub(super) fn nobody_runs(&self) -> bool {
-        let rests = |s: &Slot| match s.phase {
+        let rests = |s: &Instance| match s.phase {
             Phase::Down => !s.wanted,
             phase => phase == Phase::Elsewhere,
         };
-        self.slots.iter().all(rests)
+        self.instances.iter().all(rests)
     }
 
     /// Whether nobody goes on without the nodes of this process who does not know yet that they are
     /// down. When the last node goes nobody is left to agree on a map that says so. Of processes that
     /// have `stopped` too the map may say the same.
     pub(crate) fn is_handed_over(&self, stopped: impl Fn(NodeId) -> bool) -> bool {
-        let slot = |n: NodeId| self.slots.get(usize::from(n.0));
-        let ours = |n: NodeId| slot(n).is_some_and(|s| s.phase != Phase::Elsewhere);
+        let instance = |n: NodeId| self.instances.get(usize::from(n.0));
+        let ours = |n: NodeId| instance(n).is_some_and(|s| s.phase != Phase::Elsewhere);
         is_handed_over(self.map(), ours, |n| stopped(self.map().process_of(n)))
     }
 
@@ -283,11 +284,12 @@ impl Engine {
 
     /// The array begins.
     fn begin(&mut self) {
-        let arrived: Vec<Arrival> = (0..self.slots.len()).filter_map(|n| self.arrival(n)).collect();
+        let arrived: Vec<Arrival> =
+            (0..self.instances.len()).filter_map(|n| self.arrival(n)).collect();
         let runs: Vec<NodeId> = arrived.iter().map(|a| a.node).collect();
-        let missing = self.slots.len() - runs.len();
+        let missing = self.instances.len() - runs.len();
         if missing > 0 {
-            let total = self.slots.len();
+            let total = self.instances.len();
             (self.log)(&format!("{missing} of {total} nodes are down"));
         }
         let lost = |v: &Volume| {
@@ -386,7 +388,7 @@ impl Engine {
     pub(super) fn send_mail(&mut self) {
         let Rule::Together(together) = &mut self.rule else { return };
         let outgoing = self.gate.take_outgoing(|| together.may_serve());
-        outgoing.into_iter().for_each(|letter| together.send(letter));
+        outgoing.into_iter().for_each(|message| together.send(message));
         together.turn();
         self.take_effects();
     }
@@ -407,14 +409,14 @@ impl Engine {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
                 Effect::Restart(node) => self.restart_node(usize::from(node.0)),
-                Effect::Letter(letter) => self.gate.letter(letter),
+                Effect::Message(message) => self.gate.letter(message),
                 Effect::Agreed(map) => {
-                    while self.slots.len() < map.nodes.len() {
-                        self.slots.push(Slot::elsewhere());
+                    while self.instances.len() < map.nodes.len() {
+                        self.instances.push(Instance::elsewhere());
                     }
-                    for (slot, info) in self.slots.iter_mut().zip(&map.nodes) {
-                        if info.removed && slot.phase == Phase::Down {
-                            (slot.phase, slot.wanted) = (Phase::Elsewhere, false);
+                    for (instance, info) in self.instances.iter_mut().zip(&map.nodes) {
+                        if info.removed && instance.phase == Phase::Down {
+                            (instance.phase, instance.wanted) = (Phase::Elsewhere, false);
                         }
                     }
                 }

@@ -34,7 +34,7 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
     }
     panic!(
         "it never came about: {:?}",
-        engine.slots.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>()
+        engine.instances.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>()
     );
 }
 
@@ -107,7 +107,7 @@ fn draining_nodes_finish_what_they_have_begun() {
     engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 4096])));
     engine.drain_node(0).unwrap();
     assert_eq!(engine.originator(0), Some(1), "it takes no new requests");
-    until(&mut engine, |e| e.slots[0].phase == Phase::Down && e.is_settled());
+    until(&mut engine, |e| e.instances[0].phase == Phase::Down && e.is_settled());
     assert!(matches!(engine.take_answers()[..], [(5, Ok(HostData::Done))]));
     assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
     assert!(engine.start_node(9).unwrap_err().0.contains("choose 0 to 4"));
@@ -122,8 +122,8 @@ fn a_node_that_is_stopped_leaves_nothing_undecided_or_out_of_place() {
     let unfinished = engine.unfinished();
     assert!(unfinished.iter().any(|l| l.starts_with("node 0: ")), "{unfinished:?}");
     engine.drain_node(0).unwrap();
-    until(&mut engine, |e| e.slots[0].phase == Phase::Down);
-    assert_eq!(engine.slots[0].why, "it was stopped");
+    until(&mut engine, |e| e.instances[0].phase == Phase::Down);
+    assert_eq!(engine.instances[0].why, "it was stopped");
     until(&mut engine, Engine::is_quiet);
     assert_eq!(engine.unfinished(), Vec::<String>::new());
     assert_reads(&mut engine, 0, 4, 300_000);
@@ -136,14 +136,14 @@ fn a_node_that_never_comes_to_rest_is_stopped_all_the_same() {
     let mut engine = engine(dir.path(), &spec);
     engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 300_000])));
     engine.drain_node(0).unwrap();
-    let patience = engine.slots[0].patience.expect("it has some");
+    let patience = engine.instances[0].patience.expect("it has some");
     engine.drain_node(0).unwrap();
-    assert_eq!(engine.slots[0].patience, Some(patience), "asking twice gives no more time");
-    engine.slots[0].patience = Some(0);
-    until(&mut engine, |e| e.slots[0].phase == Phase::Down);
-    assert!(engine.slots[0].why.contains("left to the others"), "{}", engine.slots[0].why);
+    assert_eq!(engine.instances[0].patience, Some(patience), "asking twice gives no more time");
+    engine.instances[0].patience = Some(0);
+    until(&mut engine, |e| e.instances[0].phase == Phase::Down);
+    assert!(engine.instances[0].why.contains("left to the others"), "{}", engine.instances[0].why);
     assert_eq!(engine.stopped, [0], "its requests are for others to take");
-    assert_eq!(engine.slots[0].patience, None);
+    assert_eq!(engine.instances[0].patience, None);
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn a_missing_or_foreign_disk_keeps_its_node_down() {
     let disk = dir.path().join("disk-1.img");
     std::fs::rename(&disk, dir.path().join("away")).unwrap();
     let mut second = engine(dir.path(), &spec);
-    assert_eq!(second.slots[1].phase, Phase::Down);
-    assert!(second.slots[1].why.contains("disk-1.img"), "{}", second.slots[1].why);
+    assert_eq!(second.instances[1].phase, Phase::Down);
+    assert!(second.instances[1].why.contains("disk-1.img"), "{}", second.instances[1].why);
     assert_reads(&mut second, 0, 3, 70_000);
     drop(second);
     std::fs::copy(dir.path().join("disk-0.img"), &disk).unwrap();
     let mut third = engine(dir.path(), &spec);
-    assert!(third.slots[1].why.contains("refused"), "{}", third.slots[1].why);
+    assert!(third.instances[1].why.contains("refused"), "{}", third.instances[1].why);
     assert_reads(&mut third, 0, 3, 70_000);
 }
 
@@ -177,12 +177,12 @@ fn a_map_that_cannot_be_stored_stops_the_nodes_and_not_the_process() {
     std::fs::remove_file(&spare).unwrap();
     std::fs::create_dir(&spare).unwrap();
     engine.kill_node(1, "the test kills it").unwrap();
-    until(&mut engine, |e| e.slots.iter().all(|s| s.phase == Phase::Down));
-    assert!(engine.slots[0].why.contains("weft.toml"), "{}", engine.slots[0].why);
+    until(&mut engine, |e| e.instances.iter().all(|s| s.phase == Phase::Down));
+    assert!(engine.instances[0].why.contains("weft.toml"), "{}", engine.instances[0].why);
     assert!(engine.is_settled() && engine.originator(0).is_none());
     std::fs::remove_dir(&spare).unwrap();
     engine.start_node(4).unwrap();
-    until(&mut engine, |e| e.is_quiet() && e.slots.iter().all(Slot::runs));
+    until(&mut engine, |e| e.is_quiet() && e.instances.iter().all(Instance::runs));
     assert_reads(&mut engine, 0, 3, 300_000);
 }
 

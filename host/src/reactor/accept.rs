@@ -125,7 +125,7 @@ impl Reactor {
             return;
         }
         let node = originator.unwrap_or(0);
-        self.next_node = (node + 1) % self.engine.slots.len();
+        self.next_node = (node + 1) % self.engine.instances.len();
         let host = match self.listeners[listener].at.is_native() {
             true => Host::Native(Box::new(native::Connection::new(stream, peer, node))),
             false => Host::Nbd(Box::new(nbd::Connection::new(stream, peer, node))),

@@ -1,4 +1,4 @@
-//! Control connections: handing the desk what they ask, and them what it answers.
+//! Control connections: handing on what they ask, and them what it answers.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use serde_json::json;
 use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
-use crate::cluster::Mail;
+use crate::cluster::PeerEvent;
+use crate::commands::{Commands, Outcome, Wait};
 use crate::control::error;
 use crate::control_connection::{ControlConnection, Line};
-use crate::desk::{Desk, Outcome, Wait};
 use crate::link::End;
 use crate::offers::{self, Asked, OFFER};
 use crate::status;
@@ -18,13 +18,13 @@ use crate::status;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Reactor {
-    pub(super) fn at_desk<T>(&mut self, f: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+    pub(super) fn with_commands<T>(&mut self, f: impl FnOnce(&mut Commands<'_>) -> T) -> T {
         let hosts = &self.hosts;
         let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
         let mut leaving = Vec::new();
         let sizes = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::sizes);
         let sizing: Vec<VolumeId> = self.controls.values().filter_map(sizes).collect();
-        let answer = f(&mut Desk {
+        let answer = f(&mut Commands {
             engine: &mut self.engine,
             requests: &mut self.requests,
             sessions: &mut self.sessions,
@@ -32,7 +32,7 @@ impl Reactor {
             leaving: &mut leaving,
             clients: &clients,
             sizing: &sizing,
-            news: &self.news,
+            peer_status: &self.peer_status,
             admission: self.admission.as_ref(),
             listens: &self.listens,
             uptime: self.started.elapsed().as_secs_f64(),
@@ -44,41 +44,43 @@ impl Reactor {
     }
 
     /// Takes what other processes ask, answer and tell, and what those ask who want to join.
-    pub(super) fn take_mail(&mut self) {
+    pub(super) fn take_peer_events(&mut self) {
         while let Some(asked) = self.admission.as_ref().and_then(|a| a.next()) {
             self.ask(Line::Thread(asked.answer), asked.question);
         }
-        while let Some((peer, mail)) = self.engine.rule.together_mut().and_then(|t| t.take_mail()) {
-            match mail {
-                Mail::Ask(number, question) => self.asked_by(peer, number, question),
-                Mail::Answer(number, answer) if offers::is_ready(&answer) => {
+        while let Some((peer, event)) =
+            self.engine.rule.together_mut().and_then(|t| t.take_peer_event())
+        {
+            match event {
+                PeerEvent::Ask(number, question) => self.asked_by(peer, number, question),
+                PeerEvent::Answer(number, answer) if offers::is_ready(&answer) => {
                     self.ask_if_awaited(peer, number);
                 }
-                Mail::Answer(number, answer) => {
+                PeerEvent::Answer(number, answer) => {
                     self.arrivals.answered(peer, number, &answer);
                     if let Some(control) = self.controls.get_mut(&(number as usize)) {
                         control.answered(peer, &answer);
                     }
                 }
-                Mail::HungUp(number) => {
+                PeerEvent::HungUp(number) => {
                     self.offers.hung_up(peer, number);
                     let asked = |c: &&mut ControlConnection| matches!(c.line, Line::Process(node, n) if (node, n) == (peer, number));
                     if let Some(control) = self.controls.values_mut().find(asked) {
                         control.hang_up();
                     }
                 }
-                Mail::News(news) => self.news.take(peer, &news),
-                Mail::Down => {
+                PeerEvent::Status(status) => self.peer_status.take(peer, &status),
+                PeerEvent::Down => {
                     self.offers.lose(peer);
                     self.arrivals.lose(peer);
                     self.lose_process(peer);
                 }
-                Mail::Up
-                | Mail::Left
-                | Mail::Letter(_)
-                | Mail::Member(_)
-                | Mail::Renew(_)
-                | Mail::Renewed(_) => {}
+                PeerEvent::Up
+                | PeerEvent::Left
+                | PeerEvent::Message(_)
+                | PeerEvent::Member(_)
+                | PeerEvent::Renew(_)
+                | PeerEvent::Renewed(_) => {}
             }
         }
     }
@@ -138,18 +140,18 @@ impl Reactor {
     }
 
     /// Tells other processes how the nodes of this one are, if it is time.
-    pub(super) fn tell_news(&mut self) {
+    pub(super) fn tell_status(&mut self) {
         let hosts = &self.hosts;
         let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
-        if !self.engine.rule.together().is_some_and(|t| t.wants_news()) {
+        if !self.engine.rule.together().is_some_and(|t| t.wants_status()) {
             return;
         }
         let (stopped, in_hand) = (self.is_stopped(), self.volumes_in_hand());
-        let news = status::news(&self.engine, &clients);
-        if let (Some(mut news), Some(together)) = (news, self.engine.rule.together_mut()) {
-            news["stopped"] = json!(stopped);
-            news["in_hand"] = in_hand.iter().map(|v| v.0).collect();
-            together.tell_news(news.to_string().into_bytes());
+        let status = status::for_peers(&self.engine, &clients);
+        if let (Some(mut status), Some(together)) = (status, self.engine.rule.together_mut()) {
+            status["stopped"] = json!(stopped);
+            status["in_hand"] = in_hand.iter().map(|v| v.0).collect();
+            together.tell_status(status.to_string().into_bytes());
         }
     }
 
@@ -179,9 +181,9 @@ impl Reactor {
     }
 
     fn tell_what_is_waited_for(&mut self, id: usize) {
-        // Aside, so that the desk can be asked about it.
+        // Aside, so that it can be asked about.
         let Some(mut control) = self.controls.remove(&id) else { return };
-        control.tell(|wait| self.at_desk(|desk| desk.waits_for(wait)));
+        control.tell(|wait| self.with_commands(|commands| commands.waits_for(wait)));
         self.controls.insert(id, control);
     }
 
@@ -201,7 +203,7 @@ impl Reactor {
             let Some(control) = self.controls.get_mut(&id) else { return progress };
             let outcome = if let Some(wait) = control.wait.take() {
                 let before = std::mem::discriminant(&wait);
-                let outcome = self.at_desk(|desk| desk.check(id, wait));
+                let outcome = self.with_commands(|commands| commands.check(id, wait));
                 // What is waited for next may have come about already.
                 let after = |wait: &Wait| std::mem::discriminant(wait) != before;
                 progress |= matches!(&outcome, Outcome::Wait(wait) if after(wait));
@@ -210,7 +212,7 @@ impl Reactor {
                 progress = true;
                 let question = control.question.clone();
                 let handed_on = matches!(control.line, Line::Process(..));
-                self.at_desk(|desk| desk.handle(id, &question, handed_on))
+                self.with_commands(|commands| commands.handle(id, &question, handed_on))
             } else {
                 return progress;
             };

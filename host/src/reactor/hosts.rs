@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use weft_core::node::HostData;
 use weft_core::order::{HostId, Ordering, Place, RequestId};
-use weft_front::native::Request;
+use weft_front::native::NumberedRequest;
 use weft_front::native::server::Event;
 use weft_front::native::wire::flag;
 use weft_front::nbd::server::{Command, Reply};
 
 use super::Reactor;
-use crate::arrivals::Guest;
+use crate::arrivals::Applicant;
 use crate::hosts::Host;
 use crate::link::End;
 use crate::requests::{Finished, Job, Leave, Owner};
@@ -71,7 +71,7 @@ impl Reactor {
         }
         self.commands = commands;
         if let Some(volume) = applies {
-            self.apply(id, Guest::Nbd, volume);
+            self.apply(id, Applicant::Nbd, volume);
         }
         end
     }
@@ -110,7 +110,7 @@ impl Reactor {
     }
 
     /// Takes a request of a host that speaks the native protocol.
-    fn take(&mut self, id: usize, request: Request) {
+    fn take(&mut self, id: usize, request: NumberedRequest) {
         let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
         let (Some(host), Some(volume)) = (connection.host, connection.volume) else { return };
         let Some(op) = native::host_op(&request) else { return };
@@ -171,8 +171,8 @@ impl Reactor {
     fn tell(&mut self, host: HostId, number: u64, result: Result<HostData, Failure>) {
         let Some(conn) = self.sessions.conn(host) else { return };
         let Some(Host::Native(connection)) = self.hosts.get_mut(&conn) else { return };
-        if let Some(news) = connection.answer(number, result) {
-            (self.log)(&news);
+        if let Some(line) = connection.answer(number, result) {
+            (self.log)(&line);
         }
         self.to_send.insert(conn);
     }
@@ -192,8 +192,8 @@ impl Reactor {
         match finished.owner {
             Owner::Nbd { conn, cookie } => {
                 let Some(Host::Nbd(connection)) = self.hosts.get_mut(&conn) else { return };
-                if let Some(news) = connection.answer(cookie, finished.result) {
-                    (self.log)(&news);
+                if let Some(line) = connection.answer(cookie, finished.result) {
+                    (self.log)(&line);
                 }
                 self.to_send.insert(conn);
             }
@@ -205,7 +205,8 @@ impl Reactor {
             Owner::Control { conn } => {
                 let wait = self.controls.get_mut(&conn).and_then(|c| c.wait.take());
                 let Some(wait) = wait else { return };
-                let outcome = self.at_desk(|desk| desk.answered(wait, finished.result));
+                let outcome =
+                    self.with_commands(|commands| commands.answered(wait, finished.result));
                 if let Some(control) = self.controls.get_mut(&conn) {
                     control.settle(outcome);
                 }

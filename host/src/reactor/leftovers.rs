@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
+use crate::commands::{Outcome, Wait};
 use crate::control_connection::ControlConnection;
-use crate::desk::{Outcome, Wait};
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
-/// done about a volume is a step at a time, and others hear of it with the news.
+/// done about a volume is a step at a time, and others hear of it with the next status.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 
 /// Volumes that hosts do not see and nobody has in hand, since when.
@@ -43,7 +43,7 @@ impl Reactor {
             (self.log)(&format!(
                 "volume '{name}' is given up: nobody finishes making or deleting it"
             ));
-            match self.at_desk(|desk| desk.delete_left_over(id)) {
+            match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
                 Err(e) => (self.log)(&format!("volume '{name}' cannot be deleted: {e}")),
             }
@@ -57,8 +57,8 @@ impl Reactor {
             return Vec::new();
         }
         let hidden = self.engine.map().volumes.values().filter(|v| v.visible == 0).map(|v| v.id);
-        let (ours, news) = (self.volumes_in_hand(), &self.news);
-        hidden.filter(|id| !ours.contains(id) && !news.has_in_hand(*id)).collect()
+        let (ours, others) = (self.volumes_in_hand(), &self.peer_status);
+        hidden.filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
     /// The volumes that are being made, changed or deleted by what this process was asked.

@@ -15,15 +15,15 @@
 //! - this file: the round
 //! - [`events`]: waiting for something to happen
 //! - [`accept`]: connections coming in, and those that keep us waiting
-//! - [`doors`]: which hosts are let in
+//! - [`attach`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
 
 mod accept;
+mod attach;
 mod controls;
-mod doors;
 mod events;
 mod hosts;
 mod leftovers;
@@ -53,8 +53,8 @@ use crate::limits::{Descriptors, Limits};
 use crate::link::End;
 use crate::listen::{Listen, Listener};
 use crate::log::{Log, Sparing};
-use crate::news::News;
 use crate::offers::Offers;
+use crate::peer_status::PeerStatus;
 use crate::requests::Requests;
 use crate::room::Room;
 use crate::sessions::Sessions;
@@ -89,7 +89,7 @@ pub(crate) struct Reactor {
     sessions: Sessions,
     arrivals: Arrivals,
     offers: Offers,
-    news: News,
+    peer_status: PeerStatus,
     admission: Option<Admission>,
     /// The control socket's first, then those for hosts.
     listeners: Vec<Listener>,
@@ -156,7 +156,7 @@ impl Reactor {
             sessions: Sessions::default(),
             arrivals: Arrivals::default(),
             offers: Offers::default(),
-            news: News::default(),
+            peer_status: PeerStatus::default(),
             admission,
             listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
@@ -253,7 +253,7 @@ impl Reactor {
         // would make us look again.
         loop {
             let finished = self.turn();
-            self.take_mail();
+            self.take_peer_events();
             let progress = self.step_controls() | self.step_arrivals();
             if !finished {
                 break;
@@ -264,8 +264,8 @@ impl Reactor {
         }
         self.send();
         self.look_around();
-        self.tell_news();
-        self.open_doors()?;
+        self.tell_status();
+        self.open_listeners()?;
         match self.engine.fatal.take() {
             Some(e) => Err(e),
             None => Ok(()),
@@ -303,7 +303,7 @@ impl Reactor {
         let now = Instant::now();
         if now.duration_since(self.looked) >= LOOKS {
             self.looked = now;
-            self.engine.slots.iter_mut().for_each(|slot| slot.look_at_pace(now));
+            self.engine.instances.iter_mut().for_each(|instance| instance.look_at_pace(now));
             self.delete_what_is_left_over(now);
             self.complaints.sum_up(now);
         }
@@ -347,7 +347,7 @@ impl Reactor {
 
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
     /// shall not be refused what there is for want of some patience.
-    fn open_doors(&mut self) -> Result<()> {
+    fn open_listeners(&mut self) -> Result<()> {
         if self.open || self.stopping.is_some() || !self.engine.is_settled() {
             return Ok(());
         }

@@ -8,11 +8,11 @@ use mio::Waker;
 use serde_json::json;
 
 use super::Reactor;
+use crate::commands::{Outcome, Wait};
 use crate::control::ok;
-use crate::desk::{Outcome, Wait};
 use weft_core::units::NodeId;
 
-use crate::slot::Phase;
+use crate::instance::Phase;
 
 /// How long a clean stop waits for requests, and then again for everything to be in place.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ impl Reactor {
         let waits = !self.open && !self.engine.may_serve();
         for node in &ours {
             let n = usize::from(node.0);
-            let runs = self.engine.slots[n].phase == Phase::Running;
+            let runs = self.engine.instances[n].phase == Phase::Running;
             // That it runs has been seen.
             let _ = match self.engine.map().is_up(*node) && !waits {
                 true if runs => self.engine.drain_node(n),
@@ -86,13 +86,13 @@ impl Reactor {
                 _ => Ok(()),
             };
         }
-        let known =
-            self.engine.is_handed_over(|p| self.news.has_stopped(p)) || !self.engine.may_serve();
+        let known = self.engine.is_handed_over(|p| self.peer_status.has_stopped(p))
+            || !self.engine.may_serve();
         (self.is_down(&ours) && known) || waited >= 2 * PATIENCE
     }
 
     fn is_down(&self, nodes: &[NodeId]) -> bool {
-        nodes.iter().all(|n| self.engine.slots[usize::from(n.0)].phase == Phase::Down)
+        nodes.iter().all(|n| self.engine.instances[usize::from(n.0)].phase == Phase::Down)
     }
 
     /// Whether this process of a cluster stops, and its nodes have.
@@ -125,13 +125,15 @@ impl Reactor {
             n => unfinished.push(format!("{n} requests of hosts are not answered")),
         }
         unfinished.extend(self.engine.unfinished());
-        let slots = &self.engine.slots;
+        let instances = &self.engine.instances;
         let alone = self.engine.rule.together().is_none();
         let volumes = self.engine.map().volumes.values();
         Stopped {
             unfinished,
-            down: (0..slots.len()).filter(|n| slots[*n].phase == Phase::Down && alone).collect(),
-            nodes: slots.len(),
+            down: (0..instances.len())
+                .filter(|n| instances[*n].phase == Phase::Down && alone)
+                .collect(),
+            nodes: instances.len(),
             without_journal: volumes
                 .filter(|v| !v.policy.journal)
                 .map(|v| v.name.clone())

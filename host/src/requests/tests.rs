@@ -64,8 +64,8 @@ impl World {
             }
             sleep(Duration::from_micros(500));
         }
-        let slots = self.engine.slots.iter();
-        let waiting: Vec<_> = slots.map(|s| s.status().map(|s| s.waiting)).collect();
+        let instances = self.engine.instances.iter();
+        let waiting: Vec<_> = instances.map(|s| s.status().map(|s| s.waiting)).collect();
         panic!("it never came about: answered {:?}; {waiting:#?}", self.answered);
     }
 

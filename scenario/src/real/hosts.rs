@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
-use weft_front::nbd::client::Request;
+use weft_front::nbd::client::ClientRequest;
 use weft_load::random::Streams;
 use weft_load::stats::Run;
 use weft_load::trace::Pace;
@@ -306,17 +306,17 @@ impl Driver<'_> {
             || (self.in_flight.len() < MOST_REQUESTS && self.bytes + len <= MOST_BYTES)
     }
 
-    fn request(&mut self, ask: Ask) -> Request {
+    fn request(&mut self, ask: Ask) -> ClientRequest {
         let (offset, length) = (ask.offset, ask.len as u32);
         match ask.kind {
-            Kind::Read => Request::Read { offset, length },
+            Kind::Read => ClientRequest::Read { offset, length },
             Kind::Write => {
                 // Another place each time, so that what is written changes.
                 let at = (self.samples.len() * 8) % (ask.len as usize + 1);
                 let data = self.content.slice(at..at + ask.len as usize);
-                Request::Write { offset, data, fua: false }
+                ClientRequest::Write { offset, data, fua: false }
             }
-            Kind::Flush => Request::Flush,
+            Kind::Flush => ClientRequest::Flush,
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
-use weft_host::{Array, Control, Emulation, Handle, Listen, Request};
+use weft_host::{Array, Control, ControlRequest, Emulation, Handle, Listen};
 use weft_sim::perf::{Disks, Outcome, Summary, System, VolumeSpec};
 
 use self::hosts::cpu_seconds;
@@ -216,7 +216,7 @@ impl Running {
         };
         // That takes no longer than in memory.
         fill(&mut running.connect()?, "filling the volume")?;
-        running.control.request(&Request::Quiesce)?;
+        running.control.request(&ControlRequest::Quiesce)?;
         if system.disks.emulated {
             let disks = system.model_disks(0).map_err(|p| anyhow!("{p}"))?;
             emulation.begin(disks, system.sector_bytes().map_err(|p| anyhow!("{p}"))?);
@@ -247,7 +247,7 @@ impl Running {
 
     /// One run, before which nothing is in work.
     fn once(&mut self, system: &System, replication: u64) -> Result<Ran> {
-        self.control.request(&Request::Quiesce)?;
+        self.control.request(&ControlRequest::Quiesce)?;
         let mut connections = Vec::new();
         for host in 0..system.workload.hosts as usize {
             connections.push(self.connect_to(host % usize::from(system.nodes.originators))?);

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
-use weft_host::{Configuration, Control, DiskQueue, Limits, Listen, Request, Spec, found};
+use weft_host::{Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, Spec, found};
 
 use super::device::Device;
 use super::fault::Fault;
@@ -178,7 +178,7 @@ impl Cluster {
 
     /// Lets the host in, and starts it.
     fn attach(&mut self) -> Result<()> {
-        let answer = self.ask(0, &Request::Token { seconds: 60 })?;
+        let answer = self.ask(0, &ControlRequest::Token { seconds: 60 })?;
         let text = |key: &str| answer[key].as_str().context("a token and where it lets in");
         let first = ["--name", "host", "--token", text("token")?, "--at", text("admit")?];
         self.start_host(&first)?;
@@ -323,13 +323,13 @@ impl Cluster {
     }
 
     /// Asks a node's process something.
-    pub fn ask(&self, node: usize, request: &Request) -> Result<Value> {
+    pub fn ask(&self, node: usize, request: &ControlRequest) -> Result<Value> {
         Ok(Control::connect(&self.home(node))?.request(request)?)
     }
 
     /// Sectors, pages of the table and the like that a node has found unreadable or wrong since it was started.
     pub fn erasures(&self, node: usize) -> Result<u64> {
-        let status = self.ask(node, &Request::Status)?;
+        let status = self.ask(node, &ControlRequest::Status)?;
         let us = status["nodes"].as_array().into_iter().flatten();
         let us = us.into_iter().find(|n| n["node"].as_u64() == Some(node as u64));
         let count = |n: &Value, what: &str| n["counters"][what].as_u64().unwrap_or(0);
@@ -370,7 +370,7 @@ impl Cluster {
     fn unwhole(&self) -> Result<Option<String>> {
         let mut epochs = Vec::new();
         for n in self.places() {
-            let status = self.ask(n, &Request::Status)?;
+            let status = self.ask(n, &ControlRequest::Status)?;
             let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
             if status["settled"] != true || status["cluster"]["serving"] != true {
                 return Ok(Some(format!("node {n} does not serve")));
@@ -393,7 +393,7 @@ impl Cluster {
     pub fn scrub(&mut self) -> Result<()> {
         for volume in [VOLUME, FILES_VOLUME] {
             for left in (0..SCRUBS).rev() {
-                let found = self.ask(0, &Request::scrub(volume))?;
+                let found = self.ask(0, &ControlRequest::scrub(volume))?;
                 let count = |what: &str| found[what].as_u64().unwrap_or(0);
                 match (count("mismatched"), count("skipped")) {
                     (0, 0) => break,
@@ -409,7 +409,7 @@ impl Cluster {
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for n in self.places() {
-            match self.ask(n, &Request::Status) {
+            match self.ask(n, &ControlRequest::Status) {
                 Ok(status) => {
                     let waiting = status["nodes"].as_array().into_iter().flatten();
                     let us = waiting.filter(|s| s["node"].as_u64() == Some(n as u64));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
-use weft_host::{NodeAction, Request};
+use weft_host::{ControlRequest, NodeAction};
 
 use super::cluster::Cluster;
 use super::damage::{self, superblock, wait, written};
@@ -35,9 +35,9 @@ pub fn inflict(fault: Fault, cluster: &mut Cluster, node: usize, rng: &mut Rng) 
         }
         Fault::Outage => outage(cluster, node, rng),
         Fault::Stop => {
-            cluster.ask(node, &Request::Node { action: NodeAction::Stop, node })?;
+            cluster.ask(node, &ControlRequest::Node { action: NodeAction::Stop, node })?;
             wait(rng, 0, 2000);
-            cluster.ask(node, &Request::Node { action: NodeAction::Start, node })?;
+            cluster.ask(node, &ControlRequest::Node { action: NodeAction::Start, node })?;
             Ok(())
         }
         Fault::Pause => {
@@ -64,11 +64,11 @@ pub fn inflict(fault: Fault, cluster: &mut Cluster, node: usize, rng: &mut Rng) 
         Fault::Superblock => damage::superblock_copy(cluster, node, rng),
         Fault::OldCopy => damage::old_copy(cluster, node, rng),
         Fault::Replace => {
-            cluster.ask(node, &Request::Node { action: NodeAction::Kill, node })?;
+            cluster.ask(node, &ControlRequest::Node { action: NodeAction::Kill, node })?;
             wait(rng, 0, 1000);
             // What a dead node has asked of its disk has to end first.
             let since = Instant::now();
-            let replace = Request::disk_replace(node);
+            let replace = ControlRequest::disk_replace(node);
             while let Err(e) = cluster.ask(node, &replace) {
                 ensure!(since.elapsed() < Duration::from_secs(10), e);
                 thread::sleep(Duration::from_millis(20));
@@ -132,13 +132,13 @@ fn revive(cluster: &mut Cluster, node: usize) -> Result<()> {
         let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
         nodes.iter().find(|n| n["node"] == node).map(|n| n["state"].clone())
     };
-    match cluster.ask(node, &Request::Status).map(|s| state(&s)) {
+    match cluster.ask(node, &ControlRequest::Status).map(|s| state(&s)) {
         Err(_) => {
             cluster.kill_node(node)?;
             cluster.start_node(node)
         }
         Ok(Some(state)) if state == "down" => {
-            cluster.ask(node, &Request::Node { action: NodeAction::Start, node })?;
+            cluster.ask(node, &ControlRequest::Node { action: NodeAction::Start, node })?;
             Ok(())
         }
         Ok(_) => Ok(()),

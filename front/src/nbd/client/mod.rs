@@ -30,7 +30,7 @@ use super::wire::{self, command};
 pub use error::{ClientError, Result};
 use link::Link;
 use receive::Pending;
-pub use request::Request;
+pub use request::ClientRequest;
 
 /// What a client asks for while it negotiates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl<S: Read + Write> Client<S> {
     /// finishes what it was sent.
     pub fn disconnect(mut self) -> Result<S> {
         let goodbye =
-            wire::Request { flags: 0, kind: command::DISC, cookie: 0, offset: 0, length: 0 };
+            wire::RequestHeader { flags: 0, kind: command::DISC, cookie: 0, offset: 0, length: 0 };
         self.link.put(&goodbye.encode());
         self.link.flush()?;
         Ok(self.link.into_stream())

@@ -12,7 +12,7 @@ const MAX_CHUNK: u32 = 16 << 20;
 
 /// A request sent, and what is known of its reply so far.
 pub(super) struct Pending {
-    request: wire::Request,
+    request: wire::RequestHeader,
     /// What was read, from when the first of it comes.
     read: Vec<u8>,
     /// Bytes of the read that the server told.
@@ -22,7 +22,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(request: wire::Request) -> Pending {
+    pub(super) fn new(request: wire::RequestHeader) -> Pending {
         Pending { request, read: Vec::new(), told: 0, extents: Vec::new(), error: None }
     }
 

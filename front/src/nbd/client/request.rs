@@ -10,7 +10,7 @@ use crate::nbd::wire::{self, command, flag};
 
 /// Something to ask of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ClientRequest {
     /// Read a range.
     Read {
         /// Where, in bytes.
@@ -69,40 +69,42 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl ClientRequest {
     fn kind(&self) -> u16 {
         match self {
-            Request::Read { .. } => command::READ,
-            Request::Write { .. } => command::WRITE,
-            Request::Flush => command::FLUSH,
-            Request::Trim { .. } => command::TRIM,
-            Request::WriteZeroes { .. } => command::WRITE_ZEROES,
-            Request::Cache { .. } => command::CACHE,
-            Request::BlockStatus { .. } => command::BLOCK_STATUS,
+            ClientRequest::Read { .. } => command::READ,
+            ClientRequest::Write { .. } => command::WRITE,
+            ClientRequest::Flush => command::FLUSH,
+            ClientRequest::Trim { .. } => command::TRIM,
+            ClientRequest::WriteZeroes { .. } => command::WRITE_ZEROES,
+            ClientRequest::Cache { .. } => command::CACHE,
+            ClientRequest::BlockStatus { .. } => command::BLOCK_STATUS,
         }
     }
 
     fn flags(&self) -> u16 {
         let bit = |holds, bit| if holds { bit } else { 0 };
         match *self {
-            Request::Write { fua, .. } | Request::Trim { fua, .. } => bit(fua, flag::FUA),
-            Request::WriteZeroes { no_hole, fast, fua, .. } => {
+            ClientRequest::Write { fua, .. } | ClientRequest::Trim { fua, .. } => {
+                bit(fua, flag::FUA)
+            }
+            ClientRequest::WriteZeroes { no_hole, fast, fua, .. } => {
                 bit(no_hole, flag::NO_HOLE) | bit(fast, flag::FAST_ZERO) | bit(fua, flag::FUA)
             }
-            Request::BlockStatus { one, .. } => bit(one, flag::REQ_ONE),
-            Request::Read { .. } | Request::Flush | Request::Cache { .. } => 0,
+            ClientRequest::BlockStatus { one, .. } => bit(one, flag::REQ_ONE),
+            ClientRequest::Read { .. } | ClientRequest::Flush | ClientRequest::Cache { .. } => 0,
         }
     }
 
     fn range(&self) -> (u64, u32) {
         match *self {
-            Request::Flush => (0, 0),
-            Request::Write { offset, ref data, .. } => (offset, data.len() as u32),
-            Request::Read { offset, length }
-            | Request::Trim { offset, length, .. }
-            | Request::WriteZeroes { offset, length, .. }
-            | Request::Cache { offset, length }
-            | Request::BlockStatus { offset, length, .. } => (offset, length),
+            ClientRequest::Flush => (0, 0),
+            ClientRequest::Write { offset, ref data, .. } => (offset, data.len() as u32),
+            ClientRequest::Read { offset, length }
+            | ClientRequest::Trim { offset, length, .. }
+            | ClientRequest::WriteZeroes { offset, length, .. }
+            | ClientRequest::Cache { offset, length }
+            | ClientRequest::BlockStatus { offset, length, .. } => (offset, length),
         }
     }
 }
@@ -114,13 +116,13 @@ impl<S: Read + Write> Client<S> {
     /// # Panics
     ///
     /// If the data of a write are longer than the protocol can tell.
-    pub fn send(&mut self, request: Request) -> u64 {
+    pub fn send(&mut self, request: ClientRequest) -> u64 {
         let (offset, length) = request.range();
-        if let Request::Write { data, .. } = &request {
+        if let ClientRequest::Write { data, .. } = &request {
             assert_eq!(data.len(), length as usize, "too much data for one write");
         }
         let cookie = self.enqueue(request.kind(), request.flags(), offset, length);
-        if let Request::Write { data, .. } = request {
+        if let ClientRequest::Write { data, .. } = request {
             self.link.put_data(data);
         }
         cookie
@@ -135,7 +137,7 @@ impl<S: Read + Write> Client<S> {
     pub(super) fn enqueue(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> u64 {
         let cookie = self.next;
         self.next += 1;
-        let request = wire::Request { flags, kind, cookie, offset, length };
+        let request = wire::RequestHeader { flags, kind, cookie, offset, length };
         self.link.put(&request.encode());
         self.pending.insert(cookie, Pending::new(request));
         cookie

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 
-use super::{Client, ClientError, Data, Extent, Request, Result};
+use super::{Client, ClientError, ClientRequest, Data, Extent, Result};
 use crate::nbd::wire::{command, flag};
 
 /// Data up to this length are copied to go out with their header.
@@ -13,7 +13,7 @@ const COPIED: usize = 64 << 10;
 impl<S: Read + Write> Client<S> {
     /// Reads a range.
     pub fn read_at(&mut self, offset: u64, length: u32) -> Result<Bytes> {
-        match self.call(Request::Read { offset, length })? {
+        match self.call(ClientRequest::Read { offset, length })? {
             Data::Read(bytes) => Ok(bytes),
             _ => Err(unexpected()),
         }
@@ -38,25 +38,31 @@ impl<S: Read + Write> Client<S> {
 
     /// Makes every write completed so far durable.
     pub fn flush(&mut self) -> Result<()> {
-        self.call(Request::Flush).map(drop)
+        self.call(ClientRequest::Flush).map(drop)
     }
 
     /// Forgets a range.
     pub fn trim(&mut self, offset: u64, length: u32) -> Result<()> {
         let fua = false;
-        self.call(Request::Trim { offset, length, fua }).map(drop)
+        self.call(ClientRequest::Trim { offset, length, fua }).map(drop)
     }
 
     /// Zeroes a range.
     pub fn write_zeroes(&mut self, offset: u64, length: u32) -> Result<()> {
-        self.call(Request::WriteZeroes { offset, length, no_hole: false, fast: false, fua: false })
-            .map(drop)
+        self.call(ClientRequest::WriteZeroes {
+            offset,
+            length,
+            no_hole: false,
+            fast: false,
+            fua: false,
+        })
+        .map(drop)
     }
 
     /// What is known of a range; may cover less than was asked for.
     pub fn block_status(&mut self, offset: u64, length: u32) -> Result<Vec<Extent>> {
         let one = false;
-        match self.call(Request::BlockStatus { offset, length, one })? {
+        match self.call(ClientRequest::BlockStatus { offset, length, one })? {
             Data::Extents(extents) => Ok(extents),
             _ => Err(unexpected()),
         }
@@ -64,7 +70,7 @@ impl<S: Read + Write> Client<S> {
 
     /// Sends a request and waits for its completion. Others that complete
     /// meanwhile are kept for [`Client::receive`].
-    pub fn call(&mut self, request: Request) -> Result<Data> {
+    pub fn call(&mut self, request: ClientRequest) -> Result<Data> {
         let cookie = self.send(request);
         self.wait(cookie)
     }

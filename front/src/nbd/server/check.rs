@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use super::transmission::Session;
 use super::{Errno, Op};
-use crate::nbd::wire::{Request, command, flag};
+use crate::nbd::wire::{RequestHeader, command, flag};
 
 /// What a request asks for, or how it is refused. The payload of a write is
 /// not there yet, so a write comes out empty.
-pub(super) fn check(request: &Request, session: &Session) -> Result<Op, Errno> {
+pub(super) fn check(request: &RequestHeader, session: &Session) -> Result<Op, Errno> {
     let op = op(request)?;
     check_flags(request, session)?;
     if op == Op::Flush {
@@ -19,7 +19,7 @@ pub(super) fn check(request: &Request, session: &Session) -> Result<Op, Errno> {
     Ok(op)
 }
 
-fn op(request: &Request) -> Result<Op, Errno> {
+fn op(request: &RequestHeader) -> Result<Op, Errno> {
     let set = |bit| request.flags & bit != 0;
     Ok(match request.kind {
         command::READ => Op::Read,
@@ -36,7 +36,7 @@ fn op(request: &Request) -> Result<Op, Errno> {
     })
 }
 
-fn check_flags(request: &Request, session: &Session) -> Result<(), Errno> {
+fn check_flags(request: &RequestHeader, session: &Session) -> Result<(), Errno> {
     // Clients are known to set FUA where it means nothing.
     let own = match request.kind {
         command::READ if session.structured => flag::DF,
@@ -56,7 +56,7 @@ fn check_flags(request: &Request, session: &Session) -> Result<(), Errno> {
     Ok(())
 }
 
-fn check_flush(request: &Request) -> Result<(), Errno> {
+fn check_flush(request: &RequestHeader) -> Result<(), Errno> {
     if request.offset == 0 && request.length == 0 {
         return Ok(());
     }
@@ -71,7 +71,7 @@ fn check_permission(op: &Op, session: &Session) -> Result<(), Errno> {
     Ok(())
 }
 
-fn check_range(request: &Request, op: &Op, session: &Session) -> Result<(), Errno> {
+fn check_range(request: &RequestHeader, op: &Op, session: &Session) -> Result<(), Errno> {
     let export = &session.export;
     if request.length == 0 {
         return Err(Errno::EINVAL.with("length is zero"));

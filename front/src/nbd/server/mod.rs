@@ -62,9 +62,9 @@
 
 mod check;
 mod handshake;
+mod in_flight;
 mod options;
 mod replies;
-mod slots;
 mod transmission;
 
 use bytes::Bytes;
@@ -75,9 +75,9 @@ use crate::Awaits;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use handshake::Negotiation;
+pub use in_flight::Cookie;
+use in_flight::InFlight;
 use options::Question;
-pub use slots::Cookie;
-use slots::Slots;
 use transmission::Session;
 
 /// Something the driver is asked to do.
@@ -221,7 +221,7 @@ pub struct Server {
     phase: Phase,
     negotiation: Negotiation,
     session: Option<Session>,
-    slots: Slots,
+    commands: InFlight,
     /// Commands whose headers have come.
     begun: u64,
 }
@@ -241,7 +241,7 @@ impl Server {
             phase: Phase::Negotiating,
             negotiation: Negotiation::default(),
             session: None,
-            slots: Slots::default(),
+            commands: InFlight::default(),
             begun: 0,
         };
         server.greet();
@@ -311,7 +311,7 @@ impl Server {
 
     /// Commands handed out and not replied to.
     pub fn in_flight(&self) -> usize {
-        self.slots.len()
+        self.commands.len()
     }
 
     /// The client is done: close the connection once nothing is in flight and

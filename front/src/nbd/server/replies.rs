@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use super::options::ALLOCATION_ID;
 use super::{Cookie, Errno, Extent, Piece, Reply, Server};
-use crate::nbd::wire::{Request, chunk, command, flag, magic, state};
+use crate::nbd::wire::{RequestHeader, chunk, command, flag, magic, state};
 
 /// The longest message the protocol allows.
 const MAX_MESSAGE: usize = 4096;
@@ -21,7 +21,7 @@ impl Server {
     /// A cookie that names no command in flight is a mistake of the driver;
     /// nothing is sent for it.
     pub fn reply(&mut self, cookie: Cookie, result: Result<Reply, Errno>) {
-        let Some(request) = self.slots.take(cookie) else {
+        let Some(request) = self.commands.take(cookie) else {
             debug_assert!(false, "reply to a command that is not in flight");
             return;
         };
@@ -32,7 +32,7 @@ impl Server {
     }
 
     /// Queues the reply, or nothing if it does not fit the request.
-    fn succeed(&mut self, request: &Request, reply: Reply) -> Result<(), Errno> {
+    fn succeed(&mut self, request: &RequestHeader, reply: Reply) -> Result<(), Errno> {
         match (request.kind, reply) {
             (command::READ, Reply::Data(segments)) => self.read(request, segments),
             (command::READ, Reply::Pieces(pieces)) => self.read_pieces(request, pieces),
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Queues an error.
-    pub(super) fn fail(&mut self, request: &Request, errno: &Errno) {
+    pub(super) fn fail(&mut self, request: &RequestHeader, errno: &Errno) {
         if !self.structured() {
             return self.simple(request, errno.code());
         }
@@ -59,7 +59,7 @@ impl Server {
         self.outbox.header(message);
     }
 
-    fn read(&mut self, request: &Request, segments: Vec<Bytes>) -> Result<(), Errno> {
+    fn read(&mut self, request: &RequestHeader, segments: Vec<Bytes>) -> Result<(), Errno> {
         let length: usize = segments.iter().map(Bytes::len).sum();
         if length != request.length as usize {
             return Err(misfit());
@@ -76,7 +76,7 @@ impl Server {
         Ok(())
     }
 
-    fn read_pieces(&mut self, request: &Request, pieces: Vec<Piece>) -> Result<(), Errno> {
+    fn read_pieces(&mut self, request: &RequestHeader, pieces: Vec<Piece>) -> Result<(), Errno> {
         let whole = request.flags & flag::DF != 0;
         if whole || !self.structured() {
             return self.read(request, pieces.into_iter().flat_map(spell_out).collect());
@@ -95,7 +95,7 @@ impl Server {
         Ok(())
     }
 
-    fn piece(&mut self, request: &Request, offset: u64, piece: Piece, flags: u16) {
+    fn piece(&mut self, request: &RequestHeader, offset: u64, piece: Piece, flags: u16) {
         match piece {
             Piece::Data(bytes) => {
                 self.chunk(request, chunk::OFFSET_DATA, flags, 8 + bytes.len());
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    fn status(&mut self, request: &Request, extents: &[Extent]) -> Result<(), Errno> {
+    fn status(&mut self, request: &RequestHeader, extents: &[Extent]) -> Result<(), Errno> {
         let most = match request.flags & flag::REQ_ONE {
             0 => MAX_EXTENTS,
             _ => 1,
@@ -129,7 +129,7 @@ impl Server {
         Ok(())
     }
 
-    fn simple(&mut self, request: &Request, code: u32) {
+    fn simple(&mut self, request: &RequestHeader, code: u32) {
         let mut header = [0; 16];
         let mut out = &mut header[..];
         out.put_u32(magic::SIMPLE_REPLY);
@@ -138,7 +138,7 @@ impl Server {
         self.outbox.header(&header);
     }
 
-    fn chunk(&mut self, request: &Request, kind: u16, flags: u16, length: usize) {
+    fn chunk(&mut self, request: &RequestHeader, kind: u16, flags: u16, length: usize) {
         let mut header = [0; 20];
         let mut out = &mut header[..];
         out.put_u32(magic::CHUNK);

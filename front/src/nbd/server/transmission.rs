@@ -2,7 +2,7 @@
 
 use super::check::check;
 use super::{Command, Errno, Export, Op, Phase, ProtocolError, Server};
-use crate::nbd::wire::{Request, command, flag};
+use crate::nbd::wire::{RequestHeader, command, flag};
 
 /// A refused write's payload is skipped up to this length. A client that
 /// announces more than this and more than it was told to has lost its way.
@@ -16,7 +16,7 @@ pub(super) struct Session {
     /// The context `base:allocation`.
     pub(super) allocation: bool,
     /// A write whose payload is on its way.
-    writing: Option<Request>,
+    writing: Option<RequestHeader>,
 }
 
 impl Server {
@@ -45,12 +45,12 @@ impl Server {
             let Some(header) = self.intake.peek() else {
                 return Ok(None);
             };
-            let request = Request::decode(header).map_err(ProtocolError::RequestMagic)?;
+            let request = RequestHeader::decode(header).map_err(ProtocolError::RequestMagic)?;
             if request.kind == command::DISC {
                 self.close();
                 return Ok(None);
             }
-            self.intake.consume(Request::LEN);
+            self.intake.consume(RequestHeader::LEN);
             self.begun += 1;
             match check(&request, session) {
                 Ok(Op::Write(_)) => {
@@ -64,9 +64,9 @@ impl Server {
         Ok(None)
     }
 
-    fn hand_out(&mut self, request: Request, op: Op) -> Command {
+    fn hand_out(&mut self, request: RequestHeader, op: Op) -> Command {
         Command {
-            cookie: self.slots.put(request),
+            cookie: self.commands.put(request),
             op,
             offset: request.offset,
             length: request.length,
@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    fn turn_down(&mut self, request: &Request, errno: &Errno) -> Result<(), ProtocolError> {
+    fn turn_down(&mut self, request: &RequestHeader, errno: &Errno) -> Result<(), ProtocolError> {
         if request.kind == command::WRITE {
             let told = self.opened().map_or(0, |export| export.max_payload);
             if request.length > SKIPPED.max(told) {

@@ -26,7 +26,7 @@ use crate::disk;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 use crate::format::{Own, holder};
-use crate::slot::Slot;
+use crate::instance::Instance;
 
 const FILE: &str = "cluster.toml";
 const SPARE: &str = "cluster.toml.new";
@@ -250,11 +250,11 @@ impl Home {
     }
 
     /// A place for a node.
-    pub(crate) fn slot(&self, node: NodeId) -> Slot {
-        let Some(path) = self.path(node) else { return Slot::diskless() };
+    pub(crate) fn instance(&self, node: NodeId) -> Instance {
+        let Some(path) = self.path(node) else { return Instance::diskless() };
         // A disk that is gone is told of when the node is to open it.
         let size = disk::size(path).unwrap_or(0);
-        Slot::new(path.to_path_buf(), size).queued(self.config.queue)
+        Instance::new(path.to_path_buf(), size).queued(self.config.queue)
     }
 
     pub(super) fn path(&self, node: NodeId) -> Option<&Path> {

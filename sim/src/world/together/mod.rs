@@ -621,7 +621,7 @@ impl World {
             }
         }
         self.arm(id);
-        self.open_doors(id);
+        self.let_hosts_in(id);
         self.watch(id);
     }
 
@@ -639,7 +639,7 @@ impl World {
         self.happens(id, delay, Happens::Wake(number));
     }
 
-    fn open_doors(&mut self, id: NodeId) {
+    fn let_hosts_in(&mut self, id: NodeId) {
         if self.seat(id).open {
             return;
         }

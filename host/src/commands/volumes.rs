@@ -9,7 +9,7 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
-use super::{Desk, Outcome, Wait, overtaken, used_by};
+use super::{Commands, Outcome, Wait, overtaken, used_by};
 use crate::control::ok;
 use crate::error::{Error, Result, fail};
 use crate::spec::Spec;
@@ -19,7 +19,7 @@ use crate::volumes::{self, NewVolume};
 const NOT_SEQUENCED: &str =
     "a form of the sequencer is for a volume with ordering=sequencer; set that, too";
 
-impl Desk<'_> {
+impl Commands<'_> {
     pub(super) fn create(
         &mut self,
         name: String,
@@ -126,7 +126,7 @@ impl Desk<'_> {
     /// written before (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// process that leads deletes it ([`Desk::delete_left_over`]).
+    /// process that leads deletes it ([`Commands::delete_left_over`]).
     pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
         if name.is_empty() {
             return fail("say which volume to delete, by its name");

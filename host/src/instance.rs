@@ -60,7 +60,7 @@ impl Pace {
 }
 
 /// A node's place.
-pub(crate) struct Slot {
+pub(crate) struct Instance {
     pub(crate) node: Option<Box<Node>>,
     pub(crate) disk: Option<Arc<Disk>>,
     /// Where the disk is; empty if there is none.
@@ -88,10 +88,10 @@ pub(crate) struct Slot {
     timers: BTreeMap<Timer, Nanos>,
 }
 
-impl Slot {
+impl Instance {
     /// A place whose node does not run.
-    pub(crate) fn new(path: PathBuf, size: u64) -> Slot {
-        Slot {
+    pub(crate) fn new(path: PathBuf, size: u64) -> Instance {
+        Instance {
             node: None,
             disk: None,
             path,
@@ -110,18 +110,18 @@ impl Slot {
     }
 
     /// With its disk's queue served like this.
-    pub(crate) fn queued(self, queue: DiskQueue) -> Slot {
-        Slot { queue, ..self }
+    pub(crate) fn queued(self, queue: DiskQueue) -> Instance {
+        Instance { queue, ..self }
     }
 
     /// A place whose node has no disk, and does not run.
-    pub(crate) fn diskless() -> Slot {
-        Slot::new(PathBuf::new(), 0)
+    pub(crate) fn diskless() -> Instance {
+        Instance::new(PathBuf::new(), 0)
     }
 
     /// The place of a node of another process.
-    pub(crate) fn elsewhere() -> Slot {
-        Slot { phase: Phase::Elsewhere, ..Slot::new(PathBuf::new(), 0) }
+    pub(crate) fn elsewhere() -> Instance {
+        Instance { phase: Phase::Elsewhere, ..Instance::new(PathBuf::new(), 0) }
     }
 
     /// Drops the node with all it knew, as if its process had died.

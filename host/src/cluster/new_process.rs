@@ -1,4 +1,4 @@
-//! The place of a new process: its directory and its disks. All that can be said against it is said
+//! What a new process needs: its directory and its disks. All that can be said against it is said
 //! before a disk is touched or another process asked; what has been made is taken back unless it is
 //! kept.
 
@@ -23,22 +23,22 @@ use crate::claim::Claim;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 
-/// The place of a process that is to be.
-pub(super) struct Site<'a> {
+/// A process that is to be.
+pub(super) struct NewProcess<'a> {
     config: &'a Configuration,
     // Goes before the directory that a disk may be in.
     disks: Vec<Claim>,
     dir: NewDirectory,
 }
 
-impl<'a> Site<'a> {
+impl<'a> NewProcess<'a> {
     /// Makes the directory, and claims the disks. With `force` also such as hold something.
-    pub(super) fn prepare(config: &'a Configuration, force: bool) -> Result<Site<'a>> {
+    pub(super) fn prepare(config: &'a Configuration, force: bool) -> Result<NewProcess<'a>> {
         home::refuse_taken(&config.dir)?;
         let dir = NewDirectory::make(&config.dir)?;
         let claim = |path: &PathBuf| Claim::new(path, config.disk_size, None, force);
         let disks = config.disks.iter().map(claim).collect::<Result<_>>()?;
-        Ok(Site { config, disks, dir })
+        Ok(NewProcess { config, disks, dir })
     }
 
     /// The sizes of its disks.

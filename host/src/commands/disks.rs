@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use weft_core::cluster::{AuthorityInput, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId};
 
-use super::{Desk, NewDisk, Outcome, Wait, overtaken};
+use super::{Commands, NewDisk, Outcome, Wait, overtaken};
 use crate::claim::Claim;
 use crate::cluster::Together;
-use crate::control::{DiskAction, Request};
+use crate::control::{ControlRequest, DiskAction};
 use crate::engine::Ticket;
 use crate::error::{Error, Result, fail};
 
 /// How long the cluster may take to find a number for a new disk.
 const DECIDING: Duration = Duration::from_secs(30);
 
-impl Desk<'_> {
+impl Commands<'_> {
     pub(super) fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
         match action {
             DiskAction::Drain => self.drain(node),
@@ -49,7 +49,7 @@ impl Desk<'_> {
                  token` says how)",
             );
         }
-        let node = self.engine.slots.len();
+        let node = self.engine.instances.len();
         if node >= MAX_NODES {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
@@ -78,7 +78,7 @@ impl Desk<'_> {
                 Some(self.engine.change(AuthorityInput::AddNodes(new)))
             }
             Some(leader) => {
-                let request = Request::DiskAdmit { process: us.0 };
+                let request = ControlRequest::DiskAdmit { process: us.0 };
                 let request = serde_json::to_vec(&request).map_err(|e| Error(e.to_string()))?;
                 together.ask(leader, conn as u64, &request)?;
                 None
@@ -178,7 +178,7 @@ impl Desk<'_> {
         since: Instant,
     ) -> Result<Wait> {
         let free = self.engine.rule.together().and_then(Together::without_disk);
-        let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.slots.len());
+        let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.instances.len());
         if let Some(n) = free {
             self.engine.start_on(n, *claim)?;
             return Ok(Wait::NodeUp(n));

@@ -15,7 +15,7 @@ use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
-use super::{Desk, Outcome, Wait, overtaken, used_by};
+use super::{Commands, Outcome, Wait, overtaken, used_by};
 use crate::error::{Result, fail};
 use crate::size::{Size, require_multiple};
 use crate::volumes::GRAIN;
@@ -62,7 +62,7 @@ impl Survey {
     }
 }
 
-impl Desk<'_> {
+impl Commands<'_> {
     /// Begins to make a volume smaller.
     pub(super) fn shrink(&mut self, volume: Volume, size: u64, force: bool) -> Result<Wait> {
         require_multiple("a volume size", size, GRAIN)?;

@@ -2,8 +2,8 @@
 
 use weft_core::units::VolumeId;
 
-use super::{Desk, Wait};
-use crate::control::Request;
+use super::{Commands, Wait};
+use crate::control::ControlRequest;
 
 impl Wait {
     /// The volume whose size is being changed.
@@ -49,14 +49,14 @@ impl Wait {
     }
 }
 
-impl Desk<'_> {
+impl Commands<'_> {
     /// Connections to a volume that a request must not have.
-    pub(super) fn hosts_in_the_way(&self, request: &Request) -> u64 {
+    pub(super) fn hosts_in_the_way(&self, request: &ControlRequest) -> u64 {
         let exports = self.engine.exports();
         // All the room that is left is more than it has.
         let volume = match request {
-            Request::VolumeDelete { name } if !name.is_empty() => exports.named(name),
-            Request::VolumeResize { name, size, .. } => {
+            ControlRequest::VolumeDelete { name } if !name.is_empty() => exports.named(name),
+            ControlRequest::VolumeResize { name, size, .. } => {
                 exports.named(name).filter(|v| *size != 0 && *size < v.visible)
             }
             _ => None,

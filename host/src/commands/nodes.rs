@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
-use super::{Desk, Outcome, Wait, overtaken};
+use super::{Commands, Outcome, Wait, overtaken};
 use crate::control::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::error::{Error, Result, fail};
-use crate::slot::Phase;
+use crate::instance::Phase;
 use crate::status;
 
 /// How long a token is good at most: a month.
 const LONGEST_TOKEN: u64 = 31 * 86_400;
 
-impl Desk<'_> {
+impl Commands<'_> {
     pub(super) fn node(&mut self, action: NodeAction, node: usize) -> Result<Wait> {
         self.engine.known(node)?;
         match action {
@@ -49,7 +49,7 @@ impl Desk<'_> {
             ));
         }
         let Some(admission) = self.admission else {
-            let other = self.news.admits().and_then(|p| {
+            let other = self.peer_status.admits().and_then(|p| {
                 let node = self.engine.map().served_by(p).next()?;
                 Some(self.engine.map().nodes[usize::from(node.0)].home.as_ref()?.name.clone())
             });
@@ -170,7 +170,7 @@ impl Desk<'_> {
                 }
             }
             Wait::DownHere(n) => {
-                if self.engine.slots[*n].wanted {
+                if self.engine.instances[*n].wanted {
                     return fail(format!("node {n} has been started again; its disk is kept"));
                 }
                 if self.engine.map().is_up(NodeId(*n as u16)) {
@@ -238,7 +238,7 @@ impl Desk<'_> {
                     true => self.engine.start_node(n).map(|()| Outcome::Wait(Wait::NodeUp(n))),
                     // No node runs to agree on a map, or it could not be stored.
                     false => {
-                        self.engine.slots.truncate(n);
+                        self.engine.instances.truncate(n);
                         Err(overtaken())
                     }
                 }
@@ -259,17 +259,17 @@ impl Desk<'_> {
 
     /// Whether a node is where it was to be, or can never come there.
     fn node_arrived(&self, wait: &Wait, n: usize) -> Option<Result<()>> {
-        let slot = &self.engine.slots[n];
+        let instance = &self.engine.instances[n];
         let in_map = self.engine.map().is_up(NodeId(n as u16));
         match wait {
-            Wait::NodeUp(_) if slot.phase == Phase::Down && !slot.wanted => {
-                Some(Err(Error(format!("node {n} did not start: {}", slot.why))))
+            Wait::NodeUp(_) if instance.phase == Phase::Down && !instance.wanted => {
+                Some(Err(Error(format!("node {n} did not start: {}", instance.why))))
             }
             Wait::NodeUp(_) => {
-                (self.engine.is_settled() && slot.runs() && in_map).then_some(Ok(()))
+                (self.engine.is_settled() && instance.runs() && in_map).then_some(Ok(()))
             }
             _ => {
-                let down = slot.phase == Phase::Down;
+                let down = instance.phase == Phase::Down;
                 let nobody =
                     self.engine.originator(0).is_none() && self.engine.is_handed_over(|_| false);
                 (down && self.engine.is_settled() && (!in_map || nobody)).then_some(Ok(()))

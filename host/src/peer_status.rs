@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
-/// News that is older says nothing any more.
+/// A status that is older says nothing any more.
 const STALE: Duration = Duration::from_secs(3);
 
 /// What other processes have said, and when, by their numbers.
 #[derive(Default)]
-pub(crate) struct News(BTreeMap<NodeId, (Instant, Value)>);
+pub(crate) struct PeerStatus(BTreeMap<NodeId, (Instant, Value)>);
 
-impl News {
+impl PeerStatus {
     /// Takes what a process says of its nodes.
     pub(crate) fn take(&mut self, process: NodeId, bytes: &[u8]) {
         if let Ok(value) = serde_json::from_slice(bytes) {

@@ -1,7 +1,7 @@
 //! Frames between this process and the others.
 //!
-//! A letter of a node that its peer's queue has no room for waits here until there is: nodes
-//! bound what they have in work themselves. What members say, and news, may be lost; they are
+//! A message of a node that its peer's queue has no room for waits here until there is: nodes
+//! bound what they have in work themselves. What members say, and how nodes are, may be lost; they are
 //! said again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,28 +18,28 @@ use weft_net::wire::Message;
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
 
-const LETTER: u8 = weft_net::MESSAGE;
-const MEMBER: u8 = LETTER + 1;
-const ASK: u8 = LETTER + 2;
-const ANSWER: u8 = LETTER + 3;
-const NEWS: u8 = LETTER + 4;
-const LEFT: u8 = LETTER + 5;
-const HANG_UP: u8 = LETTER + 6;
-const RENEW: u8 = LETTER + 16;
-const RENEWED: u8 = LETTER + 17;
+const MESSAGE: u8 = weft_net::MESSAGE;
+const MEMBER: u8 = MESSAGE + 1;
+const ASK: u8 = MESSAGE + 2;
+const ANSWER: u8 = MESSAGE + 3;
+const STATUS: u8 = MESSAGE + 4;
+const LEFT: u8 = MESSAGE + 5;
+const HANG_UP: u8 = MESSAGE + 6;
+const RENEW: u8 = MESSAGE + 16;
+const RENEWED: u8 = MESSAGE + 17;
 
-/// Letters that wait for a node that is about to be connected; more are lost.
+/// Messages that wait for a node that is about to be connected; more are lost.
 const MOST_EXPECTED: usize = 1024;
 
 /// What has come from another process.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub(crate) enum PeerEvent {
     /// There is a connection.
     Up,
     /// It is gone.
     Down,
     /// A node's message to ours.
-    Letter(Envelope),
+    Message(Envelope),
     /// From its member.
     Member(Vec<u8>),
     /// A request to the control socket, under a number of the sender's.
@@ -49,7 +49,7 @@ pub(crate) enum Mail {
     /// Nobody waits any more for the answer to what was asked under this number.
     HungUp(u64),
     /// How its nodes are.
-    News(Vec<u8>),
+    Status(Vec<u8>),
     /// That our last node has left the cluster.
     Left,
     /// Its certificate, which it wants renewed.
@@ -59,7 +59,7 @@ pub(crate) enum Mail {
 }
 
 /// The connections to the other processes.
-pub(super) struct Post {
+pub(super) struct PeerLinks {
     transport: Transport,
     driver: Driver,
     /// By the numbers of processes, as all that follows.
@@ -74,14 +74,14 @@ pub(super) struct Post {
     log: Log,
 }
 
-impl Post {
+impl PeerLinks {
     /// Listens, and dials whom it must.
     pub(super) fn start(
         config: Config,
         registry: &Registry,
         first: Token,
         log: Log,
-    ) -> Result<Post> {
+    ) -> Result<PeerLinks> {
         let (notes, (refuse, refused)) = (log.clone(), channel());
         let note = move |note: &Note| {
             if let (Some(peer), why @ Lost::Refused(_)) = (note.dialled, &note.why) {
@@ -94,7 +94,7 @@ impl Post {
             .map_err(|e| Error(e.to_string()))?;
         let (up, expected, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let refusals = BTreeMap::new();
-        Ok(Post { transport, driver, up, expected, waiting, refused, refusals, log })
+        Ok(PeerLinks { transport, driver, up, expected, waiting, refused, refusals, log })
     }
 
     /// A socket is ready.
@@ -129,15 +129,15 @@ impl Post {
     }
 
     /// The next thing that has come, and from whom.
-    pub(super) fn next(&mut self) -> Result<Option<(NodeId, Mail)>> {
+    pub(super) fn next(&mut self) -> Result<Option<(NodeId, PeerEvent)>> {
         while let Some(event) = self.transport.next_event() {
-            let (peer, mail) = match event {
+            let (peer, event) = match event {
                 Event::Up { peer, .. } => {
                     self.up.insert(peer);
                     self.expected.remove(&peer);
                     self.refusals.remove(&peer);
                     self.send_waiting(peer);
-                    (peer, Mail::Up)
+                    (peer, PeerEvent::Up)
                 }
                 Event::Down { peer, why } => {
                     self.up.remove(&peer);
@@ -146,7 +146,7 @@ impl Post {
                     let gone =
                         format!("no connection to the process of node {} any more: {why}", peer.0);
                     (self.log)(&gone);
-                    (peer, Mail::Down)
+                    (peer, PeerEvent::Down)
                 }
                 Event::Room { peer } => {
                     self.send_waiting(peer);
@@ -156,25 +156,25 @@ impl Post {
                     return fail(format!("cannot talk to other nodes: {why}"));
                 }
                 Event::Received { peer, frame } => match read(frame.kind, &frame.payload) {
-                    Ok(mail) => (peer, mail),
+                    Ok(event) => (peer, event),
                     Err(why) => {
                         (self.log)(&format!("the process of node {}: {why}; dropped", peer.0));
                         continue;
                     }
                 },
             };
-            return Ok(Some((peer, mail)));
+            return Ok(Some((peer, event)));
         }
         Ok(None)
     }
 
     /// Sends a node's message to the process of the node that it is for, now or when there is room.
     /// If there is no connection, nor one about to be, it is lost, as messages may be.
-    pub(super) fn send(&mut self, to: NodeId, letter: Envelope) {
+    pub(super) fn send(&mut self, to: NodeId, message: Envelope) {
         let up = self.up.contains(&to);
         let waiting = self.waiting.entry(to).or_default();
         if up || (self.expected.contains(&to) && waiting.len() < MOST_EXPECTED) {
-            waiting.push_back(Message::Envelope(letter).encode());
+            waiting.push_back(Message::Envelope(message).encode());
         }
         if up {
             self.send_waiting(to);
@@ -198,7 +198,7 @@ impl Post {
     fn send_waiting(&mut self, to: NodeId) {
         let Some(waiting) = self.waiting.get_mut(&to) else { return };
         while let Some(payload) = waiting.pop_front() {
-            match self.transport.send(to, LETTER, payload.clone()) {
+            match self.transport.send(to, MESSAGE, payload.clone()) {
                 Ok(()) => {}
                 Err(SendError::Full { .. }) => {
                     waiting.push_front(payload);
@@ -242,9 +242,9 @@ impl Post {
     }
 
     /// Tells every process how things are here; it may be lost.
-    pub(super) fn tell_news(&self, news: &Bytes) {
+    pub(super) fn tell_status(&self, status: &Bytes) {
         for peer in &self.up {
-            let _ = self.transport.send(*peer, NEWS, vec![news.clone()]);
+            let _ = self.transport.send(*peer, STATUS, vec![status.clone()]);
         }
     }
 
@@ -275,24 +275,24 @@ impl Post {
     }
 }
 
-fn read(kind: u8, payload: &Bytes) -> std::result::Result<Mail, String> {
+fn read(kind: u8, payload: &Bytes) -> std::result::Result<PeerEvent, String> {
     let numbered = || {
         let (number, text) = payload.split_first_chunk::<8>().ok_or("a frame is too short")?;
         Ok::<_, String>((u64::from_le_bytes(*number), text.to_vec()))
     };
     match kind {
-        LETTER => match Message::decode(payload).map_err(|e| e.to_string())? {
-            Message::Envelope(letter) => Ok(Mail::Letter(letter)),
+        MESSAGE => match Message::decode(payload).map_err(|e| e.to_string())? {
+            Message::Envelope(message) => Ok(PeerEvent::Message(message)),
             _ => Err("a message that is for nobody".to_string()),
         },
-        MEMBER => Ok(Mail::Member(payload.to_vec())),
-        ASK => numbered().map(|(number, text)| Mail::Ask(number, text)),
-        ANSWER => numbered().map(|(number, text)| Mail::Answer(number, text)),
-        HANG_UP => numbered().map(|(number, _)| Mail::HungUp(number)),
-        NEWS => Ok(Mail::News(payload.to_vec())),
-        LEFT => Ok(Mail::Left),
-        RENEW => Ok(Mail::Renew(payload.to_vec())),
-        RENEWED => Ok(Mail::Renewed(payload.to_vec())),
+        MEMBER => Ok(PeerEvent::Member(payload.to_vec())),
+        ASK => numbered().map(|(number, text)| PeerEvent::Ask(number, text)),
+        ANSWER => numbered().map(|(number, text)| PeerEvent::Answer(number, text)),
+        HANG_UP => numbered().map(|(number, _)| PeerEvent::HungUp(number)),
+        STATUS => Ok(PeerEvent::Status(payload.to_vec())),
+        LEFT => Ok(PeerEvent::Left),
+        RENEW => Ok(PeerEvent::Renew(payload.to_vec())),
+        RENEWED => Ok(PeerEvent::Renewed(payload.to_vec())),
         kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),
     }
 }

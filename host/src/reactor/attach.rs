@@ -1,4 +1,4 @@
-//! Hosts at the door: who may use a volume, and who hears why not.
+//! Hosts that want to use a volume: who may, and who hears why not.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use weft_core::units::{NodeId, VolumeId};
 use weft_front::native::{Code, Hello};
 
 use super::Reactor;
-use crate::arrivals::{Arrived, Guest, Refusal};
+use crate::arrivals::{Applicant, Arrived, Refusal};
 use crate::hosts::Host;
 use crate::link::End;
 use crate::native;
@@ -25,7 +25,7 @@ impl Reactor {
         self.let_in(id, hello, Vec::new());
     }
 
-    /// Goes on with hosts at the door. Says whether there was any progress.
+    /// Goes on with hosts that wait to be let in. Says whether there was any progress.
     pub(super) fn step_arrivals(&mut self) -> bool {
         if self.arrivals.is_empty() {
             return false;
@@ -39,11 +39,11 @@ impl Reactor {
         let next = &mut self.next_connection;
         let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
         let any = !arrived.is_empty();
-        for Arrived { conn, guest, result } in arrived {
-            match (guest, result) {
-                (Guest::Native(hello, done), Ok(None)) => self.let_in(conn, hello, done),
-                (guest, Ok(volume)) => self.admit(conn, guest, volume),
-                (guest, Err(refusal)) => self.turn_away(conn, &guest, refusal),
+        for Arrived { conn, applicant, result } in arrived {
+            match (applicant, result) {
+                (Applicant::Native(hello, done), Ok(None)) => self.let_in(conn, hello, done),
+                (applicant, Ok(volume)) => self.admit(conn, applicant, volume),
+                (applicant, Err(refusal)) => self.turn_away(conn, &applicant, refusal),
             }
             self.to_receive.insert(conn);
             self.to_send.insert(conn);
@@ -61,36 +61,36 @@ impl Reactor {
             return self.refuse(id, Code::NoVolume, text);
         };
         let (volume, alone) = (volume.id, volume.takes_one_writer());
-        let guest = Guest::Native(hello, done);
+        let applicant = Applicant::Native(hello, done);
         match alone {
-            true => self.apply(id, guest, volume),
-            false => self.admit(id, guest, Some(volume)),
+            true => self.apply(id, applicant, volume),
+            false => self.admit(id, applicant, Some(volume)),
         }
     }
 
     /// A host wants to use a volume that nobody orders the requests of, so that there is room for
     /// one. In a cluster the other processes are asked whether it has one.
-    pub(super) fn apply(&mut self, id: usize, guest: Guest, volume: VolumeId) {
-        let itself = |c: &Host| match (c, &guest) {
-            (Host::Native(c), Guest::Native(hello, _)) => c.host == Some(native::host(hello)),
+    pub(super) fn apply(&mut self, id: usize, applicant: Applicant, volume: VolumeId) {
+        let itself = |c: &Host| match (c, &applicant) {
+            (Host::Native(c), Applicant::Native(hello, _)) => c.host == Some(native::host(hello)),
             _ => false,
         };
         let other = |c: &&Host| c.volume() == Some(volume) && !itself(c);
         if self.hosts.values().any(|c| other(&c)) || self.arrivals.applies_for(volume) {
             let why = "another host uses it at this process".to_string();
-            return self.turn_away(id, &guest, Refusal::Taken(why));
+            return self.turn_away(id, &applicant, Refusal::Taken(why));
         }
         match self.engine.rule.together().map(|t| (t.us(), t.others())) {
             Some((us, others)) if !others.is_empty() => {
                 let others: Vec<NodeId> = others.into_iter().collect();
-                self.arrivals.apply((id, guest), volume, us, &others, Instant::now());
+                self.arrivals.apply((id, applicant), volume, us, &others, Instant::now());
             }
-            _ => self.admit(id, guest, Some(volume)),
+            _ => self.admit(id, applicant, Some(volume)),
         }
     }
 
     /// A host is not let in.
-    fn turn_away(&mut self, id: usize, guest: &Guest, refusal: Refusal) {
+    fn turn_away(&mut self, id: usize, applicant: &Applicant, refusal: Refusal) {
         let (code, text) = match refusal {
             Refusal::Unanswered(node) => {
                 let text = format!("node {} has not said what it knows of this host", node.0);
@@ -104,9 +104,9 @@ impl Reactor {
                 (Code::SecondWriter, text)
             }
         };
-        match guest {
-            Guest::Native(..) => self.refuse(id, code, text),
-            Guest::Nbd => self.decide(id, None, text),
+        match applicant {
+            Applicant::Native(..) => self.refuse(id, code, text),
+            Applicant::Nbd => self.decide(id, None, text),
         }
     }
 
@@ -122,7 +122,7 @@ impl Reactor {
     }
 
     /// A host may use a volume, if that is still there and the node takes part.
-    fn admit(&mut self, id: usize, guest: Guest, volume: Option<VolumeId>) {
+    fn admit(&mut self, id: usize, applicant: Applicant, volume: Option<VolumeId>) {
         let exports = self.engine.exports().only(self.serves.as_ref());
         let volume = exports.all().find(|v| Some(v.id) == volume).cloned();
         let serves = self.engine.originator(0).is_some();
@@ -130,13 +130,13 @@ impl Reactor {
             true => "the volume has just been deleted",
             false => "this node does not take part in the cluster now",
         };
-        match (guest, volume) {
-            (Guest::Native(hello, done), Some(volume)) if serves => {
+        match (applicant, volume) {
+            (Applicant::Native(hello, done), Some(volume)) if serves => {
                 self.welcome_native(id, &hello, &done, &volume);
             }
-            (Guest::Native(..), _) if serves => self.refuse(id, Code::NoVolume, text.into()),
-            (Guest::Native(..), _) => self.refuse(id, Code::NotServing, text.into()),
-            (Guest::Nbd, volume) => self.decide(id, volume.filter(|_| serves), text.into()),
+            (Applicant::Native(..), _) if serves => self.refuse(id, Code::NoVolume, text.into()),
+            (Applicant::Native(..), _) => self.refuse(id, Code::NotServing, text.into()),
+            (Applicant::Nbd, volume) => self.decide(id, volume.filter(|_| serves), text.into()),
         }
     }
 

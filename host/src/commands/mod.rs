@@ -25,15 +25,15 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 use crate::arrivals::Arrivals;
 use crate::claim::Claim;
 use crate::cluster::{Admission, Together};
-use crate::control::{DiskAction, Request, ask_again, error, ok};
+use crate::control::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
-use crate::news::News;
+use crate::instance::Phase;
+use crate::peer_status::PeerStatus;
 use crate::policy;
 use crate::requests::{Job, Owner, Requests};
 use crate::scrub;
 use crate::sessions::Sessions;
-use crate::slot::Phase;
 use crate::spec::Spec;
 use crate::status::{self, Clients};
 
@@ -101,9 +101,9 @@ pub(crate) enum Wait {
     /// Everything has stopped.
     Shutdown,
     /// There is a leader, who must answer, and its nodes agree on a map if the answer depends on that.
-    Leader(Box<Request>, bool, Instant),
+    Leader(Box<ControlRequest>, bool, Instant),
     /// The hosts that use a volume are gone.
-    Parting(Box<Request>, bool, Instant),
+    Parting(Box<ControlRequest>, bool, Instant),
     /// Another process has answered.
     Elsewhere(NodeId),
 }
@@ -132,7 +132,7 @@ fn used_by(connections: u64) -> String {
 }
 
 /// What a question is about.
-pub(crate) struct Desk<'a> {
+pub(crate) struct Commands<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) requests: &'a mut Requests,
     pub(crate) sessions: &'a mut Sessions,
@@ -142,16 +142,16 @@ pub(crate) struct Desk<'a> {
     pub(crate) clients: Clients<'a>,
     /// Volumes whose size others are changing.
     pub(crate) sizing: &'a [VolumeId],
-    pub(crate) news: &'a News,
+    pub(crate) peer_status: &'a PeerStatus,
     pub(crate) admission: Option<&'a Admission>,
     pub(crate) listens: &'a [String],
     pub(crate) uptime: f64,
 }
 
-impl Desk<'_> {
+impl Commands<'_> {
     /// Takes up a question of connection `conn`; one that was handed on is not handed on again.
     pub(crate) fn handle(&mut self, conn: usize, line: &[u8], handed_on: bool) -> Outcome {
-        let request: Request = match serde_json::from_slice(line) {
+        let request: ControlRequest = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(e) => return Outcome::Answer(error(format!("the request is not understood: {e}"))),
         };
@@ -164,7 +164,7 @@ impl Desk<'_> {
     fn take_up(
         &mut self,
         conn: usize,
-        request: Request,
+        request: ControlRequest,
         handed_on: bool,
         since: Instant,
     ) -> Outcome {
@@ -193,7 +193,7 @@ impl Desk<'_> {
     }
 
     /// The process that must answer, if that is not this one.
-    fn route(&self, request: &Request) -> Result<Option<NodeId>> {
+    fn route(&self, request: &ControlRequest) -> Result<Option<NodeId>> {
         let Some(together) = self.engine.rule.together() else { return Ok(None) };
         let us = together.us();
         let process_of = |n: usize| {
@@ -212,31 +212,31 @@ impl Desk<'_> {
             (up && together.is_connected(process)) || process == us
         };
         match request {
-            Request::Node { node, .. }
-            | Request::DiskReplace { node, .. } => process_of(*node),
+            ControlRequest::Node { node, .. }
+            | ControlRequest::DiskReplace { node, .. } => process_of(*node),
             // One that runs must go down first, at home.
-            Request::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
-            Request::Disk { .. }
-            | Request::VolumeCreate { .. }
-            | Request::VolumeDelete { .. }
-            | Request::VolumeResize { .. }
-            | Request::VolumeSet { .. }
+            ControlRequest::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
+            ControlRequest::Disk { .. }
+            | ControlRequest::VolumeCreate { .. }
+            | ControlRequest::VolumeDelete { .. }
+            | ControlRequest::VolumeResize { .. }
+            | ControlRequest::VolumeSet { .. }
             // Also to plan: what others know of the map may be older.
-            | Request::Rebalance { .. }
-            | Request::NodeAdd { .. }
-            | Request::DiskAdmit { .. }
-            | Request::NodeRemove { .. } => self.leader(),
-            Request::Status
-            | Request::NodeList
-            | Request::Token { .. }
-            | Request::DiskAdd { .. }
-            | Request::VolumeList
-            | Request::VolumeShow { .. }
-            | Request::Scrub { .. }
-            | Request::HostLeave { .. }
-            | Request::WriterComes { .. }
-            | Request::Quiesce
-            | Request::Shutdown => Ok(None),
+            | ControlRequest::Rebalance { .. }
+            | ControlRequest::NodeAdd { .. }
+            | ControlRequest::DiskAdmit { .. }
+            | ControlRequest::NodeRemove { .. } => self.leader(),
+            ControlRequest::Status
+            | ControlRequest::NodeList
+            | ControlRequest::Token { .. }
+            | ControlRequest::DiskAdd { .. }
+            | ControlRequest::VolumeList
+            | ControlRequest::VolumeShow { .. }
+            | ControlRequest::Scrub { .. }
+            | ControlRequest::HostLeave { .. }
+            | ControlRequest::WriterComes { .. }
+            | ControlRequest::Quiesce
+            | ControlRequest::Shutdown => Ok(None),
         }
     }
 
@@ -265,20 +265,20 @@ impl Desk<'_> {
     }
 
     /// Whether the nodes agree on a map and one runs, if what a volume is to be depends on that.
-    fn is_ready_for(&self, request: &Request) -> bool {
+    fn is_ready_for(&self, request: &ControlRequest) -> bool {
         let depends = matches!(
             request,
-            Request::VolumeCreate { .. }
-                | Request::VolumeResize { .. }
-                | Request::VolumeSet { .. }
-                | Request::VolumeDelete { .. }
+            ControlRequest::VolumeCreate { .. }
+                | ControlRequest::VolumeResize { .. }
+                | ControlRequest::VolumeSet { .. }
+                | ControlRequest::VolumeDelete { .. }
         );
         !depends || self.is_ready()
     }
 
     /// Whether that may come about by itself: nodes are starting, or changing their map.
     fn gets_ready(&self) -> bool {
-        !self.engine.is_settled() || self.engine.slots.iter().any(|s| s.phase == Phase::Opening)
+        !self.engine.is_settled() || self.engine.instances.iter().any(|s| s.phase == Phase::Opening)
     }
 
     fn is_ready(&self) -> bool {
@@ -301,24 +301,24 @@ impl Desk<'_> {
         }
     }
 
-    fn try_handle(&mut self, conn: usize, request: Request) -> Result<Outcome> {
+    fn try_handle(&mut self, conn: usize, request: ControlRequest) -> Result<Outcome> {
         Ok(match request {
-            Request::Status => Outcome::Answer(ok(status::status(self))),
-            Request::VolumeList => {
+            ControlRequest::Status => Outcome::Answer(ok(status::status(self))),
+            ControlRequest::VolumeList => {
                 Outcome::Answer(ok(self.looked_at("volumes", status::volumes(self).into())))
             }
-            Request::VolumeShow { name } => {
+            ControlRequest::VolumeShow { name } => {
                 let volume = match self.hidden(&name) {
                     Some(volume) => volume,
                     None => self.volume(&name)?,
                 };
                 Outcome::Answer(ok(self.looked_at("volume", status::volume(self, &volume))))
             }
-            Request::NodeList => {
+            ControlRequest::NodeList => {
                 Outcome::Answer(ok(self.looked_at("nodes", status::nodes(self).into())))
             }
-            Request::Node { action, node } => Outcome::Wait(self.node(action, node)?),
-            Request::NodeAdd { name, home } => match self.add_node(name, &home) {
+            ControlRequest::Node { action, node } => Outcome::Wait(self.node(action, node)?),
+            ControlRequest::NodeAdd { name, home } => match self.add_node(name, &home) {
                 Ok(outcome) => outcome,
                 // Nothing has been begun.
                 Err(e) => {
@@ -327,19 +327,21 @@ impl Desk<'_> {
                     Outcome::Answer(answer)
                 }
             },
-            Request::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
-            Request::Token { seconds } => Outcome::Answer(self.token(seconds)?),
-            Request::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
-            Request::DiskAdd { path: None, force, .. } => Outcome::Wait(self.add_disk(force)?),
-            Request::DiskAdd { path: Some(path), size, force } => {
+            ControlRequest::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
+            ControlRequest::Token { seconds } => Outcome::Answer(self.token(seconds)?),
+            ControlRequest::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            ControlRequest::DiskAdd { path: None, force, .. } => {
+                Outcome::Wait(self.add_disk(force)?)
+            }
+            ControlRequest::DiskAdd { path: Some(path), size, force } => {
                 self.add_disk_at(conn, &NewDisk { path, size }, force)?
             }
-            Request::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
-            Request::DiskReplace { node, path, size, force } => {
+            ControlRequest::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
+            ControlRequest::DiskReplace { node, path, size, force } => {
                 let new = path.map(|path| NewDisk { path, size });
                 Outcome::Wait(self.replace_disk(node, new.as_ref(), force)?)
             }
-            Request::VolumeCreate {
+            ControlRequest::VolumeCreate {
                 name,
                 size,
                 layout,
@@ -369,15 +371,15 @@ impl Desk<'_> {
                 };
                 Outcome::Wait(self.create(name, size, layout, spec)?)
             }
-            Request::VolumeSet { name, set, force } => {
+            ControlRequest::VolumeSet { name, set, force } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
             }
-            Request::VolumeResize { name, size, force } => {
+            ControlRequest::VolumeResize { name, size, force } => {
                 Outcome::Wait(self.resize(&name, size, force)?)
             }
-            Request::Rebalance { action } => self.rebalance(action),
-            Request::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
-            Request::Scrub { volume, from, rate, trust, suspect } => {
+            ControlRequest::Rebalance { action } => self.rebalance(action),
+            ControlRequest::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
+            ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
                 let volume = self.volume(&volume)?;
                 let wish = scrub::Wish { from, rate, trust, suspect };
                 self.submit(conn, volume.id, scrub::operation(&volume, wish)?);
@@ -385,17 +387,17 @@ impl Desk<'_> {
                 let whole = g.layout.width() as u64 * g.unit;
                 Outcome::Wait(Wait::Scrub(volume.name, whole))
             }
-            Request::HostLeave { host } => {
+            ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
                 self.leaving.extend(self.sessions.conn(host));
                 Outcome::Wait(Wait::HostLeft(host))
             }
-            Request::WriterComes { volume, process } => {
+            ControlRequest::WriterComes { volume, process } => {
                 let writers = self.writers(VolumeId(volume), NodeId(process));
                 Outcome::Answer(ok(json!({ "writers": writers })))
             }
-            Request::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
-            Request::Shutdown => Outcome::Wait(Wait::Shutdown),
+            ControlRequest::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
+            ControlRequest::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
     }
 
@@ -441,7 +443,7 @@ impl Desk<'_> {
     /// hosts saw no more in that epoch they have not begun to use since.
     fn unheard_since(&self, epoch: Epoch) -> Vec<NodeId> {
         let Some(together) = self.engine.rule.together() else { return Vec::new() };
-        let heard = |p: &NodeId| self.news.is_of_epoch(*p, epoch);
+        let heard = |p: &NodeId| self.peer_status.is_of_epoch(*p, epoch);
         together.others().into_iter().filter(|p| !heard(p)).collect()
     }
 
@@ -452,7 +454,7 @@ impl Desk<'_> {
             let Some(together) = self.engine.rule.together() else { return true };
             let process = together.process_of(node);
             let epoch = together.map().epoch;
-            process == together.us() || self.news.is_quiet_since(process, since, epoch)
+            process == together.us() || self.peer_status.is_quiet_since(process, since, epoch)
         };
         self.engine.is_quiet() && self.engine.map().up().all(quiet_elsewhere)
     }
@@ -547,15 +549,16 @@ impl Desk<'_> {
 
     /// Connections of hosts to a volume, in all processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
-        (self.clients)(volume) as u64 + self.news.clients_of(volume)
+        (self.clients)(volume) as u64 + self.peer_status.clients_of(volume)
     }
 }
 
 /// Whether who does this at home has the leader do the rest.
-fn asks_the_leader(request: &Request) -> bool {
+fn asks_the_leader(request: &ControlRequest) -> bool {
     matches!(
         request,
-        Request::Disk { action: DiskAction::Fail, .. } | Request::DiskAdd { path: Some(_), .. }
+        ControlRequest::Disk { action: DiskAction::Fail, .. }
+            | ControlRequest::DiskAdd { path: Some(_), .. }
     )
 }
 
