@@ -2,9 +2,9 @@
 //!
 //! One way in, [`Node::handle`]; one way out, [`Output`]s, which take effect in order: [`drive`] hands each to
 //! the [`Environment`]. A host's request first goes through [`sequencing`], which knows what it is to come after.
-//! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`]
-//! derives its own cells, reads, sends, combines and prepares them in its store; the originator counts the
-//! votes; the host is answered; the outcome follows to the participants as notices.
+//! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] derives
+//! its own cells, reads, sends, combines and prepares them in its store; the originator counts the votes; the host
+//! is answered; the outcome follows to the participants as notices.
 
 mod catchup;
 mod environment;
