@@ -9,13 +9,13 @@ use mio::Poll;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cluster::{Home, Together};
-use crate::disk_emulated::Emulation;
+use crate::disk::emulated::Emulation;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::listen::Listen;
 use crate::log::Log;
 use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
+use crate::sessions::listen::Listen;
 use crate::spec::Spec;
 use crate::state::State;
 

@@ -6,74 +6,63 @@
 //!
 //! Where to begin: [`Array`] opens or makes a state directory and runs it; [`Spec`] says
 //! what a new one is to be; [`Control`] talks to one that runs.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `reactor` | the loop on one thread, and what it waits for |
+//! | `control` | commands of operators: who asks, what is done, what is answered |
+//! | `hosts` | requests of hosts while nodes work on them; who is let in |
+//! | `engine` | the nodes, their disks, who rules them |
+//! | `cluster` | this process as one of several: its member, its links to the others, who joins |
+//! | `sessions` | what serves a host: one module for each protocol |
+//! | `state` | the directory of an array in one process |
+//! | `disk` | disks, and the ways to work them |
+//!
+//! A module uses those below it in this table, and none above (`tests/imports.rs` has the whole order).
 
-mod aligned;
 mod array;
-mod arrivals;
-mod callers;
-mod claim;
-mod client;
 mod clock;
 mod cluster;
-mod commands;
 mod control;
-mod control_connection;
+mod control_client;
+mod control_protocol;
 mod disk;
-mod disk_emulated;
-mod disk_queue;
-mod disk_sync;
-mod disk_uring;
 mod durable;
 mod engine;
 mod error;
-mod format;
 mod hosts;
-mod instance;
 mod length_of_time;
 mod limits;
-mod link;
-mod listen;
 mod log;
-mod map_copies;
-mod native;
-mod nbd;
-mod offers;
-mod overlap;
-mod patience;
-mod peer_status;
 mod policy;
 mod reactor;
-mod requests;
-mod room;
-mod scrub;
 mod sessions;
 mod size;
 mod socket;
 mod spec;
 mod state;
-mod state_file;
-mod status;
-mod translate;
 mod volumes;
 
 pub use array::{Array, Handle};
-pub use client::Control;
 pub use cluster::{
     Configuration, Home, Invitation, JoinRequest, NewDirectory, Remains, certify, found, join,
     join_as_host, join_certified, join_request, readmit, refound, renewed,
 };
-pub use control::{Believed, ControlRequest, DiskAction, NewHome, NodeAction, RebalanceAction};
+pub use control::scrub::SCRUB_RATE;
+pub use control_client::Control;
+pub use control_protocol::{
+    Believed, ControlRequest, DiskAction, NewHome, NodeAction, RebalanceAction,
+};
+pub use disk::emulated::Emulation;
+pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
-pub use disk_emulated::Emulation;
-pub use disk_queue::DiskQueue;
 pub use durable::{lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};
-pub use listen::Listen;
 pub use log::{Log, to_stderr};
 pub use reactor::Stopped;
-pub use scrub::SCRUB_RATE;
+pub use sessions::listen::Listen;
 pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::{Findings, State, recover};

@@ -7,7 +7,7 @@ use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
 use weft_core::units::{MAX_NODES, Nanos, SECTOR};
 
-use crate::disk_queue::DiskQueue;
+use crate::disk::queue::DiskQueue;
 use crate::error::{Result, fail};
 use crate::size::require_multiple;
 

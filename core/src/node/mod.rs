@@ -2,9 +2,8 @@
 //!
 //! One way in, [`Node::handle`]; one way out, [`Output`]s, which take effect in order: [`drive`] hands each to
 //! the [`Environment`]. A host's request first goes through [`sequencing`], which knows what it is to come after.
-//! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] derives
-//! its own cells, reads, sends, combines and prepares them in its store; the originator counts the votes; the host
-//! is answered; the outcome follows to the participants as notices.
+//! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] reads,
+//! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
 mod catchup;
 mod environment;

@@ -32,7 +32,7 @@ use super::found::Invitation;
 use super::home::{Home, Known};
 use super::new_process::NewProcess;
 use super::strangers::{Hurried, Place, Places};
-use crate::control::{ControlRequest, NewHome};
+use crate::control_protocol::{ControlRequest, NewHome};
 use crate::error::{Error, Result};
 use crate::log::{Log, Sparing};
 
@@ -407,7 +407,7 @@ fn be_admitted(
         token: token.to_string(),
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
-        home: NewHome::of(config),
+        home: config.new_home(),
         volume: volumes.first().cloned(),
         more_volumes: volumes.iter().skip(1).cloned().collect(),
     };

@@ -18,8 +18,8 @@ use super::config::Configuration;
 use super::found::Invitation;
 use super::home::Known;
 use super::new_process::NewProcess;
-use crate::client::Control;
-use crate::control::{ControlRequest, NewHome};
+use crate::control_client::Control;
+use crate::control_protocol::{ControlRequest, NewHome};
 use crate::durable;
 use crate::error::{Error, Result, fail};
 
@@ -72,7 +72,7 @@ pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> 
     let key = waiting_key(config)?;
     process.keep();
     let (name, key) = (config.name.to_string(), key.public().as_bytes().to_vec());
-    Ok(JoinRequest { name, key, home: NewHome::of(config) })
+    Ok(JoinRequest { name, key, home: config.new_home() })
 }
 
 /// Admits the node that asks, at the node in `dir`, which runs and has the authority's key.

@@ -12,10 +12,11 @@ use weft_net::identity::NodeName;
 
 use super::disks::check_distinct;
 use super::home::refuse_taken;
-use crate::disk_queue::DiskQueue;
+use crate::control_protocol::NewHome;
+use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::limits::{Limits, LimitsInWords};
-use crate::listen::Listen;
+use crate::sessions::listen::Listen;
 use crate::size::{Size, parse_size};
 
 /// The longest value of a label.
@@ -84,6 +85,16 @@ struct File {
 }
 
 impl Configuration {
+    /// Where the node of this configuration lives, as others are told.
+    pub(super) fn new_home(&self) -> NewHome {
+        NewHome {
+            address: self.address,
+            labels: self.labels.clone(),
+            is_host: self.disks.is_empty(),
+            disks: self.disks.len().max(1),
+        }
+    }
+
     /// Reads a configuration. Relative paths in it are taken from where the file is.
     pub fn load(path: &Path) -> Result<Configuration> {
         let text = fs::read_to_string(path).map_err(at("read", path))?;

@@ -13,8 +13,8 @@ use super::config::Configuration;
 use super::home::Known;
 use super::new_process::NewProcess;
 use super::together::Codec;
+use crate::disk::format::data_sectors;
 use crate::error::{Error, Result, fail};
-use crate::format::data_sectors;
 use crate::spec::Spec;
 use crate::volumes;
 

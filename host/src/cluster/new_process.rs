@@ -19,7 +19,7 @@ use super::found::Invitation;
 use super::home;
 use super::memory::Memory;
 use super::together::Codec;
-use crate::claim::Claim;
+use crate::disk::claim::Claim;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 

@@ -18,8 +18,8 @@ use super::new_process::write_first_log;
 use super::readmit::next_member;
 use super::together::{AGREED, Codec};
 use crate::disk::Disk;
+use crate::disk::map_copies::OnDisk;
 use crate::error::{Error, Result, fail};
-use crate::map_copies::OnDisk;
 
 /// Elections that nobody remembers may have gone further than the newest map that is left.
 const FORGOTTEN_TERMS: u64 = 1000;

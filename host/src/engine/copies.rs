@@ -6,8 +6,8 @@
 use weft_core::store::{DiskRequest, DiskResult};
 
 use super::Engine;
-use crate::disk_uring::Tag;
-use crate::map_copies::{Keeper, Wanted};
+use crate::disk::map_copies::{Keeper, Wanted};
+use crate::disk::uring::Tag;
 
 /// The number of the operation, which no node gives to one of its own.
 const COPY: u64 = u64::MAX;

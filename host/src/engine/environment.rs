@@ -6,7 +6,7 @@ use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
 
 use super::Engine;
-use crate::disk_uring::Tag;
+use crate::disk::uring::Tag;
 
 impl Environment for Engine {
     type End = ();

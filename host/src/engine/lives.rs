@@ -8,11 +8,11 @@ use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
-use crate::claim::Claim;
+use crate::disk::claim::Claim;
+use crate::disk::format::data_sectors;
 use crate::disk::{self, Backend, Disk};
+use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
-use crate::format::data_sectors;
-use crate::instance::{Instance, Phase};
 use crate::size::Size;
 
 /// How long a node that is being stopped may take to finish what it has begun. While others

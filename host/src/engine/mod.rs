@@ -8,6 +8,7 @@
 
 mod copies;
 mod environment;
+pub(crate) mod instance;
 mod lives;
 mod rule;
 
@@ -25,14 +26,14 @@ use weft_member::Gate;
 
 use crate::clock::{Clock, boot_time};
 use crate::disk::Backend;
-use crate::disk_emulated::{Emulated, Emulation};
-use crate::disk_queue::DiskQueue;
-use crate::disk_sync::AtOnce;
-use crate::disk_uring::{Ring, Tag};
+use crate::disk::emulated::{Emulated, Emulation};
+use crate::disk::map_copies::Wanted;
+use crate::disk::queue::DiskQueue;
+use crate::disk::sync::AtOnce;
+use crate::disk::uring::{Ring, Tag};
+use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
-use crate::instance::{Instance, Phase};
 use crate::log::Log;
-use crate::map_copies::Wanted;
 use crate::volumes::{self, Exports, NewVolume};
 
 pub(crate) use rule::{Rule, Ticket};

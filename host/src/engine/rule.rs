@@ -17,10 +17,10 @@ use weft_core::store::map_area::MapCopy;
 use weft_core::units::{Nanos, NodeId, VolumeId};
 
 use super::Engine;
-use crate::claim::Claim;
 use crate::cluster::{Effect, Together};
+use crate::disk::claim::Claim;
+use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
-use crate::instance::{Instance, Phase};
 use crate::state::State;
 
 /// Who rules.
@@ -113,7 +113,7 @@ impl Rule {
                 let content = &alone.state.content;
                 Instance::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
             }
-            Rule::Together(together) => together.home().instance(NodeId(n as u16)),
+            Rule::Together(together) => Instance::at_home(together.home(), NodeId(n as u16)),
         }
     }
 

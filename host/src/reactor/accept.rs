@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use mio::{Interest, Token};
 
 use super::Reactor;
-use crate::control_connection::{ControlConnection, Line};
-use crate::hosts::Host;
-use crate::link::End;
-use crate::listen::Caller;
+use crate::control::connection::{ControlConnection, Line};
+use crate::sessions::Host;
+use crate::sessions::link::End;
+use crate::sessions::listen::Caller;
+use crate::sessions::{native, nbd};
 use crate::socket::Stream;
-use crate::{native, nbd};
 
 /// As many are let in at a listener before everything else has its turn.
 const AT_ONCE: usize = 64;

@@ -8,10 +8,10 @@ use weft_core::units::{NodeId, VolumeId};
 use weft_front::native::{Code, Hello};
 
 use super::Reactor;
-use crate::arrivals::{Applicant, Arrived, Refusal};
-use crate::hosts::Host;
-use crate::link::End;
-use crate::native;
+use crate::hosts::arrivals::{Applicant, Arrived, Refusal};
+use crate::sessions::Host;
+use crate::sessions::link::End;
+use crate::sessions::native;
 
 impl Reactor {
     /// Lets a host in, or says why not. One that has been at another process must have left it.

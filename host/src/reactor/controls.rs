@@ -7,12 +7,12 @@ use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
 use crate::cluster::PeerEvent;
-use crate::commands::{Commands, Outcome, Wait};
-use crate::control::error;
-use crate::control_connection::{ControlConnection, Line};
-use crate::link::End;
-use crate::offers::{self, Asked, OFFER};
-use crate::status;
+use crate::control::commands::{Commands, Outcome, Wait};
+use crate::control::connection::{ControlConnection, Line};
+use crate::control::offers::{self, Asked, OFFER};
+use crate::control::status;
+use crate::control_protocol::error;
+use crate::sessions::link::End;
 
 /// How often one looks at questions that wait for time to pass.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

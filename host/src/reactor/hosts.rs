@@ -10,12 +10,12 @@ use weft_front::native::wire::flag;
 use weft_front::nbd::server::{Command, Reply};
 
 use super::Reactor;
-use crate::arrivals::Applicant;
-use crate::hosts::Host;
-use crate::link::End;
-use crate::requests::{Finished, Job, Leave, Owner};
-use crate::sessions::{Ask, Failure, Step};
-use crate::{native, translate};
+use crate::hosts::arrivals::Applicant;
+use crate::hosts::requests::{Finished, Job, Leave, Owner};
+use crate::sessions::Host;
+use crate::sessions::link::End;
+use crate::sessions::numbered::{Ask, Failure, Step};
+use crate::sessions::{native, nbd_words};
 
 impl Reactor {
     /// Reads from the hosts that may have something to say.
@@ -78,14 +78,14 @@ impl Reactor {
 
     fn begin(&mut self, id: usize, command: Command) {
         let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return };
-        let (Some(op), Some(volume)) = (translate::host_op(&command), connection.volume) else {
+        let (Some(op), Some(volume)) = (nbd_words::host_op(&command), connection.volume) else {
             connection.reply(command.cookie, Ok(Reply::Done));
             return;
         };
         let map = self.engine.map();
         let journaled = map.volumes.get(&volume).is_some_and(|v| v.policy.is_journaled());
         // With the journal whatever is answered is safe.
-        let then_flush = command.fua && translate::changes(&command.op) && !journaled;
+        let then_flush = command.fua && nbd_words::changes(&command.op) && !journaled;
         let (owner, node) = (Owner::Nbd { conn: id, cookie: command.cookie }, connection.node);
         let job = Job::new(volume, op, then_flush);
         self.requests.submit(&mut self.engine, owner, node, job);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
-use crate::commands::{Outcome, Wait};
-use crate::control_connection::ControlConnection;
+use crate::control::commands::{Outcome, Wait};
+use crate::control::connection::ControlConnection;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
 /// done about a volume is a step at a time, and others hear of it with the next status.

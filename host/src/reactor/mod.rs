@@ -40,24 +40,24 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weft_front::nbd::server::Command;
 
-use crate::arrivals::Arrivals;
-use crate::callers::Callers;
-use crate::client::control_path;
 use crate::cluster::Admission;
-use crate::control_connection::ControlConnection;
-use crate::disk_emulated::Emulation;
+use crate::control::connection::ControlConnection;
+use crate::control::offers::Offers;
+use crate::control::peer_status::PeerStatus;
+use crate::control_client::control_path;
+use crate::disk::emulated::Emulation;
 use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
-use crate::hosts::Host;
+use crate::hosts::arrivals::Arrivals;
+use crate::hosts::requests::Requests;
 use crate::limits::{Descriptors, Limits};
-use crate::link::End;
-use crate::listen::{Listen, Listener};
 use crate::log::{Log, Sparing};
-use crate::offers::Offers;
-use crate::peer_status::PeerStatus;
-use crate::requests::Requests;
-use crate::room::Room;
-use crate::sessions::Sessions;
+use crate::sessions::Host;
+use crate::sessions::callers::Callers;
+use crate::sessions::link::End;
+use crate::sessions::listen::{Listen, Listener};
+use crate::sessions::numbered::Sessions;
+use crate::sessions::room::Room;
 
 use leftovers::LeftOver;
 

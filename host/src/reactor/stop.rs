@@ -8,11 +8,11 @@ use mio::Waker;
 use serde_json::json;
 
 use super::Reactor;
-use crate::commands::{Outcome, Wait};
-use crate::control::ok;
+use crate::control::commands::{Outcome, Wait};
+use crate::control_protocol::ok;
 use weft_core::units::NodeId;
 
-use crate::instance::Phase;
+use crate::engine::instance::Phase;
 
 /// How long a clean stop waits for requests, and then again for everything to be in place.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,547 +1,99 @@
-//! Hosts that say which requests must come first: what is known of the requests of each, in
-//! which order they may begin, and what became of those whose host has not heard of it.
-//!
-//! A host numbers its requests one after the other and says with each which is the oldest that
-//! it has not heard the end of (TickerTAIP, 3.4.3). What is below that is complete, and
-//! forgotten. Here a request *begins*: it is handed to a node when all that must come first are
-//! complete, so that its effect is as if it began after them (3.4.2). On a volume whose ordering is
-//! the sequencer's, requests of different hosts may depend on one another and the nodes see to
-//! all of it: there nothing is held back here.
-//!
-//! | state | until |
-//! |---|---|
-//! | held | all that must come first are done; or one of them failed, and it is aborted; or one has not been sent after [`NEVER_ISSUED`], which is refused when it comes |
-//! | in work | its node has answered |
-//! | done, failed | the host says that it has heard |
-//!
-//! **A host that comes back** repeats what it has not heard the end of, under the same numbers. A
-//! change that is done is answered and not done again. One in work is answered when it ends.
-//! One that was held when the connection broke was given up then, and so is new. So nothing is
-//! done twice while this process remembers the host: as long as it is connected, and
-//! [`REMEMBERED`] after that. A host that comes to another process of a cluster takes with it what
-//! is known of it ([`Sessions::take_leave`], [`Sessions::adopt`]), unless that is lost with a
-//! process; `docs/client-protocol.md` says what follows.
-//!
-//! No I/O and no clock here: the reactor says what time it is and does what comes of it.
+//! A host's connection, whichever protocol it speaks.
 
-mod names;
+pub(crate) mod callers;
+pub(crate) mod link;
+pub(crate) mod listen;
+pub(crate) mod native;
+pub(crate) mod nbd;
+pub(crate) mod nbd_words;
+pub(crate) mod numbered;
+pub(crate) mod patience;
+pub(crate) mod room;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::units::VolumeId;
 
-use names::Names;
+use crate::sessions::link::End;
+use crate::sessions::patience::Patience;
+use crate::sessions::room::Room;
 
-/// How long a request may wait for one that has not been sent.
-pub(crate) const NEVER_ISSUED: Duration = Duration::from_secs(30);
-
-/// How many requests that have not been sent a host may name.
-pub(crate) const MOST_UNISSUED: usize = 64;
-
-/// How far a number may be ahead of the oldest that its host has not heard of. What is kept of
-/// the requests of a host is bounded by it.
-pub(crate) const AHEAD: u64 = 16_384;
-
-/// How long a failure is known after its host has heard of it: requests that name it may be on
-/// their way (3.4.3 keeps aborted ones as long).
-const ABORTED_KEPT: Duration = Duration::from_secs(10);
-
-/// How long a host is remembered that is not connected.
-const REMEMBERED: Duration = Duration::from_secs(600);
-
-/// How many hosts are remembered that are not connected.
-const MOST_REMEMBERED: usize = 1024;
-
-/// A request as its host sent it.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) number: u64,
-    pub(crate) oldest: u64,
-    pub(crate) op: HostOp,
-    pub(crate) after: Vec<RequestId>,
-    /// It was sent before, over a connection that broke.
-    pub(crate) again: bool,
-    /// The answer waits until the effect is safe.
-    pub(crate) then_flush: bool,
-    /// What it comes after must be made safe before it begins.
-    pub(crate) first_flush: bool,
-    /// The nodes see to what must come first.
-    pub(crate) sequenced: bool,
+/// A host's connection.
+pub(crate) enum Host {
+    /// It speaks NBD.
+    Nbd(Box<nbd::Connection>),
+    /// It speaks the native protocol.
+    Native(Box<native::Connection>),
 }
 
-impl Ask {
-    fn changes(&self) -> bool {
-        matches!(self.op, HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
-    }
-}
-
-/// Why a request is not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// Its node says so, or its place in the graph.
-    Host(HostError),
-    /// Its number is too far ahead.
-    TooFarAhead {
-        /// The oldest that the host has not heard of.
-        oldest: u64,
-    },
-}
-
-impl From<HostError> for Failure {
-    fn from(error: HostError) -> Failure {
-        Failure::Host(error)
-    }
-}
-
-impl From<PlaceError> for Failure {
-    fn from(error: PlaceError) -> Failure {
-        Failure::Host(error.into())
-    }
-}
-
-/// What the reactor is to do, in order.
-#[derive(Debug)]
-pub(crate) enum Step {
-    /// Hand it to a node, under this name.
-    Begin(HostId, RequestId, Ask),
-    /// Answer it, if its host is connected.
-    Answer(HostId, u64, Result<HostData, Failure>),
-    /// The host must look for another process.
-    HangUp(HostId),
-}
-
-enum State {
-    /// It waits for these of its host.
-    Held {
-        waits: BTreeSet<u64>,
-        ask: Box<Ask>,
-    },
-    /// A node works on it. `again` is what to do if it was given up and the host still wants it.
-    InWork {
-        heard: bool,
-        again: Option<Box<Ask>>,
-    },
-    Done,
-    Failed(Failure, Instant),
-}
-
-/// What is known of a host.
-struct Session {
-    volume: VolumeId,
-    conn: Option<usize>,
-    /// Since when it is not connected.
-    left: Instant,
-    /// It said that it will not come back: it is forgotten when nothing of it is in work.
-    for_good: bool,
-    oldest: u64,
-    requests: BTreeMap<u64, State>,
-    /// Of a request: those held that wait for it.
-    followers: BTreeMap<u64, BTreeSet<u64>>,
-    /// Requests that others wait for and that have not been sent; and since when.
-    unissued: BTreeMap<u64, Instant>,
-    names: Names,
-}
-
-/// What is known of all hosts that speak the native protocol.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    hosts: BTreeMap<HostId, Session>,
-}
-
-impl Sessions {
-    /// The connection of a host, if it has one.
-    pub(crate) fn conn(&self, host: HostId) -> Option<usize> {
-        self.hosts.get(&host)?.conn
-    }
-
-    /// A host has come, perhaps again; the connection that it had before is gone. Says whether
-    /// it is remembered; an error is the volume that it uses.
-    pub(crate) fn arrive(
-        &mut self,
-        host: HostId,
-        conn: usize,
-        volume: VolumeId,
-        now: Instant,
-    ) -> Result<bool, VolumeId> {
-        self.forget_old(now);
-        let remembered = self.hosts.contains_key(&host);
-        let session = self.hosts.entry(host).or_insert_with(|| Session {
-            volume,
-            conn: None,
-            left: now,
-            for_good: false,
-            oldest: 1,
-            requests: BTreeMap::new(),
-            followers: BTreeMap::new(),
-            unissued: BTreeMap::new(),
-            names: Names::new(host),
-        });
-        if session.volume != volume {
-            return Err(session.volume);
+impl Host {
+    /// Takes note of what the poll says.
+    pub(crate) fn ready(&mut self, readable: bool, writable: bool) {
+        match self {
+            Host::Nbd(c) => c.link.ready(readable, writable),
+            Host::Native(c) => c.link.ready(readable, writable),
         }
-        (session.conn, session.for_good) = (Some(conn), false);
-        Ok(remembered)
     }
 
-    /// A host's connection broke: what has not begun is given up. Says whether it was this host's.
-    pub(crate) fn lose(&mut self, host: HostId, conn: usize, now: Instant) -> bool {
-        let Some(session) = self.hosts.get_mut(&host).filter(|s| s.conn == Some(conn)) else {
-            return false;
-        };
-        (session.conn, session.left) = (None, now);
-        session.requests.retain(|_, state| !matches!(state, State::Held { .. }));
-        session.followers.clear();
-        session.unissued.clear();
-        for state in session.requests.values_mut() {
-            if let State::InWork { heard, again } = state {
-                (*heard, *again) = (false, None);
+    /// Whether nothing that it asked for is still to be answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Host::Nbd(c) => c.link.is_idle(),
+            Host::Native(c) => c.link.is_idle(),
+        }
+    }
+
+    /// Whether there may be something to receive and room for it.
+    pub(crate) fn wants_to_receive(&self) -> bool {
+        match self {
+            Host::Nbd(c) => c.wants_to_receive(),
+            Host::Native(c) => c.link.wants_to_receive(),
+        }
+    }
+
+    /// The volume that it uses, once it has settled on one.
+    pub(crate) fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Host::Nbd(c) => c.volume,
+            Host::Native(c) => c.volume,
+        }
+    }
+
+    /// Takes note of what it keeps us waiting for, and says how patient we are with it.
+    pub(crate) fn look_at_patience(&mut self, now: Instant) -> &Patience {
+        match self {
+            Host::Nbd(c) => {
+                c.link.look_at_patience(now);
+                &c.link.patience
             }
-        }
-        true
-    }
-
-    /// A host has said that it will not come back.
-    pub(crate) fn bye(&mut self, host: HostId, conn: usize, now: Instant) {
-        if self.lose(host, conn, now)
-            && let Some(session) = self.hosts.get_mut(&host)
-        {
-            session.for_good = true;
-            self.forget_if_over(host);
-        }
-    }
-
-    fn forget_if_over(&mut self, host: HostId) {
-        if self.hosts.get(&host).is_some_and(|s| s.for_good && s.is_idle()) {
-            self.hosts.remove(&host);
-        }
-    }
-
-    /// A host is at another process now. Once nothing of it is in work here, what was done and it
-    /// may not have heard of; it is not remembered here any more.
-    pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
-        let Some(session) = self.hosts.get(&host) else { return Some(Vec::new()) };
-        if session.conn.is_some() || !session.is_idle() {
-            return None;
-        }
-        let session = self.hosts.remove(&host)?;
-        let done = |(n, state): (&u64, &State)| matches!(state, State::Done).then_some(*n);
-        Some(session.requests.iter().filter_map(done).collect())
-    }
-
-    /// A host has come from another process, where these were done.
-    pub(crate) fn adopt(&mut self, host: HostId, done: &[u64]) {
-        if let Some(session) = self.hosts.get_mut(&host) {
-            for number in done {
-                session.requests.entry(*number).or_insert(State::Done);
+            Host::Native(c) => {
+                c.link.look_at_patience(now);
+                &c.link.patience
             }
         }
     }
 
-    fn forget_old(&mut self, now: Instant) {
-        let gone = |s: &Session| s.conn.is_none() && s.is_idle();
-        self.hosts.retain(|_, s| !gone(s) || now.duration_since(s.left) < REMEMBERED);
-        while self.hosts.values().filter(|s| gone(s)).count() >= MOST_REMEMBERED {
-            let oldest = self.hosts.iter().filter(|(_, s)| gone(s)).min_by_key(|(_, s)| s.left);
-            let Some(host) = oldest.map(|(host, _)| *host) else { return };
-            self.hosts.remove(&host);
+    /// It is over, and with it what it had of the room for requests.
+    pub(crate) fn leave_room(&mut self, conn: usize, room: &mut Room) {
+        match self {
+            Host::Nbd(c) => c.link.leave_room(conn, room),
+            Host::Native(c) => c.link.leave_room(conn, room),
         }
     }
 
-    /// Takes a request.
-    pub(crate) fn take(&mut self, host: HostId, ask: Ask, now: Instant, out: &mut Vec<Step>) {
-        if let Some(session) = self.hosts.get_mut(&host) {
-            session.take(host, ask, now, out);
+    /// What its other end is called.
+    pub(crate) fn peer(&self) -> &str {
+        match self {
+            Host::Nbd(c) => &c.link.peer,
+            Host::Native(c) => &c.link.peer,
         }
     }
 
-    /// A node has answered. One that was given up with its connection says [`HostError::Gone`].
-    pub(crate) fn finished(
-        &mut self,
-        host: HostId,
-        number: u64,
-        result: Result<HostData, HostError>,
-        now: Instant,
-        out: &mut Vec<Step>,
-    ) {
-        if let Some(session) = self.hosts.get_mut(&host) {
-            session.finished(host, number, result, now, out);
-            self.forget_if_over(host);
-        }
-    }
-
-    /// When something is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let of = |s: &Session| s.unissued.values().min().map(|at| *at + NEVER_ISSUED);
-        self.hosts.values().filter_map(of).min()
-    }
-
-    /// Aborts what has waited too long for something that was not sent.
-    pub(crate) fn do_due(&mut self, now: Instant, out: &mut Vec<Step>) {
-        for (host, session) in &mut self.hosts {
-            let late = |at: &Instant| now.duration_since(*at) >= NEVER_ISSUED;
-            let all: Vec<u64> =
-                session.unissued.iter().filter(|(_, at)| late(at)).map(|(n, _)| *n).collect();
-            for number in all {
-                session.unissued.remove(&number);
-                // Nothing could come after it any more: it is refused when it comes.
-                let late = PlaceError::TooLate(RequestId { host: *host, number });
-                session.requests.insert(number, State::Failed(late.into(), now));
-                let why = PlaceError::NeverIssued(RequestId { host: *host, number });
-                for follower in session.followers.remove(&number).unwrap_or_default() {
-                    session.fail(*host, follower, why.clone().into(), now, out);
-                }
-            }
+    /// Writes what there is to say, as much as the socket takes.
+    pub(crate) fn send(&mut self) -> Result<(), End> {
+        match self {
+            Host::Nbd(c) => c.link.send(),
+            Host::Native(c) => c.link.send(),
         }
     }
 }
-
-impl Session {
-    fn is_idle(&self) -> bool {
-        !self.requests.values().any(|s| matches!(s, State::InWork { .. }))
-    }
-
-    fn take(&mut self, host: HostId, ask: Ask, now: Instant, out: &mut Vec<Step>) {
-        let number = ask.number;
-        let refuse = |why: Failure| Step::Answer(host, number, Err(why));
-        self.hear(ask.oldest, now);
-        if number >= self.oldest + AHEAD {
-            return out.push(refuse(Failure::TooFarAhead { oldest: self.oldest }));
-        }
-        let reused = || refuse(PlaceError::Reused(RequestId { host, number }).into());
-        match self.requests.get_mut(&number) {
-            None if number < self.oldest => out.push(reused()),
-            None => self.place(host, ask, now, out),
-            Some(State::Failed(
-                why @ Failure::Host(HostError::Place(PlaceError::TooLate(_))),
-                _,
-            )) => {
-                out.push(refuse(why.clone()));
-            }
-            Some(_) if !ask.again => out.push(reused()),
-            Some(State::Held { .. }) => out.push(reused()),
-            Some(State::InWork { heard: true, .. }) => out.push(reused()),
-            Some(State::InWork { heard, again }) => {
-                (*heard, *again) = (true, Some(Box::new(ask)));
-            }
-            Some(State::Done) if ask.changes() => {
-                out.push(Step::Answer(host, number, Ok(HostData::Done)));
-            }
-            // What was read is not kept, and what was flushed may have grown. All that comes first
-            // is complete, since it was done.
-            Some(State::Done) => {
-                let ask = Ask { sequenced: false, after: Vec::new(), ..ask };
-                self.begin(host, ask, out);
-            }
-            Some(State::Failed(why, _)) => out.push(refuse(why.clone())),
-        }
-    }
-
-    /// The host has heard the end of all before `oldest`.
-    fn hear(&mut self, oldest: u64, now: Instant) {
-        if oldest <= self.oldest {
-            return;
-        }
-        self.oldest = oldest;
-        self.names.hear(oldest);
-        self.requests.retain(|number, state| match state {
-            _ if *number >= oldest => true,
-            State::Done => false,
-            State::Failed(_, at) => {
-                number + AHEAD > oldest && now.duration_since(*at) < ABORTED_KEPT
-            }
-            State::Held { .. } | State::InWork { .. } => true,
-        });
-    }
-
-    /// Finds a new request's place.
-    fn place(&mut self, host: HostId, ask: Ask, now: Instant, out: &mut Vec<Step>) {
-        let number = ask.number;
-        self.unissued.remove(&number);
-        if ask.sequenced {
-            if ask.again {
-                // The nodes may know it, from another process.
-                self.names.rename(number);
-            }
-            return self.begin(host, ask, out);
-        }
-        match self.waits(host, &ask) {
-            Err(why) => self.fail(host, number, why.into(), now, out),
-            Ok(waits) if waits.is_empty() => self.begin(host, ask, out),
-            Ok(waits) => {
-                for wait in &waits {
-                    self.followers.entry(*wait).or_default().insert(number);
-                    if !self.requests.contains_key(wait) {
-                        self.unissued.entry(*wait).or_insert(now);
-                    }
-                }
-                self.requests.insert(number, State::Held { waits, ask: Box::new(ask) });
-            }
-        }
-    }
-
-    fn begin(&mut self, host: HostId, mut ask: Ask, out: &mut Vec<Step>) {
-        // Where the nodes see to the order it is given to them again if its node stops.
-        let again = ask.sequenced.then(|| Box::new(ask.clone()));
-        self.requests.insert(ask.number, State::InWork { heard: true, again });
-        let done = |id: &RequestId| {
-            id.host == host && matches!(self.requests.get(&id.number), Some(State::Done))
-        };
-        ask.after.retain(|id| !done(id));
-        ask.after.iter_mut().for_each(|id| *id = self.names.inside(*id));
-        let name = self.names.inside(RequestId { host, number: ask.number });
-        out.push(Step::Begin(host, name, ask));
-    }
-
-    /// What a request has to wait for.
-    fn waits(&self, host: HostId, ask: &Ask) -> Result<BTreeSet<u64>, PlaceError> {
-        let mut waits = BTreeSet::new();
-        let mut unissued = self.unissued.len();
-        for first in &ask.after {
-            let number = first.number;
-            if first.host != host {
-                return Err(PlaceError::NotOrdered(*first));
-            }
-            if number == ask.number {
-                return Err(PlaceError::AfterItself(*first));
-            }
-            match self.requests.get(&number) {
-                Some(State::Failed(..)) => return Err(PlaceError::Aborted(*first)),
-                Some(State::Held { .. } | State::InWork { .. }) => drop(waits.insert(number)),
-                Some(State::Done) => {}
-                // Heard of, so it is complete.
-                None if number < self.oldest => {}
-                None => {
-                    let new = !self.unissued.contains_key(&number) && waits.insert(number);
-                    waits.insert(number);
-                    unissued += usize::from(new);
-                    if unissued > MOST_UNISSUED || number >= self.oldest + AHEAD {
-                        let bound = MOST_UNISSUED;
-                        return Err(PlaceError::TooManyUnissued { host: host.0, bound });
-                    }
-                }
-            }
-        }
-        match self.leads_to(&waits, ask.number) {
-            true => Err(PlaceError::Cycle(RequestId { host, number: ask.number })),
-            false => Ok(waits),
-        }
-    }
-
-    /// Whether one of `from` waits for `number`, or for one that does, and so on.
-    fn leads_to(&self, from: &BTreeSet<u64>, number: u64) -> bool {
-        if !self.followers.contains_key(&number) {
-            return false;
-        }
-        let (mut next, mut seen) = (from.iter().copied().collect::<Vec<_>>(), BTreeSet::new());
-        while let Some(n) = next.pop() {
-            if n == number {
-                return true;
-            }
-            if let Some(State::Held { waits, .. }) = self.requests.get(&n)
-                && seen.insert(n)
-            {
-                next.extend(waits);
-            }
-        }
-        false
-    }
-
-    fn finished(
-        &mut self,
-        host: HostId,
-        number: u64,
-        result: Result<HostData, HostError>,
-        now: Instant,
-        out: &mut Vec<Step>,
-    ) {
-        let Some(State::InWork { heard, again }) = self.requests.get_mut(&number) else { return };
-        let (heard, again) = (*heard, again.take());
-        match result {
-            Err(HostError::Gone) => match again {
-                Some(mut ask) => {
-                    // Some of it may have happened.
-                    ask.again = true;
-                    if ask.sequenced {
-                        self.names.rename(number);
-                    }
-                    self.begin(host, *ask, out);
-                }
-                None => self.unknow(number, now),
-            },
-            Err(HostError::NotServing) => {
-                // Another process may do it; this one has not.
-                self.unknow(number, now);
-                if heard {
-                    out.push(Step::HangUp(host));
-                }
-            }
-            Err(e) => self.fail(host, number, self.names.translate(e).into(), now, out),
-            Ok(data) => {
-                self.requests.insert(number, State::Done);
-                if heard {
-                    out.push(Step::Answer(host, number, Ok(data)));
-                }
-                self.release(host, number, out);
-            }
-        }
-    }
-
-    /// One is as if it had never been sent.
-    fn unknow(&mut self, number: u64, now: Instant) {
-        self.requests.remove(&number);
-        if self.followers.contains_key(&number) {
-            self.unissued.insert(number, now);
-        }
-    }
-
-    /// One is complete: those that waited for nothing else begin.
-    fn release(&mut self, host: HostId, number: u64, out: &mut Vec<Step>) {
-        for follower in self.followers.remove(&number).unwrap_or_default() {
-            let Some(State::Held { waits, ask }) = self.requests.get_mut(&follower) else {
-                continue;
-            };
-            waits.remove(&number);
-            if waits.is_empty() {
-                let ask = Ask::clone(ask);
-                self.begin(host, ask, out);
-            }
-        }
-    }
-
-    /// One is not done, and so is none of those that wait for it (3.4.2).
-    fn fail(&mut self, host: HostId, number: u64, why: Failure, now: Instant, out: &mut Vec<Step>) {
-        let mut failing = vec![(number, why)];
-        while let Some((number, why)) = failing.pop() {
-            let before = self.requests.insert(number, State::Failed(why.clone(), now));
-            if let Some(State::Held { waits, .. }) = &before {
-                for wait in waits {
-                    self.leave(*wait, number);
-                }
-            }
-            if !matches!(before, Some(State::InWork { heard: false, .. })) {
-                out.push(Step::Answer(host, number, Err(why)));
-            }
-            let because = PlaceError::Aborted(RequestId { host, number });
-            for follower in self.followers.remove(&number).unwrap_or_default() {
-                failing.push((follower, because.clone().into()));
-            }
-        }
-    }
-
-    /// `follower` waits for `number` no more.
-    fn leave(&mut self, number: u64, follower: u64) {
-        if let Some(all) = self.followers.get_mut(&number) {
-            all.remove(&follower);
-            if all.is_empty() {
-                self.followers.remove(&number);
-                self.unissued.remove(&number);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -10,16 +10,17 @@ use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::NodeId;
 
-use crate::claim::Claim;
+use self::file::{self as state_file, Content};
 use crate::disk::Disk;
+use crate::disk::claim::Claim;
+use crate::disk::format::{Own, data_sectors, format_disk};
 use crate::durable;
 use crate::error::{Result, at, fail};
-use crate::format::{Own, data_sectors, format_disk};
 use crate::size::Size;
 use crate::spec::Spec;
-use crate::state_file::{self, Content};
 use crate::volumes;
 
+mod file;
 mod recover;
 pub use recover::{Findings, recover};
 

@@ -6,7 +6,7 @@ use weft_core::cluster::Attendance;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use super::*;
-use crate::disk_queue::DiskQueue;
+use crate::disk::queue::DiskQueue;
 use crate::volumes::{Exports, NewVolume};
 
 fn small() -> Spec {

@@ -21,12 +21,11 @@ use weft_net::transport::Peer;
 
 use super::config::Configuration;
 use super::disks::{Kept, take_up};
-use crate::claim::Claim;
 use crate::disk;
+use crate::disk::claim::Claim;
+use crate::disk::format::{Own, holder};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::format::{Own, holder};
-use crate::instance::Instance;
 
 const FILE: &str = "cluster.toml";
 const SPARE: &str = "cluster.toml.new";
@@ -249,15 +248,8 @@ impl Home {
         &self.config
     }
 
-    /// A place for a node.
-    pub(crate) fn instance(&self, node: NodeId) -> Instance {
-        let Some(path) = self.path(node) else { return Instance::diskless() };
-        // A disk that is gone is told of when the node is to open it.
-        let size = disk::size(path).unwrap_or(0);
-        Instance::new(path.to_path_buf(), size).queued(self.config.queue)
-    }
-
-    pub(super) fn path(&self, node: NodeId) -> Option<&Path> {
+    /// Where a node's disk is.
+    pub(crate) fn path(&self, node: NodeId) -> Option<&Path> {
         self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
     }
 

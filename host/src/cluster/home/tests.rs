@@ -60,7 +60,7 @@ fn a_process_finds_its_disks_again() {
     second.disks.clear();
     let home = Home::open(second.clone()).unwrap();
     assert_eq!((home.process, numbers(&home)), (NodeId(2), vec![3, 7]), "what is kept counts");
-    assert_eq!(home.instance(NodeId(7)).path, dir.join("new"));
+    assert_eq!(home.path(NodeId(7)), Some(&*dir.join("new")));
     drop(home);
     second.name = "other".parse().unwrap();
     assert!(Home::open(second).is_err());

@@ -6,12 +6,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::file::{self as state_file, Content};
 use super::{FILE, SPARE};
 use crate::disk::Disk;
+use crate::disk::map_copies::{Newest, OnDisk, newest};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::map_copies::{Newest, OnDisk, newest};
-use crate::state_file::{self, Content};
 
 /// The name that a file gets which another one takes the place of.
 const DAMAGED: &str = "weft.toml.damaged";

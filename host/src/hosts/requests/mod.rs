@@ -39,7 +39,7 @@ use weft_core::units::{Timestamp, VolumeId};
 use weft_front::nbd::server::Cookie;
 
 use crate::engine::{Answer, Engine};
-use crate::overlap::{Claim, Claims};
+use crate::hosts::overlap::{Claim, Claims};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

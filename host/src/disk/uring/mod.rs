@@ -15,9 +15,9 @@ use io_uring::{IoUring, opcode, squeue};
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
-use crate::aligned::{AlignedBuf, Pool};
+use crate::disk::aligned::{AlignedBuf, Pool};
+use crate::disk::queue::{DiskQueue, Line};
 use crate::disk::{Disk, PUNCH};
-use crate::disk_queue::{DiskQueue, Line};
 
 /// Most operations that the kernel has at a time. Were there more than it has room to tell the
 /// ends of, it would keep the rest back, and nothing would say so.

@@ -20,7 +20,7 @@ use weft_core::store::{DiskOp, DiskResult};
 use weft_core::units::Nanos;
 use weft_model::disk::{Access, Completed, Disk, is_flushed_after};
 
-use crate::disk_uring::Tag;
+use crate::disk::uring::Tag;
 use crate::error::{Error, Result};
 
 /// The disks that an array's are to be like. Until they are given, operations end at once.

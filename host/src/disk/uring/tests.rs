@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::*;
+use crate::disk::sync::AtOnce;
 use crate::disk::{Backend, is_in_memory};
-use crate::disk_sync::AtOnce;
 
 const SIZE: u64 = 1 << 20;
 

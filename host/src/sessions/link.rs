@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use weft_front::Service;
 
-use crate::patience::Patience;
-use crate::room::Room;
+use crate::sessions::patience::Patience;
+use crate::sessions::room::Room;
 use crate::socket::Stream;
 
 /// Slices that one system call writes at most.

@@ -15,8 +15,8 @@ use weft_core::store::map_area::{
 use weft_core::store::{DiskOp, DiskResult};
 use weft_core::{Buffer, SECTOR};
 
+use crate::disk::format::{SUPERBLOCKS, read_from, superblock_in};
 use crate::error::{Result, at};
-use crate::format::{SUPERBLOCKS, read_from, superblock_in};
 
 /// A disk, and the copies on it.
 #[derive(Clone, Debug)]

@@ -13,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
-use crate::cluster::Configuration;
-
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "kebab-case", deny_unknown_fields)]
@@ -281,18 +279,6 @@ fn one() -> usize {
 
 fn is_one(n: &usize) -> bool {
     *n == 1
-}
-
-impl NewHome {
-    /// Of the node of this configuration.
-    pub(crate) fn of(config: &Configuration) -> NewHome {
-        NewHome {
-            address: config.address,
-            labels: config.labels.clone(),
-            is_host: config.disks.is_empty(),
-            disks: config.disks.len().max(1),
-        }
-    }
 }
 
 /// The answer that it is done, with what there is to say.

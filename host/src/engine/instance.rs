@@ -1,4 +1,4 @@
-//! A node's place in the process: its state machine while it lives, its disk, its timers.
+//! A node as this process runs it: its state machine while it lives, its disk, its timers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_core::node::{Node, NodeStatus, Timer};
-use weft_core::units::{Nanos, SECTOR};
+use weft_core::units::{Nanos, NodeId, SECTOR};
 
-use crate::disk::Disk;
-use crate::disk_queue::DiskQueue;
-use crate::map_copies::Keeper;
+use crate::cluster::Home;
+use crate::disk::map_copies::Keeper;
+use crate::disk::queue::DiskQueue;
+use crate::disk::{self, Disk};
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Pace {
     }
 }
 
-/// A node's place.
+/// A node in this process, or what is known here of one in another.
 pub(crate) struct Instance {
     pub(crate) node: Option<Box<Node>>,
     pub(crate) disk: Option<Arc<Disk>>,
@@ -89,7 +90,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// A place whose node does not run.
+    /// One that does not run.
     pub(crate) fn new(path: PathBuf, size: u64) -> Instance {
         Instance {
             node: None,
@@ -109,17 +110,20 @@ impl Instance {
         }
     }
 
+    /// A node of a process of a cluster, which does not run.
+    pub(crate) fn at_home(home: &Home, node: NodeId) -> Instance {
+        let Some(path) = home.path(node) else { return Instance::new(PathBuf::new(), 0) };
+        // A disk that is gone is told of when the node is to open it.
+        let size = disk::size(path).unwrap_or(0);
+        Instance::new(path.to_path_buf(), size).queued(home.config().queue)
+    }
+
     /// With its disk's queue served like this.
     pub(crate) fn queued(self, queue: DiskQueue) -> Instance {
         Instance { queue, ..self }
     }
 
-    /// A place whose node has no disk, and does not run.
-    pub(crate) fn diskless() -> Instance {
-        Instance::new(PathBuf::new(), 0)
-    }
-
-    /// The place of a node of another process.
+    /// A node of another process.
     pub(crate) fn elsewhere() -> Instance {
         Instance { phase: Phase::Elsewhere, ..Instance::new(PathBuf::new(), 0) }
     }
@@ -137,7 +141,7 @@ impl Instance {
         self.why = why.to_string();
     }
 
-    /// Whether it takes part in the cluster, as far as its place knows.
+    /// Whether it takes part in the cluster, as far as is known here.
     pub(crate) fn runs(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Draining)
     }

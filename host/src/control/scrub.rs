@@ -6,7 +6,7 @@ use weft_core::node::{HostOp, ScrubProgress, Trust};
 use weft_core::plan::Range;
 use weft_core::units::NodeId;
 
-use crate::control::Believed;
+use crate::control_protocol::Believed;
 use crate::error::{Result, fail};
 
 /// Bytes a second that a scrub reads of each disk unless another rate is asked for: half of what a

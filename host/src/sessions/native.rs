@@ -10,9 +10,9 @@ use weft_core::units::VolumeId;
 use weft_front::native::server::{Event, Server};
 use weft_front::native::{Answer, Code, Hello, Limits, Name, NumberedRequest, Verb};
 
-use crate::link::{Bounds, End, Link};
-use crate::room::Room;
-use crate::sessions::{AHEAD, Failure};
+use crate::sessions::link::{Bounds, End, Link};
+use crate::sessions::numbered::{AHEAD, Failure};
+use crate::sessions::room::Room;
 use crate::socket::Stream;
 
 /// What a connection takes; the host is told.

@@ -6,6 +6,15 @@
 //! [`Backend::Uring`] starts operations on a ring and learns of their ends later, without
 //! the page cache where the file system can do without.
 
+pub(crate) mod aligned;
+pub(crate) mod claim;
+pub(crate) mod emulated;
+pub(crate) mod format;
+pub(crate) mod map_copies;
+pub(crate) mod queue;
+pub(crate) mod sync;
+pub(crate) mod uring;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -16,7 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, flock};
 use rustix::io::Errno;
 
-use crate::disk_queue::DiskQueue;
+use crate::disk::queue::DiskQueue;
 use crate::durable::private_file;
 use crate::error::{Error, Result, at, fail};
 use crate::size::Size;

@@ -13,7 +13,7 @@ use weft_core::plan::Dispatch;
 use weft_core::store::Reached;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
-use crate::disk_queue::DiskQueue;
+use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, fail};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;

@@ -9,9 +9,9 @@ use std::thread;
 use weft_core::units::{NodeId, SECTOR};
 
 use crate::disk::Disk;
+use crate::disk::format::{Own, blank_disk, data_sectors, format_disk, refuse_used};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::format::{Own, blank_disk, data_sectors, format_disk, refuse_used};
 use crate::size::{Size, require_multiple};
 
 /// A disk that may be made the empty one of a node. Nobody else can take it as long as this lives.
@@ -173,7 +173,7 @@ fn fits(path: &Path, new: &Path, size: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::holder;
+    use crate::disk::format::holder;
 
     const SIZE: u64 = 16 << 20;
     const CLUSTER: u128 = 7;

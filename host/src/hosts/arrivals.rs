@@ -21,7 +21,7 @@ use serde_json::Value;
 use weft_core::units::{NodeId, VolumeId};
 use weft_front::native::Hello;
 
-use crate::control::ControlRequest;
+use crate::control_protocol::ControlRequest;
 
 /// How long a host waits to be let in, before it is sent to another process.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -7,9 +7,9 @@ use weft_core::cluster::{AuthorityInput, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, NewDisk, Outcome, Wait, overtaken};
-use crate::claim::Claim;
 use crate::cluster::Together;
-use crate::control::{ControlRequest, DiskAction};
+use crate::control_protocol::{ControlRequest, DiskAction};
+use crate::disk::claim::Claim;
 use crate::engine::Ticket;
 use crate::error::{Error, Result, fail};
 

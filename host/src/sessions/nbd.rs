@@ -6,10 +6,10 @@ use weft_core::units::VolumeId;
 use weft_front::nbd::Errno;
 use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
-use crate::link::{Bounds, End, Link};
-use crate::room::Room;
+use crate::sessions::link::{Bounds, End, Link};
+use crate::sessions::nbd_words;
+use crate::sessions::room::Room;
 use crate::socket::Stream;
-use crate::translate;
 use crate::volumes::Exports;
 
 /// What a connection may have in work before it is not read from any more.
@@ -71,7 +71,7 @@ impl Connection {
             match self.link.machine.poll() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Event::List)) => {
-                    let list: Vec<_> = exports.all().map(|v| translate::export(v)).collect();
+                    let list: Vec<_> = exports.all().map(|v| nbd_words::export(v)).collect();
                     self.link.machine.exports(&list);
                 }
                 Ok(Some(Event::Open { name, settles })) => match exports.named(&name) {
@@ -80,7 +80,7 @@ impl Connection {
                         return Ok(());
                     }
                     volume => {
-                        self.link.machine.export(volume.map(|v| translate::export(v)));
+                        self.link.machine.export(volume.map(|v| nbd_words::export(v)));
                         self.volume = volume.filter(|_| settles).map(|v| v.id);
                     }
                 },
@@ -105,7 +105,7 @@ impl Connection {
         self.applies = None;
         match volume {
             Ok(volume) => {
-                self.link.machine.export(Some(translate::export(volume)));
+                self.link.machine.export(Some(nbd_words::export(volume)));
                 self.volume = Some(volume.id);
             }
             Err(why) => self.link.machine.forbid(why),
@@ -125,7 +125,7 @@ impl Connection {
             _ => None,
         };
         self.last_error = result.as_ref().err().cloned();
-        self.reply(cookie, translate::reply(result));
+        self.reply(cookie, nbd_words::reply(result));
         line
     }
 

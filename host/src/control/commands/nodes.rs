@@ -8,10 +8,10 @@ use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
-use crate::control::{NewHome, NodeAction, RebalanceAction, ok};
+use crate::control::status;
+use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
+use crate::engine::instance::Phase;
 use crate::error::{Error, Result, fail};
-use crate::instance::Phase;
-use crate::status;
 
 /// How long a token is good at most: a month.
 const LONGEST_TOKEN: u64 = 31 * 86_400;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use weft_core::units::NodeId;
 
 use crate::cluster::Together;
-use crate::commands::{ELECTION, Outcome, Wait};
-use crate::control::error;
+use crate::control::commands::{ELECTION, Outcome, Wait};
+use crate::control_protocol::error;
 
 /// The most that is kept of what a connection sends ahead.
 const MOST_INPUT: usize = 64 << 10;
@@ -259,7 +259,7 @@ mod tests {
     use weft_core::units::VolumeId;
 
     use super::*;
-    use crate::control::{ControlRequest, ask_again};
+    use crate::control_protocol::{ControlRequest, ask_again};
     use crate::engine::Ticket;
 
     fn waits_for_a_leader() -> Option<Wait> {

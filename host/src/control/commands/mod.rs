@@ -22,20 +22,20 @@ use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
-use crate::arrivals::Arrivals;
-use crate::claim::Claim;
 use crate::cluster::{Admission, Together};
-use crate::control::{ControlRequest, DiskAction, ask_again, error, ok};
+use crate::control::peer_status::PeerStatus;
+use crate::control::scrub;
+use crate::control::status::{self, Clients};
+use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
+use crate::disk::claim::Claim;
+use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
-use crate::instance::Phase;
-use crate::peer_status::PeerStatus;
+use crate::hosts::arrivals::Arrivals;
+use crate::hosts::requests::{Job, Owner, Requests};
 use crate::policy;
-use crate::requests::{Job, Owner, Requests};
-use crate::scrub;
-use crate::sessions::Sessions;
+use crate::sessions::numbered::Sessions;
 use crate::spec::Spec;
-use crate::status::{self, Clients};
 
 use shrinking::Survey;
 

@@ -3,7 +3,7 @@
 use weft_core::units::VolumeId;
 
 use super::{Commands, Wait};
-use crate::control::ControlRequest;
+use crate::control_protocol::ControlRequest;
 
 impl Wait {
     /// The volume whose size is being changed.

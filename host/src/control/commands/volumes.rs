@@ -10,10 +10,10 @@ use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
 use super::{Commands, Outcome, Wait, overtaken, used_by};
-use crate::control::ok;
+use crate::control::status;
+use crate::control_protocol::ok;
 use crate::error::{Error, Result, fail};
 use crate::spec::Spec;
-use crate::status;
 use crate::volumes::{self, NewVolume};
 
 const NOT_SEQUENCED: &str =

@@ -11,9 +11,9 @@ use weft_core::order::Ordering;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
-use crate::commands::Commands;
+use crate::control::commands::Commands;
 use crate::engine::Engine;
-use crate::instance::{Instance, Phase};
+use crate::engine::instance::{Instance, Phase};
 use crate::policy;
 
 /// How many hosts are connected to a volume.

@@ -9,9 +9,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
+use crate::disk::queue::Line;
+use crate::disk::uring::Tag;
 use crate::disk::{Disk, PUNCH};
-use crate::disk_queue::Line;
-use crate::disk_uring::Tag;
 
 /// Zeros to write from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::control::ControlRequest;
+use crate::control_protocol::ControlRequest;
 use crate::error::{Error, Result, at, fail};
 
 /// The path of the control socket of the array, or the node, that runs on `dir`.

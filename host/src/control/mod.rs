@@ -1,0 +1,17 @@
+//! What operators ask, over control sockets and from other processes, and what is done about it.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `connection` | who asks |
+//! | `commands` | what is done, at once or step by step |
+//! | `offers` | what other processes hand on |
+//! | `scrub` | a scrub, as it is asked for and answered |
+//! | `status` | how everything is, as JSON |
+//! | `peer_status` | how things are in other processes, as they said last |
+
+pub(crate) mod commands;
+pub(crate) mod connection;
+pub(crate) mod offers;
+pub(crate) mod peer_status;
+pub(crate) mod scrub;
+pub(crate) mod status;
