@@ -148,15 +148,15 @@ impl Attach {
             disk_size: None,
             address,
             admit: None,
-            nbd: or(nbd, Listen::Unix(dir.join("nbd.sock"))),
-            native: or(native, Listen::NativeUnix(dir.join("weft.sock"))),
+            nbd: or(nbd, Listen::unix(dir.join("nbd.sock"))),
+            native: or(native, Listen::native_unix(dir.join("weft.sock"))),
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),
             limits: Limits::default(),
         };
         let place = NewDirectory::make(dir)?;
-        Listen::Tcp(address.to_string()).check()?;
+        Listen::tcp(address.to_string()).check()?;
         store(&config, file)?;
         let joined = join_as_host(&config, token, at, &self.volumes);
         if Home::is_taken(dir) || Home::is_waiting(dir) {

@@ -160,8 +160,8 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             disk_size: Some(spec.disk_size()),
             address,
             admit: (n == 0).then_some(admit),
-            nbd: vec![absolute(Listen::Unix(own.join("nbd.sock")))],
-            native: vec![absolute(Listen::NativeUnix(own.join("weft.sock")))],
+            nbd: vec![absolute(Listen::unix(own.join("nbd.sock")))],
+            native: vec![absolute(Listen::native_unix(own.join("weft.sock")))],
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),
@@ -194,7 +194,7 @@ fn write_config(path: &Path, config: &Configuration) -> Result<()> {
 /// Where hosts reach the first node, besides its own sockets.
 fn hosts_listens(listens: &[Listen]) -> Vec<Listen> {
     match listens.is_empty() {
-        true => vec![Listen::Tcp("127.0.0.1:10809".to_string())],
+        true => vec![Listen::tcp("127.0.0.1:10809")],
         false => listens.iter().cloned().map(absolute).collect(),
     }
 }

@@ -103,9 +103,9 @@ impl Up {
     fn listens(&self) -> Vec<Listen> {
         match self.listen.is_empty() {
             true => vec![
-                absolute(Listen::Unix(self.dir.join("nbd.sock"))),
-                Listen::Tcp("127.0.0.1:10809".to_string()),
-                absolute(Listen::NativeUnix(self.dir.join("weft.sock"))),
+                absolute(Listen::unix(self.dir.join("nbd.sock"))),
+                Listen::tcp("127.0.0.1:10809"),
+                absolute(Listen::native_unix(self.dir.join("weft.sock"))),
             ],
             false => self.listen.iter().cloned().map(absolute).collect(),
         }

@@ -19,8 +19,7 @@ fn spec() -> Spec {
 }
 
 fn start(dir: &Path, spec: &Spec) -> Handle {
-    let listens =
-        [Listen::NativeUnix(dir.join("weft.sock")), Listen::NativeTcp("127.0.0.1:0".into())];
+    let listens = [Listen::native_unix(dir.join("weft.sock")), Listen::native_tcp("127.0.0.1:0")];
     Array::start(dir, spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
 }
 

@@ -18,7 +18,7 @@ fn spec() -> Spec {
 }
 
 fn start(dir: &Path, spec: &Spec) -> Handle {
-    let listens = [Listen::Unix(dir.join("nbd.sock")), Listen::Tcp("127.0.0.1:0".into())];
+    let listens = [Listen::unix(dir.join("nbd.sock")), Listen::tcp("127.0.0.1:0")];
     Array::start(dir, spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
 }
 

@@ -54,7 +54,7 @@ fn start(dir: &Path, ordering: Ordering) -> Handle {
         ordering: Some(ordering),
         ..Spec::default()
     };
-    let listens = [Listen::Unix(dir.join("nbd.sock"))];
+    let listens = [Listen::unix(dir.join("nbd.sock"))];
     Array::start(dir, &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
 }
 

@@ -11,7 +11,7 @@ use weft_host::{Array, Control, ControlRequest as Command, Handle, Listen, Spec}
 fn start(dir: &Path) -> Handle {
     let volumes = vec![("a".into(), 8 << 20)];
     let spec = Spec { disk_size: Some(16 << 20), volumes, ..Spec::default() };
-    let listens = [Listen::NativeUnix(dir.join("weft.sock"))];
+    let listens = [Listen::native_unix(dir.join("weft.sock"))];
     Array::start(dir, &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
 }
 

@@ -21,9 +21,9 @@ fn start(dir: &Path, limits: Limits, log: Log) -> Handle {
     let volumes = vec![("a".into(), 64 << 20), ("b".into(), 4 << 20)];
     let spec = Spec { disk_size: Some(32 << 20), volumes, ..Spec::default() };
     let listens = [
-        Listen::Unix(dir.join("nbd.sock")),
-        Listen::NativeUnix(dir.join("weft.sock")),
-        Listen::Tcp("127.0.0.1:0".into()),
+        Listen::unix(dir.join("nbd.sock")),
+        Listen::native_unix(dir.join("weft.sock")),
+        Listen::tcp("127.0.0.1:0"),
     ];
     Array::start(dir, &spec, &listens, log).unwrap().limited(limits).spawn().unwrap()
 }
@@ -210,7 +210,7 @@ fn of_all_volumes_only_those_are_served_that_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let volumes = vec![("a".into(), 8 << 20), ("b".into(), 4 << 20)];
     let spec = Spec { disk_size: Some(16 << 20), volumes, ..Spec::default() };
-    let listens = [Listen::Unix(dir.path().join("nbd.sock"))];
+    let listens = [Listen::unix(dir.path().join("nbd.sock"))];
     let array = Array::start(dir.path(), &spec, &listens, silent()).unwrap();
     let array = array.serving(["b".to_string()]).spawn().unwrap();
     assert!(Client::connect(connect(dir.path()), "a").is_err());

@@ -170,7 +170,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
     let together = {
         let dir = Scratch::new("weft-bench-", &medium.dir)?;
         let socket = dir.path().join("nbd.sock");
-        let listens = [Listen::Unix(socket.clone())];
+        let listens = [Listen::unix(socket.clone())];
         let array = Array::start(dir.path(), &bench.spec(), &listens, Arc::new(|_: &str| {}))?;
         let array = array.spawn()?;
         let name = format!("{}, one process", medium.name);

@@ -153,7 +153,7 @@ impl Bench {
     fn measure(&self, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
         let dir = Scratch::new("weft-bench-", &medium.dir)?;
         let socket = dir.path().join("nbd.sock");
-        let listens = [Listen::Unix(socket.clone())];
+        let listens = [Listen::unix(socket.clone())];
         let array =
             Array::start(dir.path(), &self.spec(), &listens, Arc::new(|_: &str| {}))?.spawn()?;
         let mut host = connect(&socket, VOLUME)?;

@@ -186,7 +186,7 @@ pub fn run(bench: &Bench) -> Result<ExitCode> {
 fn measure(bench: &Bench, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> {
     let dir = Scratch::new("weft-bench-", &medium.dir)?;
     let socket = dir.path().join("weft.sock");
-    let listens = [Listen::NativeUnix(socket.clone())];
+    let listens = [Listen::native_unix(socket.clone())];
     let silent = Arc::new(|_: &str| {});
     let array = Array::start(dir.path(), &bench.spec(), &listens, silent)?.spawn()?;
     let mut control = Control::connect(dir.path())?;

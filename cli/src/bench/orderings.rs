@@ -106,7 +106,7 @@ fn measure(
 ) -> Result<()> {
     let dir = Scratch::new("weft-bench-", &medium.dir)?;
     let socket = dir.path().join("nbd.sock");
-    let listens = [Listen::Unix(socket.clone())];
+    let listens = [Listen::unix(socket.clone())];
     let silent = Arc::new(|_: &str| {});
     let array = Array::start(dir.path(), &bench.spec(), &listens, silent)?.spawn()?;
     let mut host = connect(&socket, VOLUME)?;

@@ -126,7 +126,7 @@ fn start(bench: &Bench, medium: &Medium, layout: LayoutSpec) -> Result<Subject> 
         ..Spec::default()
     };
     let socket = dir.path().join("nbd.sock");
-    let listens = [Listen::Unix(socket.clone())];
+    let listens = [Listen::unix(socket.clone())];
     let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_: &str| {}))?.spawn()?;
     let mut host = connect(&socket, VOLUME)?;
     fill(&mut host, &format!("{}, {layout}: filling the volume", medium.name))?;

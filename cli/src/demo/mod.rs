@@ -118,7 +118,7 @@ impl Tour {
         };
         // The demo itself says what happens.
         let quiet = Arc::new(|_: &str| {});
-        let array = Array::start(dir, &spec, &[Listen::Unix(socket.clone())], quiet)?.spawn()?;
+        let array = Array::start(dir, &spec, &[Listen::unix(socket.clone())], quiet)?.spawn()?;
         let host = connect(&socket, VOLUME)?;
         say(format!(
             "An array of {NODES} nodes, RAID 5, each with a sparse disk of {}, in {}: {} for hosts.",

@@ -33,7 +33,7 @@ pub fn start(setup: Setup) -> Running {
         commanded: setup.commanded,
         ..Spec::default()
     };
-    let listens = [Listen::Unix(socket.clone())];
+    let listens = [Listen::unix(socket.clone())];
     let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_| {})).unwrap();
     let array = array.spawn().unwrap();
     let control = Control::connect(dir.path()).unwrap();

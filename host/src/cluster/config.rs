@@ -154,7 +154,7 @@ impl Configuration {
 
     /// Where it listens, and by which keys.
     fn listens(&self) -> impl Iterator<Item = (&'static str, Listen)> + '_ {
-        let tcp = |address: SocketAddr| Listen::Tcp(address.to_string());
+        let tcp = |address: SocketAddr| Listen::tcp(address.to_string());
         [("address", tcp(self.address))]
             .into_iter()
             .chain(self.admit.map(|a| ("admit", tcp(a))))
@@ -290,9 +290,9 @@ mod tests {
         let base = Path::new("/etc/weft");
         let read = Configuration::parse(GOOD, base).unwrap();
         assert_eq!(read.dir, Path::new("/etc/weft/state"));
-        assert_eq!(read.nbd[0], Listen::Unix("/etc/weft/nbd.sock".into()));
-        assert_eq!(read.native[0], Listen::NativeUnix("/etc/weft/weft.sock".into()));
-        assert_eq!(read.native[1], Listen::NativeTcp("127.0.0.1:10812".into()));
+        assert_eq!(read.nbd[0], Listen::unix("/etc/weft/nbd.sock"));
+        assert_eq!(read.native[0], Listen::native_unix("/etc/weft/weft.sock"));
+        assert_eq!(read.native[1], Listen::native_tcp("127.0.0.1:10812"));
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn what_speaks_the_native_protocol_does_so_after_it_was_written() {
         let mut read = Configuration::parse(GOOD, Path::new("/etc/weft")).unwrap();
-        read.nbd.push(Listen::NativeUnix("/x".into()));
+        read.nbd.push(Listen::native_unix("/x"));
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!((again.nbd.len(), again.native.len()), (2, 3));
-        assert!(again.native.contains(&Listen::NativeUnix("/x".into())));
+        assert!(again.native.contains(&Listen::native_unix("/x")));
     }
 
     #[test]

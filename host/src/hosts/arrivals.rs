@@ -18,10 +18,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
-use weft_front::native::Hello;
 
 use crate::control_protocol::ControlRequest;
+use crate::sessions::Attach;
 
 /// How long a host waits to be let in, before it is sent to another process.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -31,11 +32,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Who waits to be let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Applicant {
-    /// A host that speaks NBD.
-    Nbd,
-    /// One that names its requests, and which of them were done at other processes.
-    Native(Hello, Vec<u64>),
+pub(crate) struct Applicant {
+    pub(crate) attach: Attach,
+    /// Which of its requests were done at other processes.
+    pub(crate) done: Vec<u64>,
 }
 
 /// Why a host is not let in.
@@ -94,9 +94,16 @@ pub(crate) struct Arrivals(Vec<Arrival>);
 
 impl Arrivals {
     /// A host has come that must have left these.
-    pub(crate) fn expect(&mut self, conn: usize, hello: Hello, others: &[NodeId], now: Instant) {
-        let question = ControlRequest::HostLeave { host: hello.host };
-        self.add(conn, Applicant::Native(hello, Vec::new()), question, others, now);
+    pub(crate) fn expect(
+        &mut self,
+        conn: usize,
+        host: HostId,
+        attach: Attach,
+        others: &[NodeId],
+        now: Instant,
+    ) {
+        let question = ControlRequest::HostLeave { host: host.0 };
+        self.add(conn, Applicant { attach, done: Vec::new() }, question, others, now);
     }
 
     /// A host applies at process `us` for a volume that must be free at these.
@@ -163,10 +170,8 @@ impl Arrivals {
                 arrival.waits.insert(node, None);
                 continue;
             }
-            if let Applicant::Native(_, done) = &mut arrival.applicant {
-                let more = answer["done"].as_array().into_iter().flatten();
-                done.extend(more.filter_map(Value::as_u64));
-            }
+            let more = answer["done"].as_array().into_iter().flatten();
+            arrival.applicant.done.extend(more.filter_map(Value::as_u64));
             if answer["writers"].as_u64().is_some_and(|n| n > 0) {
                 arrival.taken = Some(format!("a host at the process of node {} uses it", node.0));
             }
@@ -221,9 +226,9 @@ mod tests {
     #[test]
     fn a_host_is_let_in_when_all_others_have_answered_or_are_down() {
         let (mut arrivals, now) = (Arrivals::default(), Instant::now());
-        let hello = Hello { from: 1, to: 1, host: 7, oldest: 3, resumes: true, volume: "v".into() };
-        arrivals.expect(10, hello.clone(), &[NodeId(1), NodeId(2), NodeId(3)], now);
-        arrivals.expect(11, hello.clone(), &[NodeId(1)], now);
+        let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes: true };
+        arrivals.expect(10, HostId(7), attach.clone(), &[NodeId(1), NodeId(2), NodeId(3)], now);
+        arrivals.expect(11, HostId(7), attach.clone(), &[NodeId(1)], now);
         let (asked, mut next) = (RefCell::new(Vec::new()), 100);
         let reachable = |n: NodeId| n != NodeId(2);
         let mut step = |arrivals: &mut Arrivals, later: Duration, down: Option<NodeId>| {
@@ -247,10 +252,10 @@ mod tests {
         arrivals.answered(NodeId(3), 102, br#"{"ok":true,"done":[4]}"#);
         assert!(step(&mut arrivals, AGAIN, None).is_empty(), "2 may still do something");
         let arrived = step(&mut arrivals, AGAIN, Some(NodeId(2)));
-        let applicant = Applicant::Native(hello.clone(), vec![3, 5, 4]);
+        let applicant = Applicant { attach: attach.clone(), done: vec![3, 5, 4] };
         assert_eq!(arrived, [Arrived { conn: 10, applicant, result: Ok(None) }]);
         assert!(arrivals.is_empty());
-        arrivals.expect(10, hello, &[NodeId(2)], now);
+        arrivals.expect(10, HostId(7), attach, &[NodeId(2)], now);
         let arrived = step(&mut arrivals, PATIENCE, None);
         assert_eq!(arrived[0].result, Err(Refusal::Unanswered(NodeId(2))));
     }
@@ -261,10 +266,12 @@ mod tests {
     fn of_two_that_apply_at_the_same_time_one_is_let_in() {
         let (volume, low, high) = (VolumeId(4), NodeId(1), NodeId(2));
         let now = Instant::now();
+        let attach = Attach { volume: "v".into(), host: None, resumes: false };
+        let someone = || Applicant { attach: attach.clone(), done: Vec::new() };
         let mut low_s = Arrivals::default();
         let mut high_s = Arrivals::default();
-        low_s.apply((10, Applicant::Nbd), volume, low, &[high], now);
-        high_s.apply((20, Applicant::Nbd), volume, high, &[low], now);
+        low_s.apply((10, someone()), volume, low, &[high], now);
+        high_s.apply((20, someone()), volume, high, &[low], now);
         let step = |arrivals: &mut Arrivals| {
             arrivals.step(now, |_| true, |_| true, &mut 100, |_, _, _| true)
         };
@@ -279,7 +286,7 @@ mod tests {
         // Its question is still on its way.
         assert!(matches!(step(&mut high_s)[0].result, Err(Refusal::Taken(_))));
         // The other way round: the lower one is asked while it applies.
-        low_s.apply((11, Applicant::Nbd), volume, low, &[high], now);
+        low_s.apply((11, someone()), volume, low, &[high], now);
         assert!(step(&mut low_s).is_empty());
         assert_eq!(low_s.writers(volume, high, low), 1);
         assert!(low_s.applies_for(volume));

@@ -12,10 +12,8 @@ use mio::{Interest, Token};
 
 use super::Reactor;
 use crate::control::connection::{ControlConnection, Line};
-use crate::sessions::Host;
 use crate::sessions::link::End;
 use crate::sessions::listen::Caller;
-use crate::sessions::{native, nbd};
 use crate::socket::Stream;
 
 /// As many are let in at a listener before everything else has its turn.
@@ -126,11 +124,8 @@ impl Reactor {
         }
         let node = originator.unwrap_or(0);
         self.next_node = (node + 1) % self.engine.instances.len();
-        let host = match self.listeners[listener].at.is_native() {
-            true => Host::Native(Box::new(native::Connection::new(stream, peer, node))),
-            false => Host::Nbd(Box::new(nbd::Connection::new(stream, peer, node))),
-        };
-        self.hosts.insert(id, host);
+        let session = self.listeners[listener].at.begin(stream, peer, node);
+        self.hosts.insert(id, session);
         self.to_receive.insert(id);
     }
 

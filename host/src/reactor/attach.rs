@@ -1,28 +1,26 @@
 //! Hosts that want to use a volume: who may, and who hears why not.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use weft_core::cluster::Volume;
+use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
-use weft_front::native::{Code, Hello};
 
 use super::Reactor;
 use crate::hosts::arrivals::{Applicant, Arrived, Refusal};
-use crate::sessions::Host;
 use crate::sessions::link::End;
-use crate::sessions::native;
+use crate::sessions::{Attach, Refused, Session};
 
 impl Reactor {
     /// Lets a host in, or says why not. One that has been at another process must have left it.
-    pub(super) fn greet(&mut self, id: usize, hello: Hello) {
+    pub(super) fn greet(&mut self, id: usize, attach: Attach) {
         if let Some(together) = self.engine.rule.together()
-            && hello.resumes
+            && let Some(host) = attach.host.filter(|_| attach.resumes)
         {
             let others: Vec<NodeId> = together.others().into_iter().collect();
-            return self.arrivals.expect(id, hello, &others, Instant::now());
+            return self.arrivals.expect(id, host, attach, &others, Instant::now());
         }
-        self.let_in(id, hello, Vec::new());
+        self.let_in(id, Applicant { attach, done: Vec::new() });
     }
 
     /// Goes on with hosts that wait to be let in. Says whether there was any progress.
@@ -40,133 +38,120 @@ impl Reactor {
         let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
         let any = !arrived.is_empty();
         for Arrived { conn, applicant, result } in arrived {
-            match (applicant, result) {
-                (Applicant::Native(hello, done), Ok(None)) => self.let_in(conn, hello, done),
-                (applicant, Ok(volume)) => self.admit(conn, applicant, volume),
-                (applicant, Err(refusal)) => self.turn_away(conn, &applicant, refusal),
+            match result {
+                Ok(None) => self.let_in(conn, applicant),
+                Ok(Some(volume)) => self.admit(conn, &applicant, volume),
+                Err(refusal) => self.turn_away(conn, refusal),
             }
-            self.to_receive.insert(conn);
-            self.to_send.insert(conn);
         }
         any
     }
 
-    /// Lets a host in that has done these at another process, or says why not.
-    fn let_in(&mut self, id: usize, hello: Hello, done: Vec<u64>) {
+    /// Lets a host in that is at no other process any more, or says why not.
+    fn let_in(&mut self, id: usize, applicant: Applicant) {
         let exports = self.engine.exports().only(self.serves.as_ref());
-        let Some(volume) = exports.named(&hello.volume) else {
+        let name = &applicant.attach.volume;
+        let Some(volume) = exports.named(name) else {
             let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
             let names = names.join(", ");
-            let text = format!("there is no volume '{}'; there are: {names}", hello.volume);
-            return self.refuse(id, Code::NoVolume, text);
+            let text = format!("there is no volume '{name}'; there are: {names}");
+            return self.refuse(id, Refused::NoVolume, text);
         };
         let (volume, alone) = (volume.id, volume.takes_one_writer());
-        let applicant = Applicant::Native(hello, done);
         match alone {
             true => self.apply(id, applicant, volume),
-            false => self.admit(id, applicant, Some(volume)),
+            false => self.admit(id, &applicant, volume),
         }
     }
 
     /// A host wants to use a volume that nobody orders the requests of, so that there is room for
     /// one. In a cluster the other processes are asked whether it has one.
-    pub(super) fn apply(&mut self, id: usize, applicant: Applicant, volume: VolumeId) {
-        let itself = |c: &Host| match (c, &applicant) {
-            (Host::Native(c), Applicant::Native(hello, _)) => c.host == Some(native::host(hello)),
-            _ => false,
-        };
-        let other = |c: &&Host| c.volume() == Some(volume) && !itself(c);
-        if self.hosts.values().any(|c| other(&c)) || self.arrivals.applies_for(volume) {
+    fn apply(&mut self, id: usize, applicant: Applicant, volume: VolumeId) {
+        let host = applicant.attach.host;
+        let itself = |s: &dyn Session| host.is_some() && s.host() == host;
+        let other = |s: &Box<dyn Session>| s.volume() == Some(volume) && !itself(&**s);
+        if self.hosts.values().any(other) || self.arrivals.applies_for(volume) {
             let why = "another host uses it at this process".to_string();
-            return self.turn_away(id, &applicant, Refusal::Taken(why));
+            return self.turn_away(id, Refusal::Taken(why));
         }
         match self.engine.rule.together().map(|t| (t.us(), t.others())) {
             Some((us, others)) if !others.is_empty() => {
                 let others: Vec<NodeId> = others.into_iter().collect();
                 self.arrivals.apply((id, applicant), volume, us, &others, Instant::now());
             }
-            _ => self.admit(id, applicant, Some(volume)),
+            _ => self.admit(id, &applicant, volume),
         }
     }
 
     /// A host is not let in.
-    fn turn_away(&mut self, id: usize, applicant: &Applicant, refusal: Refusal) {
-        let (code, text) = match refusal {
+    fn turn_away(&mut self, id: usize, refusal: Refusal) {
+        match refusal {
             Refusal::Unanswered(node) => {
                 let text = format!("node {} has not said what it knows of this host", node.0);
-                (Code::NotServing, text)
+                self.refuse(id, Refused::NotServing, text);
             }
             Refusal::Taken(why) => {
                 let text = format!(
                     "nothing orders the requests to the volume (ordering=none), and {why}; \
                      disconnect that one, choose another ordering, or set ordering=none with --force"
                 );
-                (Code::SecondWriter, text)
+                self.refuse(id, Refused::SecondWriter, text);
             }
-        };
-        match applicant {
-            Applicant::Native(..) => self.refuse(id, code, text),
-            Applicant::Nbd => self.decide(id, None, text),
         }
     }
 
-    /// Tells a host that names its requests why it is not let in.
-    fn refuse(&mut self, id: usize, code: Code, text: String) {
-        if let Some(Host::Native(connection)) = self.hosts.get_mut(&id) {
-            if code == Code::SecondWriter {
-                let why = format!("{} is not let in: {text}", connection.link.peer);
-                self.complaints.say(Instant::now(), &why);
-            }
-            connection.link.machine.turn_away(code, text);
+    /// Tells a host why it is not let in.
+    fn refuse(&mut self, id: usize, why: Refused, text: String) {
+        let line = self.hosts.get_mut(&id).and_then(|session| session.turn_away(why, text));
+        if let Some(line) = line {
+            self.complaints.say(Instant::now(), &line);
         }
+        self.is_told(id);
     }
 
-    /// A host may use a volume, if that is still there and the node takes part.
-    fn admit(&mut self, id: usize, applicant: Applicant, volume: Option<VolumeId>) {
-        let exports = self.engine.exports().only(self.serves.as_ref());
-        let volume = exports.all().find(|v| Some(v.id) == volume).cloned();
-        let serves = self.engine.originator(0).is_some();
-        let text = match serves {
-            true => "the volume has just been deleted",
-            false => "this node does not take part in the cluster now",
-        };
-        match (applicant, volume) {
-            (Applicant::Native(hello, done), Some(volume)) if serves => {
-                self.welcome_native(id, &hello, &done, &volume);
-            }
-            (Applicant::Native(..), _) if serves => self.refuse(id, Code::NoVolume, text.into()),
-            (Applicant::Native(..), _) => self.refuse(id, Code::NotServing, text.into()),
-            (Applicant::Nbd, volume) => self.decide(id, volume.filter(|_| serves), text.into()),
-        }
-    }
-
-    /// Whether a host gets the volume that it applies for, or why not.
-    fn decide(&mut self, id: usize, volume: Option<Arc<Volume>>, why: String) {
-        let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return };
-        if volume.is_none() {
-            let why = format!("{} is not let in: {why}", connection.link.peer);
-            self.complaints.say(Instant::now(), &why);
-        }
-        connection.decide(volume.as_deref().ok_or(why));
+    /// There is something to say to a host, and it may say more.
+    fn is_told(&mut self, id: usize) {
         self.to_receive.insert(id);
         self.to_send.insert(id);
     }
 
-    fn welcome_native(&mut self, id: usize, hello: &Hello, done: &[u64], volume: &Volume) {
-        let host = native::host(hello);
-        if let Some(before) = self.sessions.conn(host) {
+    /// A host may use a volume, if that is still there and the node takes part.
+    fn admit(&mut self, id: usize, applicant: &Applicant, volume: VolumeId) {
+        if self.engine.originator(0).is_none() {
+            let text = "this node does not take part in the cluster now".to_string();
+            return self.refuse(id, Refused::NotServing, text);
+        }
+        let exports = self.engine.exports().only(self.serves.as_ref());
+        let Some(volume) = exports.all().find(|v| v.id == volume).cloned() else {
+            let text = "the volume has just been deleted".to_string();
+            return self.refuse(id, Refused::NoVolume, text);
+        };
+        let remembered = match applicant.attach.host {
+            Some(host) => match self.remember(id, host, &applicant.done, &volume) {
+                Some(remembered) => remembered,
+                None => return,
+            },
+            None => false,
+        };
+        if let Some(session) = self.hosts.get_mut(&id) {
+            session.let_in(&volume, remembered);
+        }
+        self.is_told(id);
+    }
+
+    /// Takes note of a host that numbers its requests. Says whether it is known from before; nothing if it
+    /// cannot be let in.
+    fn remember(&mut self, id: usize, host: HostId, done: &[u64], volume: &Volume) -> Option<bool> {
+        if let Some(before) = self.numbered.conn(host) {
             // The host knows before we do that it is gone.
             self.hang_up(before, End::Closed);
         }
-        let Ok(remembered) = self.sessions.arrive(host, id, volume.id, Instant::now()) else {
+        let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
             let text = "a host's number is for one volume; draw another for this one".to_string();
-            return self.refuse(id, Code::OtherVolume, text);
+            self.refuse(id, Refused::OtherVolume, text);
+            return None;
         };
-        self.sessions.adopt(host, done);
-        if let Some(Host::Native(connection)) = self.hosts.get_mut(&id) {
-            (connection.host, connection.volume) = (Some(host), Some(volume.id));
-            let journaled = volume.policy.is_journaled();
-            connection.link.machine.welcome(volume.visible, remembered, journaled);
-        }
+        self.numbered.adopt(host, done);
+        Some(remembered)
     }
 }

@@ -27,7 +27,7 @@ impl Reactor {
         let answer = f(&mut Commands {
             engine: &mut self.engine,
             requests: &mut self.requests,
-            sessions: &mut self.sessions,
+            numbered: &mut self.numbered,
             arrivals: &mut self.arrivals,
             leaving: &mut leaving,
             clients: &clients,

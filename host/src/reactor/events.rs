@@ -31,7 +31,7 @@ impl Reactor {
         let due = self.engine.next_due().map(Duration::from_nanos);
         // While stopping there is a time limit to look at.
         let look = self.stopping.map(|_| Duration::from_millis(20));
-        let held = self.sessions.next_due().map(|at| at.saturating_duration_since(Instant::now()));
+        let held = self.numbered.next_due().map(|at| at.saturating_duration_since(Instant::now()));
         let arrivals = self.arrivals.look_again();
         let others =
             [self.knocks_due(), self.patience_due(), self.complaints_due(), self.controls_due()];

@@ -4,18 +4,12 @@ use std::time::Instant;
 
 use weft_core::node::HostData;
 use weft_core::order::{HostId, Ordering, Place, RequestId};
-use weft_front::native::NumberedRequest;
-use weft_front::native::server::Event;
-use weft_front::native::wire::flag;
-use weft_front::nbd::server::{Command, Reply};
 
 use super::Reactor;
-use crate::hosts::arrivals::Applicant;
 use crate::hosts::requests::{Finished, Job, Leave, Owner};
-use crate::sessions::Host;
 use crate::sessions::link::End;
 use crate::sessions::numbered::{Ask, Failure, Step};
-use crate::sessions::{native, nbd_words};
+use crate::sessions::{Asked, Said, Session};
 
 impl Reactor {
     /// Reads from the hosts that may have something to say.
@@ -36,11 +30,21 @@ impl Reactor {
     }
 
     fn receive_from(&mut self, id: usize, now: Instant) {
-        let end = match self.hosts.get(&id) {
-            Some(Host::Nbd(_)) => self.receive_nbd(id),
-            Some(Host::Native(_)) => self.receive_native(id),
-            None => return,
-        };
+        let Some(session) = self.hosts.get_mut(&id) else { return };
+        let mut said = std::mem::take(&mut self.said);
+        let exports = self.engine.exports().only(self.serves.as_ref());
+        let mut end = session.receive(exports, &mut said, (id, &mut self.room));
+        for said in said.drain(..) {
+            match said {
+                Said::Ask(asked) => self.take(id, asked),
+                Said::Attach(attach) => self.greet(id, attach),
+                Said::Bye => {
+                    self.bye(id, now);
+                    end = Err(End::Closed);
+                }
+            }
+        }
+        self.said = said;
         self.to_send.insert(id);
         match end {
             Ok(()) => self.look_at_patience(id, now),
@@ -48,105 +52,67 @@ impl Reactor {
         }
     }
 
+    /// A host has said that it will not come back.
+    fn bye(&mut self, id: usize, now: Instant) {
+        if let Some(host) = self.hosts.get(&id).and_then(|session| session.host()) {
+            self.numbered.bye(host, id, now);
+            self.leave(host, Leave::ForGood);
+        }
+    }
+
     /// The nodes of this process are about to stop and another process can serve its hosts: no
     /// more is taken from them, and those that have their answers are let go.
     fn see_hosts_off(&mut self) {
-        let idle = |(id, c): (&usize, &Host)| c.is_idle().then_some(*id);
+        let idle = |(id, s): (&usize, &Box<dyn Session>)| s.is_idle().then_some(*id);
         for id in self.hosts.iter().filter_map(idle).collect::<Vec<usize>>() {
             self.hang_up(id, End::Closed);
         }
     }
 
-    fn receive_nbd(&mut self, id: usize) -> Result<(), End> {
-        let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
-        if connection.applies.is_some() {
-            return Ok(());
-        }
-        let mut commands = std::mem::take(&mut self.commands);
-        let exports = self.engine.exports().only(self.serves.as_ref());
-        let end = connection.receive(exports, &mut commands, (id, &mut self.room));
-        let applies = connection.applies;
-        for command in commands.drain(..) {
-            self.begin(id, command);
-        }
-        self.commands = commands;
-        if let Some(volume) = applies {
-            self.apply(id, Applicant::Nbd, volume);
-        }
-        end
-    }
-
-    fn begin(&mut self, id: usize, command: Command) {
-        let Some(Host::Nbd(connection)) = self.hosts.get_mut(&id) else { return };
-        let (Some(op), Some(volume)) = (nbd_words::host_op(&command), connection.volume) else {
-            connection.reply(command.cookie, Ok(Reply::Done));
-            return;
-        };
-        let map = self.engine.map();
-        let journaled = map.volumes.get(&volume).is_some_and(|v| v.policy.is_journaled());
-        // With the journal whatever is answered is safe.
-        let then_flush = command.fua && nbd_words::changes(&command.op) && !journaled;
-        let (owner, node) = (Owner::Nbd { conn: id, cookie: command.cookie }, connection.node);
-        let job = Job::new(volume, op, then_flush);
-        self.requests.submit(&mut self.engine, owner, node, job);
-    }
-
-    fn receive_native(&mut self, id: usize) -> Result<(), End> {
-        loop {
-            let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return Ok(()) };
-            match connection.receive(id, &mut self.room)? {
-                None => return Ok(()),
-                Some(Event::Hello(hello)) => self.greet(id, hello),
-                Some(Event::Request(request)) => self.take(id, request),
-                Some(Event::Bye) => {
-                    if let Some(host) = connection.host.take() {
-                        self.sessions.bye(host, id, Instant::now());
-                        self.leave(host, Leave::ForGood);
-                    }
-                    return Err(End::Closed);
-                }
-            }
-        }
-    }
-
-    /// Takes a request of a host that speaks the native protocol.
-    fn take(&mut self, id: usize, request: NumberedRequest) {
-        let Some(Host::Native(connection)) = self.hosts.get_mut(&id) else { return };
-        let (Some(host), Some(volume)) = (connection.host, connection.volume) else { return };
-        let Some(op) = native::host_op(&request) else { return };
+    /// Takes a request. One that has a number goes to what is known of its host.
+    fn take(&mut self, id: usize, asked: Asked) {
+        let Some(session) = self.hosts.get(&id) else { return };
+        let Some(volume) = session.volume() else { return };
         let policy = self.engine.map().volumes.get(&volume).map(|v| v.policy);
         let journaled = policy.is_some_and(|p| p.is_journaled());
-        let after = native::after(&request);
-        let comes_after = !after.is_empty() || request.has(flag::AFTER_COMPLETED);
+        // With the journal whatever is answered is safe.
+        let (number, then_flush) = (asked.number, asked.durable && !journaled);
+        let Some(order) = asked.order else {
+            let (owner, node) = (Owner::Session { conn: id, number }, session.node());
+            let job = Job::new(volume, asked.op, then_flush);
+            return self.requests.submit(&mut self.engine, owner, node, job);
+        };
+        let Some(host) = session.host() else { return };
+        let comes_after = !order.after.is_empty() || order.after_completed;
         let ask = Ask {
-            number: request.number,
-            oldest: request.oldest,
-            op,
-            again: request.has(flag::AGAIN),
-            then_flush: request.has(flag::DURABLE) && request.verb.changes() && !journaled,
+            number,
+            oldest: order.oldest,
+            op: asked.op,
+            again: order.again,
+            then_flush,
             first_flush: comes_after && !journaled,
             sequenced: policy.is_some_and(|p| p.ordering == Ordering::Sequencer),
-            after,
+            after: order.after,
         };
         let mut steps = Vec::new();
-        self.sessions.take(host, ask, Instant::now(), &mut steps);
+        self.numbered.take(host, ask, Instant::now(), &mut steps);
         self.carry_out(steps);
     }
 
     /// What waits too long for what is not sent is aborted.
     pub(super) fn do_due(&mut self) {
         let mut steps = Vec::new();
-        self.sessions.do_due(Instant::now(), &mut steps);
+        self.numbered.do_due(Instant::now(), &mut steps);
         self.carry_out(steps);
     }
 
     fn carry_out(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Begin(host, name, ask) => self.begin_native(host, name, ask),
+                Step::Begin(host, name, ask) => self.begin(host, name, ask),
                 Step::Answer(host, number, result) => self.tell(host, number, result),
                 Step::HangUp(host) => {
-                    if let Some(conn) = self.sessions.conn(host) {
+                    if let Some(conn) = self.numbered.conn(host) {
                         self.hang_up(conn, End::Closed);
                     }
                 }
@@ -154,24 +120,29 @@ impl Reactor {
         }
     }
 
-    fn begin_native(&mut self, host: HostId, id: RequestId, ask: Ask) {
-        let conn = self.sessions.conn(host).and_then(|conn| self.hosts.get(&conn));
-        let Some(Host::Native(connection)) = conn else { return };
-        let Some(volume) = connection.volume else { return };
+    fn begin(&mut self, host: HostId, id: RequestId, ask: Ask) {
+        let conn = self.numbered.conn(host).and_then(|conn| self.hosts.get(&conn));
+        let Some(session) = conn else { return };
+        let Some(volume) = session.volume() else { return };
         let number = ask.number;
         // What comes first is complete already, unless the nodes see to it.
         let Ask { op, first_flush, then_flush, after, sequenced, oldest, again, .. } = ask;
         let oldest = oldest.max(1);
         let place = sequenced.then_some(Place { id, after, oldest });
         let job = Job { volume, op, place, first_flush, then_flush, again, oldest: Some(oldest) };
-        let (owner, node) = (Owner::Native { host, number }, connection.node);
+        let (owner, node) = (Owner::Host { host, number }, session.node());
         self.requests.submit(&mut self.engine, owner, node, job);
     }
 
     fn tell(&mut self, host: HostId, number: u64, result: Result<HostData, Failure>) {
-        let Some(conn) = self.sessions.conn(host) else { return };
-        let Some(Host::Native(connection)) = self.hosts.get_mut(&conn) else { return };
-        if let Some(line) = connection.answer(number, result) {
+        if let Some(conn) = self.numbered.conn(host) {
+            self.answer(conn, number, result);
+        }
+    }
+
+    fn answer(&mut self, conn: usize, number: u64, result: Result<HostData, Failure>) {
+        let Some(session) = self.hosts.get_mut(&conn) else { return };
+        if let Some(line) = session.answer(number, result) {
             (self.log)(&line);
         }
         self.to_send.insert(conn);
@@ -182,7 +153,7 @@ impl Reactor {
         let mut steps = Vec::new();
         for number in self.requests.leave(&mut self.engine, host, leave) {
             let gone = Err(weft_core::node::HostError::Gone);
-            self.sessions.finished(host, number, gone, Instant::now(), &mut steps);
+            self.numbered.finished(host, number, gone, Instant::now(), &mut steps);
         }
         self.carry_out(steps);
     }
@@ -190,16 +161,12 @@ impl Reactor {
     /// Hands out an answer.
     pub(super) fn hand_out(&mut self, finished: Finished) {
         match finished.owner {
-            Owner::Nbd { conn, cookie } => {
-                let Some(Host::Nbd(connection)) = self.hosts.get_mut(&conn) else { return };
-                if let Some(line) = connection.answer(cookie, finished.result) {
-                    (self.log)(&line);
-                }
-                self.to_send.insert(conn);
+            Owner::Session { conn, number } => {
+                self.answer(conn, number, finished.result.map_err(Failure::from));
             }
-            Owner::Native { host, number } => {
+            Owner::Host { host, number } => {
                 let (mut steps, now) = (Vec::new(), Instant::now());
-                self.sessions.finished(host, number, finished.result, now, &mut steps);
+                self.numbered.finished(host, number, finished.result, now, &mut steps);
                 self.carry_out(steps);
             }
             Owner::Control { conn } => {
@@ -230,15 +197,14 @@ impl Reactor {
         if let End::Failed(why) = end {
             self.complaints.say(Instant::now(), &why);
         }
-        let mut connection = self.hosts.remove(&id);
-        if let Some(connection) = &mut connection {
-            connection.leave_room(id, &mut self.room);
+        let mut session = self.hosts.remove(&id);
+        if let Some(session) = &mut session {
+            session.leave_room(id, &mut self.room);
         }
         self.callers.leave(id);
         self.requests.forget(&mut self.engine, id);
-        if let Some(Host::Native(connection)) = connection
-            && let Some(host) = connection.host
-            && self.sessions.lose(host, id, Instant::now())
+        if let Some(host) = session.and_then(|session| session.host())
+            && self.numbered.lose(host, id, Instant::now())
         {
             self.leave(host, Leave::Unsaid);
         }

@@ -38,7 +38,6 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use weft_front::nbd::server::Command;
 
 use crate::cluster::Admission;
 use crate::control::connection::ControlConnection;
@@ -52,12 +51,12 @@ use crate::hosts::arrivals::Arrivals;
 use crate::hosts::requests::Requests;
 use crate::limits::{Descriptors, Limits};
 use crate::log::{Log, Sparing};
-use crate::sessions::Host;
 use crate::sessions::callers::Callers;
 use crate::sessions::link::End;
 use crate::sessions::listen::{Listen, Listener};
-use crate::sessions::numbered::Sessions;
+use crate::sessions::numbered::NumberedHosts;
 use crate::sessions::room::Room;
+use crate::sessions::{Said, Session};
 
 use leftovers::LeftOver;
 
@@ -86,7 +85,7 @@ pub(crate) struct Reactor {
     events: Events,
     engine: Engine,
     requests: Requests,
-    sessions: Sessions,
+    numbered: NumberedHosts,
     arrivals: Arrivals,
     offers: Offers,
     peer_status: PeerStatus,
@@ -109,7 +108,7 @@ pub(crate) struct Reactor {
     room: Room,
     /// When to look at hosts that keep us waiting, if any does.
     waited_for: Option<Instant>,
-    hosts: HashMap<usize, Host>,
+    hosts: HashMap<usize, Box<dyn Session>>,
     controls: HashMap<usize, ControlConnection>,
     next_connection: usize,
     next_node: usize,
@@ -117,7 +116,7 @@ pub(crate) struct Reactor {
     to_receive: BTreeSet<usize>,
     /// Hosts' connections that have something to be told.
     to_send: BTreeSet<usize>,
-    commands: Vec<Command>,
+    said: Vec<Said>,
     started: Instant,
     /// When it was last looked how fast nodes catch up, and for what is left over.
     looked: Instant,
@@ -133,7 +132,7 @@ impl Reactor {
     /// A reactor for nodes under this rule, that listens but does not run yet. If the rule has
     /// connections to other processes they are in `poll`, from [`PEERS`] on.
     pub(crate) fn new(poll: Poll, rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
-        let control = Listen::Unix(control_path(rule.dir()));
+        let control = Listen::unix(control_path(rule.dir()));
         let listeners = std::iter::once(&control)
             .chain(listens)
             .map(Listener::bind)
@@ -153,7 +152,7 @@ impl Reactor {
             events: Events::with_capacity(256),
             engine: Engine::new(rule, log.clone()),
             requests: Requests::default(),
-            sessions: Sessions::default(),
+            numbered: NumberedHosts::default(),
             arrivals: Arrivals::default(),
             offers: Offers::default(),
             peer_status: PeerStatus::default(),
@@ -175,7 +174,7 @@ impl Reactor {
             next_node: 0,
             to_receive: BTreeSet::new(),
             to_send: BTreeSet::new(),
-            commands: Vec::new(),
+            said: Vec::new(),
             started: Instant::now(),
             looked: Instant::now(),
             left_over: LeftOver::default(),
@@ -321,7 +320,7 @@ impl Reactor {
         // What is still to be read of a host that names its requests it may have asked elsewhere by now. It
         // comes again, and is told.
         let away = self.away;
-        self.hang_up_all(|c| !away || matches!(c, Host::Native(_)));
+        self.hang_up_all(|s| !away || s.is_numbered());
         self.requests.move_from(&mut self.engine, node);
     }
 
@@ -330,16 +329,16 @@ impl Reactor {
     fn come_back(&mut self) {
         self.away = false;
         let (map, gone) = (self.engine.map().clone(), self.engine.originator(0).is_none());
-        let alone = |c: &Host| {
-            c.volume().is_some_and(|v| map.volumes.get(&v).is_none_or(|v| v.takes_one_writer()))
+        let alone = |s: &dyn Session| {
+            s.volume().is_some_and(|v| map.volumes.get(&v).is_none_or(|v| v.takes_one_writer()))
         };
-        self.hang_up_all(|c| gone || alone(c));
+        self.hang_up_all(|s| gone || alone(s));
         self.requests.resume(&mut self.engine);
     }
 
-    fn hang_up_all(&mut self, which: impl Fn(&Host) -> bool) {
+    fn hang_up_all(&mut self, which: impl Fn(&dyn Session) -> bool) {
         let all: Vec<usize> =
-            self.hosts.iter().filter(|(_, c)| which(c)).map(|(id, _)| *id).collect();
+            self.hosts.iter().filter(|(_, s)| which(&***s)).map(|(id, _)| *id).collect();
         for id in all {
             self.hang_up(id, End::Closed);
         }

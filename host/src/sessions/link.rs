@@ -2,7 +2,6 @@
 //! work, whatever the protocol; how much of a request that has not come whole, and for how long.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::io::{self, IoSlice, Read, Write};
 use std::time::Instant;
 
@@ -34,8 +33,8 @@ pub(crate) enum End {
     Failed(String),
 }
 
-/// A socket with its machine; `K` is what the machine calls a request by.
-pub(crate) struct Link<M, K> {
+/// A socket with its machine.
+pub(crate) struct Link<M> {
     pub(crate) stream: Stream,
     pub(crate) machine: M,
     pub(crate) peer: String,
@@ -44,8 +43,8 @@ pub(crate) struct Link<M, K> {
     /// Something may have been received that there was no room for.
     pub(crate) stalled: bool,
     bounds: Bounds,
-    /// Bytes of each request in work, and of all.
-    in_work: HashMap<K, u64>,
+    /// Bytes of each request in work, by its session's number for it, and of all.
+    in_work: HashMap<u64, u64>,
     bytes: u64,
     /// Room that it has for the request that is being received.
     room: u64,
@@ -53,9 +52,9 @@ pub(crate) struct Link<M, K> {
     pub(crate) patience: Patience,
 }
 
-impl<M: Service, K: Eq + Hash> Link<M, K> {
+impl<M: Service> Link<M> {
     /// One that has just come in.
-    pub(crate) fn new(stream: Stream, peer: String, machine: M, bounds: Bounds) -> Link<M, K> {
+    pub(crate) fn new(stream: Stream, peer: String, machine: M, bounds: Bounds) -> Link<M> {
         Link {
             stream,
             machine,
@@ -73,14 +72,14 @@ impl<M: Service, K: Eq + Hash> Link<M, K> {
     }
 
     /// A request of so many bytes is in work.
-    pub(crate) fn begun(&mut self, request: K, bytes: u64) {
+    pub(crate) fn begun(&mut self, request: u64, bytes: u64) {
         self.bytes += bytes;
         self.bytes -= self.in_work.insert(request, bytes).unwrap_or(0);
     }
 
     /// It is about to be answered.
-    pub(crate) fn ended(&mut self, request: &K) {
-        self.bytes -= self.in_work.remove(request).unwrap_or(0);
+    pub(crate) fn ended(&mut self, request: u64) {
+        self.bytes -= self.in_work.remove(&request).unwrap_or(0);
     }
 
     /// Whether nothing that the host asked for is still to be answered.

@@ -12,55 +12,92 @@ use std::str::FromStr;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 
+use super::{FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::Stream;
-
-/// An address to serve hosts at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// NBD, at a Unix socket at this path.
-    Unix(PathBuf),
-    /// NBD, at a TCP address as `host:port`; port 0 lets the system choose.
-    Tcp(String),
-    /// The native protocol, at a Unix socket at this path.
-    NativeUnix(PathBuf),
-    /// The native protocol, at a TCP address.
-    NativeTcp(String),
-}
 
 /// What stands before an address for the native protocol.
 const NATIVE: &str = "native:";
 
+/// An address to serve hosts at, and the protocol that is spoken there.
+#[derive(Clone)]
+pub struct Listen {
+    front_end: &'static FrontEnd,
+    place: Place,
+}
+
+/// Where one listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// At a Unix socket at this path.
+    Unix(PathBuf),
+    /// At a TCP address as `host:port`; port 0 lets the system choose.
+    Tcp(String),
+}
+
+impl PartialEq for Listen {
+    fn eq(&self, other: &Listen) -> bool {
+        self.front_end.prefix == other.front_end.prefix && self.place == other.place
+    }
+}
+
+impl Eq for Listen {}
+
+impl fmt::Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
 impl Listen {
-    /// Whether the native protocol is spoken there; otherwise it is NBD.
+    /// NBD, at a Unix socket at this path.
+    pub fn unix(path: impl Into<PathBuf>) -> Listen {
+        Place::Unix(path.into()).for_protocol("")
+    }
+
+    /// NBD, at a TCP address as `host:port`; port 0 lets the system choose.
+    pub fn tcp(address: impl Into<String>) -> Listen {
+        Place::Tcp(address.into()).for_protocol("")
+    }
+
+    /// The native protocol, at a Unix socket at this path.
+    pub fn native_unix(path: impl Into<PathBuf>) -> Listen {
+        Place::Unix(path.into()).for_protocol(NATIVE)
+    }
+
+    /// The native protocol, at a TCP address.
+    pub fn native_tcp(address: impl Into<String>) -> Listen {
+        Place::Tcp(address.into()).for_protocol(NATIVE)
+    }
+
+    /// Whether the native protocol is spoken there.
     pub fn is_native(&self) -> bool {
-        matches!(self, Listen::NativeUnix(_) | Listen::NativeTcp(_))
+        self.front_end.prefix == NATIVE
     }
 
     /// The path, if it is one.
     pub fn path(&self) -> Option<&Path> {
-        match self {
-            Listen::Unix(path) | Listen::NativeUnix(path) => Some(path),
-            Listen::Tcp(_) | Listen::NativeTcp(_) => None,
+        match &self.place {
+            Place::Unix(path) => Some(path),
+            Place::Tcp(_) => None,
         }
     }
 
     /// The same with another path, if it has one.
     pub fn at_path(self, path: PathBuf) -> Listen {
-        match self {
-            Listen::Unix(_) => Listen::Unix(path),
-            Listen::NativeUnix(_) => Listen::NativeUnix(path),
-            tcp => tcp,
+        match self.place {
+            Place::Unix(_) => Listen { place: Place::Unix(path), ..self },
+            Place::Tcp(_) => self,
         }
     }
 
     /// Whether one cannot listen at this and at the other.
     pub(crate) fn collides(&self, other: &Listen) -> bool {
-        match (self.path(), other.path()) {
-            (Some(a), Some(b)) => a.components().eq(b.components()),
-            (None, None) => match (self.place().parse(), other.place().parse()) {
+        match (&self.place, &other.place) {
+            (Place::Unix(a), Place::Unix(b)) => a.components().eq(b.components()),
+            (Place::Tcp(a), Place::Tcp(b)) => match (a.parse(), b.parse()) {
                 (Ok(a), Ok(b)) => overlap(a, b),
-                _ => self.place() == other.place(),
+                _ => a == b,
             },
             _ => false,
         }
@@ -68,29 +105,33 @@ impl Listen {
 
     /// The path or address, as it was given.
     pub(crate) fn place(&self) -> String {
-        match self {
-            Listen::Unix(path) | Listen::NativeUnix(path) => path.display().to_string(),
-            Listen::Tcp(address) | Listen::NativeTcp(address) => address.clone(),
+        match &self.place {
+            Place::Unix(path) => path.display().to_string(),
+            Place::Tcp(address) => address.clone(),
         }
     }
 
     /// Refuses what cannot be listened at now.
     pub fn check(&self) -> Result<()> {
-        match self {
-            Listen::Unix(path) | Listen::NativeUnix(path) => is_dead(path).map(drop),
-            Listen::Tcp(address) | Listen::NativeTcp(address) => bind_tcp(address).map(drop),
+        match &self.place {
+            Place::Unix(path) => is_dead(path).map(drop),
+            Place::Tcp(address) => bind_tcp(address).map(drop),
         }
+    }
+
+    /// A session of one who has connected there, served by a node.
+    pub(crate) fn begin(&self, stream: Stream, peer: String, node: usize) -> Box<dyn Session> {
+        (self.front_end.begin)(stream, peer, node)
     }
 }
 
 impl fmt::Display for Listen {
     /// As a URI, without the volume's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listen::NativeUnix(path) => write!(f, "weft+unix:///?socket={}", path.display()),
-            Listen::NativeTcp(address) => write!(f, "weft://{address}"),
-            Listen::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
-            Listen::Tcp(address) => write!(f, "nbd://{address}"),
+        let scheme = self.front_end.scheme;
+        match &self.place {
+            Place::Unix(path) => write!(f, "{scheme}+unix:///?socket={}", path.display()),
+            Place::Tcp(address) => write!(f, "{scheme}://{address}"),
         }
     }
 }
@@ -98,22 +139,34 @@ impl fmt::Display for Listen {
 impl FromStr for Listen {
     type Err = Error;
 
-    /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`; with
-    /// `native:` before it, for the native protocol.
+    /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`; with a protocol's
+    /// prefix before it (`native:`), if it is not for NBD.
     fn from_str(text: &str) -> Result<Listen> {
-        if let Some(rest) = text.strip_prefix(NATIVE) {
-            return Ok(match rest.parse()? {
-                Listen::Unix(path) => Listen::NativeUnix(path),
-                Listen::Tcp(address) => Listen::NativeTcp(address),
-                native => native,
-            });
-        }
+        let prefixed = FRONT_ENDS.iter().filter(|f| !f.prefix.is_empty());
+        let mut others = prefixed.filter_map(|f| Some((f.prefix, text.strip_prefix(f.prefix)?)));
+        let (prefix, place) = others.next().unwrap_or(("", text));
+        Ok(place.parse::<Place>()?.for_protocol(prefix))
+    }
+}
+
+impl Place {
+    /// A place where the protocol with this prefix is spoken.
+    fn for_protocol(self, prefix: &str) -> Listen {
+        let front_end = FRONT_ENDS.iter().find(|f| f.prefix == prefix).expect("a protocol");
+        Listen { front_end, place: self }
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Place> {
         if text.contains('/') || text.ends_with(".sock") {
-            return Ok(Listen::Unix(PathBuf::from(text)));
+            return Ok(Place::Unix(PathBuf::from(text)));
         }
         match text.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Listen::Tcp(text.to_string()))
+                Ok(Place::Tcp(text.to_string()))
             }
             _ => fail(format!(
                 "'{text}' is neither HOST:PORT (such as 127.0.0.1:10809) nor the path of a socket \
@@ -148,18 +201,16 @@ pub(crate) struct Listener {
 impl Listener {
     /// Begins to listen.
     pub(crate) fn bind(listen: &Listen) -> Result<Listener> {
-        match listen {
-            Listen::Unix(path) | Listen::NativeUnix(path) => {
+        match &listen.place {
+            Place::Unix(path) => {
                 let socket = Socket::Unix(UnixListener::from_std(bind_unix(path)?));
                 Ok(Listener { socket, at: listen.clone() })
             }
-            Listen::Tcp(address) | Listen::NativeTcp(address) => {
+            Place::Tcp(address) => {
                 let listener = bind_tcp(address)?;
-                let at = listener.local_addr().map_or(address.clone(), |a| a.to_string());
+                let place = listener.local_addr().map_or(address.clone(), |a| a.to_string());
                 let socket = Socket::Tcp(TcpListener::from_std(listener));
-                let native = listen.is_native();
-                let at = if native { Listen::NativeTcp(at) } else { Listen::Tcp(at) };
-                Ok(Listener { socket, at })
+                Ok(Listener { socket, at: Listen { place: Place::Tcp(place), ..listen.clone() } })
             }
         }
     }
@@ -260,15 +311,15 @@ mod tests {
         let path = dir.path().join("s");
         drop(StdUnixListener::bind(&path).unwrap());
         assert!(path.exists(), "a dead process leaves its socket");
-        let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-        let err = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
+        let listener = Listener::bind(&Listen::unix(path.clone())).unwrap();
+        let err = Listener::bind(&Listen::unix(path.clone())).unwrap_err();
         assert!(err.0.contains("another process listens"), "{err}");
         drop(listener);
         assert!(!path.exists());
         fs::write(&path, "x").unwrap();
-        let err = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
+        let err = Listener::bind(&Listen::unix(path.clone())).unwrap_err();
         assert!(err.0.contains("not a socket"), "{err}");
-        let err = Listener::bind(&Listen::Unix(path.join("below.sock"))).unwrap_err();
+        let err = Listener::bind(&Listen::unix(path.join("below.sock"))).unwrap_err();
         assert!(err.0.contains("for a socket") && err.0.contains("another path"), "{err}");
     }
 
@@ -276,21 +327,21 @@ mod tests {
     fn the_directory_of_a_socket_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/weft/s");
-        let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-        assert!(Listen::Unix(path.clone()).check().is_err(), "it is in use");
+        let listener = Listener::bind(&Listen::unix(path.clone())).unwrap();
+        assert!(Listen::unix(path.clone()).check().is_err(), "it is in use");
         drop(listener);
         assert!(!path.exists() && path.parent().unwrap().is_dir());
-        assert_eq!(Listen::NativeUnix(dir.path().join("none/s")).check(), Ok(()));
+        assert_eq!(Listen::native_unix(dir.path().join("none/s")).check(), Ok(()));
         assert!(!dir.path().join("none").exists(), "a look changes nothing");
     }
 
     #[test]
     fn addresses_are_paths_or_ports() {
-        assert_eq!("x.sock".parse(), Ok(Listen::Unix("x.sock".into())));
-        assert_eq!("/run/weft".parse(), Ok(Listen::Unix("/run/weft".into())));
-        assert_eq!("[::1]:9".parse(), Ok(Listen::Tcp("[::1]:9".into())));
-        assert_eq!("native:/x".parse(), Ok(Listen::NativeUnix("/x".into())));
-        assert_eq!("native:[::1]:9".parse(), Ok(Listen::NativeTcp("[::1]:9".into())));
+        assert_eq!("x.sock".parse(), Ok(Listen::unix("x.sock")));
+        assert_eq!("/run/weft".parse(), Ok(Listen::unix("/run/weft")));
+        assert_eq!("[::1]:9".parse(), Ok(Listen::tcp("[::1]:9")));
+        assert_eq!("native:/x".parse(), Ok(Listen::native_unix("/x")));
+        assert_eq!("native:[::1]:9".parse(), Ok(Listen::native_tcp("[::1]:9")));
         for bad in ["", "host", "host:", ":9", "host:99999", "native:", "native:native:a:1x"] {
             assert!(bad.parse::<Listen>().is_err(), "{bad}");
         }
@@ -298,10 +349,10 @@ mod tests {
 
     #[test]
     fn tcp_ports_are_told_and_bad_addresses_refused() {
-        let listener = Listener::bind(&Listen::Tcp("127.0.0.1:0".into())).unwrap();
+        let listener = Listener::bind(&Listen::tcp("127.0.0.1:0")).unwrap();
         let uri = listener.at.to_string();
         assert!(uri.starts_with("nbd://127.0.0.1:") && !uri.ends_with(":0"), "{uri}");
-        let err = Listener::bind(&Listen::Tcp("nonsense".into())).unwrap_err();
+        let err = Listener::bind(&Listen::tcp("nonsense")).unwrap_err();
         assert!(err.0.contains("host:port"), "{err}");
     }
 }

@@ -1,99 +1,177 @@
-//! A host's connection, whichever protocol it speaks.
+//! What serves hosts: a [`Session`] for each connection, whichever protocol it speaks. Asks come out of it, answers go
+//! in.
+//!
+//! A protocol is a module that says what its machine does ([`Protocol`]), and a line in [`FRONT_ENDS`]. Nothing
+//! else names one: the reactor knows sessions, and addresses know the list.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `nbd`, `native` | the protocols |
+//! | `connection` | a session, made of a protocol's machine and a socket |
+//! | `link` | the socket, and how much a host may have in work |
+//! | `listen`, `callers` | where connections come in, and how many there may be |
+//! | `numbered` | hosts that number their requests, and come back |
+//! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |
 
 pub(crate) mod callers;
+mod connection;
 pub(crate) mod link;
 pub(crate) mod listen;
-pub(crate) mod native;
-pub(crate) mod nbd;
-pub(crate) mod nbd_words;
+mod native;
+mod nbd;
 pub(crate) mod numbered;
 pub(crate) mod patience;
 pub(crate) mod room;
 
 use std::time::Instant;
 
+use weft_core::cluster::Volume;
+use weft_core::node::{HostData, HostOp};
+use weft_core::order::{HostId, RequestId};
 use weft_core::units::VolumeId;
 
-use crate::sessions::link::End;
-use crate::sessions::patience::Patience;
-use crate::sessions::room::Room;
+use connection::{Connection, Protocol};
+use link::End;
+use numbered::Failure;
+use patience::Patience;
+use room::Room;
 
-/// A host's connection.
-pub(crate) enum Host {
-    /// It speaks NBD.
-    Nbd(Box<nbd::Connection>),
-    /// It speaks the native protocol.
-    Native(Box<native::Connection>),
+use crate::socket::Stream;
+use crate::volumes::Exports;
+
+/// The protocols that hosts can speak. A new one is a module and its line here.
+pub(crate) static FRONT_ENDS: [FrontEnd; 2] =
+    [FrontEnd::of::<nbd::Nbd>(), FrontEnd::of::<native::Native>()];
+
+/// A protocol, as addresses name it.
+pub(crate) struct FrontEnd {
+    /// What stands before an address where it is spoken.
+    pub(crate) prefix: &'static str,
+    /// What its URIs begin with.
+    pub(crate) scheme: &'static str,
+    /// Begins a session at a connection, served by a node.
+    pub(crate) begin: fn(Stream, String, usize) -> Box<dyn Session>,
 }
 
-impl Host {
-    /// Takes note of what the poll says.
-    pub(crate) fn ready(&mut self, readable: bool, writable: bool) {
-        match self {
-            Host::Nbd(c) => c.link.ready(readable, writable),
-            Host::Native(c) => c.link.ready(readable, writable),
-        }
+impl FrontEnd {
+    const fn of<P: Protocol + 'static>() -> FrontEnd {
+        let begin = |stream, peer, node| -> Box<dyn Session> {
+            Box::new(Connection::<P>::new(stream, peer, node))
+        };
+        FrontEnd { prefix: P::PREFIX, scheme: P::SCHEME, begin }
     }
+}
 
-    /// Whether nothing that it asked for is still to be answered.
-    pub(crate) fn is_idle(&self) -> bool {
-        match self {
-            Host::Nbd(c) => c.link.is_idle(),
-            Host::Native(c) => c.link.is_idle(),
-        }
-    }
+/// What serves one connection of a host.
+pub(crate) trait Session: Send {
+    /// Takes note of what the poll says.
+    fn ready(&mut self, readable: bool, writable: bool);
 
     /// Whether there may be something to receive and room for it.
-    pub(crate) fn wants_to_receive(&self) -> bool {
-        match self {
-            Host::Nbd(c) => c.wants_to_receive(),
-            Host::Native(c) => c.link.wants_to_receive(),
-        }
-    }
+    fn wants_to_receive(&self) -> bool;
 
-    /// The volume that it uses, once it has settled on one.
-    pub(crate) fn volume(&self) -> Option<VolumeId> {
-        match self {
-            Host::Nbd(c) => c.volume,
-            Host::Native(c) => c.volume,
-        }
-    }
+    /// Reads what has come and appends what the host says. Stops when there is no more, or when enough is in work:
+    /// the rest waits in the socket, and the host with it. So it does when there is no room for a request that is
+    /// coming, or if the host waits to be let in.
+    fn receive(
+        &mut self,
+        exports: Exports<'_>,
+        said: &mut Vec<Said>,
+        of: (usize, &mut Room),
+    ) -> Result<(), End>;
 
-    /// Takes note of what it keeps us waiting for, and says how patient we are with it.
-    pub(crate) fn look_at_patience(&mut self, now: Instant) -> &Patience {
-        match self {
-            Host::Nbd(c) => {
-                c.link.look_at_patience(now);
-                &c.link.patience
-            }
-            Host::Native(c) => {
-                c.link.look_at_patience(now);
-                &c.link.patience
-            }
-        }
-    }
+    /// The host may use a volume. It is known from before, or not.
+    fn let_in(&mut self, volume: &Volume, remembered: bool);
 
-    /// It is over, and with it what it had of the room for requests.
-    pub(crate) fn leave_room(&mut self, conn: usize, room: &mut Room) {
-        match self {
-            Host::Nbd(c) => c.link.leave_room(conn, room),
-            Host::Native(c) => c.link.leave_room(conn, room),
-        }
-    }
+    /// The host may not use the volume that it wants. Says what to log, if anything.
+    fn turn_away(&mut self, why: Refused, text: String) -> Option<String>;
 
-    /// What its other end is called.
-    pub(crate) fn peer(&self) -> &str {
-        match self {
-            Host::Nbd(c) => &c.link.peer,
-            Host::Native(c) => &c.link.peer,
-        }
-    }
+    /// Answers a request. Says what to log, if anything that was not said just before.
+    fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String>;
 
     /// Writes what there is to say, as much as the socket takes.
-    pub(crate) fn send(&mut self) -> Result<(), End> {
-        match self {
-            Host::Nbd(c) => c.link.send(),
-            Host::Native(c) => c.link.send(),
-        }
-    }
+    fn send(&mut self) -> Result<(), End>;
+
+    /// Whether nothing that it asked for is still to be answered.
+    fn is_idle(&self) -> bool;
+
+    /// The volume that it uses, once it has settled on one.
+    fn volume(&self) -> Option<VolumeId>;
+
+    /// The host, if it numbers its requests and has been let in.
+    fn host(&self) -> Option<HostId>;
+
+    /// Whether its hosts number their requests, and repeat them where they come back.
+    fn is_numbered(&self) -> bool;
+
+    /// The node that serves it.
+    fn node(&self) -> usize;
+
+    /// What its other end is called.
+    fn peer(&self) -> &str;
+
+    /// Takes note of what it keeps us waiting for, and says how patient we are with it.
+    fn look_at_patience(&mut self, now: Instant) -> &Patience;
+
+    /// It is over, and with it what it had of the room for requests.
+    fn leave_room(&mut self, conn: usize, room: &mut Room);
+}
+
+/// What a host says.
+pub(crate) enum Said {
+    /// It wants to use a volume.
+    Attach(Attach),
+    /// It asks for something.
+    Ask(Asked),
+    /// It will not come back.
+    Bye,
+}
+
+/// A wish to use a volume. The session waits until it is let in or turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attach {
+    /// The volume's name.
+    pub(crate) volume: String,
+    /// Who it is, if it numbers its requests.
+    pub(crate) host: Option<HostId>,
+    /// It may have been at another process.
+    pub(crate) resumes: bool,
+}
+
+/// A request.
+pub(crate) struct Asked {
+    /// What the session calls it.
+    pub(crate) number: u64,
+    pub(crate) op: HostOp,
+    /// Bytes that it has in work.
+    pub(crate) bytes: u64,
+    /// Its effect must be safe before it is answered.
+    pub(crate) durable: bool,
+    /// What its host says of its place among the others.
+    pub(crate) order: Option<Order>,
+}
+
+/// What a host says of the place of a request among its own.
+pub(crate) struct Order {
+    /// The oldest that it has not heard the end of.
+    pub(crate) oldest: u64,
+    /// Those that must come first.
+    pub(crate) after: Vec<RequestId>,
+    /// All that are complete must come first.
+    pub(crate) after_completed: bool,
+    /// It was sent before, over a connection that broke.
+    pub(crate) again: bool,
+}
+
+/// Why a host may not use a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is none of that name.
+    NoVolume,
+    /// This process cannot serve it now.
+    NotServing,
+    /// Another host uses it, and nothing orders their requests.
+    SecondWriter,
+    /// The host's number is for another.
+    OtherVolume,
 }

@@ -1,19 +1,21 @@
-//! One connection of a host that speaks the native protocol: how much it may have in work, and
-//! the words of the protocol in place of a node's.
+//! The native protocol: its machine's events and answers, in the words of nodes.
 
 use bytes::Bytes;
 use weft_core::Buffer;
+use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 use weft_front::native::server::{Event, Server};
-use weft_front::native::{Answer, Code, Hello, Limits, Name, NumberedRequest, Verb};
+use weft_front::native::wire::flag;
+use weft_front::native::{Answer, Code, Limits, Name, NumberedRequest, Verb};
 
-use crate::sessions::link::{Bounds, End, Link};
-use crate::sessions::numbered::{AHEAD, Failure};
-use crate::sessions::room::Room;
-use crate::socket::Stream;
+use super::connection::Protocol;
+use super::link::Bounds;
+use super::numbered::{AHEAD, Failure};
+use super::{Asked, Attach, Order, Refused, Said};
+use crate::volumes::Exports;
 
 /// What a connection takes; the host is told.
 const LIMITS: Limits = Limits {
@@ -24,86 +26,106 @@ const LIMITS: Limits = Limits {
     after: 64,
 };
 
-const BOUNDS: Bounds =
-    Bounds { bytes: LIMITS.bytes_in_work as u64, requests: LIMITS.requests_in_work as usize };
-
-/// A host's connection.
-pub(crate) struct Connection {
-    pub(crate) link: Link<Server, u64>,
-    pub(crate) host: Option<HostId>,
-    pub(crate) volume: Option<VolumeId>,
-    /// The node that serves it.
-    pub(crate) node: usize,
-    last_error: Option<Code>,
+/// What a connection knows.
+#[derive(Default)]
+pub(super) struct Native {
+    /// Who has greeted, and whether it has been let in.
+    host: Option<HostId>,
+    volume: Option<VolumeId>,
 }
 
-impl Connection {
-    /// A connection that has just come in.
-    pub(crate) fn new(stream: Stream, peer: String, node: usize) -> Connection {
-        Connection {
-            link: Link::new(stream, peer, Server::new(LIMITS), BOUNDS),
-            host: None,
-            volume: None,
-            node,
-            last_error: None,
-        }
+impl Protocol for Native {
+    type Machine = Server;
+
+    const PREFIX: &'static str = "native:";
+    const SCHEME: &'static str = "weft";
+    const BOUNDS: Bounds =
+        Bounds { bytes: LIMITS.bytes_in_work as u64, requests: LIMITS.requests_in_work as usize };
+    const IS_NUMBERED: bool = true;
+
+    fn machine() -> Server {
+        Server::new(LIMITS)
     }
 
-    /// The next thing that the host says; `None` if there is no more, or if enough is in work:
-    /// the rest waits in the socket, and the host with it. So it does when there is no room for a
-    /// request that is coming.
-    pub(crate) fn receive(&mut self, conn: usize, room: &mut Room) -> Result<Option<Event>, End> {
-        loop {
-            self.link.stalled = false;
-            if self.link.is_full() {
-                self.link.stalled = true;
-                return Ok(None);
+    fn next(&mut self, machine: &mut Server, _: Exports<'_>) -> Result<Option<Said>, String> {
+        let event = machine.poll().map_err(|e| e.to_string())?;
+        Ok(event.map(|event| match event {
+            Event::Hello(hello) => {
+                let host = HostId(hello.host);
+                self.host = Some(host);
+                Said::Attach(Attach {
+                    volume: hello.volume,
+                    host: Some(host),
+                    resumes: hello.resumes,
+                })
             }
-            match self.link.machine.poll() {
-                Ok(Some(Event::Request(request))) => {
-                    let bytes = match request.verb {
-                        Verb::Read | Verb::Write => request.length,
-                        _ => 0,
-                    };
-                    self.link.begun(request.number, bytes);
-                    // It is whole: what it had is for others.
-                    self.link.finds_room(conn, room);
-                    return Ok(Some(Event::Request(request)));
-                }
-                Ok(Some(event)) => return Ok(Some(event)),
-                Ok(None) if !self.link.finds_room(conn, room) => return Ok(None),
-                Ok(None) if !self.link.wants_to_receive() => return Ok(None),
-                Ok(None) if !self.link.receive()? => return Ok(None),
-                Ok(None) => {}
-                Err(e) => return Err(self.link.failed(e)),
-            }
-        }
+            Event::Request(request) => asked(request).map_or(Said::Bye, Said::Ask),
+            Event::Bye => Said::Bye,
+        }))
     }
 
-    /// Answers a request. Says what to log, if the error is not the same as the last.
-    pub(crate) fn answer(
+    fn holds(&self) -> bool {
+        false
+    }
+
+    fn let_in(&mut self, machine: &mut Server, volume: &Volume, remembered: bool) {
+        self.volume = Some(volume.id);
+        machine.welcome(volume.visible, remembered, volume.policy.is_journaled());
+    }
+
+    fn turn_away(&mut self, machine: &mut Server, why: Refused, text: String) -> bool {
+        let code = match why {
+            Refused::NoVolume => Code::NoVolume,
+            Refused::NotServing => Code::NotServing,
+            Refused::SecondWriter => Code::SecondWriter,
+            Refused::OtherVolume => Code::OtherVolume,
+        };
+        machine.turn_away(code, text);
+        why == Refused::SecondWriter
+    }
+
+    fn answer(
         &mut self,
+        machine: &mut Server,
         number: u64,
         result: Result<HostData, Failure>,
     ) -> Option<String> {
-        self.link.ended(&number);
         let answer = answer(number, result);
         let failed = matches!(answer.code, Code::Lost | Code::NoProgress | Code::Failed);
-        let line = (failed && self.last_error != Some(answer.code))
-            .then(|| format!("a request of {} failed: {}", self.link.peer, answer.text));
-        self.last_error = failed.then_some(answer.code);
-        self.link.machine.answer(answer);
-        line
+        let failure = failed.then(|| answer.text.clone());
+        machine.answer(answer);
+        failure
+    }
+
+    fn volume(&self) -> Option<VolumeId> {
+        self.volume
+    }
+
+    fn host(&self) -> Option<HostId> {
+        self.host.filter(|_| self.volume.is_some())
     }
 }
 
-/// A host's number.
-pub(crate) fn host(hello: &Hello) -> HostId {
-    HostId(hello.host)
+/// What is asked with a request; `None` if it is a good-bye.
+fn asked(request: NumberedRequest) -> Option<Asked> {
+    let op = host_op(&request)?;
+    let after = after(&request);
+    let bytes = match request.verb {
+        Verb::Read | Verb::Write => request.length,
+        _ => 0,
+    };
+    let order = Order {
+        oldest: request.oldest,
+        after_completed: request.has(flag::AFTER_COMPLETED),
+        again: request.has(flag::AGAIN),
+        after,
+    };
+    let durable = request.has(flag::DURABLE) && request.verb.changes();
+    Some(Asked { number: request.number, op, bytes, durable, order: Some(order) })
 }
 
 /// What a node is asked for a request.
-pub(crate) fn host_op(request: &NumberedRequest) -> Option<HostOp> {
+fn host_op(request: &NumberedRequest) -> Option<HostOp> {
     let range = Range { offset: request.offset, len: request.length };
     match request.verb {
         Verb::Read => Some(HostOp::Read(range)),
@@ -116,7 +138,7 @@ pub(crate) fn host_op(request: &NumberedRequest) -> Option<HostOp> {
 }
 
 /// The names of those that must come first.
-pub(crate) fn after(request: &NumberedRequest) -> Vec<RequestId> {
+fn after(request: &NumberedRequest) -> Vec<RequestId> {
     let id = |n: &Name| RequestId { host: HostId(n.host), number: n.number };
     request.after.iter().map(id).collect()
 }
@@ -136,13 +158,7 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
     };
     let (code, because) = code(&failure);
     let because = because.map(|id| Name { host: id.host.0, number: id.number });
-    let text = match failure {
-        Failure::Host(e) => e.to_string(),
-        Failure::TooFarAhead { oldest } => format!(
-            "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has \
-             not heard of"
-        ),
-    };
+    let text = failure.to_string();
     Answer { number, code, because, text, data: Vec::new() }
 }
 
@@ -208,7 +224,7 @@ mod tests {
         assert_eq!((told.number, told.code), (4, Code::Aborted));
         assert_eq!(told.because, Some(Name { host: 5, number: 3 }));
         assert!(told.text.contains("request 3"), "{}", told.text);
-        let told = answer(4, Err(Failure::TooFarAhead { oldest: 1 }));
+        let told = answer(4, Err(Failure::TooFarAhead { number: 4, oldest: 1 }));
         assert_eq!((told.code, told.because), (Code::TooFarAhead, None));
     }
 }

@@ -194,7 +194,7 @@ impl Running {
         Scratch::clear_leftovers(SCRATCH, dir, array_makes)?;
         let scratch = Scratch::new(SCRATCH, dir)?;
         let socket = scratch.path().join(SOCKET);
-        let listens = [Listen::Unix(socket.clone())];
+        let listens = [Listen::unix(socket.clone())];
         let silent = Arc::new(|_: &str| {});
         let emulation = Emulation::default();
         let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?;

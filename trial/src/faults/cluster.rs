@@ -120,7 +120,7 @@ impl Cluster {
                 disks: vec![device.unwrap_or_else(|| own.join(FILE))],
                 address: address(n, 10810)?,
                 admit: (n == 0).then(|| address(n, 10811)).transpose()?,
-                nbd: vec![Listen::Unix(own.join("nbd.sock"))],
+                nbd: vec![Listen::unix(own.join("nbd.sock"))],
                 native: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),

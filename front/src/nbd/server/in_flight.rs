@@ -14,6 +14,18 @@ pub struct Cookie {
     turn: u32,
 }
 
+impl Cookie {
+    /// As one number, for who keeps requests of several protocols by numbers.
+    pub fn number(self) -> u64 {
+        u64::from(self.place) << 32 | u64::from(self.turn)
+    }
+
+    /// The cookie of a [`Cookie::number`].
+    pub fn of_number(number: u64) -> Cookie {
+        Cookie { place: (number >> 32) as u32, turn: number as u32 }
+    }
+}
+
 #[derive(Default)]
 struct Place {
     turn: u32,
@@ -64,12 +76,14 @@ mod tests {
         let request = RequestHeader { flags: 0, kind: 0, cookie: 9, offset: 0, length: 0 };
         let mut commands = InFlight::default();
         let first = commands.put(request);
+        assert_eq!(Cookie::of_number(first.number()), first);
         let second = commands.put(request);
         assert_ne!(first, second);
         assert_eq!(commands.len(), 2);
         assert_eq!(commands.take(first), Some(request));
         assert_eq!(commands.take(first), None);
         let third = commands.put(request);
+        assert_eq!(Cookie::of_number(third.number()), third);
         assert_eq!(commands.take(first), None);
         assert_eq!(commands.take(third), Some(request));
         assert_eq!(commands.take(second), Some(request));

@@ -34,7 +34,7 @@ use crate::error::{Error, Result, fail};
 use crate::hosts::arrivals::Arrivals;
 use crate::hosts::requests::{Job, Owner, Requests};
 use crate::policy;
-use crate::sessions::numbered::Sessions;
+use crate::sessions::numbered::NumberedHosts;
 use crate::spec::Spec;
 
 use shrinking::Survey;
@@ -135,7 +135,7 @@ fn used_by(connections: u64) -> String {
 pub(crate) struct Commands<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) requests: &'a mut Requests,
-    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) numbered: &'a mut NumberedHosts,
     pub(crate) arrivals: &'a mut Arrivals,
     /// Connections of hosts that are to end.
     pub(crate) leaving: &'a mut Vec<usize>,
@@ -389,7 +389,7 @@ impl Commands<'_> {
             }
             ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
-                self.leaving.extend(self.sessions.conn(host));
+                self.leaving.extend(self.numbered.conn(host));
                 Outcome::Wait(Wait::HostLeft(host))
             }
             ControlRequest::WriterComes { volume, process } => {
@@ -488,7 +488,7 @@ impl Commands<'_> {
             | Wait::Removable(..)
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
-            Wait::HostLeft(host) => Ok(match self.sessions.take_leave(host) {
+            Wait::HostLeft(host) => Ok(match self.numbered.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
                 None => Outcome::Wait(Wait::HostLeft(host)),
             }),

@@ -36,7 +36,6 @@ use std::hash::{BuildHasher, Hasher};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
 use weft_core::units::{Timestamp, VolumeId};
-use weft_front::nbd::server::Cookie;
 
 use crate::engine::{Answer, Engine};
 use crate::hosts::overlap::{Claim, Claims};
@@ -44,18 +43,18 @@ use crate::hosts::overlap::{Claim, Claims};
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// An NBD connection, and its name for the command.
-    Nbd {
+    /// A host's connection, and its number for the request.
+    Session {
         /// The connection.
         conn: usize,
-        /// Its name for the command.
-        cookie: Cookie,
+        /// Its number for the request.
+        number: u64,
     },
-    /// A host that names its requests. It may come back over another connection.
-    Native {
+    /// A host that numbers its requests. It may come back over another connection.
+    Host {
         /// The host.
         host: HostId,
-        /// Its name for the request.
+        /// Its number for the request.
         number: u64,
     },
     /// A control connection.
@@ -68,8 +67,8 @@ pub(crate) enum Owner {
 impl Owner {
     fn conn(self) -> Option<usize> {
         match self {
-            Owner::Nbd { conn, .. } | Owner::Control { conn } => Some(conn),
-            Owner::Native { .. } => None,
+            Owner::Session { conn, .. } | Owner::Control { conn } => Some(conn),
+            Owner::Host { .. } => None,
         }
     }
 }
@@ -136,7 +135,7 @@ impl Pending {
     }
 
     fn is_of_host(&self, host: HostId) -> bool {
-        matches!(self.owner, Some(Owner::Native { host: h, .. }) if h == host)
+        matches!(self.owner, Some(Owner::Host { host: h, .. }) if h == host)
     }
 
     fn changes(&self) -> bool {
@@ -182,7 +181,7 @@ impl Default for Requests {
 impl Requests {
     /// The name of a request for those who take part in it.
     fn name(&mut self, owner: Owner) -> RequestId {
-        if let Owner::Native { host, number } = owner {
+        if let Owner::Host { host, number } = owner {
             return RequestId { host, number };
         }
         self.named += 1;
@@ -313,7 +312,7 @@ impl Requests {
         for number in numbers {
             let Some(mut pending) = self.pending.remove(&number) else { continue };
             match pending.owner {
-                Some(Owner::Native { .. }) if pending.left || pending.job.place.is_some() => {
+                Some(Owner::Host { .. }) if pending.left || pending.job.place.is_some() => {
                     // It needs another name: the sequencer takes each once.
                     engine.gate.answer((number, Err(HostError::Gone)));
                     self.pending.insert(number, pending);
@@ -362,7 +361,7 @@ impl Requests {
     /// could then happen after what the host asks there.)
     pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId, how: Leave) -> Vec<u64> {
         let number = |p: &Pending| match p.owner {
-            Some(Owner::Native { number, .. }) => Some(number),
+            Some(Owner::Host { number, .. }) => Some(number),
             _ => None,
         };
         let idle = self.waiting.iter().chain(&self.parked);
@@ -382,7 +381,7 @@ impl Requests {
     /// How many hosts' requests are in work or wait for others.
     pub(crate) fn of_hosts(&self) -> usize {
         let of_host =
-            |p: &&Pending| matches!(p.owner, Some(Owner::Nbd { .. } | Owner::Native { .. }));
+            |p: &&Pending| matches!(p.owner, Some(Owner::Session { .. } | Owner::Host { .. }));
         let all = self.pending.values().chain(&self.waiting).chain(&self.parked);
         all.filter(of_host).count()
     }

@@ -181,7 +181,7 @@ fn without_nodes_those_that_wait_are_answered_too() {
 fn what_a_host_has_left_behind_is_given_to_no_other_node() {
     for left in [false, true] {
         let mut w = world();
-        let owner = Owner::Native { host: HostId(7), number: 1 };
+        let owner = Owner::Host { host: HostId(7), number: 1 };
         let op = HostOp::Write(0, Buffer::from(vec![1; 4096]));
         w.requests.submit(&mut w.engine, owner, 1, Job::new(VOLUME, op, false));
         w.requests.pending.values_mut().for_each(|p| p.left = left);

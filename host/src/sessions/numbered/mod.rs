@@ -19,7 +19,7 @@
 //! One that was held when the connection broke was given up then, and so is new. So nothing is
 //! done twice while this process remembers the host: as long as it is connected, and
 //! [`REMEMBERED`] after that. A host that comes to another process of a cluster takes with it what
-//! is known of it ([`Sessions::take_leave`], [`Sessions::adopt`]), unless that is lost with a
+//! is known of it ([`NumberedHosts::take_leave`], [`NumberedHosts::adopt`]), unless that is lost with a
 //! process; `docs/client-protocol.md` says what follows.
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
@@ -79,12 +79,18 @@ impl Ask {
 }
 
 /// Why a request is not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// Its node says so, or its place in the graph.
+    #[error(transparent)]
     Host(HostError),
     /// Its number is too far ahead.
+    #[error(
+        "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has not heard of"
+    )]
     TooFarAhead {
+        /// The request.
+        number: u64,
         /// The oldest that the host has not heard of.
         oldest: u64,
     },
@@ -129,7 +135,7 @@ enum State {
 }
 
 /// What is known of a host.
-struct Session {
+struct NumberedHost {
     volume: VolumeId,
     conn: Option<usize>,
     /// Since when it is not connected.
@@ -147,11 +153,11 @@ struct Session {
 
 /// What is known of all hosts that speak the native protocol.
 #[derive(Default)]
-pub(crate) struct Sessions {
-    hosts: BTreeMap<HostId, Session>,
+pub(crate) struct NumberedHosts {
+    hosts: BTreeMap<HostId, NumberedHost>,
 }
 
-impl Sessions {
+impl NumberedHosts {
     /// The connection of a host, if it has one.
     pub(crate) fn conn(&self, host: HostId) -> Option<usize> {
         self.hosts.get(&host)?.conn
@@ -168,7 +174,7 @@ impl Sessions {
     ) -> Result<bool, VolumeId> {
         self.forget_old(now);
         let remembered = self.hosts.contains_key(&host);
-        let session = self.hosts.entry(host).or_insert_with(|| Session {
+        let session = self.hosts.entry(host).or_insert_with(|| NumberedHost {
             volume,
             conn: None,
             left: now,
@@ -241,7 +247,7 @@ impl Sessions {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        let gone = |s: &Session| s.conn.is_none() && s.is_idle();
+        let gone = |s: &NumberedHost| s.conn.is_none() && s.is_idle();
         self.hosts.retain(|_, s| !gone(s) || now.duration_since(s.left) < REMEMBERED);
         while self.hosts.values().filter(|s| gone(s)).count() >= MOST_REMEMBERED {
             let oldest = self.hosts.iter().filter(|(_, s)| gone(s)).min_by_key(|(_, s)| s.left);
@@ -274,7 +280,7 @@ impl Sessions {
 
     /// When something is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let of = |s: &Session| s.unissued.values().min().map(|at| *at + NEVER_ISSUED);
+        let of = |s: &NumberedHost| s.unissued.values().min().map(|at| *at + NEVER_ISSUED);
         self.hosts.values().filter_map(of).min()
     }
 
@@ -298,7 +304,7 @@ impl Sessions {
     }
 }
 
-impl Session {
+impl NumberedHost {
     fn is_idle(&self) -> bool {
         !self.requests.values().any(|s| matches!(s, State::InWork { .. }))
     }
@@ -308,7 +314,7 @@ impl Session {
         let refuse = |why: Failure| Step::Answer(host, number, Err(why));
         self.hear(ask.oldest, now);
         if number >= self.oldest + AHEAD {
-            return out.push(refuse(Failure::TooFarAhead { oldest: self.oldest }));
+            return out.push(refuse(Failure::TooFarAhead { number, oldest: self.oldest }));
         }
         let reused = || refuse(PlaceError::Reused(RequestId { host, number }).into());
         match self.requests.get_mut(&number) {

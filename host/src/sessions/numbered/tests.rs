@@ -9,7 +9,7 @@ const HOST: HostId = HostId(7);
 const VOLUME: VolumeId = VolumeId(0);
 
 struct World {
-    sessions: Sessions,
+    hosts: NumberedHosts,
     now: Instant,
     begun: Vec<u64>,
     /// The names under which they did, and of what they come after.
@@ -19,11 +19,11 @@ struct World {
 }
 
 fn world() -> World {
-    let mut sessions = Sessions::default();
+    let mut hosts = NumberedHosts::default();
     let now = Instant::now();
-    assert_eq!(sessions.arrive(HOST, 1, VOLUME, now), Ok(false));
+    assert_eq!(hosts.arrive(HOST, 1, VOLUME, now), Ok(false));
     let (begun, names, answered) = (Vec::new(), Vec::new(), Vec::new());
-    World { sessions, now, begun, names, answered, hung_up: 0 }
+    World { hosts, now, begun, names, answered, hung_up: 0 }
 }
 
 fn ask(number: u64, after: &[u64]) -> Ask {
@@ -52,7 +52,7 @@ impl World {
                 Step::Answer(_, number, result) => {
                     let result = result.map(drop).map_err(|e| match e {
                         Failure::Host(e) => e.to_string(),
-                        Failure::TooFarAhead { oldest } => format!("ahead of {oldest}"),
+                        Failure::TooFarAhead { oldest, .. } => format!("ahead of {oldest}"),
                     });
                     self.answered.push((number, result));
                 }
@@ -63,27 +63,27 @@ impl World {
 
     fn take(&mut self, ask: Ask) {
         let mut steps = Vec::new();
-        self.sessions.take(HOST, ask, self.now, &mut steps);
+        self.hosts.take(HOST, ask, self.now, &mut steps);
         self.note(steps);
     }
 
     fn finish(&mut self, number: u64, result: Result<HostData, HostError>) {
         let mut steps = Vec::new();
-        self.sessions.finished(HOST, number, result, self.now, &mut steps);
+        self.hosts.finished(HOST, number, result, self.now, &mut steps);
         self.note(steps);
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
         let mut steps = Vec::new();
-        self.sessions.do_due(self.now, &mut steps);
+        self.hosts.do_due(self.now, &mut steps);
         self.note(steps);
     }
 
     fn come_back(&mut self, conn: usize) -> bool {
-        let before = self.sessions.conn(HOST).unwrap();
-        assert!(self.sessions.lose(HOST, before, self.now));
-        self.sessions.arrive(HOST, conn, VOLUME, self.now).unwrap()
+        let before = self.hosts.conn(HOST).unwrap();
+        assert!(self.hosts.lose(HOST, before, self.now));
+        self.hosts.arrive(HOST, conn, VOLUME, self.now).unwrap()
     }
 
     fn error_of(&self, number: u64) -> &str {
@@ -112,7 +112,7 @@ fn a_request_begins_when_all_that_come_first_are_complete() {
     // What the host has heard of is complete, whether or not it is still known.
     w.take(Ask { oldest: 5, ..ask(5, &[1, 4]) });
     assert_eq!(w.begun.last(), Some(&5));
-    assert_eq!(w.sessions.hosts[&HOST].requests.len(), 1, "the rest is forgotten");
+    assert_eq!(w.hosts.hosts[&HOST].requests.len(), 1, "the rest is forgotten");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn an_abort_reaches_all_that_come_after_and_says_because_of_which() {
     assert!(w.error_of(1).contains("more is lost"));
     assert!(w.error_of(2).starts_with("request 1 of host"), "{}", w.error_of(2));
     assert!(w.error_of(3).starts_with("request 2 of host"), "{}", w.error_of(3));
-    assert!(w.sessions.hosts[&HOST].unissued.is_empty(), "nobody waits for 5 any more");
+    assert!(w.hosts.hosts[&HOST].unissued.is_empty(), "nobody waits for 5 any more");
     // Also of those that come later, for a while even if the host has heard.
     w.take(Ask { oldest: 4, ..ask(6, &[3]) });
     assert!(w.error_of(6).starts_with("request 3"));
@@ -171,12 +171,12 @@ fn only_so_many_may_be_awaited_that_are_not_sent_and_only_so_long() {
     w.take(ask(2, &[100]));
     w.take(ask(3, &[99]));
     assert!(w.error_of(3).contains("no more are taken"));
-    assert_eq!(w.sessions.next_due(), Some(w.now + NEVER_ISSUED));
+    assert_eq!(w.hosts.next_due(), Some(w.now + NEVER_ISSUED));
     w.pass(NEVER_ISSUED / 2);
     w.take(ask(100, &[]));
     w.pass(NEVER_ISSUED / 2);
     assert!(w.error_of(1).contains("not issued in time"), "{}", w.error_of(1));
-    assert_eq!(w.sessions.next_due(), None);
+    assert_eq!(w.hosts.next_due(), None);
     assert_eq!(w.begun, [100]);
     w.take(ask(101, &[]));
     assert!(w.error_of(101).contains("too late"), "{}", w.error_of(101));
@@ -283,23 +283,23 @@ fn a_sequencer_is_given_no_name_twice() {
 fn hosts_are_forgotten_in_the_end() {
     let mut w = world();
     w.take(ask(1, &[]));
-    assert_eq!(w.sessions.arrive(HOST, 9, VolumeId(1), w.now), Err(VOLUME));
-    assert!(!w.sessions.lose(HOST, 5, w.now), "another connection's end");
+    assert_eq!(w.hosts.arrive(HOST, 9, VolumeId(1), w.now), Err(VOLUME));
+    assert!(!w.hosts.lose(HOST, 5, w.now), "another connection's end");
     w.come_back(2);
-    w.sessions.bye(HOST, 2, w.now);
+    w.hosts.bye(HOST, 2, w.now);
     w.now += 2 * REMEMBERED;
     let other = |n: u64| HostId(100 + n);
     for n in 0..2 * MOST_REMEMBERED as u64 {
-        assert_eq!(w.sessions.arrive(other(n), 10, VOLUME, w.now), Ok(false));
-        w.sessions.lose(other(n), 10, w.now);
+        assert_eq!(w.hosts.arrive(other(n), 10, VOLUME, w.now), Ok(false));
+        w.hosts.lose(other(n), 10, w.now);
     }
-    assert!(w.sessions.hosts.contains_key(&HOST), "something of it is in work");
-    assert!(w.sessions.hosts.len() <= MOST_REMEMBERED + 1);
+    assert!(w.hosts.hosts.contains_key(&HOST), "something of it is in work");
+    assert!(w.hosts.hosts.len() <= MOST_REMEMBERED + 1);
     w.finish(1, Err(HostError::Gone));
-    assert!(!w.sessions.hosts.contains_key(&HOST), "it said good-bye, and nothing is left of it");
-    w.sessions.arrive(other(0), 11, VOLUME, w.now).unwrap();
-    w.sessions.bye(other(0), 11, w.now);
-    assert!(!w.sessions.hosts.contains_key(&other(0)));
+    assert!(!w.hosts.hosts.contains_key(&HOST), "it said good-bye, and nothing is left of it");
+    w.hosts.arrive(other(0), 11, VOLUME, w.now).unwrap();
+    w.hosts.bye(other(0), 11, w.now);
+    assert!(!w.hosts.hosts.contains_key(&other(0)));
 }
 
 #[test]
@@ -308,15 +308,15 @@ fn a_host_takes_with_it_what_was_done() {
     (1..=3).for_each(|n| w.take(ask(n, &[])));
     w.finish(1, DONE);
     w.finish(2, Err(HostError::TooManyLost));
-    assert_eq!(w.sessions.take_leave(HOST), None, "it is connected");
-    w.sessions.lose(HOST, 1, w.now);
-    assert_eq!(w.sessions.take_leave(HOST), None, "3 is in work");
+    assert_eq!(w.hosts.take_leave(HOST), None, "it is connected");
+    w.hosts.lose(HOST, 1, w.now);
+    assert_eq!(w.hosts.take_leave(HOST), None, "3 is in work");
     w.finish(3, Err(HostError::Gone));
-    let done = w.sessions.take_leave(HOST).unwrap();
-    assert_eq!((&done[..], w.sessions.take_leave(HOST)), (&[1][..], Some(vec![])));
+    let done = w.hosts.take_leave(HOST).unwrap();
+    assert_eq!((&done[..], w.hosts.take_leave(HOST)), (&[1][..], Some(vec![])));
 
     let mut there = world();
-    there.sessions.adopt(HOST, &done);
+    there.hosts.adopt(HOST, &done);
     for n in 1..=3 {
         there.take(Ask { again: true, ..ask(n, &[]) });
     }

@@ -7,13 +7,14 @@ use weft_core::plan::Range;
 use weft_front::nbd::server::{Command, Op, Piece, Reply};
 use weft_front::nbd::{Errno, Export, Extent};
 
+use crate::sessions::numbered::Failure;
 use crate::size::Size;
 
 /// The largest request that a host may send.
 const MAX_PAYLOAD: u32 = 32 << 20;
 
 /// What NBD is told of a volume.
-pub(crate) fn export(volume: &Volume) -> Export {
+pub(super) fn export(volume: &Volume) -> Export {
     let unit = Size(volume.geometry.unit);
     let journal = if volume.policy.journal { "journalled" } else { "not journalled" };
     Export {
@@ -27,7 +28,7 @@ pub(crate) fn export(volume: &Volume) -> Export {
 }
 
 /// What a node is asked for a command; `None` if there is nothing to do.
-pub(crate) fn host_op(command: &Command) -> Option<HostOp> {
+pub(super) fn host_op(command: &Command) -> Option<HostOp> {
     let range = Range { offset: command.offset, len: u64::from(command.length) };
     match &command.op {
         Op::Read => Some(HostOp::Read(range)),
@@ -41,17 +42,19 @@ pub(crate) fn host_op(command: &Command) -> Option<HostOp> {
 }
 
 /// Whether the command changes the volume.
-pub(crate) fn changes(op: &Op) -> bool {
+pub(super) fn changes(op: &Op) -> bool {
     matches!(op, Op::Write(_) | Op::Trim | Op::WriteZeroes { .. })
 }
 
 /// What NBD is told of an answer.
-pub(crate) fn reply(result: Result<HostData, HostError>) -> Result<Reply, Errno> {
+pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, Errno> {
     match result {
         Ok(HostData::Bytes(pieces)) => Ok(Reply::Pieces(pieces.into_iter().map(piece).collect())),
         Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
         Ok(HostData::Done | HostData::Scrubbed(..)) => Ok(Reply::Done),
-        Err(error @ HostError::OutOfRange { .. }) => Err(Errno::EINVAL.with(error.to_string())),
+        Err(error @ Failure::Host(HostError::OutOfRange { .. })) => {
+            Err(Errno::EINVAL.with(error.to_string()))
+        }
         Err(error) => Err(Errno::EIO.with(error.to_string())),
     }
 }

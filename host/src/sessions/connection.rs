@@ -1,0 +1,189 @@
+//! A session made of a protocol's machine and a socket: what all protocols have in common.
+
+use std::time::Instant;
+
+use weft_core::cluster::Volume;
+use weft_core::node::HostData;
+use weft_core::order::HostId;
+use weft_core::units::VolumeId;
+use weft_front::Service;
+
+use super::link::{Bounds, End, Link};
+use super::numbered::Failure;
+use super::patience::Patience;
+use super::room::Room;
+use super::{Refused, Said, Session};
+use crate::socket::Stream;
+use crate::volumes::Exports;
+
+/// A protocol: what its machine and nodes say to each other, in the words of both.
+pub(super) trait Protocol: Default + Send {
+    /// The machine, which speaks through a socket.
+    type Machine: Service + Send;
+
+    /// What stands before an address where it is spoken; nothing, for one protocol.
+    const PREFIX: &'static str;
+
+    /// What URIs begin with.
+    const SCHEME: &'static str;
+
+    /// What a connection may have in work before it is not read from any more.
+    const BOUNDS: Bounds;
+
+    /// Whether hosts number their requests, and repeat them where they come back.
+    const IS_NUMBERED: bool;
+
+    /// The machine of a new connection.
+    fn machine() -> Self::Machine;
+
+    /// What the host says next. What needs no node is answered at once.
+    fn next(
+        &mut self,
+        machine: &mut Self::Machine,
+        exports: Exports<'_>,
+    ) -> Result<Option<Said>, String>;
+
+    /// Whether nothing is to be received until the host has been let in or turned away.
+    fn holds(&self) -> bool;
+
+    /// The host may use a volume. It is known from before, or not.
+    fn let_in(&mut self, machine: &mut Self::Machine, volume: &Volume, remembered: bool);
+
+    /// The host may not. Says whether that is to be logged.
+    fn turn_away(&mut self, machine: &mut Self::Machine, why: Refused, text: String) -> bool;
+
+    /// Answers a request. Says what failed, if an operator should know.
+    fn answer(
+        &mut self,
+        machine: &mut Self::Machine,
+        number: u64,
+        result: Result<HostData, Failure>,
+    ) -> Option<String>;
+
+    /// The volume that the host uses.
+    fn volume(&self) -> Option<VolumeId>;
+
+    /// Who it is, if it numbers its requests and has been let in.
+    fn host(&self) -> Option<HostId>;
+}
+
+/// A host's connection.
+pub(super) struct Connection<P: Protocol> {
+    link: Link<P::Machine>,
+    protocol: P,
+    node: usize,
+    last_failure: Option<String>,
+}
+
+impl<P: Protocol> Connection<P> {
+    /// One that has just come in, served by a node.
+    pub(super) fn new(stream: Stream, peer: String, node: usize) -> Connection<P> {
+        let link = Link::new(stream, peer, P::machine(), P::BOUNDS);
+        Connection { link, protocol: P::default(), node, last_failure: None }
+    }
+
+    /// Appends what the host has said, until there is no more or enough is in work.
+    fn hear(&mut self, exports: Exports<'_>, said: &mut Vec<Said>) -> Result<(), End> {
+        self.link.stalled = false;
+        while !self.link.is_full() {
+            match self.protocol.next(&mut self.link.machine, exports) {
+                Ok(None) => return Ok(()),
+                Ok(Some(next)) => {
+                    if let Said::Ask(asked) = &next {
+                        self.link.begun(asked.number, asked.bytes);
+                    }
+                    said.push(next);
+                }
+                Err(e) => return Err(self.link.failed(e)),
+            }
+        }
+        self.link.stalled = true;
+        Ok(())
+    }
+}
+
+impl<P: Protocol> Session for Connection<P> {
+    fn ready(&mut self, readable: bool, writable: bool) {
+        self.link.ready(readable, writable);
+    }
+
+    fn wants_to_receive(&self) -> bool {
+        self.link.wants_to_receive() && !self.protocol.holds()
+    }
+
+    fn receive(
+        &mut self,
+        exports: Exports<'_>,
+        said: &mut Vec<Said>,
+        (conn, room): (usize, &mut Room),
+    ) -> Result<(), End> {
+        if self.protocol.holds() {
+            return Ok(());
+        }
+        loop {
+            self.hear(exports, said)?;
+            // What is whole gives its room to others.
+            let has_room = self.link.finds_room(conn, room);
+            if self.link.stalled || !has_room || !self.wants_to_receive() || !self.link.receive()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn let_in(&mut self, volume: &Volume, remembered: bool) {
+        self.protocol.let_in(&mut self.link.machine, volume, remembered);
+    }
+
+    fn turn_away(&mut self, why: Refused, text: String) -> Option<String> {
+        let line = format!("{} is not let in: {text}", self.link.peer);
+        self.protocol.turn_away(&mut self.link.machine, why, text).then_some(line)
+    }
+
+    fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {
+        self.link.ended(number);
+        let failure = self.protocol.answer(&mut self.link.machine, number, result);
+        if failure == self.last_failure {
+            return None;
+        }
+        self.last_failure = failure;
+        let text = self.last_failure.as_ref()?;
+        Some(format!("a request of {} failed: {text}", self.link.peer))
+    }
+
+    fn send(&mut self) -> Result<(), End> {
+        self.link.send()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.link.is_idle()
+    }
+
+    fn volume(&self) -> Option<VolumeId> {
+        self.protocol.volume()
+    }
+
+    fn host(&self) -> Option<HostId> {
+        self.protocol.host()
+    }
+
+    fn is_numbered(&self) -> bool {
+        P::IS_NUMBERED
+    }
+
+    fn node(&self) -> usize {
+        self.node
+    }
+
+    fn peer(&self) -> &str {
+        &self.link.peer
+    }
+
+    fn look_at_patience(&mut self, now: Instant) -> &Patience {
+        self.link.look_at_patience(now);
+        &self.link.patience
+    }
+
+    fn leave_room(&mut self, conn: usize, room: &mut Room) {
+        self.link.leave_room(conn, room);
+    }
+}

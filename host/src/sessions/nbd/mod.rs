@@ -1,0 +1,110 @@
+//! NBD: its machine's events and replies, in the words of nodes.
+
+mod words;
+
+use weft_core::cluster::Volume;
+use weft_core::node::HostData;
+use weft_core::order::HostId;
+use weft_core::units::VolumeId;
+use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
+
+use super::connection::Protocol;
+use super::link::Bounds;
+use super::numbered::Failure;
+use super::{Asked, Attach, Refused, Said};
+use crate::volumes::Exports;
+
+/// What a connection knows.
+#[derive(Default)]
+pub(super) struct Nbd {
+    volume: Option<VolumeId>,
+    /// The host wants a volume that is for one host at a time, and the machine waits for the answer.
+    applies: bool,
+}
+
+impl Protocol for Nbd {
+    type Machine = Server;
+
+    const PREFIX: &'static str = "";
+    const SCHEME: &'static str = "nbd";
+    const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
+    const IS_NUMBERED: bool = false;
+
+    fn machine() -> Server {
+        Server::new()
+    }
+
+    fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
+        while !self.applies {
+            match machine.poll().map_err(|e| e.to_string())? {
+                None => return Ok(None),
+                Some(Event::List) => {
+                    let list: Vec<_> = exports.all().map(|v| words::export(v)).collect();
+                    machine.exports(&list);
+                }
+                Some(Event::Open { name, settles }) => match exports.named(&name) {
+                    Some(volume) if settles && volume.takes_one_writer() => {
+                        self.applies = true;
+                        let volume = volume.name.clone();
+                        return Ok(Some(Said::Attach(Attach {
+                            volume,
+                            host: None,
+                            resumes: false,
+                        })));
+                    }
+                    volume => {
+                        machine.export(volume.map(|v| words::export(v)));
+                        self.volume = volume.filter(|_| settles).map(|v| v.id);
+                    }
+                },
+                Some(Event::Command(command)) => match asked(&command) {
+                    Some(asked) => return Ok(Some(Said::Ask(asked))),
+                    None => machine.reply(command.cookie, Ok(Reply::Done)),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn holds(&self) -> bool {
+        self.applies
+    }
+
+    fn let_in(&mut self, machine: &mut Server, volume: &Volume, _: bool) {
+        (self.applies, self.volume) = (false, Some(volume.id));
+        machine.export(Some(words::export(volume)));
+    }
+
+    fn turn_away(&mut self, machine: &mut Server, _: Refused, text: String) -> bool {
+        self.applies = false;
+        machine.forbid(text);
+        true
+    }
+
+    fn answer(
+        &mut self,
+        machine: &mut Server,
+        number: u64,
+        result: Result<HostData, Failure>,
+    ) -> Option<String> {
+        let failure = result.as_ref().err().map(ToString::to_string);
+        machine.reply(Cookie::of_number(number), words::reply(result));
+        failure
+    }
+
+    fn volume(&self) -> Option<VolumeId> {
+        self.volume
+    }
+
+    fn host(&self) -> Option<HostId> {
+        None
+    }
+}
+
+/// What is asked with a command; `None` if there is nothing to do.
+fn asked(command: &Command) -> Option<Asked> {
+    let op = words::host_op(command)?;
+    let (number, bytes) = (command.cookie.number(), u64::from(command.length));
+    let durable = command.fua && words::changes(&command.op);
+    Some(Asked { number, op, bytes, durable, order: None })
+}
