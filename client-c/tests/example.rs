@@ -50,7 +50,7 @@ fn the_example_in_c_does_what_it_says() {
     }
     let socket = dir.path().join("weft.sock");
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let listens = [Listen::NativeUnix(socket.clone())];
+    let listens = [Listen::native_unix(socket.clone())];
     let array =
         Array::start(dir.path(), &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap();
     let ran = Command::new(&program).arg(&socket).arg("vol0").output().unwrap();

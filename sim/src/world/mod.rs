@@ -2,9 +2,20 @@
 //!
 //! Who rules is either one authority, or the processes together, each with a member of the group
 //! that keeps the map ([`together`]).
+//!
+//! - this file: what there is, and one event after another
+//! - [`environment`]: what becomes of nodes' outputs
+//! - [`lives`]: how nodes start and die
+//! - [`hosts`], [`operators`]: what those want
+//! - [`authority`]: who rules where there are no processes
+//! - [`promises`]: what disks have promised
 
+mod authority;
 mod crew;
 mod environment;
+mod hosts;
+mod lives;
+mod operators;
 mod promises;
 mod together;
 
@@ -271,18 +282,6 @@ impl World {
         self.places[usize::from(id.0)].superblock.is_none()
     }
 
-    /// Whether the process of a node is to get another disk, which has not been admitted yet.
-    pub fn is_to_get_a_disk(&self, id: NodeId) -> bool {
-        let come = |n: &NodeId| self.map().nodes.get(usize::from(n.0)).is_none();
-        let mut all = (0..self.places.len() as u16).map(NodeId);
-        all.any(|n| n != id && come(&n) && self.process_of(n) == self.process_of(id))
-    }
-
-    /// Whether a node has been admitted and has not left.
-    pub fn belongs(&self, id: NodeId) -> bool {
-        self.map().nodes.get(usize::from(id.0)).is_some_and(|info| !info.removed)
-    }
-
     /// How many nodes have disks; their numbers are the first.
     pub fn with_disks(&self) -> usize {
         self.places.iter().filter(|p| p.superblock.is_some()).count()
@@ -342,253 +341,6 @@ impl World {
     /// Has an event of the caller's happen after so long.
     pub fn call_after(&mut self, after: Nanos, what: u64) {
         self.queue.push(after, Event::Caller(what));
-    }
-
-    /// Every node starts, and the authority with the map that was last stored.
-    pub fn start_everything(&mut self) {
-        if self.together.is_some() {
-            let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
-            for node in all {
-                if !self.runs(node) {
-                    self.start_node(node);
-                }
-            }
-            return;
-        }
-        self.authority = Authority::new((*self.stored).clone());
-        self.authority_life += 1;
-        let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
-        self.awaited = Some(all.iter().map(|n| (*n, false)).collect());
-        all.into_iter().for_each(|n| self.start_node(n));
-    }
-
-    /// Starts a node on its disk; if it has a process that does not run, that and all nodes of it. One that
-    /// was not admitted, or has left, does not start.
-    pub fn start_node(&mut self, id: NodeId) {
-        if !self.belongs(id) {
-            return;
-        }
-        if self.together.is_some() {
-            let starts = !self.has_process(id);
-            self.start_process(id);
-            if starts {
-                let others = self.hosted_with(id).into_iter().filter(|n| *n != id);
-                others.for_each(|n| self.open_node(n));
-            }
-        }
-        self.open_node(id);
-    }
-
-    fn open_node(&mut self, id: NodeId) {
-        let config = self.config;
-        let place = &mut self.places[id.0 as usize];
-        assert!(place.node.is_none());
-        // Whoever starts it has seen to its disk.
-        place.disk.refuse_writes(false);
-        place.life += 1;
-        if self.clocks_change {
-            place.clock_offset = any_clock(&mut self.rng);
-        }
-        let mut node = Node::new(id, CLUSTER, place.disk.sectors(), config);
-        let mut out = Vec::new();
-        node.start(&mut out);
-        place.node = Some(node);
-        self.tell(|| format!("{id} starts"));
-        self.outputs(id, out);
-        if self.together.is_some() {
-            self.turn(id);
-        }
-    }
-
-    /// A node dies, with its process and all nodes of that if it has one. `power` says whether the
-    /// disks lose power too. The others find out after a while.
-    pub fn kill(&mut self, id: NodeId, power: bool) {
-        self.fell(id, power);
-        if self.together.is_some() {
-            return;
-        }
-        let delay = self.rng.u64(MILLIS..20 * MILLIS);
-        let life = self.places[id.0 as usize].life;
-        self.queue.push(delay, Event::Missed(id, life));
-    }
-
-    /// An empty disk takes the place of a dead node's.
-    pub fn replace_disk(&mut self, id: NodeId) {
-        self.tell(|| format!("{id} gets an empty disk"));
-        let place = &mut self.places[usize::from(id.0)];
-        let superblock = place.superblock.as_mut().expect("a node with a disk");
-        superblock.incarnation += 1;
-        // The map may speak of the one before for a while.
-        let harmed = place.disk.harmed;
-        place.disk = SimDisk::new(place.disk.sectors());
-        place.disk.harmed = harmed;
-        let format = JournalStore::format(superblock);
-        format.into_iter().for_each(|op| place.disk.apply_now(op));
-    }
-
-    /// How a node's disk is divided, if it has one.
-    pub fn superblock(&self, id: NodeId) -> Option<&Superblock> {
-        self.places[usize::from(id.0)].superblock.as_ref()
-    }
-
-    /// A dead node is not expected back.
-    pub fn give_up(&mut self, id: NodeId) {
-        self.tell(|| format!("{id} is given up"));
-        self.operator(AuthorityInput::GiveUp(id));
-    }
-
-    /// An operator changes a volume's policy.
-    pub fn set_policy(&mut self, volume: VolumeId, change: PolicyChange) {
-        self.tell(|| format!("{volume:?}: {change:?}"));
-        self.operator(AuthorityInput::SetPolicy(volume, change));
-    }
-
-    /// What is on a node's disk is to be moved to others, or no more of it.
-    pub fn drain(&mut self, id: NodeId, on: bool) {
-        self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
-        self.operator(AuthorityInput::Drain(id, on));
-    }
-
-    /// The next node that is not in the map is admitted, and starts some time after that.
-    pub fn admit_next(&mut self) {
-        let node = NodeId(self.map().nodes.len() as u16);
-        let process = Some(self.process_of(node)).filter(|p| *p != node);
-        self.tell(|| format!("{node} is to be admitted"));
-        self.operator(AuthorityInput::AddNodes(NewNodes { process, ..NewNodes::one(node) }));
-    }
-
-    /// A node that was drained leaves for good.
-    pub fn remove_node(&mut self, id: NodeId) {
-        self.tell(|| format!("{id} is removed"));
-        self.operator(AuthorityInput::RemoveNode(id));
-    }
-
-    fn operator(&mut self, change: AuthorityInput) {
-        match self.together {
-            Some(_) => self.wish(change),
-            None => self.authority_input(change),
-        }
-    }
-
-    /// Columns are to be moved until all disks are equally full, or no more of them.
-    pub fn rebalance(&mut self, on: bool) {
-        self.tell(|| format!("disks are {}made equally full", if on { "" } else { "no more " }));
-        self.operator(AuthorityInput::Rebalance(on));
-    }
-
-    /// A volume is to have another size.
-    pub fn size_volume(&mut self, id: VolumeId, to: VolumeSize) {
-        self.tell(|| format!("{id:?} is to have {} bytes", to.size));
-        self.operator(AuthorityInput::SizeVolume(id, to));
-    }
-
-    /// A volume is removed.
-    pub fn remove_volume(&mut self, id: VolumeId) {
-        self.tell(|| format!("{id:?} is removed"));
-        self.operator(AuthorityInput::RemoveVolume(id));
-    }
-
-    /// A volume is added.
-    pub fn add_volume(&mut self, volume: Volume) {
-        self.tell(|| format!("{:?} is added", volume.id));
-        self.operator(AuthorityInput::AddVolume(Arc::new(volume)));
-    }
-
-    /// Whether the authority runs, and no change of the map is under way.
-    pub fn is_settled(&self) -> bool {
-        if self.together.is_some() {
-            return self.has_its_wishes();
-        }
-        self.awaited.is_none() && self.authority.is_settled()
-    }
-
-    fn fell(&mut self, id: NodeId, power: bool) {
-        self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
-        for node in self.hosted_with(id) {
-            let place = &mut self.places[usize::from(node.0)];
-            place.node = None;
-            place.life += 1;
-            if power && self.tears_superblocks {
-                place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
-            }
-            match power {
-                true => place.disk.power_cut(&mut self.rng),
-                false => place.disk.process_dies(&mut self.rng),
-            }
-        }
-        if self.together.is_some() {
-            return self.end_process(id, power);
-        }
-        if let Some(awaited) = &mut self.awaited {
-            awaited.remove(&id);
-            self.start_authority();
-        }
-    }
-
-    /// When every awaited node is ready, the authority starts.
-    fn start_authority(&mut self) {
-        let Some(awaited) = &self.awaited else { return };
-        if awaited.is_empty() || !awaited.values().all(|ready| *ready) {
-            return;
-        }
-        let nodes: Vec<NodeId> = awaited.keys().copied().collect();
-        let nodes = nodes.into_iter().map(|n| self.arrival(n)).collect();
-        self.awaited = None;
-        let input = AuthorityInput::Start(nodes);
-        self.queue.push(MICROS, Event::Authority(input, self.authority_life));
-    }
-
-    /// All power goes at once.
-    pub fn power_cut(&mut self) {
-        self.tell(|| "all power is cut".to_string());
-        let now = self.now();
-        self.places.iter_mut().for_each(|p| p.promises.power_cut(now));
-        self.awaited = None;
-        self.processes().into_iter().for_each(|n| self.fell(n, true));
-        self.authority_life += 1;
-    }
-
-    /// A host asks a node.
-    pub fn host(&mut self, node: NodeId, request: u64, volume: VolumeId, op: HostOp) {
-        self.ask_node(node, Input::Host(request, volume, op));
-    }
-
-    /// A host asks a node for something that has a place among its requests.
-    pub fn host_in_order(
-        &mut self,
-        node: NodeId,
-        request: u64,
-        volume: VolumeId,
-        order: Order,
-        op: HostOp,
-    ) {
-        self.ask_node(node, Input::Ordered(request, volume, order, op));
-    }
-
-    /// A host asks a node for something of which it is known where it comes from.
-    pub fn host_by_name(
-        &mut self,
-        node: NodeId,
-        request: u64,
-        volume: VolumeId,
-        origin: Origin,
-        op: HostOp,
-    ) {
-        self.ask_node(node, Input::Named(request, volume, origin, None, op));
-    }
-
-    /// The host of a request is gone.
-    pub fn host_gone(&mut self, node: NodeId, request: u64) {
-        self.ask_node(node, Input::HostGone(request));
-    }
-
-    fn ask_node(&mut self, node: NodeId, input: Input) {
-        if self.together.is_none() {
-            return self.input(node, input);
-        }
-        let delay = self.rng.u64(MICROS..50 * MICROS);
-        let life = self.places[usize::from(node.0)].life;
-        self.happens(node, delay, Happens::Host(life, input));
     }
 
     /// Handles the next event. Returns it if it is the caller's; `None` when none is left.
@@ -707,47 +459,8 @@ impl World {
         let _ = drive(self, id, out);
     }
 
-    /// Nor is it found to have by what others have heard of it.
-    fn assert_they_remember(&mut self, map: &ClusterMap) {
-        let zero = |a: &Attendance| {
-            let stale = a.stale_since.iter().filter(|(_, since)| **since == Timestamp::ZERO);
-            stale.map(|(n, _)| *n).chain(a.forgot.iter().copied()).collect::<Vec<_>>()
-        };
-        for id in map.attendance.values().flat_map(zero) {
-            assert!(self.disk(id).harmed, "{id}: an undamaged disk is believed to have forgotten");
-        }
-    }
-
     fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.rng.u32(0..1_000_000) < ppm
-    }
-
-    fn arrival(&self, id: NodeId) -> Arrival {
-        let node = self.places[usize::from(id.0)].node.as_ref().expect("it is ready");
-        Arrival { node: id, disk: node.disk(), sectors: node.data_sectors() }
-    }
-
-    fn authority_input(&mut self, input: AuthorityInput) {
-        let mut out = Vec::new();
-        self.authority.handle(input, &mut out);
-        for output in out {
-            match output {
-                AuthorityOutput::Tell(node, message) => {
-                    self.tell(|| format!("authority to {node}: {}", brief(&message)));
-                    let life = self.places[node.0 as usize].life;
-                    let delay = self.rng.u64(MICROS..100 * MICROS);
-                    self.queue.push(delay, Event::Tell(node, life, message));
-                }
-                AuthorityOutput::Store(map) => {
-                    let epoch = map.epoch;
-                    self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
-                    self.assert_they_remember(&map);
-                    self.stored = map;
-                    let input = AuthorityInput::Stored(epoch);
-                    self.queue.push(100 * MICROS, Event::Authority(input, self.authority_life));
-                }
-            }
-        }
     }
 }
 

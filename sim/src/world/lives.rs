@@ -1,0 +1,137 @@
+//! How nodes start, die and lose their disks.
+
+use super::*;
+
+impl World {
+    /// Every node starts, and the authority with the map that was last stored.
+    pub fn start_everything(&mut self) {
+        if self.together.is_some() {
+            let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
+            for node in all {
+                if !self.runs(node) {
+                    self.start_node(node);
+                }
+            }
+            return;
+        }
+        self.authority = Authority::new((*self.stored).clone());
+        self.authority_life += 1;
+        let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
+        self.awaited = Some(all.iter().map(|n| (*n, false)).collect());
+        all.into_iter().for_each(|n| self.start_node(n));
+    }
+
+    /// Starts a node on its disk; if it has a process that does not run, that and all nodes of it. One that
+    /// was not admitted, or has left, does not start.
+    pub fn start_node(&mut self, id: NodeId) {
+        if !self.belongs(id) {
+            return;
+        }
+        if self.together.is_some() {
+            let starts = !self.has_process(id);
+            self.start_process(id);
+            if starts {
+                let others = self.hosted_with(id).into_iter().filter(|n| *n != id);
+                others.for_each(|n| self.open_node(n));
+            }
+        }
+        self.open_node(id);
+    }
+
+    pub(super) fn open_node(&mut self, id: NodeId) {
+        let config = self.config;
+        let place = &mut self.places[id.0 as usize];
+        assert!(place.node.is_none());
+        // Whoever starts it has seen to its disk.
+        place.disk.refuse_writes(false);
+        place.life += 1;
+        if self.clocks_change {
+            place.clock_offset = any_clock(&mut self.rng);
+        }
+        let mut node = Node::new(id, CLUSTER, place.disk.sectors(), config);
+        let mut out = Vec::new();
+        node.start(&mut out);
+        place.node = Some(node);
+        self.tell(|| format!("{id} starts"));
+        self.outputs(id, out);
+        if self.together.is_some() {
+            self.turn(id);
+        }
+    }
+
+    /// A node dies, with its process and all nodes of that if it has one. `power` says whether the
+    /// disks lose power too. The others find out after a while.
+    pub fn kill(&mut self, id: NodeId, power: bool) {
+        self.fell(id, power);
+        if self.together.is_some() {
+            return;
+        }
+        let delay = self.rng.u64(MILLIS..20 * MILLIS);
+        let life = self.places[id.0 as usize].life;
+        self.queue.push(delay, Event::Missed(id, life));
+    }
+
+    /// An empty disk takes the place of a dead node's.
+    pub fn replace_disk(&mut self, id: NodeId) {
+        self.tell(|| format!("{id} gets an empty disk"));
+        let place = &mut self.places[usize::from(id.0)];
+        let superblock = place.superblock.as_mut().expect("a node with a disk");
+        superblock.incarnation += 1;
+        // The map may speak of the one before for a while.
+        let harmed = place.disk.harmed;
+        place.disk = SimDisk::new(place.disk.sectors());
+        place.disk.harmed = harmed;
+        let format = JournalStore::format(superblock);
+        format.into_iter().for_each(|op| place.disk.apply_now(op));
+    }
+
+    /// How a node's disk is divided, if it has one.
+    pub fn superblock(&self, id: NodeId) -> Option<&Superblock> {
+        self.places[usize::from(id.0)].superblock.as_ref()
+    }
+
+    pub(super) fn fell(&mut self, id: NodeId, power: bool) {
+        self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
+        for node in self.hosted_with(id) {
+            let place = &mut self.places[usize::from(node.0)];
+            place.node = None;
+            place.life += 1;
+            if power && self.tears_superblocks {
+                place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
+            }
+            match power {
+                true => place.disk.power_cut(&mut self.rng),
+                false => place.disk.process_dies(&mut self.rng),
+            }
+        }
+        if self.together.is_some() {
+            return self.end_process(id, power);
+        }
+        if let Some(awaited) = &mut self.awaited {
+            awaited.remove(&id);
+            self.start_authority();
+        }
+    }
+
+    /// All power goes at once.
+    pub fn power_cut(&mut self) {
+        self.tell(|| "all power is cut".to_string());
+        let now = self.now();
+        self.places.iter_mut().for_each(|p| p.promises.power_cut(now));
+        self.awaited = None;
+        self.processes().into_iter().for_each(|n| self.fell(n, true));
+        self.authority_life += 1;
+    }
+
+    /// Whether the process of a node is to get another disk, which has not been admitted yet.
+    pub fn is_to_get_a_disk(&self, id: NodeId) -> bool {
+        let come = |n: &NodeId| self.map().nodes.get(usize::from(n.0)).is_none();
+        let mut all = (0..self.places.len() as u16).map(NodeId);
+        all.any(|n| n != id && come(&n) && self.process_of(n) == self.process_of(id))
+    }
+
+    /// Whether a node has been admitted and has not left.
+    pub fn belongs(&self, id: NodeId) -> bool {
+        self.map().nodes.get(usize::from(id.0)).is_some_and(|info| !info.removed)
+    }
+}
