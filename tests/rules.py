@@ -40,7 +40,6 @@ LONG = {
     "core/src/store/format.rs": 712,
     "core/src/store/mod.rs": 705,
     "core/src/store/recover.rs": 734,
-    "host/src/cluster/together.rs": 601,
     "net/src/wire/tests.rs": 618,
     "sim/src/perf/system.rs": 840,
 }

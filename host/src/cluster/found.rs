@@ -9,10 +9,10 @@ use weft_core::units::{MAX_NODES, NodeId};
 use weft_member::{Stored, member_of};
 use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE, NodeKey};
 
+use super::codec::Codec;
 use super::config::Configuration;
 use super::home::Known;
 use super::new_process::NewProcess;
-use super::together::Codec;
 use crate::disk::format::data_sectors;
 use crate::error::{Error, Result, fail};
 use crate::spec::Spec;

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `config` | the process's configuration, as its operator writes it |
+//! | `codec` | maps as bytes |
 //! | `home` | the process's directory: identity, number, the member's log; its disks |
 //! | `disks` | which node of it is on which disk |
 //! | `found` | founding a cluster |
@@ -19,6 +20,7 @@
 mod admission;
 
 mod certificate;
+mod codec;
 mod config;
 mod disks;
 mod found;

@@ -13,12 +13,12 @@ use weft_core::units::NodeId;
 use weft_member::{Config, Input, Member, Output, Stored, member_of};
 use weft_net::identity::{Identity, NodeKey, date};
 
+use super::codec::Codec;
 use super::config::Configuration;
 use super::disks::Kept;
 use super::found::Invitation;
 use super::home;
 use super::memory::Memory;
-use super::together::Codec;
 use crate::disk::claim::Claim;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};

@@ -11,12 +11,12 @@ use std::time::Duration;
 use weft_core::cluster::ClusterMap;
 use weft_member::{MapCodec, Stored, epoch_parts};
 
+use super::codec::{AGREED, Codec};
 use super::config::Configuration;
 use super::home::Home;
 use super::memory::{Memory, Trouble};
 use super::new_process::write_first_log;
 use super::readmit::next_member;
-use super::together::{AGREED, Codec};
 use crate::disk::Disk;
 use crate::disk::map_copies::OnDisk;
 use crate::error::{Error, Result, fail};

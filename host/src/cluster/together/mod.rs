@@ -1,75 +1,35 @@
 //! The member of this process and its connections to the others, as the engine uses them.
 //!
-//! What comes out of it are [`Effect`]s; they take effect in order.
+//! What comes out of it are [`Effect`]s; they take effect in order. Whom it connects to is in [`homes`], what its
+//! operator should know in [`warnings`].
+
+mod homes;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use mio::{Registry, Token};
-use weft_core::cluster::{self, Arrival, AuthorityInput, ClusterMap};
+use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
-use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp};
+use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
 use weft_net::transport;
-use weft_net::transport::Lost;
-use weft_net::wire::Message;
 
-use super::home::{Home, Known};
-use super::memory::{Memory, lost};
-use super::peer_links::{PeerEvent, PeerLinks};
-use super::renewal::Renewal;
 use crate::clock::boot_time;
+use crate::cluster::codec::{AGREED, Codec};
+use crate::cluster::home::{Home, Known};
+use crate::cluster::memory::{Memory, lost};
+use crate::cluster::peer_links::{PeerEvent, PeerLinks};
+use crate::cluster::renewal::Renewal;
 use crate::disk::claim::Claim;
 use crate::error::{Error, Result, fail};
 use crate::limits::Descriptors;
 use crate::log::Log;
 
-/// What is said of a process that has left.
-const HAS_LEFT: &str = "the last node of this process has left the cluster: it has nothing to do any \
-                        more, and can be stopped";
-
-/// What is said of a process whose member's log was lost.
-const WAITS: &str = "the member's log was lost, and most of the voting members have not admitted this process \
-                     anew yet: they must run, with their logs";
-
-/// What is said where no majority remembers.
-const STUCK: &str = "most of the voting members have lost their logs, so nothing can be agreed on any more: stop \
-                     all processes, and found the cluster anew with the map that is on the disks (`weft \
-                     recover --config FILE`)";
-
 /// How often the processes tell one another how things are.
 const STATUS_EVERY: Nanos = 500 * MILLIS;
-
-/// How long the connection to a process that has left stays, for what is on its way: the answer to who
-/// asked there that it leave.
-const FAREWELL: Nanos = 1_000 * MILLIS;
-
-/// What a copy of a map begins with that several processes have agreed on; one of a single process begins with the
-/// first line of its file.
-pub(super) const AGREED: u8 = 1;
-
-/// Cluster maps as the processes write them to one another.
-pub(super) struct Codec;
-
-impl MapCodec for Codec {
-    fn encode(&self, map: &ClusterMap) -> Vec<u8> {
-        let enter = MapMessage::Enter { map: Arc::new(map.clone()), floor: Timestamp::ZERO };
-        let mut bytes = BytesMut::new();
-        Message::Map(enter).encode().into_iter().for_each(|chunk| bytes.put(chunk));
-        bytes.to_vec()
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Option<ClusterMap> {
-        match Message::decode(&Bytes::copy_from_slice(bytes)).ok()? {
-            Message::Map(MapMessage::Enter { map, .. }) => {
-                map.check().is_ok().then(|| Arc::unwrap_or_clone(map))
-            }
-            _ => None,
-        }
-    }
-}
 
 /// Something for the engine to do.
 #[derive(Debug)]
@@ -462,139 +422,6 @@ impl Together {
                     self.effects.push(Effect::Fatal(lost(self.home.dir(), &why)));
                 }
                 weft_member::Effect::Log(line) => self.effects.push(Effect::Log(line)),
-            }
-        }
-    }
-
-    /// Does what a map that is agreed on asks for.
-    fn follow_map(&mut self, map: &ClusterMap) {
-        self.follow_homes(map);
-        if let Err(e) = self.home.know(self.peers.values().cloned()) {
-            self.effects.push(Effect::Fatal(e));
-        }
-        self.forget_removed(map);
-        let warning = self.label_warning();
-        if warning != self.warned {
-            self.effects.extend(warning.iter().cloned().map(Effect::Log));
-            self.warned = warning;
-        }
-    }
-
-    /// Where this process lives, as a map has it.
-    fn home_in<'a>(&self, map: &'a ClusterMap) -> Option<&'a Arc<cluster::Home>> {
-        let node = map.served_by(self.us()).next()?;
-        map.nodes[usize::from(node.0)].home.as_ref()
-    }
-
-    /// Refuses to be where nobody looks for us.
-    fn check_address(&self, map: &ClusterMap) -> Result<()> {
-        let Some(known) = self.home_in(map) else { return Ok(()) };
-        let address = self.home.config.address.to_string();
-        if known.address == address {
-            return Ok(());
-        }
-        fail(format!(
-            "the configuration has the address {address}, and the other processes look for this one \
-             at {}; put that back. One that is to be elsewhere must leave the cluster and join anew",
-            known.address
-        ))
-    }
-
-    fn label_warning(&self) -> Option<String> {
-        let (known, config) = (self.home_in(self.map())?, &self.home.config);
-        let listed = |labels: &BTreeMap<String, String>| match labels.is_empty() {
-            true => "none".to_string(),
-            false => labels.iter().map(|(l, v)| format!("{l}={v}")).collect::<Vec<_>>().join(" "),
-        };
-        (known.labels != config.labels).then(|| {
-            format!(
-                "the labels in the configuration ({}) are not those that the cluster has for this \
-                 process ({}) and goes by; put those back, or have it leave the cluster and join anew",
-                listed(&config.labels),
-                listed(&known.labels)
-            )
-        })
-    }
-
-    /// What is wrong with this process that its operator should know.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let left = self.home.has_left().then(|| HAS_LEFT.to_string());
-        let anew = self.process.waits_for_admission().then(|| WAITS.to_string());
-        let stuck = self.process.is_stuck().then(|| STUCK.to_string());
-        let refused = |(peer, why): (&NodeId, &Lost)| {
-            format!(
-                "node {}: {why}. One that has left the cluster needs a \
-                 new directory, and must join anew",
-                peer.0
-            )
-        };
-        let refused = self.links.refusals().iter().map(refused);
-        let own = left.into_iter().chain(anew).chain(stuck).chain(self.label_warning());
-        let own = own.chain(self.renewal.warning());
-        own.chain(refused).collect()
-    }
-
-    /// Our last node has left: there is nothing to do any more.
-    fn leave(&mut self) {
-        if self.home.has_left() {
-            return;
-        }
-        if let Err(e) = self.home.leave() {
-            self.effects.push(Effect::Fatal(e));
-        }
-        self.effects.push(Effect::Log(HAS_LEFT.to_string()));
-        let until = boot_time() + FAREWELL;
-        self.parting.extend(std::mem::take(&mut self.peers).into_keys().map(|p| (p, until)));
-    }
-
-    /// Forgets those of our nodes that have left.
-    fn forget_removed(&mut self, map: &ClusterMap) {
-        let left = |n: &NodeId| map.nodes.get(usize::from(n.0)).is_some_and(|i| i.removed);
-        for node in self.ours().into_iter().filter(left) {
-            if let Err(e) = self.home.forget(node) {
-                self.effects.push(Effect::Fatal(e));
-            }
-            self.input(Input::NodeDied(node));
-        }
-        let known = usize::from(self.us().0) < map.nodes.len();
-        if known && map.served_by(self.us()).next().is_none() {
-            self.leave();
-        }
-    }
-
-    /// Connects to the processes of a map, and to those no more that have left.
-    fn follow_homes(&mut self, map: &ClusterMap) {
-        let nodes = (0..map.nodes.len() as u16).map(NodeId);
-        let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
-        for process in processes.into_iter().filter(|p| *p != self.home.process) {
-            let Some(node) = map.served_by(process).next() else {
-                if let Some(known) = self.peers.remove(&process) {
-                    let name = known.name;
-                    self.effects
-                        .push(Effect::Log(format!("the process of {name} has left the cluster")));
-                    self.links.tell_left(process);
-                    self.parting.insert(process, boot_time() + FAREWELL);
-                }
-                continue;
-            };
-            let Some(home) = map.nodes[usize::from(node.0)].home.as_ref() else { continue };
-            let known =
-                Known { node: process.0, name: home.name.clone(), address: home.address.clone() };
-            let is_up = map.served_by(process).any(|n| map.is_up(n));
-            if !is_up {
-                self.links.give_up(process);
-            }
-            // It is back, and to be dialled now: what is asked of it is lost until then, and hosts
-            // wait.
-            let missed = is_up && !self.is_connected(process);
-            if (missed || self.peers.get(&process) != Some(&known))
-                && let Ok(peer) = known.peer()
-            {
-                match missed {
-                    true => self.links.expect(peer),
-                    false => self.links.add_peer(peer),
-                }
-                self.peers.insert(process, known);
             }
         }
     }
