@@ -33,7 +33,7 @@ impl Reactor {
         let ask = |node, number, question: &[u8]| {
             together.is_some_and(|t| t.is_connected(node) && t.ask(node, number, question).is_ok())
         };
-        let here = |conn| self.hosts.contains_key(&conn);
+        let here = |conn| self.hosts.has(conn);
         let next = &mut self.next_connection;
         let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
         let any = !arrived.is_empty();
@@ -69,8 +69,8 @@ impl Reactor {
     fn apply(&mut self, id: usize, applicant: Applicant, volume: VolumeId) {
         let host = applicant.attach.host;
         let itself = |s: &dyn Session| host.is_some() && s.host() == host;
-        let other = |s: &Box<dyn Session>| s.volume() == Some(volume) && !itself(&**s);
-        if self.hosts.values().any(other) || self.arrivals.applies_for(volume) {
+        let others = self.hosts.such(|s| s.volume() == Some(volume) && !itself(s));
+        if !others.is_empty() || self.arrivals.applies_for(volume) {
             let why = "another host uses it at this process".to_string();
             return self.turn_away(id, Refusal::Taken(why));
         }
@@ -102,17 +102,9 @@ impl Reactor {
 
     /// Tells a host why it is not let in.
     fn refuse(&mut self, id: usize, why: Refused, text: String) {
-        let line = self.hosts.get_mut(&id).and_then(|session| session.turn_away(why, text));
-        if let Some(line) = line {
+        if let Some(line) = self.hosts.turn_away(id, why, text) {
             self.complaints.say(Instant::now(), &line);
         }
-        self.is_told(id);
-    }
-
-    /// There is something to say to a host, and it may say more.
-    fn is_told(&mut self, id: usize) {
-        self.to_receive.insert(id);
-        self.to_send.insert(id);
     }
 
     /// A host may use a volume, if that is still there and the node takes part.
@@ -133,10 +125,7 @@ impl Reactor {
             },
             None => false,
         };
-        if let Some(session) = self.hosts.get_mut(&id) {
-            session.let_in(&volume, remembered);
-        }
-        self.is_told(id);
+        self.hosts.let_in(id, &volume, remembered);
     }
 
     /// Takes note of a host that numbers its requests. Says whether it is known from before; nothing if it

@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 impl Reactor {
     pub(super) fn with_commands<T>(&mut self, f: impl FnOnce(&mut Commands<'_>) -> T) -> T {
         let hosts = &self.hosts;
-        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
+        let clients = |v: VolumeId| hosts.users_of(v);
         let mut leaving = Vec::new();
         let sizes = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::sizes);
         let sizing: Vec<VolumeId> = self.controls.values().filter_map(sizes).collect();
@@ -34,7 +34,7 @@ impl Reactor {
             sizing: &sizing,
             peer_status: &self.peer_status,
             admission: self.admission.as_ref(),
-            listens: &self.listens,
+            listens: self.acceptor.addresses(),
             uptime: self.started.elapsed().as_secs_f64(),
         });
         for conn in leaving {
@@ -142,7 +142,7 @@ impl Reactor {
     /// Tells other processes how the nodes of this one are, if it is time.
     pub(super) fn tell_status(&mut self) {
         let hosts = &self.hosts;
-        let clients = |v: VolumeId| hosts.values().filter(|c| c.volume() == Some(v)).count();
+        let clients = |v: VolumeId| hosts.users_of(v);
         if !self.engine.rule.together().is_some_and(|t| t.wants_status()) {
             return;
         }
@@ -219,7 +219,7 @@ impl Reactor {
             let outcome = self.hand_on(id, outcome);
             self.log_failure_for_nobody(id, &outcome);
             if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
-                self.stopper.stop();
+                self.ending.stopper().stop();
             }
             let waits = matches!(outcome, Outcome::Wait(_));
             if let Some(control) = self.controls.get_mut(&id) {

@@ -12,7 +12,7 @@ impl Reactor {
     pub(super) fn wait(&mut self) -> io::Result<()> {
         let busy = self.engine.has_work()
             || self.engine.has_answers()
-            || !(self.to_receive.is_empty() || self.stopping.is_some());
+            || (self.hosts.has_to_receive() && !self.ending.is_on());
         let soon = !busy && self.engine.has_soon();
         let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
         if let Err(e) = self.poll.poll(&mut self.events, timeout)
@@ -30,11 +30,15 @@ impl Reactor {
     fn idle_time(&mut self) -> Option<Duration> {
         let due = self.engine.next_due().map(Duration::from_nanos);
         // While stopping there is a time limit to look at.
-        let look = self.stopping.map(|_| Duration::from_millis(20));
+        let look = self.ending.is_on().then_some(Duration::from_millis(20));
         let held = self.numbered.next_due().map(|at| at.saturating_duration_since(Instant::now()));
         let arrivals = self.arrivals.look_again();
-        let others =
-            [self.knocks_due(), self.patience_due(), self.complaints_due(), self.controls_due()];
+        let others = [
+            self.acceptor.due(),
+            self.hosts.patience_due(),
+            self.complaints_due(),
+            self.controls_due(),
+        ];
         let others = others.into_iter().flatten();
         due.into_iter().chain(look).chain(held).chain(arrivals).chain(others).min()
     }
@@ -49,22 +53,17 @@ impl Reactor {
                 let readable = event.is_readable() || event.is_read_closed();
                 self.connection_is_ready(token, readable, event.is_writable());
             } else if token >= CONTROL {
-                self.knock(token - CONTROL);
+                self.acceptor.somebody_waits(token - CONTROL);
             }
             // The others only had to wake us: the ring and the flag are looked at always.
         }
         self.events = events;
-        self.answer_knocks();
+        self.accept_all();
     }
 
     fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
-        if let Some(connection) = self.hosts.get_mut(&id) {
-            connection.ready(readable, writable);
-            self.to_send.insert(id);
-            if connection.wants_to_receive() {
-                self.to_receive.insert(id);
-            }
-        } else if let Some(control) = self.controls.get_mut(&id)
+        if !self.hosts.ready(id, readable, writable)
+            && let Some(control) = self.controls.get_mut(&id)
             && readable
         {
             control.receive();

@@ -9,31 +9,33 @@ use super::Reactor;
 use crate::hosts::requests::{Finished, Job, Leave, Owner};
 use crate::sessions::link::End;
 use crate::sessions::numbered::{Ask, Failure, Step};
-use crate::sessions::{Asked, Said, Session};
+use crate::sessions::{Asked, Said};
 
 impl Reactor {
     /// Reads from the hosts that may have something to say.
     pub(super) fn receive(&mut self) {
-        if self.stopping.is_some() {
+        if self.ending.is_on() {
             return;
         }
         if self.engine.is_leaving() {
             return self.see_hosts_off();
         }
         let now = Instant::now();
-        for id in std::mem::take(&mut self.to_receive) {
+        for id in self.hosts.take_to_receive() {
             self.receive_from(id, now);
         }
-        while let Some(id) = self.room.next() {
+        while let Some(id) = self.hosts.next_with_room() {
             self.receive_from(id, now);
         }
     }
 
     fn receive_from(&mut self, id: usize, now: Instant) {
-        let Some(session) = self.hosts.get_mut(&id) else { return };
+        if !self.hosts.has(id) {
+            return;
+        }
         let mut said = std::mem::take(&mut self.said);
         let exports = self.engine.exports().only(self.serves.as_ref());
-        let mut end = session.receive(exports, &mut said, (id, &mut self.room));
+        let mut end = self.hosts.receive(id, exports, &mut said);
         for said in said.drain(..) {
             match said {
                 Said::Ask(asked) => self.take(id, asked),
@@ -45,16 +47,15 @@ impl Reactor {
             }
         }
         self.said = said;
-        self.to_send.insert(id);
         match end {
-            Ok(()) => self.look_at_patience(id, now),
+            Ok(()) => self.hosts.look_at_patience(id, now),
             Err(end) => self.hang_up(id, end),
         }
     }
 
     /// A host has said that it will not come back.
     fn bye(&mut self, id: usize, now: Instant) {
-        if let Some(host) = self.hosts.get(&id).and_then(|session| session.host()) {
+        if let Some(host) = self.hosts.get(id).and_then(|session| session.host()) {
             self.numbered.bye(host, id, now);
             self.leave(host, Leave::ForGood);
         }
@@ -63,15 +64,14 @@ impl Reactor {
     /// The nodes of this process are about to stop and another process can serve its hosts: no
     /// more is taken from them, and those that have their answers are let go.
     fn see_hosts_off(&mut self) {
-        let idle = |(id, s): (&usize, &Box<dyn Session>)| s.is_idle().then_some(*id);
-        for id in self.hosts.iter().filter_map(idle).collect::<Vec<usize>>() {
+        for id in self.hosts.such(|session| session.is_idle()) {
             self.hang_up(id, End::Closed);
         }
     }
 
     /// Takes a request. One that has a number goes to what is known of its host.
     fn take(&mut self, id: usize, asked: Asked) {
-        let Some(session) = self.hosts.get(&id) else { return };
+        let Some(session) = self.hosts.get(id) else { return };
         let Some(volume) = session.volume() else { return };
         let policy = self.engine.map().volumes.get(&volume).map(|v| v.policy);
         let journaled = policy.is_some_and(|p| p.is_journaled());
@@ -121,7 +121,7 @@ impl Reactor {
     }
 
     fn begin(&mut self, host: HostId, id: RequestId, ask: Ask) {
-        let conn = self.numbered.conn(host).and_then(|conn| self.hosts.get(&conn));
+        let conn = self.numbered.conn(host).and_then(|conn| self.hosts.get(conn));
         let Some(session) = conn else { return };
         let Some(volume) = session.volume() else { return };
         let number = ask.number;
@@ -141,11 +141,9 @@ impl Reactor {
     }
 
     fn answer(&mut self, conn: usize, number: u64, result: Result<HostData, Failure>) {
-        let Some(session) = self.hosts.get_mut(&conn) else { return };
-        if let Some(line) = session.answer(number, result) {
+        if let Some(line) = self.hosts.answer(conn, number, result) {
             (self.log)(&line);
         }
-        self.to_send.insert(conn);
     }
 
     /// A host that names its requests is not connected any more.
@@ -181,15 +179,17 @@ impl Reactor {
         }
     }
 
-    /// Writes to the hosts that have something to be told; they may then say more.
+    /// Writes to the hosts that have something to be told.
     pub(super) fn send(&mut self) {
-        for id in std::mem::take(&mut self.to_send) {
-            let Some(connection) = self.hosts.get_mut(&id) else { continue };
-            match connection.send() {
-                Ok(()) if connection.wants_to_receive() => drop(self.to_receive.insert(id)),
-                Ok(()) => {}
-                Err(end) => self.hang_up(id, end),
-            }
+        for (id, end) in self.hosts.send() {
+            self.hang_up(id, end);
+        }
+    }
+
+    /// Ends the connections of hosts that have kept us waiting for too long.
+    pub(super) fn end_patience(&mut self, now: Instant) {
+        for (id, end) in self.hosts.out_of_patience(now) {
+            self.hang_up(id, end);
         }
     }
 
@@ -197,11 +197,8 @@ impl Reactor {
         if let End::Failed(why) = end {
             self.complaints.say(Instant::now(), &why);
         }
-        let mut session = self.hosts.remove(&id);
-        if let Some(session) = &mut session {
-            session.leave_room(id, &mut self.room);
-        }
-        self.callers.leave(id);
+        let session = self.hosts.remove(id);
+        self.acceptor.leave(id);
         self.requests.forget(&mut self.engine, id);
         if let Some(host) = session.and_then(|session| session.host())
             && self.numbered.lose(host, id, Instant::now())

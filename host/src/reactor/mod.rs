@@ -14,7 +14,7 @@
 //!
 //! - this file: the round
 //! - [`events`]: waiting for something to happen
-//! - [`accept`]: connections coming in, and those that keep us waiting
+//! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
 //! - [`attach`]: which hosts are let in
 //! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
@@ -22,6 +22,7 @@
 //! - [`stop`]: the end
 
 mod accept;
+mod acceptor;
 mod attach;
 mod controls;
 mod events;
@@ -29,7 +30,7 @@ mod hosts;
 mod leftovers;
 mod stop;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -49,19 +50,21 @@ use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::arrivals::Arrivals;
 use crate::hosts::requests::Requests;
-use crate::limits::{Descriptors, Limits};
+use crate::limits::Limits;
 use crate::log::{Log, Sparing};
-use crate::sessions::callers::Callers;
+use crate::sessions::connections::Connections;
 use crate::sessions::link::End;
-use crate::sessions::listen::{Listen, Listener};
+use crate::sessions::listen::Listen;
 use crate::sessions::numbered::NumberedHosts;
-use crate::sessions::room::Room;
 use crate::sessions::{Said, Session};
 
 use leftovers::LeftOver;
 
 pub use stop::Stopped;
 pub(crate) use stop::Stopper;
+
+use acceptor::Acceptor;
+use stop::Ending;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
@@ -90,39 +93,23 @@ pub(crate) struct Reactor {
     offers: Offers,
     peer_status: PeerStatus,
     admission: Option<Admission>,
-    /// The control socket's first, then those for hosts.
-    listeners: Vec<Listener>,
-    listens: Vec<String>,
     /// The names of the volumes that hosts can use here, if not all.
     serves: Option<BTreeSet<String>>,
-    /// Hosts are let in once the nodes agree on a map.
-    open: bool,
     /// Hosts wait for the node of this process to take part again.
     away: bool,
-    limits: Limits,
-    descriptors: Descriptors,
-    callers: Callers,
-    /// Listeners where somebody may wait, and when to look.
-    knocks: BTreeMap<usize, Instant>,
-    /// Room for requests that have not come whole.
-    room: Room,
-    /// When to look at hosts that keep us waiting, if any does.
-    waited_for: Option<Instant>,
-    hosts: HashMap<usize, Box<dyn Session>>,
+    /// Where connections come in. Hosts are let in once the nodes agree on a map.
+    acceptor: Acceptor,
+    hosts: Connections,
     controls: HashMap<usize, ControlConnection>,
     next_connection: usize,
     next_node: usize,
-    /// Hosts' connections that may have something to say.
-    to_receive: BTreeSet<usize>,
-    /// Hosts' connections that have something to be told.
-    to_send: BTreeSet<usize>,
+    /// Room for what a host says.
     said: Vec<Said>,
     started: Instant,
     /// When it was last looked how fast nodes catch up, and for what is left over.
     looked: Instant,
     left_over: LeftOver,
-    stopper: Stopper,
-    stopping: Option<Instant>,
+    ending: Ending,
     log: Log,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
@@ -133,10 +120,7 @@ impl Reactor {
     /// connections to other processes they are in `poll`, from [`PEERS`] on.
     pub(crate) fn new(poll: Poll, rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
         let control = Listen::unix(control_path(rule.dir()));
-        let listeners = std::iter::once(&control)
-            .chain(listens)
-            .map(Listener::bind)
-            .collect::<Result<Vec<Listener>>>()?;
+        let acceptor = Acceptor::bind(&control, listens)?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
         let complaints = Arc::new(Sparing::new(log.clone()));
@@ -157,36 +141,25 @@ impl Reactor {
             offers: Offers::default(),
             peer_status: PeerStatus::default(),
             admission,
-            listens: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
-            listeners,
             serves: None,
-            open: false,
             away: false,
-            limits: Limits::default(),
-            descriptors: Descriptors::of_process(),
-            callers: Callers::default(),
-            knocks: BTreeMap::new(),
-            room: Room::new(Limits::default().incomplete),
-            waited_for: None,
-            hosts: HashMap::new(),
+            acceptor,
+            hosts: Connections::new(Limits::default()),
             controls: HashMap::new(),
             next_connection: CONNECTIONS,
             next_node: 0,
-            to_receive: BTreeSet::new(),
-            to_send: BTreeSet::new(),
             said: Vec::new(),
             started: Instant::now(),
             looked: Instant::now(),
             left_over: LeftOver::default(),
-            stopper: Stopper::new(waker),
-            stopping: None,
+            ending: Ending::new(waker),
             log,
             complaints,
         };
         if let Some(fd) = reactor.engine.ring_fd() {
             reactor.watch(fd, RING).map_err(cannot)?;
         }
-        reactor.listen(0).map_err(cannot)?;
+        reactor.acceptor.watch_control(reactor.poll.registry()).map_err(cannot)?;
         Ok(reactor)
     }
 
@@ -198,8 +171,9 @@ impl Reactor {
 
     /// Lets hosts take so much.
     pub(crate) fn limit(&mut self, limits: Limits) {
-        assert!(self.hosts.is_empty(), "hosts are let in when it runs");
-        (self.limits, self.room) = (limits, Room::new(limits.incomplete));
+        assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
+        self.acceptor.limit(limits);
+        self.hosts = Connections::new(limits);
     }
 
     /// Serves these volumes and no others.
@@ -209,27 +183,22 @@ impl Reactor {
 
     /// Where hosts can connect, as URIs.
     pub(crate) fn listens(&self) -> &[String] {
-        &self.listens
+        self.acceptor.addresses()
     }
 
     /// What stops it.
     pub(crate) fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+        self.ending.stopper().clone()
     }
 
     /// Stops when `fd` becomes readable and the stopper's flag is set: for signals.
     pub(crate) fn watch_signals(&mut self, fd: RawFd) -> Result<Arc<AtomicBool>> {
         self.watch(fd, SIGNALS).map_err(|e| Error(format!("cannot wait for signals: {e}")))?;
-        Ok(self.stopper.flag())
+        Ok(self.ending.stopper().flag())
     }
 
     fn watch(&mut self, fd: RawFd, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)
-    }
-
-    fn listen(&mut self, n: usize) -> io::Result<()> {
-        let source = self.listeners[n].source();
-        self.poll.registry().register(source, Token(CONTROL + n), Interest::READABLE)
     }
 
     /// Runs until it is stopped, and says how that went.
@@ -337,9 +306,7 @@ impl Reactor {
     }
 
     fn hang_up_all(&mut self, which: impl Fn(&dyn Session) -> bool) {
-        let all: Vec<usize> =
-            self.hosts.iter().filter(|(_, s)| which(&***s)).map(|(id, _)| *id).collect();
-        for id in all {
+        for id in self.hosts.such(which) {
             self.hang_up(id, End::Closed);
         }
     }
@@ -347,7 +314,7 @@ impl Reactor {
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
     /// shall not be refused what there is for want of some patience.
     fn open_listeners(&mut self) -> Result<()> {
-        if self.open || self.stopping.is_some() || !self.engine.is_settled() {
+        if self.acceptor.is_open() || self.ending.is_on() || !self.engine.is_settled() {
             return Ok(());
         }
         let map = self.engine.map();
@@ -356,11 +323,9 @@ impl Reactor {
         if self.engine.rule.together().is_some() && !awake && patient {
             return Ok(());
         }
-        self.open = true;
-        for n in 1..self.listeners.len() {
-            self.listen(n).map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
-        }
-        self.listens.iter().for_each(|at| (self.log)(&format!("listening at {at}")));
+        let opened = self.acceptor.open(self.poll.registry());
+        opened.map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
+        self.listens().iter().for_each(|at| (self.log)(&format!("listening at {at}")));
         Ok(())
     }
 }

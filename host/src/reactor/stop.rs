@@ -43,6 +43,35 @@ impl Stopper {
     }
 }
 
+/// Whether an end has been asked for, and since when it is on its way.
+pub(super) struct Ending {
+    stopper: Stopper,
+    since: Option<Instant>,
+}
+
+impl Ending {
+    /// Nobody has asked for it. What asks for it wakes the reactor so.
+    pub(super) fn new(waker: Arc<Waker>) -> Ending {
+        Ending { stopper: Stopper::new(waker), since: None }
+    }
+
+    /// What asks for it.
+    pub(super) fn stopper(&self) -> &Stopper {
+        &self.stopper
+    }
+
+    /// Whether it is on its way.
+    pub(super) fn is_on(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// For how long it has been on its way, if it has been asked for.
+    fn waited(&mut self) -> Option<Duration> {
+        let asked = self.stopper.stop.load(Ordering::Relaxed);
+        asked.then(|| self.since.get_or_insert_with(Instant::now).elapsed())
+    }
+}
+
 /// How an array came to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
@@ -61,11 +90,7 @@ impl Reactor {
     /// Whether a stop has been asked for and everything has come to its end, or has had
     /// time enough.
     pub(super) fn has_stopped(&mut self) -> bool {
-        if !self.stopper.stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let since = *self.stopping.get_or_insert_with(Instant::now);
-        let waited = since.elapsed();
+        let Some(waited) = self.ending.waited() else { return false };
         if self.requests.of_hosts() > 0 && waited < PATIENCE {
             return false;
         }
@@ -75,7 +100,7 @@ impl Reactor {
         // The others are to go on without these nodes at once, not only when they miss them. If they
         // cannot be told they are stopping too. What takes no part, or waits for the others since it
         // was started, has nothing to finish.
-        let waits = !self.open && !self.engine.may_serve();
+        let waits = !self.acceptor.is_open() && !self.engine.may_serve();
         for node in &ours {
             let n = usize::from(node.0);
             let runs = self.engine.instances[n].phase == Phase::Running;
@@ -98,7 +123,7 @@ impl Reactor {
     /// Whether this process of a cluster stops, and its nodes have.
     pub(super) fn is_stopped(&self) -> bool {
         let ours = self.engine.rule.together().map(|t| t.ours());
-        self.stopping.is_some() && ours.is_some_and(|ours| self.is_down(&ours))
+        self.ending.is_on() && ours.is_some_and(|ours| self.is_down(&ours))
     }
 
     /// Says the last words.

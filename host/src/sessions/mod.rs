@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `nbd`, `native` | the protocols |
 //! | `connection` | a session, made of a protocol's machine and a socket |
+//! | `connections` | all of them, and what they share |
 //! | `link` | the socket, and how much a host may have in work |
 //! | `listen`, `callers` | where connections come in, and how many there may be |
 //! | `numbered` | hosts that number their requests, and come back |
@@ -15,6 +16,7 @@
 
 pub(crate) mod callers;
 mod connection;
+pub(crate) mod connections;
 pub(crate) mod link;
 pub(crate) mod listen;
 mod native;

@@ -1,0 +1,171 @@
+//! Where connections come in: who waits there, who may come in, and how many there are.
+//!
+//! The poll says once that somebody waits at a listener. It is remembered until nobody does, so that
+//! those who cannot be let in now, for want of descriptors say, are let in later. Hosts are refused
+//! while descriptors are still to be had, for the sake of control connections and of other processes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use mio::{Interest, Registry, Token};
+
+use super::CONTROL;
+use crate::error::Result;
+use crate::limits::{Descriptors, Limits};
+use crate::sessions::Session;
+use crate::sessions::callers::Callers;
+use crate::sessions::listen::{Caller, Listen, Listener};
+use crate::socket::Stream;
+
+/// How long after somebody could not be let in it is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The listener of the control socket.
+pub(super) const CONTROL_SOCKET: usize = 0;
+
+/// The sockets that are listened at.
+pub(super) struct Acceptor {
+    /// The control socket's first, then those for hosts.
+    listeners: Vec<Listener>,
+    /// Where hosts can connect, as URIs.
+    addresses: Vec<String>,
+    /// Hosts are let in.
+    open: bool,
+    /// Listeners where somebody may wait, and when to look.
+    ready: BTreeMap<usize, Instant>,
+    callers: Callers,
+    descriptors: Descriptors,
+    limits: Limits,
+}
+
+impl Acceptor {
+    /// Listens; those who come wait.
+    pub(super) fn bind(control: &Listen, hosts: &[Listen]) -> Result<Acceptor> {
+        let all = std::iter::once(control).chain(hosts);
+        let listeners = all.map(Listener::bind).collect::<Result<Vec<Listener>>>()?;
+        Ok(Acceptor {
+            addresses: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
+            listeners,
+            open: false,
+            ready: BTreeMap::new(),
+            callers: Callers::default(),
+            descriptors: Descriptors::of_process(),
+            limits: Limits::default(),
+        })
+    }
+
+    /// Lets hosts take so much.
+    pub(super) fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Where hosts can connect, as URIs.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Whether hosts are let in.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// From now on the poll says who waits at the control socket.
+    pub(super) fn watch_control(&mut self, registry: &Registry) -> io::Result<()> {
+        self.watch(CONTROL_SOCKET, registry)
+    }
+
+    /// From now on hosts are let in.
+    pub(super) fn open(&mut self, registry: &Registry) -> io::Result<()> {
+        self.open = true;
+        (1..self.listeners.len()).try_for_each(|n| self.watch(n, registry))
+    }
+
+    fn watch(&mut self, n: usize, registry: &Registry) -> io::Result<()> {
+        registry.register(self.listeners[n].source(), Token(CONTROL + n), Interest::READABLE)
+    }
+
+    /// Somebody waits at a listener.
+    pub(super) fn somebody_waits(&mut self, listener: usize) {
+        self.ready.insert(listener, Instant::now());
+    }
+
+    /// How long until listeners are to be looked at again.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.ready.values().map(|at| at.saturating_duration_since(now)).min()
+    }
+
+    /// Whether somebody may wait at a listener.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The listeners that are to be looked at now.
+    pub(super) fn to_look_at(&self, now: Instant) -> Vec<usize> {
+        self.ready.iter().filter(|(_, at)| **at <= now).map(|(n, _)| *n).collect()
+    }
+
+    /// The next who waits at a listener, if there is one.
+    pub(super) fn next(&mut self, listener: usize) -> io::Result<Option<Caller>> {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok(caller) => return Ok(Some(caller)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.ready.remove(&listener);
+                    return Ok(None);
+                }
+                // It is the caller who has gone, or a signal that came.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Somebody at a listener could not be let in for now.
+    pub(super) fn try_again(&mut self, listener: usize, now: Instant) {
+        self.ready.insert(listener, now + AGAIN);
+    }
+
+    /// Finds a place for a caller, or says why there is none; so many control connections there are.
+    pub(super) fn enter(
+        &mut self,
+        id: usize,
+        listener: usize,
+        caller: &Caller,
+        controls: usize,
+    ) -> std::result::Result<(), String> {
+        if listener == CONTROL_SOCKET {
+            return match controls < self.descriptors.share() {
+                true => Ok(()),
+                false => Err("there are too many control connections".to_string()),
+            };
+        }
+        if self.descriptors.are_scarce(caller.stream.as_raw_fd()) {
+            return Err(format!(
+                "descriptors are running out, and the rest are for disks, other processes and \
+                 commands; let the process have more than {} (`ulimit -n`)",
+                self.descriptors.limit()
+            ));
+        }
+        self.callers.enter(id, listener, caller.address, &self.limits)
+    }
+
+    /// Somebody is gone, and the place free.
+    pub(super) fn leave(&mut self, id: usize) {
+        self.callers.leave(id);
+    }
+
+    /// The session of a host that came in at a listener, served by a node.
+    pub(super) fn begin(
+        &self,
+        listener: usize,
+        stream: Stream,
+        peer: String,
+        node: usize,
+    ) -> Box<dyn Session> {
+        self.listeners[listener].at.begin(stream, peer, node)
+    }
+}

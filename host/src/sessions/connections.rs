@@ -1,0 +1,198 @@
+//! All connections of hosts: which may have something to say, or are to be told something; the room that they share
+//! for requests that have not come whole; and which of them keep us waiting.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use weft_core::cluster::Volume;
+use weft_core::node::HostData;
+use weft_core::units::VolumeId;
+
+use super::link::End;
+use super::numbered::Failure;
+use super::room::Room;
+use super::{Refused, Said, Session};
+use crate::limits::Limits;
+use crate::volumes::Exports;
+
+/// How often one looks which hosts keep us waiting for too long, while any does.
+const LOOKS: Duration = Duration::from_millis(500);
+
+/// Hosts' connections, by number.
+pub(crate) struct Connections {
+    sessions: HashMap<usize, Box<dyn Session>>,
+    /// Those that may have something to say.
+    to_receive: BTreeSet<usize>,
+    /// Those that have something to be told.
+    to_send: BTreeSet<usize>,
+    /// Room for requests that have not come whole.
+    room: Room,
+    /// When to look at those that keep us waiting, if any does.
+    waited_for: Option<Instant>,
+    limits: Limits,
+}
+
+impl Connections {
+    /// None yet; they may take so much.
+    pub(crate) fn new(limits: Limits) -> Connections {
+        Connections {
+            sessions: HashMap::new(),
+            to_receive: BTreeSet::new(),
+            to_send: BTreeSet::new(),
+            room: Room::new(limits.incomplete),
+            waited_for: None,
+            limits,
+        }
+    }
+
+    /// A connection has come in.
+    pub(crate) fn add(&mut self, id: usize, session: Box<dyn Session>) {
+        self.sessions.insert(id, session);
+        self.to_receive.insert(id);
+    }
+
+    /// It is over.
+    pub(crate) fn remove(&mut self, id: usize) -> Option<Box<dyn Session>> {
+        let mut session = self.sessions.remove(&id)?;
+        session.leave_room(id, &mut self.room);
+        Some(session)
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, id: usize) -> Option<&dyn Session> {
+        self.sessions.get(&id).map(|session| &**session)
+    }
+
+    /// Whether there is one of this number.
+    pub(crate) fn has(&self, id: usize) -> bool {
+        self.sessions.contains_key(&id)
+    }
+
+    /// Those that are such.
+    pub(crate) fn such(&self, is: impl Fn(&dyn Session) -> bool) -> Vec<usize> {
+        self.sessions.iter().filter(|(_, session)| is(&***session)).map(|(id, _)| *id).collect()
+    }
+
+    /// How many use a volume.
+    pub(crate) fn users_of(&self, volume: VolumeId) -> usize {
+        self.sessions.values().filter(|session| session.volume() == Some(volume)).count()
+    }
+
+    /// Takes note of what the poll says. Says whether there is such a connection.
+    pub(crate) fn ready(&mut self, id: usize, readable: bool, writable: bool) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        session.ready(readable, writable);
+        self.to_send.insert(id);
+        if session.wants_to_receive() {
+            self.to_receive.insert(id);
+        }
+        true
+    }
+
+    /// Whether any may have something to say.
+    pub(crate) fn has_to_receive(&self) -> bool {
+        !self.to_receive.is_empty()
+    }
+
+    /// Takes those that may have something to say.
+    pub(crate) fn take_to_receive(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.to_receive)
+    }
+
+    /// One that waited for room, and may have found some.
+    pub(crate) fn next_with_room(&mut self) -> Option<usize> {
+        self.room.next()
+    }
+
+    /// Appends what one says.
+    pub(crate) fn receive(
+        &mut self,
+        id: usize,
+        exports: Exports<'_>,
+        said: &mut Vec<Said>,
+    ) -> Result<(), End> {
+        self.to_send.insert(id);
+        match self.sessions.get_mut(&id) {
+            Some(session) => session.receive(exports, said, (id, &mut self.room)),
+            None => Ok(()),
+        }
+    }
+
+    /// A host may use a volume.
+    pub(crate) fn let_in(&mut self, id: usize, volume: &Volume, remembered: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.let_in(volume, remembered);
+        }
+        self.is_told(id);
+    }
+
+    /// A host may not use the volume that it wants. Says what to log, if anything.
+    pub(crate) fn turn_away(&mut self, id: usize, why: Refused, text: String) -> Option<String> {
+        self.is_told(id);
+        self.sessions.get_mut(&id)?.turn_away(why, text)
+    }
+
+    /// There is something to say to a host, and it may say more.
+    fn is_told(&mut self, id: usize) {
+        self.to_receive.insert(id);
+        self.to_send.insert(id);
+    }
+
+    /// Answers a request. Says what to log, if anything.
+    pub(crate) fn answer(
+        &mut self,
+        id: usize,
+        number: u64,
+        result: Result<HostData, Failure>,
+    ) -> Option<String> {
+        let session = self.sessions.get_mut(&id)?;
+        self.to_send.insert(id);
+        session.answer(number, result)
+    }
+
+    /// Writes to those that have something to be told; they may then say more. Returns those that end.
+    pub(crate) fn send(&mut self) -> Vec<(usize, End)> {
+        let mut over = Vec::new();
+        for id in std::mem::take(&mut self.to_send) {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            match session.send() {
+                Ok(()) if session.wants_to_receive() => drop(self.to_receive.insert(id)),
+                Ok(()) => {}
+                Err(end) => over.push((id, end)),
+            }
+        }
+        over
+    }
+
+    /// Takes note of whether one keeps us waiting.
+    pub(crate) fn look_at_patience(&mut self, id: usize, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.look_at_patience(now).is_tried()
+        {
+            self.waited_for.get_or_insert(now + LOOKS);
+        }
+    }
+
+    /// How long until one looks which keep us waiting for too long.
+    pub(crate) fn patience_due(&self) -> Option<Duration> {
+        self.waited_for.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Those that have kept us waiting for too long, if it is time to look.
+    pub(crate) fn out_of_patience(&mut self, now: Instant) -> Vec<(usize, End)> {
+        if self.waited_for.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        let (mut over, mut tried) = (Vec::new(), false);
+        for (id, session) in &mut self.sessions {
+            let patience = session.look_at_patience(now);
+            tried |= patience.is_tried();
+            if let Some(why) = patience.is_over(&self.limits, now) {
+                let why = format!("connection of {}: {why}", session.peer());
+                over.push((*id, End::Failed(why)));
+            }
+        }
+        self.waited_for = tried.then_some(now + LOOKS);
+        over
+    }
+}
