@@ -34,7 +34,6 @@ LONG = {
     "core/src/cluster/authority/mod.rs": 693,
     "core/src/cluster/authority/tests.rs": 743,
     "core/src/cluster/map.rs": 702,
-    "core/src/node/mod.rs": 835,
     "core/src/node/originator/mod.rs": 611,
     "core/src/node/worker/mod.rs": 778,
     "core/src/store/format.rs": 712,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
+use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
-use crate::plan::{Commit, Dispatch};
+use crate::plan::{Commit, Dispatch, Range};
 use crate::units::MILLIS;
 
 /// The map with a volume whose writes are not voted on.

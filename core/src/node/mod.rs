@@ -6,9 +6,13 @@
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
 mod catchup;
+mod config;
 mod environment;
+mod fault;
 #[cfg(test)]
 mod frozen_tests;
+mod host_op;
+mod io;
 mod judge;
 mod lock_server;
 mod message;
@@ -20,6 +24,7 @@ mod recall_tests;
 mod sequence_message;
 mod sequencing;
 mod settle;
+mod status;
 mod task;
 #[cfg(test)]
 mod test_bench;
@@ -31,18 +36,18 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Buffer;
 use crate::cluster::{Attendance, ClusterMap};
-use crate::order::sequencer::Limits;
-use crate::order::{Clock, Origin, Place, PlaceError};
-use crate::plan::{Range, Role, Totals};
-use crate::store::{
-    DiskRequest, DiskResult, FormatError, Reached, StoreBug, StoreConfig, StoreCounters,
-};
+use crate::order::{Clock, Origin, Place};
+use crate::plan::Role;
+use crate::store::Reached;
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
+pub use config::NodeConfig;
 pub use environment::{Environment, drive};
+pub use fault::Bug;
+pub use host_op::{HostData, HostError, HostOp, MOST_UNCLEAR};
+pub use io::{Input, Output, Timer};
 pub use judge::Trust;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
@@ -52,317 +57,13 @@ pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
+pub use status::{NodeCounters, NodeStatus};
 
 use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
 use sequencing::Sequencing;
 use worker::Worker;
-
-/// What a host asks of a volume. Ranges are inside the volume and not empty.
-#[derive(Clone, Debug, Hash)]
-pub enum HostOp {
-    /// Read.
-    Read(Range),
-    /// Write these bytes at this offset.
-    Write(u64, Buffer),
-    /// Make the range read as zeros.
-    WriteZeroes(Range),
-    /// The range is not needed; it may read as anything until it is written.
-    Trim(Range),
-    /// Everything acknowledged before must be safe from a power cut.
-    Flush,
-    /// Which parts of the range are holes.
-    Holes(Range),
-    /// Read and verify every stripe of the volume; repair what can be.
-    Scrub {
-        /// The first stripe: where an earlier scrub came to an end.
-        from: u64,
-        /// Most bytes a second that are read of each disk; [`UNBOUNDED`] for as fast as it goes.
-        rate: u64,
-        /// Whom to believe where it cannot be told who is wrong.
-        trust: Trust,
-    },
-}
-
-impl HostOp {
-    /// A scrub of everything, as fast as it goes.
-    pub const SCRUB: HostOp = HostOp::Scrub { from: 0, rate: UNBOUNDED, trust: Trust::Nobody };
-}
-
-/// What a host is answered.
-#[derive(Clone, Debug, Hash)]
-pub enum HostData {
-    /// It is done.
-    Done,
-    /// The bytes read, in pieces that follow one another.
-    Bytes(Vec<Buffer>),
-    /// Lengths, and whether each is a hole.
-    Extents(Vec<(u64, bool)>),
-    /// What a scrub found, and the ranges in which it could not tell who is wrong: the first of them, up to
-    /// [`MOST_UNCLEAR`].
-    Scrubbed(ScrubProgress, Vec<Range>),
-}
-
-/// Of how many ranges a scrub says that they are unclear; of more it only counts the stripes.
-pub const MOST_UNCLEAR: usize = 1000;
-
-/// Why a host's request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum HostError {
-    /// The volume is not there.
-    #[error("there is no such volume")]
-    NoVolume,
-    /// More is lost than the layout bears.
-    #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
-    TooManyLost,
-    /// Tried very often, and each time something came between.
-    #[error("other requests or changes of the cluster came between {attempts} times")]
-    NoProgress {
-        /// How often it was tried.
-        attempts: u32,
-    },
-    /// Past the end.
-    #[error("bytes {offset}+{len} lie past the end of the volume, {size} bytes")]
-    OutOfRange {
-        /// First byte asked for.
-        offset: u64,
-        /// Bytes asked for.
-        len: u64,
-        /// The volume's size.
-        size: u64,
-    },
-    /// Nobody waits for it any more.
-    #[error("the host has gone away")]
-    Gone,
-    /// It was asked for before, and others have written there since; what happened of it is forgotten.
-    #[error(
-        "it was asked for before, and nobody can say any more whether it happened; others have written \
-         there since. Read what is there, and write again if need be"
-    )]
-    OutcomeUnknown,
-    /// The node is not part of the cluster now.
-    #[error("this node does not take part in the cluster now")]
-    NotServing,
-    /// It cannot have the place in the graph of requests that its host gave it.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-}
-
-/// Timers; each runs once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// Send notices and outcomes that nothing carried along.
-    Soon,
-    /// Look for what has waited too long.
-    Tick,
-    /// Try again what others came before.
-    Retry,
-    /// Look who has waited too long for a device's lock.
-    Locks,
-    /// The same, for the lock server's.
-    LockServer,
-}
-
-impl Timer {
-    /// All of them.
-    pub const ALL: [Timer; 5] =
-        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer];
-}
-
-/// What a node is handed.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A message from a node (perhaps itself).
-    Message(Envelope),
-    /// A disk operation ended.
-    Disk(u64, DiskResult),
-    /// A timer fired.
-    Timer(Timer),
-    /// A host's request, with a number of the caller's choice for the answer.
-    Host(u64, VolumeId, HostOp),
-    /// A host's request that has a place in the graph of requests, with a number of the caller's
-    /// choice for the answer.
-    Ordered(u64, VolumeId, Place, HostOp),
-    /// A host's request of which it is known where it comes from, perhaps with a place in the graph
-    /// of requests; with a number of the caller's choice for the answer.
-    Named(u64, VolumeId, Origin, Option<Place>, HostOp),
-    /// The host that asked under this number is gone.
-    HostGone(u64),
-    /// A word of the authority.
-    Map(MapMessage),
-}
-
-/// What a node wants done, in order.
-#[derive(Clone, Debug, Hash)]
-pub enum Output {
-    /// Deliver a message.
-    Send(Envelope),
-    /// Start a disk operation; its end is an [`Input::Disk`].
-    Disk(DiskRequest),
-    /// Fire the timer after so long, unless it is set already.
-    Timer(Timer, Nanos),
-    /// Answer the host.
-    Reply(u64, Result<HostData, HostError>),
-    /// Report to the authority.
-    Report(MemberReport),
-    /// The store is open: the node can take part.
-    Ready,
-    /// The disk was refused: the node cannot start.
-    Refused(FormatError),
-    /// The disk failed: the node must be stopped.
-    DiskFailed(String),
-    /// Something an operator should know.
-    Log(String),
-    /// A transaction of this originator had to wait here for another: for who counts that.
-    Delayed(NodeId),
-}
-
-/// How a node is run.
-#[derive(Clone, Copy, Debug, Hash)]
-pub struct NodeConfig {
-    /// The store's sizes.
-    pub store: StoreConfig,
-    /// Most bytes of a request that are atomic together; longer ones are cut.
-    pub max_chunk: u64,
-    /// Most bytes of requests in work at this originator; more wait.
-    pub max_in_flight: u64,
-    /// How long notices may wait for a message to ride on.
-    pub notice_delay: Nanos,
-    /// How long an answer may take before one asks after it.
-    pub patience: Nanos,
-    /// How long a timestamp is remembered (shared storage 4.5.2's T).
-    pub timestamp_window: Nanos,
-    /// Of how many units of 16 sectors timestamps are remembered at most, but for what comes until
-    /// a quarter of the window is over.
-    pub remembered_units: usize,
-    /// Of how many writes it is remembered at most that they have happened, for hosts that ask again.
-    pub remembered_writes: usize,
-    /// How long a lock that a device serves is waited for before deadlock is presumed (shared
-    /// storage 4.3).
-    pub lock_timeout: Nanos,
-    /// How long locks are good for that nobody gives back (4.2.2).
-    pub lease: Nanos,
-    /// How long committed changes wait before they are put in place.
-    pub place_after: Nanos,
-    /// Stripe units being rebuilt at once by a disk that catches up while no host uses it.
-    pub rebuilds: usize,
-    /// Those while hosts use it, and stripes being verified at once by a scrub.
-    pub rebuilds_busy: usize,
-    /// How fast the disk is filled by catching up.
-    pub fill: FillRates,
-    /// The bounds of the graph of requests.
-    pub sequencer: Limits,
-    /// A deliberate bug, for tests that prove that the checker bites.
-    pub bug: Option<Bug>,
-}
-
-impl Default for NodeConfig {
-    fn default() -> Self {
-        NodeConfig {
-            store: StoreConfig::default(),
-            max_chunk: 4 << 20,
-            max_in_flight: 16 << 20,
-            notice_delay: MILLIS,
-            patience: 2000 * MILLIS,
-            timestamp_window: 4_000 * MILLIS,
-            remembered_units: 1 << 18,
-            remembered_writes: 1 << 17,
-            lock_timeout: 200 * MILLIS,
-            lease: 4_000 * MILLIS,
-            place_after: 100 * MILLIS,
-            rebuilds: 64,
-            rebuilds_busy: 8,
-            fill: FillRates::default(),
-            sequencer: Limits::default(),
-            bug: None,
-        }
-    }
-}
-
-/// Deliberate bugs that the simulation check must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bug {
-    /// The host is answered one vote early.
-    AnswerBeforeLastVote,
-    /// Now and then a data worker forgets to send a delta.
-    LostDelta,
-    /// One of its store.
-    Store(StoreBug),
-    /// Reads do not wait for undecided writes that come before them.
-    StaleRead,
-    /// Messages of an epoch that is over are acted on.
-    NoFencing,
-    /// Who does not know what became of a write takes it to have happened.
-    GuessedCommit,
-    /// A disk that catches up misses a sector now and then.
-    MissedSector,
-    /// Parity that has not been written shows that no column of its row has been, whatever it covers.
-    AnyWitness,
-    /// A request begins before those that it is to come after are complete.
-    BeginsEarly,
-    /// A volume that rests is written to.
-    DisturbsRest,
-    /// What is asked for again is done again, whatever became of it.
-    RepeatsBlindly,
-    /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
-    OldestPrepared,
-    /// Who catches up is answered although what was aborted here may be in doubt again.
-    UnsafeAborts,
-    /// Parity is put on top of new parity that is undecided.
-    OnUndecidedContent,
-    /// Nobody is told that a write did not happen.
-    SilentAborts,
-}
-
-/// What a node has done; the first part as [`Totals`] counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeCounters {
-    /// Messages, bytes and round trips; disk transfers are in `store`.
-    pub totals: Totals,
-    /// Messages sent to and from the roles that order requests: lock server and sequencer.
-    pub order_messages: u64,
-    /// Notices sent.
-    pub notices: u64,
-    /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
-    pub xor_bytes: u64,
-    /// Host requests answered.
-    pub requests: u64,
-    /// Transactions begun again with a later timestamp.
-    pub retries: u64,
-    /// Sectors rebuilt.
-    pub rebuilt_sectors: u64,
-    /// The store's own.
-    pub store: StoreCounters,
-}
-
-impl std::hash::Hash for NodeCounters {
-    /// Counters decide nothing: states that differ only in them are one.
-    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
-}
-
-/// A node's state at a glance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeStatus {
-    /// The epoch it serves in.
-    pub epoch: Epoch,
-    /// Whether it serves.
-    pub serving: bool,
-    /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
-    pub stale_sectors: Option<u64>,
-    /// Host requests in work.
-    pub in_flight: usize,
-    /// The scrubs in work: of which volumes, and how far they are.
-    pub scrubs: Vec<(VolumeId, ScrubProgress)>,
-    /// Nothing is in work, nothing unsettled, everything in place.
-    pub quiet: bool,
-    /// What keeps it from being quiet, in words.
-    pub waiting: String,
-    /// By how much its machine's clock is ahead of the cluster's time, if it is wrong; 0 else.
-    pub clock_is_ahead: Nanos,
-    /// What it has done.
-    pub counters: NodeCounters,
-}
 
 /// A node.
 #[derive(Clone, Hash)]
@@ -396,10 +97,7 @@ impl Node {
     /// A node that begins to open its disk, which has `disk_sectors` sectors; with 0 it has none, and
     /// is no more than an originator.
     pub fn new(id: NodeId, cluster: u128, disk_sectors: u64, config: NodeConfig) -> Node {
-        let mut config = config;
-        if let Some(Bug::Store(bug)) = config.bug {
-            config.store.bug = Some(bug);
-        }
+        let config = config.with_store_bug();
         Node {
             id,
             config,
@@ -535,8 +233,8 @@ impl Node {
             }
             return;
         }
-        let fenced = self.config.bug != Some(Bug::NoFencing);
-        if (envelope.epoch < self.map.epoch && fenced) || !self.serving {
+        let is_old = envelope.epoch < self.map.epoch;
+        if (is_old && self.config.fences()) || !self.serving {
             return;
         }
         for notice in &envelope.notices {
@@ -606,7 +304,7 @@ impl Node {
     fn notice(&mut self, from: NodeId, notice: Notice) {
         match notice {
             Notice::Commit(ts) => self.worker.on_commit(from, ts, &mut self.outbox),
-            Notice::Abort(_) if self.config.bug == Some(Bug::SilentAborts) => {}
+            Notice::Abort(_) if !self.config.heeds_aborts() => {}
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
             Notice::Unlock(ts) => self.worker.on_unlock(ts),

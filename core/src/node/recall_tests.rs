@@ -2,9 +2,10 @@
 
 use super::test_bench::*;
 use super::*;
+use crate::Buffer;
 use crate::cluster::Attendance;
 use crate::order::{Again, Asker, HostId, RequestId};
-use crate::plan::Part;
+use crate::plan::{Part, Range};
 use crate::units::ColumnSet;
 
 const RANGE: Range = Range { offset: 0, len: UNIT };

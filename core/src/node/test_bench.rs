@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
+use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::layout::{Geometry, LayoutSpec};
-use crate::plan::Part;
-use crate::store::{DiskOp, DiskRequest, Reached, Superblock};
+use crate::plan::{Part, Range};
+use crate::store::{DiskOp, DiskRequest, StoreConfig, Superblock};
 use crate::units::ColumnSet;
 
 pub(super) const US: NodeId = NodeId(0);

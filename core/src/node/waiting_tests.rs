@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
 use super::*;
+use crate::Buffer;
 use crate::cluster::Attendance;
-use crate::plan::{Policy, Span};
+use crate::plan::{Policy, Range, Span};
 use crate::units::MILLIS;
 
 const SECOND: Nanos = 1_000 * MILLIS;

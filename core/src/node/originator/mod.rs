@@ -26,8 +26,8 @@ use std::sync::Arc;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, Bug, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing,
-    Timer, Trust,
+    Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
+    Trust,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -336,8 +336,8 @@ impl Originator {
             return;
         }
         let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
-        let disturbs = self.config.bug == Some(Bug::DisturbsRest) && self.map.rests(&volume);
-        if writes && self.map.is_asleep(&volume) && !disturbs {
+        let is_disturbed = self.map.rests(&volume) && !self.config.keeps_rest();
+        if writes && self.map.is_asleep(&volume) && !is_disturbed {
             return self.lacks_nodes(job, outbox);
         }
         if let Some(which) = self.must_recall(&job, &volume) {

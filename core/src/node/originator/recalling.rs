@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Job, Originator, Purpose, What};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Bug, HostData, HostError, Recollection, Task};
+use crate::node::{Body, HostData, HostError, Recollection, Task};
 use crate::order::{Again, Asker, Origin, RequestId};
 use crate::plan::Range;
 use crate::units::{ColumnSet, NodeId};
@@ -56,8 +56,7 @@ impl Originator {
         let open = matches!(job.what, What::Write(..)) && !job.recalled;
         // Of what is not voted on a part may have happened whatever the others say.
         let voted = volume.policy.commit.is_voted();
-        let blind = self.config.bug == Some(Bug::RepeatsBlindly);
-        let origin = self.origin(job).filter(|_| open && voted && !blind)?;
+        let origin = self.origin(job).filter(|_| open && voted && self.config.recalls())?;
         origin.again.map(|again| (origin.asker.id, again))
     }
 

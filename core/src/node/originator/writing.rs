@@ -11,7 +11,7 @@ use crate::cluster::Volume;
 use crate::layout::Geometry;
 use crate::node::outbox::Outbox;
 use crate::node::task::Cast;
-use crate::node::{Body, Bug, Header, HostData, Item, Notice, Refusal, Task};
+use crate::node::{Body, Header, HostData, Item, Notice, Refusal, Task};
 use crate::plan::{
     Cell, Destination, Execution, Part, PlanError, Range, Role, Sending, WritePlan, WriteRow,
 };
@@ -166,9 +166,9 @@ impl Originator {
         }
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);
-        let early = self.config.bug == Some(Bug::AnswerBeforeLastVote);
-        if early && w.votes_missing.len() == 1 {
-            // The bug: what comes after this concerns no host any more.
+        let missing = w.votes_missing.len();
+        if missing > 0 && missing == self.config.votes_waived() {
+            // What comes after this concerns no host any more.
             let job = txn.job.clone();
             (txn.job.purpose, txn.job.has_room) = (Purpose::Repair, false);
             self.finish(job, Ok(HostData::Done), outbox);

@@ -34,9 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::outbox::Outbox;
-use super::{
-    Account, Body, Bug, Claim, HostError, HostOp, NodeConfig, SequenceMessage, SequenceReport,
-};
+use super::{Account, Body, Claim, HostError, HostOp, NodeConfig, SequenceMessage, SequenceReport};
 use crate::cluster::{ClusterMap, Volume};
 use crate::order::sequencer::{Graph, Reach, SequencerForm, Step};
 use crate::order::{HostId, Place, PlaceError, RequestId};
@@ -241,7 +239,7 @@ impl Sequencing {
             return;
         }
         let mut place = place;
-        if self.config.bug == Some(Bug::BeginsEarly) {
+        if !self.config.keeps_explicit_order() {
             place.after.clear();
         }
         let claim = Claim { reach: reach_of(volume, &op), place };

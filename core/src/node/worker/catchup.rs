@@ -48,8 +48,8 @@ impl Worker {
         }
         // Who catches up relies on what has been decided. If this node started anew and did not know
         // of an abort any more, it might be the only one left to decide, and commit.
-        let hasty = self.config.bug == Some(Bug::UnsafeAborts);
-        if !hasty && self.store.oldest_abort().is_some_and(|ts| ts <= self.floor) {
+        let unsafe_abort = self.store.oldest_abort().is_some_and(|ts| ts <= self.floor);
+        if unsafe_abort && self.config.waits_for_safe_aborts() {
             self.store.flush_outcomes();
             return;
         }
@@ -182,7 +182,7 @@ impl Worker {
                 self.look_at_own();
             }
             let map = &self.map;
-            let any = self.config.bug == Some(Bug::AnyWitness);
+            let any = !self.config.believes_covering_parity_only();
             self.catchup.conclude(|(id, extent), sector, same| {
                 let Some(volume) = map.volumes.get(&id) else { return false };
                 let Some(sectors) = sectors_of(volume, extent, self.node) else { return false };
@@ -195,7 +195,7 @@ impl Worker {
                     ColumnSet::first(g.layout.width()).minus(ColumnSet::first(g.data_columns()));
                 any && !same.intersection(parity).is_empty() || g.code.is_unchanged(column, same)
             });
-            if self.config.bug == Some(Bug::MissedSector) && !self.catchup.is_asking() {
+            if !self.config.catches_up_on_all() && !self.catchup.is_asking() {
                 self.catchup.miss_one();
             }
             self.wake |= !self.catchup.is_asking();

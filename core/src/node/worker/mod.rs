@@ -30,7 +30,7 @@ use super::outbox::Outbox;
 use super::pace::Pace;
 use super::settle::{Inquiry, Verdict};
 use super::{
-    Body, Bug, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Standing, Task,
+    Body, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Standing, Task,
 };
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::{Aside, Catchup};
@@ -193,7 +193,7 @@ pub(crate) struct Worker {
     /// Parts of hosts' requests since the last tick, and whether there were any before it.
     host_parts: u64,
     hosts_busy: bool,
-    deltas_sent: u64,
+    shares_sent: u64,
     pub rebuilt_sectors: u64,
 }
 
@@ -240,7 +240,7 @@ impl Worker {
             ticks_busy: 0,
             host_parts: 0,
             hosts_busy: false,
-            deltas_sent: 0,
+            shares_sent: 0,
             rebuilt_sectors: 0,
         }
     }
@@ -289,9 +289,8 @@ impl Worker {
     /// epoch the write may be prepared. So does one that was aborted, until that is safe: after a crash it is
     /// prepared again, and who knew nothing of it may have no say by then.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
-        let only_prepared = self.config.bug == Some(Bug::OldestPrepared);
-        let counts =
-            |t: &Txn| !only_prepared || !matches!(t.phase, Phase::Working | Phase::Preparing);
+        let begun = self.config.counts_begun_writes();
+        let counts = |t: &Txn| begun || !matches!(t.phase, Phase::Working | Phase::Preparing);
         let open = self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts);
         open.into_iter().chain(self.store.oldest_abort()).min()
     }
@@ -568,8 +567,8 @@ impl Worker {
                 kind.is_delta() && self.txns.get(e).is_some_and(|t| overlaps(t, &range))
             };
             let changes = self.admission.earlier_unresolved(ts, sectors.clone()).filter(same_data);
-            let ignored = self.config.bug == Some(Bug::OnUndecidedContent);
-            let content = self.admission.earlier_content(ts, sectors).filter(move |_| !ignored);
+            let waits = self.config.waits_for_undecided_content();
+            let content = self.admission.earlier_content(ts, sectors).filter(move |_| waits);
             content.chain(changes)
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
@@ -680,11 +679,8 @@ impl Worker {
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
         if let (Destination::Columns(_), true) = (to, is_share) {
-            self.deltas_sent += 1;
-            if self.config.bug == Some(Bug::LostDelta) && self.deltas_sent.is_multiple_of(50) {
-                // The bug: the parity columns get zeros where the delta should be.
-                data = crate::Buffer::Zero(data.len());
-            }
+            self.shares_sent += 1;
+            data = self.config.share(self.shares_sent, data);
         }
         let (header, cast) = (cell.header, cell.cast());
         let item = Item { stripe: cell.row.stripe, part, data };

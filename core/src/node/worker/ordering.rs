@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::{Admitted, Phase, Txn, Worker};
 use crate::node::outbox::Outbox;
-use crate::node::{Bug, Notice, Output, Refusal, Timer};
+use crate::node::{Notice, Output, Refusal, Timer};
 use crate::order::{Access, Lock, Ordering, joined};
 use crate::units::{Nanos, Timestamp};
 
@@ -186,7 +186,7 @@ impl Worker {
         ordering: Ordering,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Before {
-        if self.config.bug == Some(Bug::StaleRead) {
+        if !self.config.orders_reads() {
             return Before::Nothing;
         }
         if ordering == Ordering::None {
@@ -212,7 +212,7 @@ impl Worker {
     /// Whether a read must not see what is later than itself. Under its device's lock it may.
     pub(super) fn keeps_from_later(&self, ordering: Ordering) -> bool {
         let checked = !matches!(ordering, Ordering::None | Ordering::DeviceLocks);
-        checked && self.config.bug != Some(Bug::StaleRead)
+        checked && self.config.orders_reads()
     }
 
     /// Those that have waited for too long are told so: they may wait for one another.

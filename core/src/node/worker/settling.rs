@@ -97,7 +97,7 @@ impl Worker {
                     // The only participant left decides, if it has a say; else it will catch up.
                     Verdict::Wait if voters.is_empty() && self.has_say(ts) => Verdict::Commit,
                     Verdict::Wait if voters.is_empty() => Verdict::Abort,
-                    Verdict::Wait if self.config.bug == Some(Bug::GuessedCommit) => Verdict::Commit,
+                    Verdict::Wait if !self.config.waits_for_outcomes() => Verdict::Commit,
                     // One without a say only follows.
                     Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => {
                         Verdict::Wait

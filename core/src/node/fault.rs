@@ -1,0 +1,128 @@
+//! Deliberate bugs, which the simulation check must find: the proof that it bites. Elsewhere the code asks
+//! a question that has one right answer; with a bug it gets the wrong one here.
+
+use super::NodeConfig;
+use crate::Buffer;
+use crate::store::StoreBug;
+
+/// Deliberate bugs that the simulation check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// The host is answered one vote early.
+    AnswerBeforeLastVote,
+    /// Now and then a data worker forgets to send a delta.
+    LostDelta,
+    /// One of its store.
+    Store(StoreBug),
+    /// Reads do not wait for undecided writes that come before them.
+    StaleRead,
+    /// Messages of an epoch that is over are acted on.
+    NoFencing,
+    /// Who does not know what became of a write takes it to have happened.
+    GuessedCommit,
+    /// A disk that catches up misses a sector now and then.
+    MissedSector,
+    /// Parity that has not been written shows that no column of its row has been, whatever it covers.
+    AnyWitness,
+    /// A request begins before those that it is to come after are complete.
+    BeginsEarly,
+    /// A volume that rests is written to.
+    DisturbsRest,
+    /// What is asked for again is done again, whatever became of it.
+    RepeatsBlindly,
+    /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
+    OldestPrepared,
+    /// Who catches up is answered although what was aborted here may be in doubt again.
+    UnsafeAborts,
+    /// Parity is put on top of new parity that is undecided.
+    OnUndecidedContent,
+    /// Nobody is told that a write did not happen.
+    SilentAborts,
+}
+
+impl NodeConfig {
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// The same, with the store's bug where the store looks for it.
+    pub(super) fn with_store_bug(mut self) -> NodeConfig {
+        if let Some(Bug::Store(bug)) = self.bug {
+            self.store.bug = Some(bug);
+        }
+        self
+    }
+
+    /// So many votes may be missing when the host is answered.
+    pub(super) fn votes_waived(&self) -> usize {
+        usize::from(self.has(Bug::AnswerBeforeLastVote))
+    }
+
+    /// What a data worker sends as the share number `n`: what it should, or now and then zeros.
+    pub(super) fn share(&self, n: u64, data: Buffer) -> Buffer {
+        match self.has(Bug::LostDelta) && n.is_multiple_of(50) {
+            true => Buffer::Zero(data.len()),
+            false => data,
+        }
+    }
+
+    /// Whether reads wait for undecided writes that come before them, and see nothing later.
+    pub(super) fn orders_reads(&self) -> bool {
+        !self.has(Bug::StaleRead)
+    }
+
+    /// Whether messages of an epoch that is over are refused.
+    pub(super) fn fences(&self) -> bool {
+        !self.has(Bug::NoFencing)
+    }
+
+    /// Whether one that does not know what became of a write waits until it does.
+    pub(super) fn waits_for_outcomes(&self) -> bool {
+        !self.has(Bug::GuessedCommit)
+    }
+
+    /// Whether all that a disk has missed is taken for missed.
+    pub(super) fn catches_up_on_all(&self) -> bool {
+        !self.has(Bug::MissedSector)
+    }
+
+    /// Whether parity shows only of what it covers that it has not been written.
+    pub(super) fn believes_covering_parity_only(&self) -> bool {
+        !self.has(Bug::AnyWitness)
+    }
+
+    /// Whether a request begins after those that it is to come after.
+    pub(super) fn keeps_explicit_order(&self) -> bool {
+        !self.has(Bug::BeginsEarly)
+    }
+
+    /// Whether nothing is written to a volume that rests.
+    pub(super) fn keeps_rest(&self) -> bool {
+        !self.has(Bug::DisturbsRest)
+    }
+
+    /// Whether it is found out what became of what is asked for again.
+    pub(super) fn recalls(&self) -> bool {
+        !self.has(Bug::RepeatsBlindly)
+    }
+
+    /// Whether writes that have only begun count as unsettled.
+    pub(super) fn counts_begun_writes(&self) -> bool {
+        !self.has(Bug::OldestPrepared)
+    }
+
+    /// Whether aborts must be safe before who catches up is answered.
+    pub(super) fn waits_for_safe_aborts(&self) -> bool {
+        !self.has(Bug::UnsafeAborts)
+    }
+
+    /// Whether nothing is put on top of new parity that is undecided.
+    pub(super) fn waits_for_undecided_content(&self) -> bool {
+        !self.has(Bug::OnUndecidedContent)
+    }
+
+    /// Whether who is told that a write did not happen drops it.
+    pub(super) fn heeds_aborts(&self) -> bool {
+        !self.has(Bug::SilentAborts)
+    }
+}

@@ -1,0 +1,96 @@
+//! What hosts ask of a node, and what they are answered.
+
+use super::{ScrubProgress, Trust, UNBOUNDED};
+use crate::Buffer;
+use crate::order::PlaceError;
+use crate::plan::Range;
+
+/// What a host asks of a volume. Ranges are inside the volume and not empty.
+#[derive(Clone, Debug, Hash)]
+pub enum HostOp {
+    /// Read.
+    Read(Range),
+    /// Write these bytes at this offset.
+    Write(u64, Buffer),
+    /// Make the range read as zeros.
+    WriteZeroes(Range),
+    /// The range is not needed; it may read as anything until it is written.
+    Trim(Range),
+    /// Everything acknowledged before must be safe from a power cut.
+    Flush,
+    /// Which parts of the range are holes.
+    Holes(Range),
+    /// Read and verify every stripe of the volume; repair what can be.
+    Scrub {
+        /// The first stripe: where an earlier scrub came to an end.
+        from: u64,
+        /// Most bytes a second that are read of each disk; [`UNBOUNDED`] for as fast as it goes.
+        rate: u64,
+        /// Whom to believe where it cannot be told who is wrong.
+        trust: Trust,
+    },
+}
+
+impl HostOp {
+    /// A scrub of everything, as fast as it goes.
+    pub const SCRUB: HostOp = HostOp::Scrub { from: 0, rate: UNBOUNDED, trust: Trust::Nobody };
+}
+
+/// What a host is answered.
+#[derive(Clone, Debug, Hash)]
+pub enum HostData {
+    /// It is done.
+    Done,
+    /// The bytes read, in pieces that follow one another.
+    Bytes(Vec<Buffer>),
+    /// Lengths, and whether each is a hole.
+    Extents(Vec<(u64, bool)>),
+    /// What a scrub found, and the ranges in which it could not tell who is wrong: the first of them, up to
+    /// [`MOST_UNCLEAR`].
+    Scrubbed(ScrubProgress, Vec<Range>),
+}
+
+/// Of how many ranges a scrub says that they are unclear; of more it only counts the stripes.
+pub const MOST_UNCLEAR: usize = 1000;
+
+/// Why a host's request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum HostError {
+    /// The volume is not there.
+    #[error("there is no such volume")]
+    NoVolume,
+    /// More is lost than the layout bears.
+    #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
+    TooManyLost,
+    /// Tried very often, and each time something came between.
+    #[error("other requests or changes of the cluster came between {attempts} times")]
+    NoProgress {
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// Past the end.
+    #[error("bytes {offset}+{len} lie past the end of the volume, {size} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// The volume's size.
+        size: u64,
+    },
+    /// Nobody waits for it any more.
+    #[error("the host has gone away")]
+    Gone,
+    /// It was asked for before, and others have written there since; what happened of it is forgotten.
+    #[error(
+        "it was asked for before, and nobody can say any more whether it happened; others have written \
+         there since. Read what is there, and write again if need be"
+    )]
+    OutcomeUnknown,
+    /// The node is not part of the cluster now.
+    #[error("this node does not take part in the cluster now")]
+    NotServing,
+    /// It cannot have the place in the graph of requests that its host gave it.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+}
