@@ -35,7 +35,6 @@ LONG = {
     "core/src/cluster/authority/tests.rs": 743,
     "core/src/cluster/map.rs": 702,
     "core/src/node/originator/mod.rs": 611,
-    "core/src/node/worker/mod.rs": 778,
     "core/src/store/format.rs": 712,
     "core/src/store/mod.rs": 705,
     "core/src/store/recover.rs": 734,

@@ -4,16 +4,9 @@
 use super::*;
 use crate::layout::ColumnRole;
 use crate::node::catchup::{Behind, Place};
-use crate::node::{DirtySector, FillRates, MemberReport};
+use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 use crate::units::ColumnSet;
-
-/// Bytes that wait to be put in place above which no more is rebuilt.
-const MOST_HELD: u64 = 32 << 20;
-
-/// Of the units in work so many parts must be done before it is looked for more to rebuild: with many
-/// in work, looking after each would cost more than all else that is done for it here.
-const PARTS: u64 = 8;
 
 /// Looking for what a node that is behind missed.
 #[derive(Clone, Hash)]
@@ -232,70 +225,6 @@ impl Worker {
         a.to_look_at.as_mut().and_then(Vec::pop);
         self.look_at_own();
         self.wake = true;
-    }
-
-    /// Asks for the rebuilding of a few stale units.
-    fn ask_rebuilds(&mut self, now: Nanos) {
-        let has_room = self.store.held_bytes() < MOST_HELD;
-        let (changes, state) = (self.catchup.changes(), (has_room, self.hosts_busy));
-        let enough = (self.rebuilding.len() as u64 / PARTS).max(1);
-        let looked = self.looked.0;
-        if looked.is_some_and(|(seen, was)| was == state && changes - seen < enough) {
-            return;
-        }
-        self.looked.0 = Some((changes, state));
-        let stale = self.catchup.stale();
-        let map = &self.map;
-        let unit = |id: &VolumeId, stripe: u64| {
-            let volume = map.volumes.get(id)?;
-            let column = volume.extent(stripe).column_of(self.node)?;
-            let first = volume.sector(stripe, column);
-            Some((column, first, first + volume.unit_sectors()))
-        };
-        let is_stale = |(id, stripe): &(VolumeId, u64)| {
-            unit(id, *stripe).is_some_and(|(_, lo, hi)| stale.range(lo..hi).next().is_some())
-        };
-        self.rebuilding.retain(is_stale);
-        self.paced.retain(is_stale);
-        let mut from = 0;
-        let mut homeless = Vec::new();
-        // Hosts come first; and what has been rebuilt must come into place some time.
-        let FillRates { floor, ceiling } = self.config.fill;
-        let rate = if self.hosts_busy { floor } else { ceiling };
-        let may = self.pace.may(now, rate);
-        let few = self.hosts_busy && !self.pace.lags(floor);
-        let most = if few { self.config.rebuilds_busy } else { self.config.rebuilds };
-        let most = if has_room { most } else { 0 };
-        while self.rebuilding.len() < most {
-            let Some(&sector) = stale.range(from..).next() else { break };
-            let home = map
-                .volumes
-                .values()
-                .find_map(|v| v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe)));
-            let Some((id, stripe)) = home else {
-                homeless.push(sector);
-                from = sector + 1;
-                continue;
-            };
-            let (column, lo, hi) = unit(&id, stripe).expect("a place in a volume");
-            let part = stale.range(lo..hi);
-            let (first, last) = (part.clone().next(), part.last());
-            let (first, last) = (first.expect("stale here"), last.expect("stale here"));
-            if !self.paced.contains(&(id, stripe)) {
-                if !(may && self.pace.may(now, rate)) {
-                    break;
-                }
-                self.pace.take((last + 1 - first) * SECTOR, rate);
-                self.paced.insert((id, stripe));
-            }
-            if self.rebuilding.insert((id, stripe)) {
-                let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
-                self.rebuilds.push((id, stripe, column, span));
-            }
-            from = hi;
-        }
-        // Sectors of volumes that have been deleted since.
-        homeless.into_iter().for_each(|s| self.catchup.forget(s));
     }
 }
 

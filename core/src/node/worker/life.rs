@@ -30,9 +30,8 @@ impl Worker {
         if now >= self.forgets_at {
             self.forget_old(now);
         }
-        self.rebuilding.clear();
-        self.looked = Aside(None);
-        self.hosts_busy = std::mem::take(&mut self.host_parts) > 0;
+        self.filling.look_anew();
+        self.load.tick();
         self.ask_dirty(outbox);
         self.place();
         if !self.txns.is_empty() {
@@ -69,11 +68,7 @@ impl Worker {
 
     /// Puts committed changes in place when no new ones come, or none were put for long.
     pub(super) fn place(&mut self) {
-        self.ticks_busy += 1;
-        let quiet = self.commits == self.commits_at_tick;
-        self.commits_at_tick = self.commits;
-        if quiet || self.ticks_busy >= 10 {
-            self.ticks_busy = 0;
+        if self.load.is_time_to_place() {
             self.checkpoint(true);
             self.store.flush_outcomes();
         }
@@ -114,8 +109,7 @@ impl Worker {
         self.remember_less();
         self.admission.raise_floor(floor);
         self.inquiries.clear();
-        self.rebuilding.clear();
-        self.looked = Aside(None);
+        self.filling.look_anew();
         self.dirty_asked.clear();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {

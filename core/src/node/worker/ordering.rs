@@ -5,12 +5,13 @@
 //! nothing, because conflicting transactions come one after the other anyway; but a host that
 //! was paused while its locks expired comes with a timestamp that is too old, and does no harm.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Admitted, Phase, Txn, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Notice, Output, Refusal, Timer};
-use crate::order::{Access, Lock, Ordering, joined};
+use crate::order::{Access, Lock, LockTable, Ordering, joined};
 use crate::units::{Nanos, Timestamp};
 
 /// What becomes of a transaction that comes to this disk.
@@ -37,9 +38,21 @@ pub(super) enum Before {
 
 /// A transaction that waits for its locks here.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Waiting {
+struct Waiting {
     since: Nanos,
     accesses: Vec<(Range<u64>, Access)>,
+}
+
+/// Locks on this disk, of volumes that are ordered so.
+#[derive(Clone, Default, Hash)]
+pub(super) struct DeviceLocks {
+    table: LockTable<Timestamp>,
+    waiting: BTreeMap<Timestamp, Waiting>,
+    timer_is_set: bool,
+    /// Those whose turn has come and that have not gone on yet.
+    granted: Vec<Timestamp>,
+    /// Locks of reads that were answered, and when.
+    lent: BTreeMap<Timestamp, Nanos>,
 }
 
 impl Worker {
@@ -60,17 +73,17 @@ impl Worker {
             exclusive: *access != Access::Read,
         };
         let locks = joined(accesses.iter().map(lock).collect());
-        if self.locks.ask(ts, locks.clone()) {
+        if self.device_locks.table.ask(ts, locks.clone()) {
             return self.check(ts, ordering, &accesses);
         }
-        let mut first = self.locks.holders(&locks);
-        first.extend(self.locks.waiters(&locks));
+        let mut first = self.device_locks.table.holders(&locks);
+        first.extend(self.device_locks.table.waiters(&locks));
         self.hasten(first, outbox);
         outbox.push(Output::Delayed(ts.originator()));
-        if !std::mem::replace(&mut self.lock_timer_is_set, true) {
+        if !std::mem::replace(&mut self.device_locks.timer_is_set, true) {
             outbox.push(Output::Timer(Timer::Locks, self.config.lock_timeout));
         }
-        self.waiting.insert(ts, Waiting { since: outbox.now, accesses });
+        self.device_locks.waiting.insert(ts, Waiting { since: outbox.now, accesses });
         Entrance::Waits
     }
 
@@ -153,17 +166,17 @@ impl Worker {
 
     /// A transaction has no more use for its locks here, or does not wait for them any more.
     pub(super) fn unlock(&mut self, ts: Timestamp) {
-        self.waiting.remove(&ts);
-        self.lent.remove(&ts);
-        let next = self.locks.release(ts);
+        self.device_locks.waiting.remove(&ts);
+        self.device_locks.lent.remove(&ts);
+        let next = self.device_locks.table.release(ts);
         self.wake |= !next.is_empty();
-        self.granted.extend(next);
+        self.device_locks.granted.extend(next);
     }
 
     /// Lets those go on whose turn has come.
     pub(super) fn enter_granted(&mut self, outbox: &mut Outbox) {
-        for ts in std::mem::take(&mut self.granted) {
-            let Some(waiting) = self.waiting.remove(&ts) else { continue };
+        for ts in std::mem::take(&mut self.device_locks.granted) {
+            let Some(waiting) = self.device_locks.waiting.remove(&ts) else { continue };
             match self.check(ts, Ordering::DeviceLocks, &waiting.accesses) {
                 Entrance::Late(latest) => self.turn_away(ts, Refusal::Late(latest), outbox),
                 Entrance::Open | Entrance::Waits => {
@@ -176,7 +189,7 @@ impl Worker {
 
     /// Whether a transaction waits for its locks.
     pub(super) fn waits_for_locks(&self, ts: Timestamp) -> bool {
-        self.waiting.contains_key(&ts)
+        self.device_locks.waiting.contains_key(&ts)
     }
 
     /// What stands before a read at `ts`.
@@ -217,14 +230,15 @@ impl Worker {
 
     /// Those that have waited for too long are told so: they may wait for one another.
     pub fn on_lock_timer(&mut self, outbox: &mut Outbox) {
-        self.lock_timer_is_set = false;
+        self.device_locks.timer_is_set = false;
         let timeout = self.config.lock_timeout;
-        let late = self.waiting.iter().filter(|(_, w)| w.since + timeout <= outbox.now);
+        let late =
+            self.device_locks.waiting.iter().filter(|(_, w)| w.since + timeout <= outbox.now);
         let late: Vec<Timestamp> = late.map(|(ts, _)| *ts).collect();
         late.into_iter().for_each(|ts| self.turn_away(ts, Refusal::Busy, outbox));
-        if let Some(since) = self.waiting.values().map(|w| w.since).min() {
+        if let Some(since) = self.device_locks.waiting.values().map(|w| w.since).min() {
             let left = (since + timeout).saturating_sub(outbox.now);
-            self.lock_timer_is_set = true;
+            self.device_locks.timer_is_set = true;
             outbox.push(Output::Timer(Timer::Locks, left.max(1)));
         }
     }
@@ -242,8 +256,8 @@ impl Worker {
 
     /// A read has been answered: its lock is the originator's to give back.
     pub(super) fn lend(&mut self, ts: Timestamp, now: Nanos) {
-        if self.locks.is_granted(ts) {
-            self.lent.insert(ts, now);
+        if self.device_locks.table.is_granted(ts) {
+            self.device_locks.lent.insert(ts, now);
         }
     }
 
@@ -251,15 +265,13 @@ impl Worker {
     pub(super) fn expire_locks(&mut self, now: Nanos) {
         let over = |since: &Nanos| now.saturating_sub(*since) >= self.config.lease;
         let over: Vec<Timestamp> =
-            self.lent.iter().filter(|(_, s)| over(s)).map(|(ts, _)| *ts).collect();
+            self.device_locks.lent.iter().filter(|(_, s)| over(s)).map(|(ts, _)| *ts).collect();
         over.into_iter().for_each(|ts| self.unlock(ts));
     }
 
     /// A new epoch: what had not been prepared begins again, and with it its locks.
     pub(super) fn forget_locks(&mut self) {
-        self.locks.clear();
-        self.waiting.clear();
-        self.granted.clear();
-        self.lent.clear();
+        let timer_is_set = self.device_locks.timer_is_set;
+        self.device_locks = DeviceLocks { timer_is_set, ..DeviceLocks::default() };
     }
 }

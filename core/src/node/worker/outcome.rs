@@ -58,7 +58,7 @@ impl Worker {
         }
         self.unlock(ts);
         self.inquiries.remove(&ts);
-        self.commits += 1;
+        self.load.committed();
         self.wake = true;
         outbox.want_soon();
     }

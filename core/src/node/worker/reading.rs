@@ -112,7 +112,9 @@ impl Worker {
             self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
             return;
         }
-        self.host_parts += u64::from(wanted == Wanted::Data);
+        if wanted == Wanted::Data {
+            self.load.host_part();
+        }
         self.reads.insert(ts, job);
         self.step_read(ts, outbox);
     }

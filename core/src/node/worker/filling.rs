@@ -1,0 +1,112 @@
+//! Filling the disk: which units that it has missed it asks to have put back next, and how fast.
+
+use std::collections::BTreeSet;
+
+use super::{Rebuild, Worker};
+use crate::node::FillRates;
+use crate::node::catchup::Aside;
+use crate::node::pace::Pace;
+use crate::plan::Span;
+use crate::units::{Nanos, SECTOR, VolumeId};
+
+/// Bytes that wait to be put in place above which no more is rebuilt.
+const MOST_HELD: u64 = 32 << 20;
+
+/// Of the units in work so many parts must be done before it is looked for more to rebuild: with many
+/// in work, looking after each would cost more than all else that is done for it here.
+const PARTS: u64 = 8;
+
+/// What is being put back.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Filling {
+    /// What is to be asked for.
+    asked: Vec<Rebuild>,
+    /// The stripes of what has been asked for since the last tick.
+    in_work: BTreeSet<(VolumeId, u64)>,
+    /// Those that count as begun at the rate that is kept to, also if they are asked for again.
+    paced: BTreeSet<(VolumeId, u64)>,
+    pace: Pace,
+    /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
+    /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
+    /// looked at anew.
+    looked: Aside<Option<(u64, (bool, bool))>>,
+}
+
+impl Filling {
+    /// What is to be asked for since this was last called.
+    pub fn take_asked(&mut self) -> Vec<Rebuild> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// What has been asked for may have failed: it is to be looked at anew.
+    pub fn look_anew(&mut self) {
+        self.in_work.clear();
+        self.looked = Aside(None);
+    }
+}
+
+impl Worker {
+    /// Asks for the rebuilding of a few stale units.
+    pub(super) fn ask_rebuilds(&mut self, now: Nanos) {
+        let has_room = self.store.held_bytes() < MOST_HELD;
+        let (changes, state) = (self.catchup.changes(), (has_room, self.load.hosts_are_busy()));
+        let enough = (self.filling.in_work.len() as u64 / PARTS).max(1);
+        let looked = self.filling.looked.0;
+        if looked.is_some_and(|(seen, was)| was == state && changes - seen < enough) {
+            return;
+        }
+        self.filling.looked.0 = Some((changes, state));
+        let stale = self.catchup.stale();
+        let map = &self.map;
+        let unit = |id: &VolumeId, stripe: u64| {
+            let volume = map.volumes.get(id)?;
+            let column = volume.extent(stripe).column_of(self.node)?;
+            let first = volume.sector(stripe, column);
+            Some((column, first, first + volume.unit_sectors()))
+        };
+        let is_stale = |(id, stripe): &(VolumeId, u64)| {
+            unit(id, *stripe).is_some_and(|(_, lo, hi)| stale.range(lo..hi).next().is_some())
+        };
+        self.filling.in_work.retain(is_stale);
+        self.filling.paced.retain(is_stale);
+        let mut from = 0;
+        let mut homeless = Vec::new();
+        // Hosts come first; and what has been rebuilt must come into place some time.
+        let FillRates { floor, ceiling } = self.config.fill;
+        let rate = if self.load.hosts_are_busy() { floor } else { ceiling };
+        let may = self.filling.pace.may(now, rate);
+        let few = self.load.hosts_are_busy() && !self.filling.pace.lags(floor);
+        let most = if few { self.config.rebuilds_busy } else { self.config.rebuilds };
+        let most = if has_room { most } else { 0 };
+        while self.filling.in_work.len() < most {
+            let Some(&sector) = stale.range(from..).next() else { break };
+            let home = map
+                .volumes
+                .values()
+                .find_map(|v| v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe)));
+            let Some((id, stripe)) = home else {
+                homeless.push(sector);
+                from = sector + 1;
+                continue;
+            };
+            let (column, lo, hi) = unit(&id, stripe).expect("a place in a volume");
+            let part = stale.range(lo..hi);
+            let (first, last) = (part.clone().next(), part.last());
+            let (first, last) = (first.expect("stale here"), last.expect("stale here"));
+            if !self.filling.paced.contains(&(id, stripe)) {
+                if !(may && self.filling.pace.may(now, rate)) {
+                    break;
+                }
+                self.filling.pace.take((last + 1 - first) * SECTOR, rate);
+                self.filling.paced.insert((id, stripe));
+            }
+            if self.filling.in_work.insert((id, stripe)) {
+                let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
+                self.filling.asked.push((id, stripe, column, span));
+            }
+            from = hi;
+        }
+        // Sectors of volumes that have been deleted since.
+        homeless.into_iter().for_each(|s| self.catchup.forget(s));
+    }
+}

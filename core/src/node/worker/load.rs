@@ -1,0 +1,52 @@
+//! How much there is to do here: whether hosts use the disk, and whether it is time to put things in
+//! place.
+
+/// What has come since the last tick.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Load {
+    commits: u64,
+    commits_at_tick: u64,
+    /// Ticks since things were last put in place.
+    ticks_busy: u32,
+    /// Parts of hosts' requests since the last tick, and whether there were any before it.
+    host_parts: u64,
+    hosts_are_busy: bool,
+}
+
+/// So many ticks of writes without pause, and things are put in place all the same.
+const MOST_TICKS: u32 = 10;
+
+impl Load {
+    /// A part of a host's request has come.
+    pub fn host_part(&mut self) {
+        self.host_parts += 1;
+    }
+
+    /// A write has happened.
+    pub fn committed(&mut self) {
+        self.commits += 1;
+    }
+
+    /// Whether hosts used the disk between the last two ticks.
+    pub fn hosts_are_busy(&self) -> bool {
+        self.hosts_are_busy
+    }
+
+    /// A tick.
+    pub fn tick(&mut self) {
+        self.hosts_are_busy = std::mem::take(&mut self.host_parts) > 0;
+    }
+
+    /// Whether committed changes should be put in place now: no new ones come, or none were put for
+    /// long. Asked once a tick.
+    pub fn is_time_to_place(&mut self) -> bool {
+        self.ticks_busy += 1;
+        let quiet = self.commits == self.commits_at_tick;
+        self.commits_at_tick = self.commits;
+        let now = quiet || self.ticks_busy >= MOST_TICKS;
+        if now {
+            self.ticks_busy = 0;
+        }
+        now
+    }
+}

@@ -1,0 +1,388 @@
+//! A write at a worker, from its first message until it is handed to the store.
+
+use super::*;
+
+impl Worker {
+    /// A write, or data for it, arrived.
+    pub fn on_part(
+        &mut self,
+        from: NodeId,
+        header: Header,
+        items: Vec<Item>,
+        told: bool,
+        outbox: &mut Outbox,
+    ) {
+        let ts = header.ts;
+        debug_assert!(
+            ts > self.floor,
+            "{ts} is from before this epoch, which began at {}",
+            self.floor
+        );
+        debug_assert!(!told || from == ts.originator());
+        if self.fenced.contains(&ts)
+            || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
+        {
+            return;
+        }
+        let txn = self.txns.get_mut(&ts).expect("just begun");
+        if txn.phase != Phase::Working {
+            return;
+        }
+        txn.hops = txn.hops.max(outbox.hops);
+        let mut touched = Vec::with_capacity(items.len());
+        for item in items {
+            if let Ok(n) = txn.cells.binary_search_by_key(&item.stripe, |c| c.row.stripe) {
+                txn.cells[n].execution.take(item.part, item.data);
+                touched.push(n);
+            }
+        }
+        if std::mem::take(&mut txn.new) {
+            self.step(ts, outbox);
+        } else {
+            touched.sort_unstable();
+            touched.dedup();
+            self.step_cells(ts, touched.into_iter(), outbox);
+        }
+    }
+
+    /// Takes up a write, if it is not too late for it.
+    fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
+        let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
+        let (g, task) = (&volume.geometry, &header.task);
+        if !task.fits(&volume) {
+            return false;
+        }
+        let stripe = task.first_stripe(&volume);
+        let extent = volume.extent(stripe);
+        let originator = header.ts.originator();
+        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
+        let coordinator = cast.node(Role::Coordinator).expect("every task has one");
+        let Some(role) = cast.role_of(self.node, task) else { return false };
+        let Ok(plan) = task.plan(&volume, header.avoid) else { return false };
+        let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, role));
+        let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
+        let (Role::Column(column) | Role::Source(column)) = role else { return false };
+        let node_of = |c: usize| (c, extent.columns[c].0);
+        let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
+        let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
+        let ranges = cells.iter().flat_map(Cell::writes).collect();
+        let txn = Txn {
+            epoch: self.map.epoch,
+            volume: header.volume,
+            extent: volume.extent_of(stripe),
+            column,
+            // What is put back can be put back again: until it is in place the map, or the table,
+            // says that it is missing. But parity that is copied must be there if a change that
+            // comes on top of it is.
+            journal: volume.policy.is_journaled()
+                && match header.task {
+                    Task::Write(_) => true,
+                    Task::Rebuild { .. } => false,
+                    Task::Copy { .. } => cells.iter().any(Cell::is_parity),
+                },
+            alone: !volume.policy.commit.is_voted(),
+            originator: coordinator,
+            participants,
+            unfinished: cells.len(),
+            cells,
+            new: true,
+            ranges,
+            writes: match header.task {
+                Task::Write(range) => range,
+                Task::Rebuild { .. } | Task::Copy { .. } => EVERYTHING,
+            },
+            ordering: volume.policy.ordering,
+            delayed: false,
+            copies: matches!(header.task, Task::Copy { .. }),
+            // Without votes what one has done says nothing of the others.
+            asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
+            phase: Phase::Working,
+            hops: 0,
+            awaited: false,
+            told_by: None,
+            heard: false,
+            since: outbox.now,
+        };
+        if let Task::Write(_) = header.task {
+            self.load.host_part();
+        }
+        if let Some(asker) = header.asker {
+            self.memory.hear(asker);
+        }
+        let vital = volume.policy.commit == Commit::Late;
+        for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {
+            self.store.expect(header.ts, sectors.start, sectors.end - sectors.start, vital);
+        }
+        let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
+        self.txns.insert(header.ts, txn);
+        if let Entrance::Late(latest) = entrance {
+            self.refuse(header.ts, Refusal::Late(latest), outbox);
+            return false;
+        }
+        true
+    }
+
+    /// Executes whatever can be executed of a write.
+    pub(super) fn step(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(txn) = self.txns.get(&ts) else { return };
+        self.step_cells(ts, 0..txn.cells.len(), outbox);
+    }
+
+    /// Executes whatever can be executed of some cells of a write, and if that was all there was
+    /// to do, prepares it.
+    pub(super) fn step_cells(
+        &mut self,
+        ts: Timestamp,
+        cells: impl Iterator<Item = usize> + Clone,
+        outbox: &mut Outbox,
+    ) {
+        let works = self.txns.get(&ts).is_some_and(|t| t.phase == Phase::Working);
+        if !works || self.waits_for_locks(ts) {
+            return;
+        }
+        let mut shares = Shares::default();
+        for n in cells.clone() {
+            if let Err(refusal) = self.start_read(ts, n, outbox) {
+                self.refuse(ts, refusal, outbox);
+                return;
+            }
+            self.send_share(ts, n, &mut shares, outbox);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        for n in cells {
+            let cell = &mut txn.cells[n];
+            if !cell.is_finished && cell.execution.is_done() {
+                cell.is_finished = true;
+                txn.unfinished -= 1;
+            }
+            outbox.counters.xor_bytes += cell.execution.take_added();
+            if cell.execution.must_read() {
+                self.stalled.insert(ts);
+            }
+        }
+        if let Some(header) = txn.cells.first().map(|c| c.header) {
+            for (node, (to, items)) in shares.0 {
+                outbox.send_after(node, Body::Part { header, to, items }, 2);
+            }
+        }
+        if txn.unfinished > 0 {
+            return;
+        }
+        let mut undecided = self.undecided_below(ts);
+        undecided.extend(self.undecided_before_copy(ts));
+        if !undecided.is_empty() || self.copies_too_early(ts) {
+            self.hasten(undecided, outbox);
+            self.stalled.insert(ts);
+            return;
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        let copies = txn.copies;
+        let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
+        if copies && !changes.is_empty() {
+            let (column, part) = self.txns[&ts].cells[0].whole();
+            let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
+            if changes.iter().any(lost) {
+                // It was here, and is lost: then no other disk has it.
+                let refusal = Refusal::Erased { column, parts: vec![part], behind: false };
+                return self.refuse(ts, refusal, outbox);
+            }
+            changes = self.still_missing(changes);
+            if changes.is_empty() {
+                return self.refuse(ts, Refusal::Aborted, outbox);
+            }
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        if changes.is_empty() {
+            // It only had something to show to the others. Its lock is the originator's to give back.
+            self.txns.remove(&ts);
+            self.lend(ts, outbox.now);
+            return;
+        }
+        txn.phase = Phase::Preparing;
+        let (meta, journal) = (meta::encode(txn), txn.journal);
+        txn.cells.clear();
+        self.store.prepare(ts, meta, changes, journal);
+    }
+
+    /// The writes on top of whose parity a write would go, and which are still undecided.
+    ///
+    /// What changes parity was computed from what the data columns had. One of them may not have
+    /// heard of an earlier write whose parity this disk has prepared, or know that it did not
+    /// happen; and if those who know fail, it may yet happen here. So nothing is put on top of
+    /// new parity, and no change on top of a change of the same data, until that is decided.
+    pub(super) fn undecided_below(&self, ts: Timestamp) -> BTreeSet<Timestamp> {
+        let txn = &self.txns[&ts];
+        if txn.ordering == Ordering::None {
+            return BTreeSet::new();
+        }
+        let overlaps = |earlier: &Txn, range: &Range<u64>| {
+            let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
+            earlier.volume == txn.volume
+                && !matches!(earlier.phase, Phase::Committed { .. })
+                && share_sectors(earlier.writes, txn.writes)
+                && earlier.ranges.iter().any(meets)
+        };
+        let below = |Changed { sectors, kind }: Changed| {
+            let range = sectors.clone();
+            let same_data = move |e: &Timestamp| {
+                kind.is_delta() && self.txns.get(e).is_some_and(|t| overlaps(t, &range))
+            };
+            let changes = self.admission.earlier_unresolved(ts, sectors.clone()).filter(same_data);
+            let waits = self.config.waits_for_undecided_content();
+            let content = self.admission.earlier_content(ts, sectors).filter(move |_| waits);
+            content.chain(changes)
+        };
+        let parity = txn.cells.iter().filter(|c| c.is_parity());
+        parity.flat_map(Cell::writes).flat_map(below).collect()
+    }
+
+    /// The writes from before a copy that are undecided where it is to go: it comes from a disk that knows
+    /// nothing of them.
+    fn undecided_before_copy(&self, ts: Timestamp) -> Vec<Timestamp> {
+        let txn = &self.txns[&ts];
+        let cells = txn.cells.iter().filter(|_| txn.copies);
+        let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
+        cells.flat_map(Cell::writes).flat_map(before).collect()
+    }
+
+    /// Whether a copy must wait because this disk does not know yet what it has.
+    fn copies_too_early(&self, ts: Timestamp) -> bool {
+        self.txns[&ts].copies && self.catchup.is_asking()
+    }
+
+    /// Of a copy, what has not been written since by anyone else.
+    fn still_missing(&self, changes: Vec<Change>) -> Vec<Change> {
+        let mut out = Vec::new();
+        for change in changes {
+            for (n, sector) in change.sectors().enumerate() {
+                if self.catchup.is_stale(sector..sector + 1) {
+                    let at = n * SECTOR as usize;
+                    let data = change.data.slice(at, at + SECTOR as usize);
+                    out.push(Change { sector, kind: ChangeKind::Content, data });
+                }
+            }
+        }
+        out
+    }
+
+    /// While a column is copied to this disk no change goes on top of what is not there yet: it
+    /// is copied first, so that no redundancy is lost on the way.
+    fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
+        let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
+        let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
+        let missing = |c: &Changed| c.kind.is_delta() && self.catchup.is_stale(c.sectors.clone());
+        match cell.writes().find(missing).filter(|_| copied) {
+            None => Ok(()),
+            Some(Changed { sectors, .. }) => {
+                let part = cell.span_of(sectors);
+                let column = cell.column;
+                let parts = vec![(cell.row.stripe, part)];
+                Err(Refusal::Erased { column, parts, behind: true })
+            }
+        }
+    }
+
+    fn start_read(&mut self, ts: Timestamp, n: usize, outbox: &mut Outbox) -> Result<(), Refusal> {
+        let txn = &self.txns[&ts];
+        let cell = &txn.cells[n];
+        self.refuse_change_of_missing(cell)?;
+        if !cell.execution.must_read() {
+            return Ok(());
+        }
+        let ranges: Vec<Range<u64>> = cell.read_ranges().collect();
+        let ordering = txn.ordering;
+        match self.before_read(ts, ordering, ranges.iter().cloned()) {
+            Before::Nothing => {}
+            Before::Later(later) => return Err(Refusal::Late(later)),
+            Before::Undecided => {
+                self.hasten_before(ts, ordering, ranges, outbox);
+                let txn = self.txns.get_mut(&ts).expect("just seen");
+                if !std::mem::replace(&mut txn.delayed, true) {
+                    outbox.push(Output::Delayed(ts.originator()));
+                }
+                return Ok(());
+            }
+        }
+        if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
+            let part = cell.span_of(stale.clone());
+            return Err(Refusal::Erased {
+                column: cell.column,
+                parts: vec![(cell.row.stripe, part)],
+                behind: true,
+            });
+        }
+        self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
+        for (part, range) in ranges.into_iter().enumerate() {
+            let ticket = self.ticket(Ticket::Cell { ts, cell: n, part });
+            self.store.read(ticket, range.start, range.end - range.start);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a cell as far as that can be, and sends what it has to show. What takes no read goes
+    /// together with that of other stripes: all of it is ready when the write begins.
+    fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        for sending in txn.cells[n].advance() {
+            self.send_part(ts, n, sending, shares, outbox);
+        }
+    }
+
+    fn send_part(
+        &mut self,
+        ts: Timestamp,
+        n: usize,
+        sending: Sending,
+        shares: &mut Shares,
+        outbox: &mut Outbox,
+    ) {
+        let cell = &self.txns[&ts].cells[n];
+        let Sending { to, part, mut data } = sending;
+        let is_share = matches!(cell.execution.cell().at, Role::Column(_));
+        if let (Destination::Columns(_), true) = (to, is_share) {
+            self.shares_sent += 1;
+            data = self.config.share(self.shares_sent, data);
+        }
+        let (header, cast) = (cell.header, cell.cast());
+        let item = Item { stripe: cell.row.stripe, part, data };
+        let waits = !cell.execution.cell().reads().is_empty();
+        for to in to.roles() {
+            let node = cast.node(to).expect("a role in this plan");
+            match matches!(to, Role::Column(_)) && !waits {
+                true => shares.0.entry(node).or_insert((to, Vec::new())).1.push(item.clone()),
+                // It was asked for by the originator, the first message; what came for other rows
+                // meanwhile is no part of this chain.
+                false => {
+                    let items = vec![item.clone()];
+                    outbox.send_after(node, Body::Part { header, to, items }, 2);
+                }
+            }
+        }
+    }
+
+    /// This disk cannot do its part.
+    pub(super) fn refuse(&mut self, ts: Timestamp, refusal: Refusal, outbox: &mut Outbox) {
+        let txn = &self.txns[&ts];
+        let vote = Body::Vote { ts, column: txn.column, vote: Err(refusal) };
+        outbox.send(txn.originator, vote);
+        self.drop_txn(ts);
+    }
+
+    /// Forgets an undecided write and takes no part in it any more.
+    pub(super) fn drop_txn(&mut self, ts: Timestamp) {
+        let Some(txn) = self.txns.remove(&ts) else { return };
+        debug_assert!(!matches!(txn.phase, Phase::Committed { .. }));
+        for Changed { sectors, .. } in &txn.ranges {
+            self.admission.resolve(ts, sectors.clone(), false);
+        }
+        if matches!(txn.phase, Phase::Preparing | Phase::Prepared) {
+            self.store.outcome(ts, false);
+        } else {
+            self.store.forget(ts);
+        }
+        self.unlock(ts);
+        self.fenced.insert(ts);
+        self.inquiries.remove(&ts);
+        self.wake = true;
+    }
+}
