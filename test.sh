@@ -47,9 +47,10 @@ clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
 doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
 
 # Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
-# given; nothing is left undone. Comments and tests are not looked at.
+# given; nothing is left undone. Comments and tests are not looked at. The documentation's sentences are short.
 rules() {
     python3 tests/rules.py
+    python3 tests/prose.py
 }
 
 licences() {

@@ -12,12 +12,7 @@ T=$(mktemp -d /tmp/weft-cluster.XXXXXX)
 COPY=${EXAMPLES:-$(dirname "$WEFT")/examples}/copy
 LIMIT=60
 passed=0 failed=0
-read -r -a PORTS < <(python3 - <<'P'
-import socket
-held = [socket.socket() for _ in range(12)]
-for s in held: s.bind(("127.0.0.1", 0))
-print(*(s.getsockname()[1] for s in held))
-P
+read -r -a PORTS < <(python3 tests/python/free_ports.py
 )
 ADMIT=127.0.0.1:${PORTS[7]}
 
@@ -85,25 +80,7 @@ token() { weft cluster token --dir "$T/state0" --json | python3 -c 'import json,
 # deaf PORT: passes one connection on to where nodes are let in, and what the other side says only until
 # the first has said its second thing: the answer is lost.
 deaf() {
-    python3 - "$1" "${ADMIT#*:}" <<'P'
-import select, socket, sys
-door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-print("listens", flush=True)
-near = door.accept()[0]
-far = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
-said = 0
-while True:
-    ready = select.select([near, far], [], [])[0]
-    if near in ready:
-        data = near.recv(65536)
-        if not data: break
-        said += 1
-        far.sendall(data)
-    if far in ready:
-        data = far.recv(65536)
-        if not data: break
-        if said < 2: near.sendall(data)
-P
+    python3 tests/python/deaf_proxy.py "$1" "${ADMIT#*:}"
 }
 joining() {
     local token drips
@@ -154,17 +131,7 @@ joining() {
     refused 'address: cannot listen at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     refused 'does not let nodes in; ask n0' weft cluster token --dir "$T/state1"
     # Many drip into the door, and shut nobody out.
-    python3 - "${ADMIT#*:}" <<'P' >"$T/drips" & drips=$!
-import socket, sys, time
-strangers = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(40)]
-for s in strangers: s.send(b"\x16\x03\x01\x02")
-print("all", flush=True)
-for _ in range(60):
-    for s in strangers:
-        try: s.send(b"\0")
-        except OSError: pass
-    time.sleep(1)
-P
+    python3 tests/python/drip_connections.py "${ADMIT#*:}" >"$T/drips" & drips=$!
     wait_until grep -q all "$T/drips"
     token=$(token)
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice-n2.toml"
@@ -383,39 +350,7 @@ alone() {
     local round
     weft volume set v ordering=none --dir "$T/state1"
     for round in 1 2 3; do
-        wait_until python3 - "$T/several" "$T"/nbd{0,1,2,3}.sock "$T"/nbd{0,1,2,3}.sock <<'P'
-import socket, struct, sys
-name = b"v"
-def read(s, n):
-    got = b""
-    while len(got) < n:
-        more = s.recv(n - len(got))
-        if not more: raise EOFError
-        got += more
-    return got
-hosts = []
-for path in sys.argv[2:]:
-    s = socket.socket(socket.AF_UNIX)
-    s.connect(path)
-    read(s, 18)
-    s.sendall(struct.pack(">I", 3))
-    hosts.append(s)
-go = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
-for s in hosts: s.sendall(b"IHAVEOPT" + struct.pack(">II", 7, len(go)) + go)
-def let_in(s):
-    while True:
-        _, _, kind, n = struct.unpack(">QIII", read(s, 20))
-        said = read(s, n)
-        if kind == 1: return True
-        if kind >> 31:
-            assert kind == 2**31 + 2 and b"ordering=none" in said, (kind, said)
-            return False
-n = sum([let_in(s) for s in hosts])
-print(n, "of", len(hosts), "were let in")
-if n > 1: open(sys.argv[1], "w")
-# The one of the last round may not be gone yet.
-sys.exit(n == 0)
-P
+        wait_until python3 tests/python/several_hosts.py "$T/several" "$T"/nbd{0,1,2,3}.sock "$T"/nbd{0,1,2,3}.sock
         [ ! -e "$T/several" ]
     done
     grep -q 'is not let in.*ordering=none' "$T"/log?

@@ -178,33 +178,7 @@ unaligned() {
 }
 past_the_end() {
     # qemu-io refuses by itself, so these say it byte by byte.
-    python3 - "$S" $SIZE <<'P'
-import socket, struct, sys
-s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1]); size = int(sys.argv[2])
-def get(n):
-    data = b""
-    while len(data) < n:
-        more = s.recv(n - len(data)); assert more, "the server hung up"; data += more
-    return data
-get(18); s.sendall(struct.pack(">I8sII4s", 3, b"IHAVEOPT", 1, 4, b"vol0")); get(10)
-def ask(what, flags, command, offset, length, payload=b"", want=None):
-    s.sendall(struct.pack(">IHHQQI", 0x25609513, flags, command, 7, offset, length) + payload)
-    magic, error, cookie = struct.unpack(">IIQ", get(16))
-    print(what, "answered with error", error)
-    assert (magic, cookie) == (0x67446698, 7) and error in want, (what, error, want)
-    if command == 0 and not error: get(length)
-EINVAL, ENOSPC = 22, 28
-past = (EINVAL, ENOSPC)
-ask("read past the end", 0, 0, size, 4096, want=(EINVAL,))
-ask("read across the end", 0, 0, size - 512, 4096, want=(EINVAL,))
-ask("read at 2^64", 0, 0, 2**64 - 512, 4096, want=(EINVAL,))
-ask("write across the end", 0, 1, size - 512, 4096, b"x" * 4096, want=past)
-ask("trim past the end", 0, 4, size, 4096, want=past)
-ask("zero past the end", 0, 6, size - 512, 4096, want=past)
-ask("unknown command", 0, 99, 0, 0, want=(EINVAL,))
-ask("unknown flag", 1 << 9, 0, 0, 512, want=(EINVAL,))
-ask("read", 0, 0, size - 512, 512, want=(0,))
-P
+    python3 tests/python/past_the_end.py "$S" $SIZE
     fails qemu-io -f raw -c "read $SIZE 4096" "$URI"
     qio "read $((SIZE - 4096)) 4096"
 }
@@ -215,34 +189,7 @@ garbage() {
     exec 9>"$T/fifo"
     echo 'write -P 0x3c 40M 1M' >&9
     wait_until grep -q 'wrote' "$T/other"
-    python3 - "$S" "$D/control.sock" <<'P'
-import os, socket, struct, sys
-def send(path, *pieces):
-    s = socket.socket(socket.AF_UNIX); s.settimeout(2); s.connect(path)
-    try:
-        for data in pieces:
-            s.sendall(data)
-            try: s.recv(4096)
-            except TimeoutError: pass
-    except (BrokenPipeError, ConnectionResetError): pass
-    s.close()
-opt = lambda number, length, data=b"": struct.pack(">8sII", b"IHAVEOPT", number, length) + data
-flags = struct.pack(">I", 3)
-vol0 = flags + opt(1, 4, b"vol0")
-nbd, control = sys.argv[1:]
-send(nbd)
-send(nbd, os.urandom(65536))
-send(nbd, bytes(64))
-send(nbd, flags + b"IHAVEOPT")
-send(nbd, flags + opt(7, 0xffffffff), bytes(65536))
-send(nbd, flags + opt(12345, 3, b"abc"), os.urandom(100))
-send(nbd, vol0, os.urandom(280))
-send(nbd, vol0, struct.pack(">IHHQQI", 0x25609513, 0, 1, 1, 0, 0xffffffff), bytes(65536))
-send(nbd, vol0, struct.pack(">IHHQQI", 0x25609513, 0, 1, 1, 0, 65536), bytes(100))
-send(control, os.urandom(4096) + b"\n")
-send(control, b"{" * 100000 + b"\n")
-send(control, b'{"nonsense": 1}\n')
-P
+    python3 tests/python/garbage.py "$S" "$D/control.sock"
     echo 'read -P 0x3c 40M 1M' >&9
     exec 9>&-
     wait $other
@@ -271,12 +218,7 @@ given_up() {
 descriptors() {
     stop
     (ulimit -n 200 && start)
-    python3 - "$PORT" <<'P' >"$T/many" & local many=$!
-import socket, sys, time
-held = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) for _ in range(400)]
-print("all", flush=True)
-time.sleep(60)
-P
+    python3 tests/python/many_connections.py "$PORT" >"$T/many" & local many=$!
     wait_until grep -q all "$T/many"
     weft node kill 3
     weft node start 3
@@ -293,30 +235,7 @@ partial() {
     local before after
     memory() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(server)/status"; }
     before=$(memory)
-    python3 - "$S" <<'P' >"$T/many" & local many=$!
-import selectors, socket, struct, sys, time
-ready, left = selectors.DefaultSelector(), {}
-for _ in range(60):
-    s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-    s.recv(18, socket.MSG_WAITALL)
-    s.sendall(struct.pack(">I8sII4s", 3, b"IHAVEOPT", 1, 4, b"vol0"))
-    s.recv(10, socket.MSG_WAITALL)
-    s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 7, 0, 32 << 20))
-    s.setblocking(False)
-    left[s] = 31 << 20
-    ready.register(s, selectors.EVENT_WRITE)
-piece, since = bytes(1 << 20), time.monotonic()
-# Until the array has taken nothing more for a while.
-while left and time.monotonic() - since < 1:
-    for key, _ in ready.select(0.1):
-        try: sent = key.fileobj.send(piece[:left[key.fileobj]])
-        except BlockingIOError: continue
-        since = time.monotonic()
-        left[key.fileobj] -= sent
-        if not left[key.fileobj]: ready.unregister(key.fileobj); del left[key.fileobj]
-print("all, and", len(left), "wait", flush=True)
-time.sleep(60)
-P
+    python3 tests/python/partial_writes.py "$S" >"$T/many" & local many=$!
     wait_until grep all "$T/many"
     after=$(memory)
     cat "$T/many"
@@ -331,37 +250,7 @@ limits() {
     refused 'incomplete at least 64MiB' up --dir "$T/x" --max-incomplete 1M
     stop
     start --handshake-timeout 1s --request-timeout 2s --max-connections 5 --max-connections-per-address 3
-    python3 - "$S" "$PORT" <<'P'
-import socket, struct, sys, time
-def unix():
-    s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect(sys.argv[1]); return s
-def tcp(): return socket.create_connection(("127.0.0.1", int(sys.argv[2])), 30)
-def refused(s):
-    try: return s.recv(1) == b""
-    except ConnectionResetError: return True
-def ended(s, byte):
-    # However often something comes.
-    begun = time.monotonic()
-    s.settimeout(0.2)
-    while time.monotonic() - begun < 30:
-        try:
-            s.send(byte)
-            if s.recv(4096) == b"": return time.monotonic() - begun
-        except TimeoutError: pass
-        except OSError: return time.monotonic() - begun
-    raise SystemExit("it is still there after 30 s")
-# One that has said what it wants may be silent.
-patient = unix()
-patient.recv(18, socket.MSG_WAITALL)
-patient.sendall(struct.pack(">I8sII4s", 3, b"IHAVEOPT", 1, 4, b"vol0"))
-patient.recv(10, socket.MSG_WAITALL)
-here, there = [unix() for _ in range(4)], [tcp() for _ in range(3)]
-for s in here + there: assert s.recv(1) != b"", "there is place"
-assert refused(unix()) and refused(tcp()), "there were more than may be"
-print("a handshake lasted", ended(here.pop(), b"\0"))
-patient.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 7, 0, 1 << 20))
-print("a request lasted", ended(patient, b"x"))
-P
+    python3 tests/python/limits.py "$S" "$PORT"
     wait_until serves
     qio 'write -P 0x14 0 1M' 'read -P 0x14 0 1M'
     stop

@@ -103,27 +103,7 @@ filesystem() {
     mount -t ext4 -o errors=remount-ro "$device" "$T/mnt"
     # Files one after the other, each made durable and only then noted.
     : >"$T/noted"
-    python3 - "$T" <<'P' &
-import hashlib, itertools, os, random, sys, time
-top, rng, longest = sys.argv[1], random.Random(2026), 0
-with open(top + "/noted", "w") as noted:
-    for n in itertools.count():
-        if os.path.exists(top + "/enough"):
-            break
-        content, begun = rng.randbytes(rng.randrange(1, 200_000)), time.monotonic()
-        # The room of older files is used again.
-        path = f"{top}/mnt/{n % 150}"
-        with open(path + ".new", "wb") as file:
-            file.write(content)
-            os.fsync(file.fileno())
-        os.rename(path + ".new", path)
-        directory = os.open(top + "/mnt", os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-        longest = max(longest, time.monotonic() - begun)
-        print(hashlib.sha256(content).hexdigest(), n % 150, file=noted, flush=True)
-print(f"note: {n} files, the slowest took {longest:.2f} s")
-P
+    python3 tests/python/durable_files.py "$T" &
     writer=$!
     noted() { [ "$(wc -l <"$T/noted")" -gt "$1" ] || dead $writer; }
     for _ in 1 2; do
@@ -165,55 +145,7 @@ libnbd() {
     [ -n "$python" ] || { echo "note: skipped, for want of libnbd for Python"; return 0; }
     rm -f "$T/half"
     # shellcheck disable=SC2046
-    timeout $LIMIT $python - "$T/half" $(for n in 3 4 0 1 2; do uri $n; done) <<'P' &
-import nbd, os, random, sys, time
-half, uris = sys.argv[1], sys.argv[2:]
-
-class Volume:
-    """One of several addresses, and the next when it is gone."""
-    def __init__(self, uris):
-        self.uris, self.at, self.handle, self.moves = uris, 0, None, 0
-    def connected(self):
-        while self.handle is None:
-            try:
-                handle = nbd.NBD()
-                handle.connect_uri(self.uris[self.at])
-                self.handle = handle
-            except nbd.Error:
-                self.next()
-                time.sleep(0.02)
-        return self.handle
-    def next(self):
-        self.handle, self.at, self.moves = None, (self.at + 1) % len(self.uris), self.moves + 1
-    def ask(self, what):
-        while True:
-            handle = self.connected()
-            try:
-                return what(handle)
-            except nbd.Error:
-                if not (handle.aio_is_dead() or handle.aio_is_closed()):
-                    raise        # an error that the volume answered with
-                self.next()
-
-volume, rng, blocks, longest, n = Volume(uris), random.Random(7), {}, 0, 0
-# Until it has moved, and then as much again.
-while n < 300 or volume.moves == 0:
-    n += 1
-    block = rng.randrange(1024)
-    content, begun = rng.randbytes(4096), time.monotonic()
-    volume.ask(lambda h: h.pwrite(content, block * 4096, nbd.CMD_FLAG_FUA))
-    longest, blocks[block] = max(longest, time.monotonic() - begun), content
-    if n == 150:
-        open(half, "w").close()
-for _ in range(300):
-    block = rng.choice(sorted(blocks))
-    content = rng.randbytes(4096)
-    volume.ask(lambda h: h.pwrite(content, block * 4096, nbd.CMD_FLAG_FUA))
-    blocks[block] = content
-for block, content in blocks.items():
-    assert volume.ask(lambda h: h.pread(4096, block * 4096)) == content, f"block {block}"
-print(f"note: {n + 300} writes, {len(blocks)} blocks as written, {volume.moves} moves, the slowest took {longest:.2f} s")
-P
+    timeout $LIMIT $python tests/python/libnbd_host.py "$T/half" $(for n in 3 4 0 1 2; do uri $n; done) &
     local writer=$!
     wait_until eval "[ -e '$T/half' ] || dead $writer"
     kill_node 3

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Signal, getpid, kill_process};
-use serde_json::Value;
 use weft_core::node::FillRates;
+use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
-    Array, Configuration, ControlRequest, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory,
-    Size, join_as_host, to_stderr, write_private,
+    Array, Configuration, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory, Size,
+    join_as_host, to_stderr, write_private,
 };
 use weft_terminal::say;
 
@@ -205,20 +205,21 @@ fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
     let mut control = args::connect(dir)?;
     let (since, mut told) = (Instant::now(), false);
     loop {
-        let status = control.request(&ControlRequest::Status)?;
-        if status["settled"] == true && status["cut_off"].is_null() {
+        let status = control.status()?;
+        if status.settled && status.cut_off.is_none() {
             return say(greeting(&status, volumes)?);
         }
-        if since.elapsed() >= KNOWN && status["cluster"]["disowned"] == true {
+        let cluster = status.cluster.unwrap_or_default();
+        if since.elapsed() >= KNOWN && cluster.disowned {
             bail!(
                 "this host was node {} and has been removed from the cluster (`weft node remove`); \
                  choose another --dir than {}, and give --token-file and --at for a new one",
-                status["cluster"]["node"],
+                cluster.node,
                 dir.display()
             );
         }
         if since.elapsed() >= PATIENCE && !told {
-            eprintln!("{}", waiting(&status));
+            eprintln!("{}", waiting(cluster.connected.len()));
             told = true;
         }
         thread::sleep(PAUSE);
@@ -226,8 +227,8 @@ fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
 }
 
 /// What to say while the cluster has not let the host in.
-fn waiting(status: &Value) -> String {
-    match status["cluster"]["connected"].as_array().map_or(0, Vec::len) {
+fn waiting(connected: usize) -> String {
+    match connected {
         0 => "no node of the cluster answers; this host waits for one, and goes on by itself when \
               there is one"
             .to_string(),
@@ -238,29 +239,27 @@ fn waiting(status: &Value) -> String {
     }
 }
 
-fn greeting(status: &Value, volumes: &[String]) -> Result<String> {
+fn greeting(status: &Status, volumes: &[String]) -> Result<String> {
     let said: Vec<String> = volumes.iter().map(|v| of_volume(status, v)).collect::<Result<_>>()?;
     Ok(said.concat() + "\nCtrl-C detaches it.")
 }
 
 /// How to use a volume, if the cluster has it.
-fn of_volume(status: &Value, volume: &str) -> Result<String> {
-    let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
-    let usable = || list("volumes").iter().filter(|v| v["mode"] != "unfinished");
-    let Some(found) = usable().find(|v| v["name"] == volume) else {
-        let names: Vec<_> = usable().filter_map(|v| v["name"].as_str()).collect();
+fn of_volume(status: &Status, volume: &str) -> Result<String> {
+    let usable = || status.volumes.iter().filter(|v| v.mode != VolumeMode::Unfinished);
+    let Some(found) = usable().find(|v| v.name == volume) else {
+        let names: Vec<_> = usable().map(|v| v.name.as_str()).collect();
         bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));
     };
+    let VolumeStatus { layout, mode, .. } = found;
     let mut out = format!(
-        "{volume}: {}, {}, {}; this host reads and writes the disks itself\n",
-        Size(found["size"].as_u64().unwrap_or(0)),
-        found["layout"].as_str().unwrap_or("?"),
-        found["mode"].as_str().unwrap_or("?"),
+        "{volume}: {}, {layout}, {mode}; this host reads and writes the disks itself\n",
+        Size(found.size),
     );
-    for listen in list("listens").iter().filter_map(Value::as_str) {
+    for listen in &status.listens {
         out += &format!("    {}\n", uri(listen, volume));
     }
-    if found["dispatch"] != "commanded" {
+    if found.choice("dispatch") != "commanded" {
         out += &format!(
             "The nodes work out their parts themselves; `weft volume set {volume} roles=host` has \
              the host say each step, so that they do no more than read and write.\n"
@@ -271,15 +270,19 @@ fn of_volume(status: &Value, volume: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn a_volume_that_is_not_there_is_named_with_those_that_are() {
-        let status = json!({ "volumes": [
-            { "name": "v", "size": 1 << 20, "layout": "raid5", "mode": "fault-free", "dispatch": "commanded" },
-        ], "listens": ["nbd+unix:///?socket=/x"] });
+        let status = Status {
+            volumes: vec![VolumeStatus {
+                name: "v".to_string(),
+                policy: [("dispatch".to_string(), "commanded".to_string())].into(),
+                ..VolumeStatus::default()
+            }],
+            listens: vec!["nbd+unix:///?socket=/x".to_string()],
+            ..Status::default()
+        };
         let of = |names: &[&str]| {
             greeting(&status, &names.iter().map(|n| n.to_string()).collect::<Vec<_>>())
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use weft_host::status::{NodeState, NodeStatus};
 use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
@@ -144,14 +145,13 @@ impl Drain {
 
 fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {
     let left = |control: &mut Control| -> Result<u64> {
-        let status = control.request(&ControlRequest::Status)?;
-        let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-        let us = nodes.iter().find(|n| n["node"].as_u64() == Some(node as u64));
+        let nodes = control.status()?.nodes;
+        let us = nodes.iter().find(|n| usize::from(n.node) == node);
         let us = us.context("the node is not there any more")?;
-        if us["state"] == "down" || us["state"] == "lost" {
+        if matches!(us.state, NodeState::Down | NodeState::Lost) {
             bail!("node {node} is down; nothing can be copied from it until it is back");
         }
-        us["columns"].as_u64().context("the status does not say how much is left")
+        Ok(us.columns as u64)
     };
     let all = left(control)?;
     let stage = Stage::new(format!("moving what is on node {node}"), all, Counts::Things);
@@ -202,44 +202,53 @@ impl Replace {
 
 /// Shows all disks.
 fn list(common: &Common) -> Result<ExitCode> {
-    let status = common.target.connect()?.request(&ControlRequest::Status)?;
+    let status = common.target.connect()?.status()?;
     // A host that is its own controller has none.
-    let with_disk = status["nodes"].as_array().into_iter().flatten().filter(|n| n["host"] != true);
-    let disks: Vec<Value> = with_disk.map(described).collect();
+    let disks: Vec<&NodeStatus> = status.nodes.iter().filter(|n| !n.host).collect();
     if common.json {
+        let disks: Vec<Value> = disks.into_iter().map(described).collect();
         say_json(json!({ "disks": disks }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = table(["node", "name", "disk", "size", "queue", "state", "behind"]);
-    for disk in &disks {
-        let text = |key: &str| disk[key].as_str().unwrap_or("-").to_string();
-        let amount = |key: &str| disk[key].as_u64().map_or("-".to_string(), bytes);
-        let node = disk["node"].to_string();
-        let queue = match (disk["queue"].as_str(), disk["queue_depth"].as_u64()) {
+    for disk in disks {
+        let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
+        let amount = |n: Option<u64>| n.map_or("-".to_string(), bytes);
+        let queue = match (&disk.queue, disk.queue_depth) {
             (Some(order), Some(depth)) => format!("{order}, {depth} deep"),
             _ => "-".to_string(),
         };
-        let [name, path, state] = [text("name"), text("disk"), text("state")];
-        let (size, behind) = (amount("bytes"), amount("behind_bytes"));
-        table.add_row([node, name, path, size, queue, state, behind]);
+        table.add_row([
+            disk.node.to_string(),
+            text(&disk.name),
+            text(&disk.disk),
+            amount(disk.disk_bytes),
+            queue,
+            disk.state.to_string(),
+            amount(behind_bytes(disk)),
+        ]);
     }
     align_right(&mut table, [0, 3, 6]);
     say(table)?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn behind_bytes(node: &NodeStatus) -> Option<u64> {
+    node.stale_sectors.map(|n| n * weft_core::SECTOR)
+}
+
 /// What is said of a disk, out of what the status says of its node.
-fn described(node: &Value) -> Value {
+fn described(node: &NodeStatus) -> Value {
     json!({
-        "node": node["node"],
-        "process": node["process"],
-        "name": node["name"],
-        "disk": node["disk"],
-        "bytes": node["disk_bytes"],
-        "queue": node["queue"],
-        "queue_depth": node["queue_depth"],
-        "queued": node["queued"],
-        "state": node["state"],
-        "behind_bytes": node["stale_sectors"].as_u64().map(|n| n * weft_core::SECTOR),
+        "node": node.node,
+        "process": node.process,
+        "name": node.name,
+        "disk": node.disk,
+        "bytes": node.disk_bytes,
+        "queue": node.queue,
+        "queue_depth": node.queue_depth,
+        "queued": node.queued,
+        "state": node.state,
+        "behind_bytes": behind_bytes(node),
     })
 }

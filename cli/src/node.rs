@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use serde_json::Value;
+use weft_host::status::NodeStatus;
 use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction, to_stderr};
 use weft_terminal::{align_right, say, say_json, table};
 
@@ -114,15 +114,13 @@ fn list(common: &Common) -> Result<()> {
     }
     say_cut_off(&answer)?;
     let mut table = table(["node", "name", "address", "labels", "state", "disk"]);
-    for node in answer["nodes"].as_array().into_iter().flatten() {
-        let text = |key: &str| node[key].as_str().unwrap_or("-").to_string();
-        let label = |(key, value): (&String, &Value)| {
-            format!("{key}={}", value.as_str().unwrap_or_default())
-        };
-        let labels = node["labels"].as_object().into_iter().flatten().map(label);
+    let nodes: Vec<NodeStatus> = serde_json::from_value(answer["nodes"].clone())?;
+    for node in &nodes {
+        let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
+        let labels = node.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
         let labels = labels.collect::<Vec<_>>().join(",");
-        let number = node["node"].to_string();
-        table.add_row([number, text("name"), text("address"), labels, state(node), text("disk")]);
+        let [name, address, disk] = [&node.name, &node.address, &node.disk].map(text);
+        table.add_row([node.node.to_string(), name, address, labels, state(node), disk]);
     }
     align_right(&mut table, [0]);
     say(table)

@@ -21,9 +21,9 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
-use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
+use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, Limits, LimitsInWords, Listen, Size, Spec, found, lock, make_private_directory,
     private_file, write_private,
@@ -243,20 +243,18 @@ fn start(config: &Path) -> Result<Child> {
 }
 
 /// Whether the nodes are in, and what hosts may use can be used.
-fn are_in(status: &Value) -> bool {
-    let list = |key: &str| status[key].as_array().into_iter().flatten();
-    let is_in = |n: &Value| ["up", "catching-up", "draining"].iter().any(|s| n["state"] == *s);
-    let is_out = |v: &Value| v["mode"] == "failed";
-    status["settled"] == true
-        && status["cut_off"].is_null()
-        && list("nodes").all(is_in)
-        && !list("volumes").any(is_out)
+fn are_in(status: &Status) -> bool {
+    use NodeState::{CatchingUp, Draining, Up};
+    status.settled
+        && status.cut_off.is_none()
+        && status.nodes.iter().all(|n| matches!(n.state, Up | CatchingUp | Draining))
+        && !status.volumes.iter().any(|v| v.mode == VolumeMode::Failed)
 }
 
 fn greet_when_up(dir: &Path, up: &AtomicBool) {
     let since = Instant::now();
     // If some do not come, what there is then is said.
-    let ready = |status: &Value| are_in(status) || since.elapsed() > PATIENCE;
+    let ready = |status: &Status| are_in(status) || since.elapsed() > PATIENCE;
     while let Err(e) = greet_when(dir, ready) {
         if since.elapsed() > PATIENCE {
             eprintln!(
@@ -343,21 +341,23 @@ fn stop(nodes: &mut [Child]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use weft_host::status::{NodeStatus, VolumeStatus};
 
     use super::*;
 
     #[test]
     fn one_is_greeted_when_the_nodes_are_in() {
-        let status = |states: [&str; 2], mode: &str| {
-            let nodes: Vec<Value> = states.iter().map(|s| json!({ "state": s })).collect();
-            json!({ "settled": true, "nodes": nodes, "volumes": [{ "mode": mode }] })
+        let status = |states: [NodeState; 2], mode: VolumeMode| Status {
+            settled: true,
+            nodes: states.map(|state| NodeStatus { state, ..NodeStatus::default() }).into(),
+            volumes: vec![VolumeStatus { mode, ..VolumeStatus::default() }],
+            ..Status::default()
         };
-        assert!(are_in(&status(["up", "catching-up"], "reconstructing")));
-        assert!(!are_in(&status(["up", "expected"], "failed")));
-        assert!(!are_in(&status(["up", "up"], "failed")));
-        let mut cut_off = status(["up", "up"], "not served");
-        cut_off["cut_off"] = json!("by all");
-        assert!(!are_in(&cut_off));
+        let up = NodeState::Up;
+        assert!(are_in(&status([up, NodeState::CatchingUp], VolumeMode::Reconstructing)));
+        assert!(!are_in(&status([up, NodeState::Expected], VolumeMode::Failed)));
+        assert!(!are_in(&status([up, up], VolumeMode::Failed)));
+        let cut_off = Some("by all".to_string());
+        assert!(!are_in(&Status { cut_off, ..status([up, up], VolumeMode::NotServed) }));
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::node::UNBOUNDED;
+use weft_host::status::{ScrubStatus, Status};
 use weft_host::{Believed, ControlRequest, SCRUB_RATE};
 use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
@@ -77,7 +78,7 @@ impl Scrub {
             while !asked.is_finished() {
                 thread::sleep(EVERY);
                 // That there is nothing to be seen just now does not matter.
-                if let Ok(status) = watches.request(&ControlRequest::Status) {
+                if let Ok(status) = watches.status() {
                     self.show(&stage, &status);
                 }
             }
@@ -97,20 +98,18 @@ impl Scrub {
         Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn show(&self, stage: &Stage, status: &Value) {
+    fn show(&self, stage: &Stage, status: &Status) {
         // Others may be asked of other processes.
-        let here = status["cluster"]["nodes"].as_array();
-        let ours = |s: &&Value| {
-            s["volume"] == self.volume.as_str() && here.is_none_or(|n| n.contains(&s["node"]))
+        let here = status.cluster.as_ref().map(|c| &c.nodes);
+        let ours = |s: &&ScrubStatus| {
+            s.volume.as_ref() == Some(&self.volume) && here.is_none_or(|n| n.contains(&s.node))
         };
-        let Some(scrub) = status["scrubs"].as_array().into_iter().flatten().find(ours) else {
-            return;
-        };
-        stage.bar().set_length(number(scrub, "stripes"));
-        stage.at(done(scrub));
+        let Some(scrub) = status.scrubs.iter().find(ours) else { return };
+        stage.bar().set_length(scrub.stripes);
+        stage.at(scrub.done());
         stage.bar().set_message(format!(
             "{} rebuilt, {} wrong, {} unclear, {} skipped",
-            scrub["rebuilt"], scrub["mismatched"], scrub["unclear"], scrub["skipped"]
+            scrub.rebuilt, scrub.mismatched, scrub.unclear, scrub.skipped
         ));
     }
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
 use weft_core::SECTOR;
 use weft_host::ControlRequest;
+use weft_host::status::{Evenness, NodeStatus, ScrubStatus, Status as ArrayStatus};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
 use crate::output::say_cut_off;
-use crate::scrub::done;
 use crate::volume::{troubles, volumes};
 
 /// How often `--watch` looks.
@@ -37,17 +36,17 @@ impl Status {
     pub fn run(&self) -> Result<ExitCode> {
         let mut control = self.target.connect()?;
         loop {
-            let status = control.request(&ControlRequest::Status)?;
+            let answer = control.request(&ControlRequest::Status)?;
             match (self.json, self.watch) {
-                (true, false) => say_json(status)?,
-                (true, true) => say(status)?,
+                (true, false) => say_json(answer)?,
+                (true, true) => say(answer)?,
                 (false, watch) => {
                     if watch && weft_terminal::is_terminal() {
                         // Home, and clear what is below.
                         say("\x1b[H\x1b[2J")?;
                     }
-                    say_cut_off(&status)?;
-                    say(describe(&status))?;
+                    say_cut_off(&answer)?;
+                    say(describe(&serde_json::from_value(answer)?))?;
                 }
             }
             if !self.watch {
@@ -58,55 +57,50 @@ impl Status {
     }
 }
 
-fn describe(status: &Value) -> String {
-    let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
+fn describe(status: &ArrayStatus) -> String {
     let mut out = format!(
         "{}  map {}{}  up {:.0} s\n",
-        status["directory"].as_str().unwrap_or("?"),
-        status["epoch"],
-        if status["settled"] == true { "" } else { " (changing)" },
-        status["uptime_seconds"].as_f64().unwrap_or(0.0),
+        status.directory,
+        status.epoch,
+        if status.settled { "" } else { " (changing)" },
+        status.uptime_seconds,
     );
-    out += &nodes(list("nodes"));
+    out += &nodes(&status.nodes);
     out += "\n";
-    out += &volumes(list("volumes"));
-    for line in list("volumes").iter().flat_map(troubles).chain(list("scrubs").iter().map(scrub)) {
+    out += &volumes(&status.volumes);
+    for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
         out += &format!("\n{line}");
     }
-    out += &balance(&status["balance"]);
-    for listen in list("listens") {
-        out += &format!("\nlistens at {}", listen.as_str().unwrap_or("?"));
+    out += &balance(&status.balance);
+    for listen in &status.listens {
+        out += &format!("\nlistens at {listen}");
     }
-    for line in list("nodes").iter().filter_map(wrong_clock) {
+    let warnings = status.cluster.iter().flat_map(|c| c.warnings.iter().cloned());
+    for line in status.nodes.iter().filter_map(wrong_clock).chain(warnings) {
         out += &format!("\nwarning: {line}");
     }
-    for warning in status["cluster"]["warnings"].as_array().into_iter().flatten() {
-        out += &format!("\nwarning: {}", warning.as_str().unwrap_or("?"));
-    }
-    let totals = &status["totals"];
+    let totals = &status.totals;
     out += &format!(
         "\nsince their start the nodes: {} requests, {} messages with {} of data, {} disk reads, \
          {} disk writes, {} journal writes, {} retries",
-        totals["requests"],
-        totals["messages"],
-        bytes(totals["wire_bytes"].as_u64().unwrap_or(0)),
-        totals["disk_reads"],
-        totals["disk_writes"],
-        totals["journal_writes"],
-        totals["retries"],
+        totals.requests,
+        totals.messages,
+        bytes(totals.wire_bytes),
+        totals.disk_reads,
+        totals.disk_writes,
+        totals.journal_writes,
+        totals.retries,
     );
     out
 }
 
 /// Whether the disks are equally full, unless there is nothing to be said.
-fn balance(balance: &Value) -> String {
-    let percent = |key: &str| balance[key].as_f64().unwrap_or(0.0);
+fn balance(balance: &Evenness) -> String {
     let range = format!(
         "disks are {:.0} to {:.0} % full",
-        percent("emptiest_percent"),
-        percent("fullest_percent")
+        balance.emptiest_percent, balance.fullest_percent
     );
-    match (balance["rebalancing"] == true, balance["uneven"] == true) {
+    match (balance.rebalancing, balance.uneven) {
         (true, _) => format!("\n{range}; columns are being moved until they are equally full"),
         (_, true) => format!("\n{range}; `weft cluster rebalance` makes them equally full"),
         _ => String::new(),
@@ -114,36 +108,36 @@ fn balance(balance: &Value) -> String {
 }
 
 /// How far a scrub is.
-fn scrub(scrub: &Value) -> String {
+fn scrub(scrub: &ScrubStatus) -> String {
     format!(
         "a scrub of volume {} by node {}: {} of {} stripes, {} rebuilt, {} wrong, {} skipped",
-        scrub["volume"].as_str().unwrap_or("?"),
-        scrub["node"],
-        done(scrub),
-        scrub["stripes"],
-        scrub["rebuilt"],
-        scrub["mismatched"],
-        scrub["skipped"],
+        scrub.volume.as_deref().unwrap_or("?"),
+        scrub.node,
+        scrub.done(),
+        scrub.stripes,
+        scrub.rebuilt,
+        scrub.mismatched,
+        scrub.skipped,
     )
 }
 
 /// That the clock of a node's machine is wrong, if it is.
-fn wrong_clock(node: &Value) -> Option<String> {
-    let ahead = node["clock_is_ahead_seconds"].as_u64()?;
+fn wrong_clock(node: &NodeStatus) -> Option<String> {
+    let ahead = node.clock_is_ahead_seconds?;
     Some(format!(
         "the clock of node {}'s machine is {ahead} s ahead of the cluster's time, which it goes by; set it, and start \
          its process again",
-        node["node"]
+        node.node
     ))
 }
 
 /// The state of a node, and why it is down.
-pub fn state(node: &Value) -> String {
-    let state = node["state"].as_str().unwrap_or("-");
-    node["why"].as_str().map_or(state.to_string(), |why| format!("{state}: {why}"))
+pub fn state(node: &NodeStatus) -> String {
+    let state = node.state;
+    node.why.as_ref().map_or(state.to_string(), |why| format!("{state}: {why}"))
 }
 
-fn nodes(list: &[Value]) -> String {
+fn nodes(list: &[NodeStatus]) -> String {
     let mut table = table([
         "node",
         "state",
@@ -156,24 +150,23 @@ fn nodes(list: &[Value]) -> String {
         "writes",
     ]);
     for node in list {
-        let number = |v: &Value| v.as_u64().map_or("-".to_string(), |n| n.to_string());
-        let text = |v: &Value| v.as_str().unwrap_or("-").to_string();
-        let mut behind =
-            node["stale_sectors"].as_u64().map_or("-".to_string(), |n| bytes(n * SECTOR));
-        if let Some(rate) = node["rebuilt_bytes_per_second"].as_u64() {
-            behind += &format!(", {}/s, {} s left", bytes(rate), node["rebuild_seconds_left"]);
+        let number = |n: Option<u64>| n.map_or("-".to_string(), |n| n.to_string());
+        let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
+        let mut behind = node.stale_sectors.map_or("-".to_string(), |n| bytes(n * SECTOR));
+        if let Some((rate, left)) = node.rebuilt_bytes_per_second.zip(node.rebuild_seconds_left) {
+            behind += &format!(", {}/s, {left} s left", bytes(rate));
         }
-        let counters = &node["counters"];
+        let totals = node.counters.map(|c| c.totals);
         table.add_row([
-            number(&node["node"]),
+            node.node.to_string(),
             state(node),
-            text(&node["disk"]),
-            text(&node["backend"]),
-            number(&node["in_flight"]),
+            text(&node.disk),
+            text(&node.backend),
+            number(node.in_flight.map(|n| n as u64)),
             behind,
-            number(&counters["requests"]),
-            number(&counters["disk_reads"]),
-            number(&counters["disk_writes"]),
+            number(totals.map(|t| t.requests)),
+            number(totals.map(|t| t.disk_reads)),
+            number(totals.map(|t| t.disk_writes)),
         ]);
     }
     align_right(&mut table, [0, 4, 5, 6, 7, 8]);
@@ -182,32 +175,40 @@ fn nodes(list: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use weft_host::status::NodeState;
 
     use super::*;
 
     #[test]
     fn how_fast_a_node_catches_up_and_why_one_is_down_are_said() {
-        let list = json!([
-            {
-                "node": 1, "state": "catching-up", "stale_sectors": 2048,
-                "rebuilt_bytes_per_second": 2 << 20, "rebuild_seconds_left": 4,
-            },
-            { "node": 2, "state": "down", "why": "there is no connection to its process" },
-        ]);
-        let text = nodes(list.as_array().unwrap());
+        let behind = NodeStatus {
+            node: 1,
+            state: NodeState::CatchingUp,
+            stale_sectors: Some(2048),
+            rebuilt_bytes_per_second: Some(2 << 20),
+            rebuild_seconds_left: Some(4),
+            ..NodeStatus::default()
+        };
+        let why = Some("there is no connection to its process".to_string());
+        let down = NodeStatus { node: 2, why, ..NodeStatus::default() };
+        let text = nodes(&[behind, down]);
         assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
         assert!(text.contains("down: there is no connection"), "{text}");
     }
 
     #[test]
     fn scrubs_are_said() {
-        let (volumes, nodes) = (json!([]), json!([]));
-        let scrubs = json!([{
-            "volume": "v", "node": 2, "from": 10, "verified": 5, "skipped": 1, "stripes": 40,
-            "rebuilt": 0, "mismatched": 0,
-        }]);
-        let text = describe(&json!({ "volumes": volumes, "nodes": nodes, "scrubs": scrubs }));
+        let scrub = ScrubStatus {
+            volume: Some("v".to_string()),
+            node: 2,
+            from: 10,
+            verified: 5,
+            skipped: 1,
+            stripes: 40,
+            ..ScrubStatus::default()
+        };
+        let scrubs = vec![scrub];
+        let text = describe(&ArrayStatus { scrubs, ..Default::default() });
         assert!(text.contains("a scrub of volume v by node 2: 16 of 40 stripes"), "{text}");
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::Value;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, ControlRequest, DiskQueue, Limits, Listen, Size, Spec, Stopped, to_stderr};
+use weft_host::status::{Status, VolumeStatus};
+use weft_host::{Array, DiskQueue, Limits, Listen, Size, Spec, Stopped, to_stderr};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits, Switch};
@@ -156,14 +156,14 @@ pub fn absolute(listen: Listen) -> Listen {
 
 /// Waits until the array serves, then says how to use it.
 pub fn greet(dir: &Path) -> Result<()> {
-    greet_when(dir, |status| status["settled"] == true)
+    greet_when(dir, |status| status.settled)
 }
 
 /// Waits until the array is like this, then says how to use it.
-pub fn greet_when(dir: &Path, ready: impl Fn(&Value) -> bool) -> Result<()> {
+pub fn greet_when(dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
     let mut control = args::connect(dir)?;
     loop {
-        let status = control.request(&ControlRequest::Status)?;
+        let status = control.status()?;
         if ready(&status) {
             return say(greeting(dir, &status));
         }
@@ -171,25 +171,19 @@ pub fn greet_when(dir: &Path, ready: impl Fn(&Value) -> bool) -> Result<()> {
     }
 }
 
-fn greeting(dir: &Path, status: &Value) -> String {
-    let list = |key: &str| status[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
-    let listens: Vec<&str> = list("listens").iter().filter_map(Value::as_str).collect();
-    let mut out = format!("weft serves {} from {} nodes\n", dir.display(), list("nodes").len());
-    for volume in list("volumes") {
-        let name = volume["name"].as_str().unwrap_or_default();
-        out += &format!(
-            "\n  {name}: {}, {}, {}; survives: {}\n",
-            Size(volume["size"].as_u64().unwrap_or(0)),
-            volume["layout"].as_str().unwrap_or("?"),
-            volume["mode"].as_str().unwrap_or("?"),
-            survives(volume),
-        );
-        for listen in &listens {
+fn greeting(dir: &Path, status: &Status) -> String {
+    let Status { nodes, volumes, listens, .. } = status;
+    let mut out = format!("weft serves {} from {} nodes\n", dir.display(), nodes.len());
+    for volume in volumes {
+        let VolumeStatus { name, layout, mode, .. } = volume;
+        let size = Size(volume.size);
+        out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
+        for listen in listens {
             out += &format!("    {}\n", uri(listen, name));
         }
     }
-    let victim = list("nodes").len().saturating_sub(1).min(2);
-    let name = list("volumes").first().and_then(|v| v["name"].as_str());
+    let victim = nodes.len().saturating_sub(1).min(2);
+    let name = volumes.first().map(|v| v.name.as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
         let (uri, dir) = (uri(listen, name), dir.display());
         out += &format!(

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
+use weft_host::status::{MissingNode, VolumeMode, VolumeStatus};
 use weft_host::{ControlRequest, Size};
 use weft_terminal::{align_right, say, say_json, table};
 
@@ -135,32 +135,13 @@ impl Volume {
         say_cut_off(&answer)?;
         match self {
             Volume::List(_) => {
-                say(volumes(answer["volumes"].as_array().map_or(&[], Vec::as_slice)))?
+                let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+                say(volumes(&all))?
             }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
             Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
-                let status = control.request(&ControlRequest::Status)?;
-                let volume = &answer["volume"];
-                say(volumes(std::slice::from_ref(volume)))?;
-                let word = |key: &str| volume[key].as_str().unwrap_or("?").to_string();
-                let form = volume["sequencer"].as_str();
-                let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-                let [commit, dispatch, roles, apart, wait] =
-                    ["commit", "dispatch", "roles", "apart", "lost_wait"].map(word);
-                say(format!(
-                    "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}, \
-                     lost-wait: {wait}"
-                ))?;
-                for line in troubles(volume) {
-                    say(line)?;
-                }
-                if let (Volume::Show(_), Some(warning)) = (self, volume["warning"].as_str()) {
-                    say(format!("warning: {warning}"))?;
-                }
-                for listen in status["listens"].as_array().into_iter().flatten() {
-                    let name = answer["volume"]["name"].as_str().unwrap_or_default();
-                    say(uri(listen.as_str().unwrap_or_default(), name))?;
-                }
+                let volume = serde_json::from_value(answer["volume"].clone())?;
+                self.show(&volume, &control.status()?.listens)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -203,29 +184,48 @@ impl Volume {
             Volume::Delete(n) => (&n.common, ControlRequest::VolumeDelete { name: n.name.clone() }),
         })
     }
+
+    /// Shows one volume, and where hosts find it.
+    fn show(&self, volume: &VolumeStatus, listens: &[String]) -> Result<()> {
+        say(volumes(std::slice::from_ref(volume)))?;
+        let form = volume.policy.get("sequencer");
+        let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
+        let [commit, dispatch, roles, wait] =
+            ["commit", "dispatch", "roles", "lost_wait"].map(|key| volume.choice(key));
+        let apart = &volume.apart;
+        say(format!(
+            "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}, \
+             lost-wait: {wait}"
+        ))?;
+        for line in troubles(volume) {
+            say(line)?;
+        }
+        if let (Volume::Show(_), Some(warning)) = (self, &volume.warning) {
+            say(format!("warning: {warning}"))?;
+        }
+        listens.iter().try_for_each(|listen| say(uri(listen, &volume.name)))
+    }
 }
 
 /// A table of volumes as the array describes them.
-pub fn volumes(list: &[Value]) -> String {
+pub fn volumes(list: &[VolumeStatus]) -> String {
     if list.is_empty() {
         return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
     }
     let mut table = table([
         "volume", "size", "layout", "unit", "journal", "ordering", "mode", "survives", "hosts",
     ]);
-    let size = |v: &Value| v.as_u64().map_or("?".to_string(), |n| Size(n).to_string());
-    let text = |v: &Value| v.as_str().unwrap_or("?").to_string();
     for v in list {
         table.add_row([
-            text(&v["name"]),
-            size(&v["size"]),
-            text(&v["layout"]),
-            size(&v["stripe_unit"]),
-            if v["journal"] == true { "on" } else { "off" }.to_string(),
-            text(&v["ordering"]),
-            text(&v["mode"]),
+            v.name.clone(),
+            Size(v.size).to_string(),
+            v.layout.clone(),
+            Size(v.stripe_unit).to_string(),
+            if v.journal { "on" } else { "off" }.to_string(),
+            v.choice("ordering").to_string(),
+            v.mode.to_string(),
             survives(v),
-            v["clients"].to_string(),
+            v.clients.to_string(),
         ]);
     }
     align_right(&mut table, [1, 3, 8]);
@@ -233,24 +233,22 @@ pub fn volumes(list: &[Value]) -> String {
 }
 
 /// What is to be said of a volume that is not whole.
-pub fn troubles(volume: &Value) -> Vec<String> {
-    let number = |key: &str| volume[key].as_u64().unwrap_or(0);
-    let (name, stripes) = (volume["name"].as_str().unwrap_or("?"), number("stripes"));
+pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
+    let VolumeStatus { name, stripes, .. } = volume;
     let mut out = Vec::new();
-    if volume["mode"] == "unfinished" {
+    if volume.mode == VolumeMode::Unfinished {
         out.push(format!(
             "volume {name} is being made or deleted; if whoever did that is gone, `weft volume delete \
              {name}` gives back its room"
         ));
     }
-    let (degraded, exposed) = (number("stripes_degraded"), number("stripes_exposed"));
+    let (degraded, exposed) = (volume.stripes_degraded, volume.stripes_exposed);
     if degraded + exposed > 0 {
         out.push(format!(
             "volume {name}: of {stripes} stripes {degraded} are degraded, {exposed} bear no more losses"
         ));
     }
-    let forgot: Vec<String> =
-        volume["forgot"].as_array().into_iter().flatten().map(|n| format!("node {n}")).collect();
+    let forgot: Vec<String> = volume.forgot.iter().map(|n| format!("node {n}")).collect();
     if !forgot.is_empty() {
         out.push(format!(
             "volume {name} waits: the disks of {} have lost writes that they had promised, more than the \
@@ -259,17 +257,16 @@ pub fn troubles(volume: &Value) -> Vec<String> {
             forgot.join(", ")
         ));
     }
-    let missing: Vec<String> =
-        volume["missing"].as_array().into_iter().flatten().map(lacking).collect();
+    let missing: Vec<String> = volume.missing.iter().map(lacking).collect();
     if !missing.is_empty() {
         out.push(format!(
             "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}; \
              {}",
-            number("extents_failed"),
-            number("extents"),
-            number("stripes_failed"),
+            volume.extents_failed,
+            volume.extents,
+            volume.stripes_failed,
             missing.join(", "),
-            meanwhile(volume["lost_wait"].as_str().unwrap_or("?"))
+            meanwhile(volume.choice("lost_wait"))
         ));
     }
     out
@@ -285,30 +282,30 @@ fn meanwhile(lost_wait: &str) -> String {
 }
 
 /// A node that extents lack, in words.
-fn lacking(node: &Value) -> String {
-    let name = node["name"].as_str().map_or(String::new(), |n| format!("{n}, "));
-    let state = if node["up"] == true { "not caught up" } else { "down" };
-    format!("node {} ({name}{state}; {} extents)", node["node"], node["extents"])
+fn lacking(node: &MissingNode) -> String {
+    let name = node.name.as_ref().map_or(String::new(), |n| format!("{n}, "));
+    let state = if node.up { "not caught up" } else { "down" };
+    format!("node {} ({name}{state}; {} extents)", node.node, node.extents)
 }
 
 /// What a volume bears to lose, in words.
-pub fn survives(volume: &Value) -> String {
-    let nodes = match volume["survives"].as_u64() {
-        None => return "-".to_string(),
-        Some(n) if volume["survives_next"].as_f64().is_some_and(|share| share > 0.0) => {
-            let share = volume["survives_next"].as_f64().unwrap_or(0.0);
+pub fn survives(volume: &VolumeStatus) -> String {
+    let Some(survives) = volume.survives else { return "-".to_string() };
+    let some = volume.survives_next.filter(|share| *share > 0.0);
+    let nodes = match (survives, some) {
+        (n, Some(share)) => {
             let any = match n {
                 0 => String::new(),
                 1 => "any 1 more node, ".to_string(),
                 n => format!("any {n} more nodes, "),
             };
-            format!("{any}{:.0} % of {}", (100.0 * share).floor(), sets_of(n as usize + 1))
+            format!("{any}{:.0} % of {}", (100.0 * share).floor(), sets_of(n + 1))
         }
-        Some(1) => "1 more node lost".to_string(),
-        Some(n) if n > 0 => format!("{n} more nodes lost"),
-        _ => return "no more losses".to_string(),
+        (0, None) => return "no more losses".to_string(),
+        (1, None) => "1 more node lost".to_string(),
+        (n, None) => format!("{n} more nodes lost"),
     };
-    match volume["bears"]["box"].as_u64() {
+    match volume.bears.as_ref().and_then(|bears| bears.get("box")) {
         None => nodes,
         Some(0) => format!("{nodes}, no whole box"),
         Some(1) => format!("{nodes}, or 1 box"),
@@ -326,43 +323,57 @@ pub fn sets_of(n: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn what_is_survived_is_said_of_nodes_and_of_boxes() {
-        for (survives_now, boxes, text) in [
-            (0, json!(0), "no more losses"),
-            (1, json!(null), "1 more node lost"),
-            (1, json!(0), "1 more node lost, no whole box"),
-            (2, json!(1), "2 more nodes lost, or 1 box"),
-            (2, json!(2), "2 more nodes lost, or 2 boxes"),
+        let of = |survived: Option<usize>, next: Option<f64>, boxes: Option<usize>| {
+            survives(&VolumeStatus {
+                survives: survived,
+                survives_next: next,
+                bears: boxes.map(|n| [("box".to_string(), n)].into()),
+                ..VolumeStatus::default()
+            })
+        };
+        for (survived, boxes, text) in [
+            (0, Some(0), "no more losses"),
+            (1, None, "1 more node lost"),
+            (1, Some(0), "1 more node lost, no whole box"),
+            (2, Some(1), "2 more nodes lost, or 1 box"),
+            (2, Some(2), "2 more nodes lost, or 2 boxes"),
         ] {
-            let volume = json!({ "survives": survives_now, "bears": { "box": boxes } });
-            assert_eq!(survives(&volume), text);
+            assert_eq!(of(Some(survived), None, boxes), text);
         }
-        assert_eq!(survives(&json!({ "survives": null, "bears": null })), "-");
-        let some =
-            json!({ "survives": 3, "survives_next": 1568.0 / 1820.0, "bears": { "box": 1 } });
-        assert_eq!(survives(&some), "any 3 more nodes, 86 % of fours, or 1 box");
-        let none = json!({ "survives": 0, "survives_next": 0.5, "bears": null });
-        assert_eq!(survives(&none), "50 % of single ones");
+        assert_eq!(of(None, None, None), "-");
+        let some = of(Some(3), Some(1568.0 / 1820.0), Some(1));
+        assert_eq!(some, "any 3 more nodes, 86 % of fours, or 1 box");
+        assert_eq!(of(Some(0), Some(0.5), None), "50 % of single ones");
     }
 
     #[test]
     fn what_a_failed_volume_lacks_is_said() {
-        let volume = json!({
-            "name": "v", "mode": "failed", "stripes": 40, "extents": 4,
-            "stripes_degraded": 10, "stripes_exposed": 10, "stripes_failed": 30, "extents_failed": 3,
-            "missing": [
-                { "node": 1, "name": "n1", "up": false, "extents": 3 },
-                { "node": 4, "name": null, "up": true, "extents": 2 },
+        let whole = VolumeStatus {
+            name: "v".to_string(),
+            stripes: 40,
+            extents: 4,
+            policy: [("lost_wait".to_string(), "20s".to_string())].into(),
+            ..VolumeStatus::default()
+        };
+        let name = Some("n1".to_string());
+        let failed = VolumeStatus {
+            mode: VolumeMode::Failed,
+            stripes_degraded: 10,
+            stripes_exposed: 10,
+            stripes_failed: 30,
+            extents_failed: 3,
+            missing: vec![
+                MissingNode { node: 1, name, up: false, extents: 3 },
+                MissingNode { node: 4, name: None, up: true, extents: 2 },
             ],
-            "lost_wait": "20s",
-        });
+            ..whole.clone()
+        };
         assert_eq!(
-            troubles(&volume),
+            troubles(&failed),
             [
                 "volume v: of 40 stripes 10 are degraded, 10 bear no more losses",
                 "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
@@ -370,11 +381,12 @@ mod tests {
                  (lost-wait: 20s)",
             ]
         );
-        let forgetful = json!({ "name": "v", "mode": "failed", "stripes": 40, "forgot": [1, 2] });
+        let forgetful =
+            VolumeStatus { mode: VolumeMode::Failed, forgot: vec![1, 2], ..whole.clone() };
         assert!(
             troubles(&forgetful)[0].starts_with("volume v waits: the disks of node 1, node 2 have")
         );
         assert!(meanwhile("0s").contains("fail (") && meanwhile("forever").contains("wait ("));
-        assert!(troubles(&json!({ "name": "v", "mode": "fault-free", "stripes": 40 })).is_empty());
+        assert!(troubles(&whole).is_empty());
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::control_protocol::ControlRequest;
 use crate::error::{Error, Result, at, fail};
+use crate::status::Status;
 
 /// The path of the control socket of the array, or the node, that runs on `dir`.
 pub(crate) fn control_path(dir: &Path) -> PathBuf {
@@ -39,6 +40,15 @@ impl Control {
     /// With this told what the array waits for, if an answer takes longer than a second.
     pub fn telling(self, waits: fn(&str)) -> Control {
         Control { waits, ..self }
+    }
+
+    /// Asks how the array is.
+    ///
+    /// # Errors
+    /// As [`Control::request`], and if the answer is none of this version.
+    pub fn status(&mut self) -> Result<Status> {
+        let answer = self.request(&ControlRequest::Status)?;
+        serde_json::from_value(answer).map_err(|e| Error(format!("the array's status: {e}")))
     }
 
     /// Asks, and waits for the answer. That the array refuses is an error.

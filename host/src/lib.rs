@@ -41,6 +41,7 @@ mod size;
 mod socket;
 mod spec;
 mod state;
+pub mod status;
 mod volumes;
 
 pub use array::{Array, Handle};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "error",
     "length_of_time",
     "size",
@@ -16,6 +16,7 @@ const ORDER: [&str; 22] = [
     "disk",
     "spec",
     "policy",
+    "status",
     "volumes",
     "state",
     "sessions",

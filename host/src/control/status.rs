@@ -1,4 +1,4 @@
-//! The array's state as JSON.
+//! How the array is: makes what [`crate::status`] has fields for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,64 +11,60 @@ use weft_core::order::Ordering;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
+use crate::cluster::Together;
 use crate::control::commands::Commands;
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
 use crate::policy;
+use crate::status::{
+    ClusterStatus, Counters, Evenness, MissingNode, NodeState, NodeStatus, RequestLimits,
+    ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+};
 
 /// How many hosts are connected to a volume.
 pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 
 /// How everything is.
-pub(crate) fn status(commands: &Commands<'_>) -> Value {
+pub(crate) fn status(commands: &Commands<'_>) -> Status {
     let engine = &*commands.engine;
     let mut nodes = nodes(commands);
-    let scrubs: Vec<Value> = nodes.iter_mut().flat_map(take_scrubs).collect();
-    let sum = |f: &str| nodes.iter().filter_map(|n| n["counters"][f].as_u64()).sum::<u64>();
+    let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
     let config = NodeConfig::default();
-    let mut value = json!({
-        "epoch": engine.map().epoch,
-        "settled": engine.is_settled(),
-        "uptime_seconds": commands.uptime,
-        "directory": engine.rule.dir(),
-        "listens": commands.listens,
-        "limits": {
-            "max_request_bytes": config.max_chunk,
-            "max_in_flight_bytes": config.max_in_flight,
+    Status {
+        epoch: engine.map().epoch,
+        settled: engine.is_settled(),
+        uptime_seconds: commands.uptime,
+        directory: engine.rule.dir().display().to_string(),
+        listens: commands.listens.to_vec(),
+        limits: RequestLimits {
+            max_request_bytes: config.max_chunk,
+            max_in_flight_bytes: config.max_in_flight,
         },
-        "volumes": volumes(commands),
-        "totals": {
-            "requests": sum("requests"),
-            "messages": sum("messages"),
-            "order_messages": sum("order_messages"),
-            "wire_bytes": sum("wire_bytes"),
-            "round_trips": sum("round_trips"),
-            "disk_reads": sum("disk_reads"),
-            "disk_writes": sum("disk_writes"),
-            "journal_writes": sum("journal_writes"),
-            "notices": sum("notices"),
-            "retries": sum("retries"),
-        },
-    });
-    value["nodes"] = Value::from(nodes);
-    value["scrubs"] = Value::from(scrubs);
-    value["balance"] = evenness(engine.map());
-    if let Some(together) = engine.rule.together() {
-        let status = together.status();
-        value["cluster"] = json!({
-            "node": together.us().0,
-            "nodes": together.ours().iter().map(|n| n.0).collect::<Vec<u16>>(),
-            "leader": together.leader().map(|n| n.0),
-            "term": status.term,
-            "serving": together.may_serve(),
-            "voters": status.voters.iter().map(|m| node_of(*m).0).collect::<Vec<u16>>(),
-            "disowned": together.is_disowned(),
-            "connected": together.connected().map(|n| n.0).collect::<Vec<u16>>(),
-            "left": together.home().has_left(),
-            "warnings": together.warnings(),
-        });
+        volumes: volumes(commands),
+        totals: nodes.iter().filter_map(|n| n.counters).map(|c| c.totals).sum(),
+        nodes,
+        scrubs,
+        balance: evenness(engine.map()),
+        cluster: engine.rule.together().map(cluster),
+        cut_off: cut_off(engine),
     }
-    with_cut_off(engine, value)
+}
+
+/// The group of processes, as this one knows it.
+fn cluster(together: &Together) -> ClusterStatus {
+    let status = together.status();
+    ClusterStatus {
+        node: together.us().0,
+        nodes: together.ours().iter().map(|n| n.0).collect(),
+        leader: together.leader().map(|n| n.0),
+        term: status.term,
+        serving: together.may_serve(),
+        voters: status.voters.iter().map(|m| node_of(*m).0).collect(),
+        disowned: together.is_disowned(),
+        connected: together.connected().map(|n| n.0).collect(),
+        left: together.home().has_left(),
+        warnings: together.warnings(),
+    }
 }
 
 /// Said by a process that reaches no majority.
@@ -80,52 +76,45 @@ fn is_cut_off(engine: &Engine) -> bool {
     engine.rule.together().is_some_and(|t| !t.may_serve())
 }
 
+fn cut_off(engine: &Engine) -> Option<String> {
+    is_cut_off(engine).then(|| CUT_OFF.to_string())
+}
+
 /// An answer that says so, if it is to be taken with care.
 pub(crate) fn with_cut_off(engine: &Engine, mut answer: Value) -> Value {
-    if is_cut_off(engine) {
-        answer["cut_off"] = json!(CUT_OFF);
+    if let Some(text) = cut_off(engine) {
+        answer["cut_off"] = json!(text);
     }
     answer
 }
 
-/// The scrubs of a node, which are shown apart.
-fn take_scrubs(node: &mut Value) -> Vec<Value> {
-    match node.as_object_mut().and_then(|n| n.remove("scrubs")) {
-        Some(Value::Array(scrubs)) => scrubs,
-        _ => Vec::new(),
-    }
-}
-
 /// The scrubs in work at a node.
-fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Value {
-    let of = |(volume, p): &(VolumeId, ScrubProgress)| {
-        let name = engine.map().volumes.get(volume).map(|v| &v.name);
-        json!({
-            "volume": name,
-            "node": n,
-            "from": p.from,
-            "stripes": p.stripes,
-            "verified": p.verified,
-            "rebuilt": p.rebuilt,
-            "mismatched": p.mismatched,
-            "unclear": p.unclear,
-            "skipped": p.skipped,
-        })
+fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Vec<ScrubStatus> {
+    let of = |(volume, p): &(VolumeId, ScrubProgress)| ScrubStatus {
+        volume: engine.map().volumes.get(volume).map(|v| v.name.clone()),
+        node: n as u16,
+        stripes: p.stripes,
+        from: p.from,
+        verified: p.verified,
+        rebuilt: p.rebuilt,
+        mismatched: p.mismatched,
+        unclear: p.unclear,
+        skipped: p.skipped,
     };
     scrubs.iter().map(of).collect()
 }
 
 /// How full the disks are, and whether they could be more equally so.
-fn evenness(map: &ClusterMap) -> Value {
+fn evenness(map: &ClusterMap) -> Evenness {
     let plan = plan_balance(map, 1);
     let percent = |f: &Fullness| f.used as f64 * 100.0 / f.size.max(1) as f64;
     let full: Vec<f64> = plan.before.iter().map(percent).collect();
-    json!({
-        "rebalancing": map.rebalancing,
-        "uneven": !plan.moves.is_empty(),
-        "fullest_percent": full.iter().copied().fold(0.0, f64::max),
-        "emptiest_percent": full.iter().copied().reduce(f64::min).unwrap_or(0.0),
-    })
+    Evenness {
+        rebalancing: map.rebalancing,
+        uneven: !plan.moves.is_empty(),
+        fullest_percent: full.iter().copied().fold(0.0, f64::max),
+        emptiest_percent: full.iter().copied().reduce(f64::min).unwrap_or(0.0),
+    }
 }
 
 /// What is to be moved so that the disks are equally full.
@@ -166,7 +155,7 @@ fn holding_up(map: &ClusterMap) -> Vec<Value> {
 }
 
 /// All nodes that have not left.
-pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<Value> {
+pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
     let engine = &*commands.engine;
     let there =
         |(n, _): &(usize, &Instance)| engine.map().nodes.get(*n).is_some_and(|i| !i.removed);
@@ -181,7 +170,7 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<Value> {
 pub(crate) fn for_peers(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
     let ours = engine.rule.together()?.ours().into_iter().map(|n| usize::from(n.0));
     let known = ours.filter(|n| engine.map().nodes.get(*n).is_some());
-    let nodes: Vec<Value> = known.map(|n| node(engine, n, &engine.instances[n])).collect();
+    let nodes: Vec<NodeStatus> = known.map(|n| node(engine, n, &engine.instances[n])).collect();
     let ids = engine.map().volumes.keys();
     let clients = ids.map(|v| (v.0.to_string(), json!(clients(*v)))).collect();
     Some(json!({
@@ -194,29 +183,31 @@ pub(crate) fn for_peers(engine: &Engine, clients: Clients<'_>) -> Option<Value> 
 }
 
 /// A node of another process: what the map says, and what it has said itself.
-fn elsewhere(commands: &Commands<'_>, n: usize) -> Value {
+fn elsewhere(commands: &Commands<'_>, n: usize) -> NodeStatus {
     let (engine, id) = (&*commands.engine, NodeId(n as u16));
     let said = commands.peer_status.of_node(engine.map().process_of(id), id).cloned();
-    let mut value = said.unwrap_or_else(|| json!({ "node": n }));
+    let said = said.and_then(|value| serde_json::from_value::<NodeStatus>(value).ok());
+    let mut status = said.unwrap_or_default();
     // Its word about itself may be old, and it may be the only one to believe it.
     let info = &engine.map().nodes[n];
-    value["state"] = json!(match (info.up, info.given_up, info.disk) {
-        (false, true, _) => "lost",
-        (false, _, 0) => "expected",
-        (false, ..) => "down",
-        _ if engine.map().is_stale(id) => "catching-up",
-        _ if info.draining => "draining",
-        _ => "up",
-    });
+    status.node = id.0;
+    status.state = match (info.up, info.given_up, info.disk) {
+        (false, true, _) => NodeState::Lost,
+        (false, _, 0) => NodeState::Expected,
+        (false, ..) => NodeState::Down,
+        _ if engine.map().is_stale(id) => NodeState::CatchingUp,
+        _ if info.draining => NodeState::Draining,
+        _ => NodeState::Up,
+    };
     if info.up {
-        value.as_object_mut().map(|v| v.remove("why"));
-    } else if value["why"].is_null() || !is_in_touch(engine, id) {
+        status.why = None;
+    } else if status.why.is_none() || !is_in_touch(engine, id) {
         // What a process said last of a node says nothing any more once that process is gone.
-        value["why"] = json!(why_down(engine, id));
+        status.why = Some(why_down(engine, id).to_string());
     }
-    value["columns"] = json!(engine.map().columns_on(id));
-    tell_home(&mut value, engine, n);
-    value
+    status.columns = engine.map().columns_on(id);
+    tell_home(&mut status, engine, n);
+    status
 }
 
 fn is_in_touch(engine: &Engine, node: NodeId) -> bool {
@@ -232,156 +223,163 @@ fn why_down(engine: &Engine, node: NodeId) -> &'static str {
     }
 }
 
-fn tell_home(value: &mut Value, engine: &Engine, n: usize) {
-    if engine.map().nodes.get(n).is_some_and(|i| i.is_host) {
-        (value["host"], value["disk"]) = (json!(true), Value::Null);
+fn tell_home(status: &mut NodeStatus, engine: &Engine, n: usize) {
+    let Some(info) = engine.map().nodes.get(n) else { return };
+    if info.is_host {
+        (status.host, status.disk) = (true, None);
     }
-    let Some(home) = engine.map().nodes.get(n).and_then(|i| i.home.as_ref()) else { return };
-    value["name"] = json!(home.name);
-    value["address"] = json!(home.address);
-    value["labels"] = json!(home.labels);
-    value["process"] = json!(engine.map().process_of(NodeId(n as u16)).0);
+    let Some(home) = info.home.as_ref() else { return };
+    status.name = Some(home.name.clone());
+    status.address = Some(home.address.clone());
+    status.labels = Some(home.labels.clone());
+    status.process = Some(engine.map().process_of(NodeId(n as u16)).0);
 }
 
-fn node(engine: &Engine, n: usize, instance: &Instance) -> Value {
-    let info = &engine.map().nodes[n];
-    let status = instance.status();
+/// A node of this process.
+fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
+    let (info, id) = (&engine.map().nodes[n], NodeId(n as u16));
     let state = match instance.phase {
-        Phase::Opening => "opening",
-        Phase::Down if instance.wanted => "opening",
-        Phase::Down if info.given_up => "lost",
-        Phase::Down => "down",
-        Phase::Draining => "stopping",
-        _ if engine.map().is_stale(NodeId(n as u16)) || !info.up => "catching-up",
-        _ if info.draining => "draining",
-        _ => "up",
+        Phase::Opening => NodeState::Opening,
+        Phase::Down if instance.wanted => NodeState::Opening,
+        Phase::Down if info.given_up => NodeState::Lost,
+        Phase::Down => NodeState::Down,
+        Phase::Draining => NodeState::Stopping,
+        _ if engine.map().is_stale(id) || !info.up => NodeState::CatchingUp,
+        _ if info.draining => NodeState::Draining,
+        _ => NodeState::Up,
     };
-    let mut value = json!({
-        "node": n,
-        "state": state,
-        "columns": engine.map().columns_on(NodeId(n as u16)),
-        "disk": instance.path,
-        "disk_bytes": instance.size,
-        "backend": instance.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
-        "queue": instance.queue.order(),
-        "queue_depth": instance.queue.depth(),
-        "queued": engine.disk_waiting(n),
-        "stale_sectors": status.as_ref().and_then(|s| s.stale_sectors),
-    });
-    if instance.phase == Phase::Down && !instance.wanted {
-        value["why"] = json!(instance.why);
-    }
-    if let Some(status) = status {
-        value["in_flight"] = json!(status.in_flight);
-        value["quiet"] = json!(status.quiet);
-        if status.clock_is_ahead > 0 {
-            value["clock_is_ahead_seconds"] = json!(status.clock_is_ahead / 1_000_000_000);
-        }
-        value["waiting"] = json!(status.waiting);
-        value["counters"] = counters(&status.counters);
-        value["scrubs"] = scrubs(engine, n, &status.scrubs);
-        if let (Some(rate), Some(left)) = (instance.pace.rate, status.stale_sectors) {
-            value["rebuilt_bytes_per_second"] = json!(rate as u64);
-            value["rebuild_seconds_left"] = json!(((left * SECTOR) as f64 / rate).ceil() as u64);
-        }
-    }
-    tell_home(&mut value, engine, n);
-    value
+    let is_down = instance.phase == Phase::Down && !instance.wanted;
+    let mut status = NodeStatus {
+        node: id.0,
+        state,
+        why: is_down.then(|| instance.why.clone()),
+        columns: engine.map().columns_on(id),
+        disk: Some(instance.path.display().to_string()),
+        disk_bytes: Some(instance.size),
+        backend: instance.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
+        queue: Some(instance.queue.order().to_string()),
+        queue_depth: Some(instance.queue.depth()),
+        queued: Some(engine.disk_waiting(n)),
+        ..NodeStatus::default()
+    };
+    tell_life(&mut status, engine, n, instance);
+    tell_home(&mut status, engine, n);
+    status
 }
 
-fn counters(c: &NodeCounters) -> Value {
-    json!({
-        "requests": c.requests,
-        "messages": c.totals.messages,
-        "order_messages": c.order_messages,
-        "wire_bytes": c.totals.wire_bytes,
-        "round_trips": c.totals.round_trips,
-        "disk_reads": c.totals.disk_reads,
-        "disk_writes": c.totals.disk_writes,
-        "journal_writes": c.totals.journal_writes,
-        "journal_frames": c.store.journal_frames,
-        "checkpoints": c.store.checkpoints,
-        "erasures": c.store.erasures,
-        "damaged": c.store.damaged,
-        "notices": c.notices,
-        "retries": c.retries,
-        "rebuilt_sectors": c.rebuilt_sectors,
-    })
+/// What only a node that runs can say.
+fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
+    let Some(life) = instance.status() else { return };
+    status.stale_sectors = life.stale_sectors;
+    status.in_flight = Some(life.in_flight);
+    status.quiet = Some(life.quiet);
+    status.waiting = Some(life.waiting);
+    status.counters = Some(counters(&life.counters));
+    status.scrubs = scrubs(engine, n, &life.scrubs);
+    if life.clock_is_ahead > 0 {
+        status.clock_is_ahead_seconds = Some(life.clock_is_ahead / 1_000_000_000);
+    }
+    if let (Some(rate), Some(left)) = (instance.pace.rate, life.stale_sectors) {
+        status.rebuilt_bytes_per_second = Some(rate as u64);
+        status.rebuild_seconds_left = Some(((left * SECTOR) as f64 / rate).ceil() as u64);
+    }
+}
+
+fn counters(c: &NodeCounters) -> Counters {
+    Counters {
+        totals: Totals {
+            requests: c.requests,
+            messages: c.totals.messages,
+            order_messages: c.order_messages,
+            wire_bytes: c.totals.wire_bytes,
+            round_trips: c.totals.round_trips,
+            disk_reads: c.totals.disk_reads,
+            disk_writes: c.totals.disk_writes,
+            journal_writes: c.totals.journal_writes,
+            notices: c.notices,
+            retries: c.retries,
+        },
+        journal_frames: c.store.journal_frames,
+        checkpoints: c.store.checkpoints,
+        erasures: c.store.erasures,
+        damaged: c.store.damaged,
+        rebuilt_sectors: c.rebuilt_sectors,
+    }
 }
 
 /// All volumes, also those that are being made or deleted: they have their room.
-pub(crate) fn volumes(commands: &Commands<'_>) -> Vec<Value> {
+pub(crate) fn volumes(commands: &Commands<'_>) -> Vec<VolumeStatus> {
     commands.engine.map().volumes.values().map(|v| volume(commands, v)).collect()
 }
 
 /// One volume.
-pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> Value {
+pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let engine = &*commands.engine;
-    let losses = losses(engine, volume);
-    let borne = |lost: &ColumnSet| volume.geometry.is_always_recoverable(*lost);
+    let cut_off = is_cut_off(engine);
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
     let reconstructs = |e: &&Extent| e.filling.keys().any(|c| !e.leaving.contains_key(c));
-    let reconstructing = volume.extents.iter().filter(reconstructs).count();
-    let cut_off = is_cut_off(engine);
-    let mode = if cut_off {
-        "not served"
-    } else if volume.visible == 0 {
-        "unfinished"
-    } else if !losses.iter().all(|l| borne(&l.down)) || engine.map().lacks_nodes(volume) {
-        "failed"
-    } else if losses.iter().any(|l| !l.down.is_empty()) {
-        "degraded"
-    } else if losses.iter().any(|l| !l.behind.is_empty()) {
-        "reconstructing"
-    } else if migrating > 0 {
-        "migrating"
-    } else {
-        "fault-free"
-    };
     let [degraded, exposed, failed] = Standing::WORSE.map(|s| extents_that(engine, volume, s));
     let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
     let survives = engine.map().survives(volume, APART_BY_NODE, lacks);
     // Of one more than that an MDS code survives none.
     let some = !cut_off && !volume.geometry.code.is_mds();
     let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
-    let mut value = json!({
-        "name": volume.name,
-        "id": volume.id.0,
-        "size": if volume.visible == 0 { volume.size } else { volume.visible },
-        "layout": volume.layout,
-        "stripe_unit": volume.geometry.unit,
-        "journal": volume.policy.journal,
-        "mode": mode,
-        "extents": volume.extents.len(),
-        "extents_reconstructing": reconstructing,
-        "extents_migrating": migrating,
-        "extents_degraded": degraded.0,
-        "extents_exposed": exposed.0,
-        "extents_failed": failed.0,
-        "stripes": volume.stripes(),
-        "stripes_degraded": degraded.1,
-        "stripes_exposed": exposed.1,
-        "stripes_failed": failed.1,
-        "missing": missing(engine, volume),
-        "forgot": engine.map().forgetful(volume.id).map(|n| n.0).collect::<Vec<_>>(),
-        "survives": (!cut_off).then_some(survives),
-        "survives_next": next,
-        "apart": volume.apart,
-        "bears": if cut_off { Value::Null } else { survived(engine, volume) },
-        "clients": commands.clients_of(volume.id),
-        "unordered_sharing": volume.unordered_sharing,
-    });
-    for (key, word) in policy::words(&volume.policy) {
-        value[key] = json!(word);
+    let words =
+        policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
+    VolumeStatus {
+        name: volume.name.clone(),
+        id: volume.id.0,
+        size: if volume.visible == 0 { volume.size } else { volume.visible },
+        layout: volume.layout.clone(),
+        stripe_unit: volume.geometry.unit,
+        journal: volume.policy.journal,
+        mode: mode(engine, volume),
+        extents: volume.extents.len(),
+        extents_reconstructing: volume.extents.iter().filter(reconstructs).count(),
+        extents_migrating: migrating,
+        extents_degraded: degraded.0,
+        extents_exposed: exposed.0,
+        extents_failed: failed.0,
+        stripes: volume.stripes(),
+        stripes_degraded: degraded.1,
+        stripes_exposed: exposed.1,
+        stripes_failed: failed.1,
+        missing: missing(engine, volume),
+        forgot: engine.map().forgetful(volume.id).map(|n| n.0).collect(),
+        survives: (!cut_off).then_some(survives),
+        survives_next: next,
+        apart: volume.apart.clone(),
+        bears: (!cut_off).then(|| survived(engine, volume)),
+        clients: commands.clients_of(volume.id),
+        unordered_sharing: volume.unordered_sharing,
+        warning: (volume.policy.ordering == Ordering::None).then(|| UNORDERED.to_string()),
+        policy: words.collect(),
     }
-    if volume.policy.ordering == Ordering::None {
-        value["warning"] = json!(UNORDERED);
+}
+
+/// What a volume is like: the worst of its extents decides.
+fn mode(engine: &Engine, volume: &Volume) -> VolumeMode {
+    let losses = losses(engine, volume);
+    let borne = |lost: &ColumnSet| volume.geometry.is_always_recoverable(*lost);
+    if is_cut_off(engine) {
+        VolumeMode::NotServed
+    } else if volume.visible == 0 {
+        VolumeMode::Unfinished
+    } else if !losses.iter().all(|l| borne(&l.down)) || engine.map().lacks_nodes(volume) {
+        VolumeMode::Failed
+    } else if losses.iter().any(|l| !l.down.is_empty()) {
+        VolumeMode::Degraded
+    } else if losses.iter().any(|l| !l.behind.is_empty()) {
+        VolumeMode::Reconstructing
+    } else if volume.extents.iter().any(|e| !e.leaving.is_empty()) {
+        VolumeMode::Migrating
+    } else {
+        VolumeMode::FaultFree
     }
-    value
 }
 
 /// How many failure domains by each label may be lost together now.
-fn survived(engine: &Engine, volume: &Volume) -> Value {
+fn survived(engine: &Engine, volume: &Volume) -> BTreeMap<String, usize> {
     let map = engine.map();
     let homes =
         map.nodes.iter().filter(|i| !i.removed && !i.is_host).filter_map(|i| i.home.as_ref());
@@ -389,7 +387,7 @@ fn survived(engine: &Engine, volume: &Volume) -> Value {
     let processes = map.nodes.iter().any(|i| i.process.is_some());
     let labels = labels.into_iter().chain(processes.then_some(APART));
     let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
-    labels.map(|label| (label.to_string(), json!(map.survives(volume, label, lacks)))).collect()
+    labels.map(|label| (label.to_string(), map.survives(volume, label, lacks))).collect()
 }
 
 /// What is said of a volume whose requests nothing orders.
@@ -469,7 +467,7 @@ fn extents_that(engine: &Engine, volume: &Volume, standing: Standing) -> (usize,
 }
 
 /// What the extents of a volume that have failed lack: nodes, and how many extents each.
-fn missing(engine: &Engine, volume: &Volume) -> Vec<Value> {
+fn missing(engine: &Engine, volume: &Volume) -> Vec<MissingNode> {
     let mut nodes: BTreeMap<NodeId, usize> = BTreeMap::new();
     let failed = |n: &usize| stands(engine, volume, *n, Standing::Failed);
     for n in (0..volume.extents.len()).filter(failed) {
@@ -480,12 +478,12 @@ fn missing(engine: &Engine, volume: &Volume) -> Vec<Value> {
     }
     let missing = |(node, extents): (NodeId, usize)| {
         let home = engine.map().nodes[usize::from(node.0)].home.as_ref();
-        json!({
-            "node": node.0,
-            "name": home.map(|h| &h.name),
-            "up": runs(engine, node),
-            "extents": extents,
-        })
+        MissingNode {
+            node: node.0,
+            name: home.map(|h| h.name.clone()),
+            up: runs(engine, node),
+            extents,
+        }
     };
     nodes.into_iter().map(missing).collect()
 }

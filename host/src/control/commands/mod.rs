@@ -16,6 +16,7 @@ mod waits;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
@@ -303,19 +304,19 @@ impl Commands<'_> {
 
     fn try_handle(&mut self, conn: usize, request: ControlRequest) -> Result<Outcome> {
         Ok(match request {
-            ControlRequest::Status => Outcome::Answer(ok(status::status(self))),
+            ControlRequest::Status => Outcome::Answer(ok(json!(status::status(self)))),
             ControlRequest::VolumeList => {
-                Outcome::Answer(ok(self.looked_at("volumes", status::volumes(self).into())))
+                Outcome::Answer(ok(self.looked_at("volumes", &status::volumes(self))))
             }
             ControlRequest::VolumeShow { name } => {
                 let volume = match self.hidden(&name) {
                     Some(volume) => volume,
                     None => self.volume(&name)?,
                 };
-                Outcome::Answer(ok(self.looked_at("volume", status::volume(self, &volume))))
+                Outcome::Answer(ok(self.looked_at("volume", &status::volume(self, &volume))))
             }
             ControlRequest::NodeList => {
-                Outcome::Answer(ok(self.looked_at("nodes", status::nodes(self).into())))
+                Outcome::Answer(ok(self.looked_at("nodes", &status::nodes(self))))
             }
             ControlRequest::Node { action, node } => Outcome::Wait(self.node(action, node)?),
             ControlRequest::NodeAdd { name, home } => match self.add_node(name, &home) {
@@ -429,7 +430,7 @@ impl Commands<'_> {
     }
 
     /// An answer about how something is.
-    fn looked_at(&self, what: &str, value: Value) -> Value {
+    fn looked_at(&self, what: &str, value: &impl Serialize) -> Value {
         status::with_cut_off(self.engine, json!({ what: value }))
     }
 

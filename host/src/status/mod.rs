@@ -1,0 +1,419 @@
+//! What `weft status --json` says, field by field. The array makes these, and the commands read them: what
+//! people are shown is printed from the same. `docs/status.md` explains every field, and a test holds it to this.
+//!
+//! An answer of another version of Weft may lack a field: then it has its default.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::iter::Sum;
+
+use serde::{Deserialize, Serialize};
+
+/// How an array is, as the process that is asked knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The number of the cluster map in force.
+    pub epoch: u64,
+    /// Whether no change of the map is under way.
+    pub settled: bool,
+    /// Seconds since this process was started.
+    pub uptime_seconds: f64,
+    /// The directory of the array, or of this process.
+    pub directory: String,
+    /// Where hosts connect, as URIs without the name of a volume.
+    pub listens: Vec<String>,
+    /// What one host may ask at a time.
+    pub limits: RequestLimits,
+    /// All volumes, also those that are being made or deleted.
+    pub volumes: Vec<VolumeStatus>,
+    /// All nodes that have not left.
+    pub nodes: Vec<NodeStatus>,
+    /// The scrubs that are under way, of all nodes.
+    pub scrubs: Vec<ScrubStatus>,
+    /// Whether the disks are equally full.
+    pub balance: Evenness,
+    /// What the nodes have done since they were started, all together.
+    pub totals: Totals,
+    /// The group of processes; only if the array has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
+    /// Why nothing else of this can be relied on; only from a process that reaches no majority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_off: Option<String>,
+}
+
+/// What one host may ask at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestLimits {
+    /// Bytes of a request that are atomic together; longer ones are cut.
+    pub max_request_bytes: u64,
+    /// Bytes of all requests in work at a node; more wait.
+    pub max_in_flight_bytes: u64,
+}
+
+/// What the nodes have done since they were started, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Requests of hosts.
+    pub requests: u64,
+    /// Messages between nodes, for requests.
+    pub messages: u64,
+    /// Messages that put requests in order.
+    pub order_messages: u64,
+    /// Bytes of data in messages.
+    pub wire_bytes: u64,
+    /// Round trips before hosts were answered.
+    pub round_trips: u64,
+    /// Reads of disks.
+    pub disk_reads: u64,
+    /// Writes of disks, without the journals'.
+    pub disk_writes: u64,
+    /// Records written to journals.
+    pub journal_writes: u64,
+    /// Messages that nobody waits for.
+    pub notices: u64,
+    /// Transactions begun again with a later timestamp.
+    pub retries: u64,
+}
+
+impl Sum for Totals {
+    fn sum<I: Iterator<Item = Totals>>(all: I) -> Totals {
+        all.fold(Totals::default(), |a, b| Totals {
+            requests: a.requests + b.requests,
+            messages: a.messages + b.messages,
+            order_messages: a.order_messages + b.order_messages,
+            wire_bytes: a.wire_bytes + b.wire_bytes,
+            round_trips: a.round_trips + b.round_trips,
+            disk_reads: a.disk_reads + b.disk_reads,
+            disk_writes: a.disk_writes + b.disk_writes,
+            journal_writes: a.journal_writes + b.journal_writes,
+            notices: a.notices + b.notices,
+            retries: a.retries + b.retries,
+        })
+    }
+}
+
+/// What a node has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// What is added up in the totals.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// Frames written to its journal; a frame holds one record or more.
+    pub journal_frames: u64,
+    /// Checkpoints of its journal.
+    pub checkpoints: u64,
+    /// Sectors that could not be read or did not match their checksum.
+    pub erasures: u64,
+    /// Pages of its table, superblocks and journals that were damaged.
+    pub damaged: u64,
+    /// Sectors that it has rebuilt.
+    pub rebuilt_sectors: u64,
+}
+
+/// What a node is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeState {
+    /// It takes part and has all that it should.
+    Up,
+    /// It takes part and fetches what was written while it was away.
+    CatchingUp,
+    /// It takes part and its columns move to other nodes.
+    Draining,
+    /// It opens its disk.
+    Opening,
+    /// It stops in good order.
+    Stopping,
+    /// It has been let in and has not come yet.
+    Expected,
+    /// It does not take part.
+    #[default]
+    Down,
+    /// It does not take part, and its columns have been given up.
+    Lost,
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            NodeState::Up => "up",
+            NodeState::CatchingUp => "catching-up",
+            NodeState::Draining => "draining",
+            NodeState::Opening => "opening",
+            NodeState::Stopping => "stopping",
+            NodeState::Expected => "expected",
+            NodeState::Down => "down",
+            NodeState::Lost => "lost",
+        })
+    }
+}
+
+/// A node and its disk. What a node of another process says of itself may be half a second old.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: u16,
+    /// What it is doing.
+    pub state: NodeState,
+    /// Why it is down; only if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Columns of extents that it has.
+    pub columns: usize,
+    /// Its disk: a file or a device. `null` of a host, and of a node that has said nothing.
+    pub disk: Option<String>,
+    /// Bytes of its disk.
+    pub disk_bytes: Option<u64>,
+    /// How its disk is driven: `uring` or `sync`; `null` while it is closed.
+    pub backend: Option<String>,
+    /// The order in which waiting operations of its disk are begun.
+    pub queue: Option<String>,
+    /// Operations that its disk is given at a time.
+    pub queue_depth: Option<u32>,
+    /// Operations that wait for their turn at its disk.
+    pub queued: Option<usize>,
+    /// Sectors that it has yet to catch up on; `null` until it knows.
+    pub stale_sectors: Option<u64>,
+    /// Requests of hosts that it works on; only while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<usize>,
+    /// Whether nothing is in work or unsettled at it; only while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<bool>,
+    /// What keeps it from being quiet, in words; only while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    /// Seconds that its machine's clock is ahead of the cluster's time; only if it is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_is_ahead_seconds: Option<u64>,
+    /// Bytes that it rebuilds in a second; only while it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilt_bytes_per_second: Option<u64>,
+    /// Seconds until it has rebuilt all, at that rate; only while it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuild_seconds_left: Option<u64>,
+    /// What it has done since it was started; only while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+    /// Its scrubs that are under way. In a status they are in a list of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scrubs: Vec<ScrubStatus>,
+    /// Whether it is a host that is its own controller, and has no disk; only if it is.
+    #[serde(skip_serializing_if = "is_false")]
+    pub host: bool,
+    /// The name of its process; only in a cluster of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where other processes reach its process, as `address:port`; only in a cluster of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The failure domains that it is in, by label; only in a cluster of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The number of its process; only in a cluster of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<u16>,
+}
+
+fn is_false(is: &bool) -> bool {
+    !is
+}
+
+/// A scrub that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScrubStatus {
+    /// The name of its volume; `null` if that has been deleted.
+    pub volume: Option<String>,
+    /// The node that does it.
+    pub node: u16,
+    /// Stripes of the volume.
+    pub stripes: u64,
+    /// Stripes before the first, which are not looked at.
+    pub from: u64,
+    /// Stripes that it has read and found true, perhaps after repair.
+    pub verified: u64,
+    /// Units in which something could not be read and was rebuilt.
+    pub rebuilt: u64,
+    /// Units that did not fit the rest of their stripe and were made anew.
+    pub mismatched: u64,
+    /// Stripes whose parity does not fit and it cannot be told why; they are left.
+    pub unclear: u64,
+    /// Stripes that could not be verified because a column is lost.
+    pub skipped: u64,
+}
+
+impl ScrubStatus {
+    /// How many stripes it is past.
+    pub fn done(&self) -> u64 {
+        self.from + self.verified + self.skipped
+    }
+}
+
+/// What a volume is like now: the worst of its extents decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeMode {
+    /// This process is cut off, and does not know.
+    #[serde(rename = "not served")]
+    NotServed,
+    /// It is being made or deleted, or whoever did that is gone.
+    Unfinished,
+    /// Some extent lacks more than its layout bears.
+    Failed,
+    /// Some column is on a node that is down.
+    Degraded,
+    /// Some column is not caught up.
+    Reconstructing,
+    /// Some column moves to another node.
+    Migrating,
+    /// Nothing of that.
+    #[default]
+    FaultFree,
+}
+
+impl fmt::Display for VolumeMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            VolumeMode::NotServed => "not served",
+            VolumeMode::Unfinished => "unfinished",
+            VolumeMode::Failed => "failed",
+            VolumeMode::Degraded => "degraded",
+            VolumeMode::Reconstructing => "reconstructing",
+            VolumeMode::Migrating => "migrating",
+            VolumeMode::FaultFree => "fault-free",
+        })
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// Bytes that hosts see.
+    pub size: u64,
+    /// The name of its layout.
+    pub layout: String,
+    /// Bytes of a stripe unit.
+    pub stripe_unit: u64,
+    /// Whether its writes go through the journal.
+    pub journal: bool,
+    /// What it is like now.
+    pub mode: VolumeMode,
+    /// Its extents.
+    pub extents: usize,
+    /// Extents with a column that is being rebuilt.
+    pub extents_reconstructing: usize,
+    /// Extents with a column that moves.
+    pub extents_migrating: usize,
+    /// Extents with a column on a node that is down, which their layout bears.
+    pub extents_degraded: usize,
+    /// Extents that bear no more losses; they may be degraded too.
+    pub extents_exposed: usize,
+    /// Extents that lack more than their layout bears.
+    pub extents_failed: usize,
+    /// Its stripes.
+    pub stripes: u64,
+    /// Stripes of degraded extents.
+    pub stripes_degraded: u64,
+    /// Stripes of exposed extents.
+    pub stripes_exposed: u64,
+    /// Stripes of failed extents.
+    pub stripes_failed: u64,
+    /// The nodes that its failed extents lack.
+    pub missing: Vec<MissingNode>,
+    /// The nodes whose disks have lost writes that they had promised.
+    pub forgot: Vec<u16>,
+    /// Nodes that may be lost together now, whichever they are; `null` if this process is cut off.
+    pub survives: Option<usize>,
+    /// The share of sets of one node more that may be lost, 0 to 1; `null` if there is none.
+    pub survives_next: Option<f64>,
+    /// The label of the failure domains that its columns are kept apart by.
+    pub apart: String,
+    /// Failure domains that may be lost together now, by label; `null` if this process is cut off.
+    pub bears: Option<BTreeMap<String, usize>>,
+    /// Connections of hosts.
+    pub clients: u64,
+    /// Whether several hosts may use it though nothing orders their requests.
+    pub unordered_sharing: bool,
+    /// What is to be known of its choices; only if something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// Its other choices, by their names, in words.
+    #[serde(flatten)]
+    pub policy: BTreeMap<String, String>,
+}
+
+impl VolumeStatus {
+    /// One of its choices, in words; a question mark if nothing is said of it.
+    pub fn choice(&self, name: &str) -> &str {
+        self.policy.get(name).map_or("?", String::as_str)
+    }
+}
+
+/// A node that failed extents lack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MissingNode {
+    /// Its number.
+    pub node: u16,
+    /// The name of its process; `null` in an array of one process.
+    pub name: Option<String>,
+    /// Whether it is up, and has not caught up.
+    pub up: bool,
+    /// Failed extents that lack it.
+    pub extents: usize,
+}
+
+/// Whether the disks are equally full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Evenness {
+    /// Whether columns are being moved until the disks are equally full.
+    pub rebalancing: bool,
+    /// Whether the disks could be more equally full.
+    pub uneven: bool,
+    /// Per cent of the fullest disk that is used.
+    pub fullest_percent: f64,
+    /// Per cent of the emptiest disk that is used.
+    pub emptiest_percent: f64,
+}
+
+/// The group of processes, as this one knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterStatus {
+    /// The number of this process.
+    pub node: u16,
+    /// The nodes in this process.
+    pub nodes: Vec<u16>,
+    /// The process that leads; `null` if this one knows none.
+    pub leader: Option<u16>,
+    /// The term of Raft.
+    pub term: u64,
+    /// Whether this process serves hosts.
+    pub serving: bool,
+    /// The processes that vote.
+    pub voters: Vec<u16>,
+    /// Whether most of the others say that this process is none of the cluster.
+    pub disowned: bool,
+    /// The processes that this one is connected to.
+    pub connected: Vec<u16>,
+    /// Whether this process has left for good.
+    pub left: bool,
+    /// What an operator should see to.
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

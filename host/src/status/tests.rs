@@ -1,0 +1,111 @@
+//! The page that explains `weft status --json` names the fields that there are.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use weft_core::order::Ordering;
+use weft_core::plan::Policy;
+
+use super::*;
+use crate::policy;
+
+/// A status in which nothing is left out.
+fn full() -> Value {
+    let scrub = ScrubStatus::default();
+    let node = NodeStatus {
+        why: Some(String::new()),
+        in_flight: Some(0),
+        quiet: Some(true),
+        waiting: Some(String::new()),
+        clock_is_ahead_seconds: Some(0),
+        rebuilt_bytes_per_second: Some(0),
+        rebuild_seconds_left: Some(0),
+        counters: Some(Counters::default()),
+        scrubs: vec![scrub.clone()],
+        host: true,
+        name: Some(String::new()),
+        address: Some(String::new()),
+        labels: Some(BTreeMap::new()),
+        process: Some(0),
+        ..NodeStatus::default()
+    };
+    let policy = Policy { ordering: Ordering::Sequencer, ..Policy::default() };
+    let volume = VolumeStatus {
+        missing: vec![MissingNode::default()],
+        warning: Some(String::new()),
+        policy: policy::words(&policy).into_iter().map(|(k, w)| (k.to_string(), w)).collect(),
+        ..VolumeStatus::default()
+    };
+    json!(Status {
+        volumes: vec![volume],
+        nodes: vec![node],
+        scrubs: vec![scrub],
+        cluster: Some(ClusterStatus::default()),
+        cut_off: Some(String::new()),
+        ..Status::default()
+    })
+}
+
+/// What a section's heading names: `nodes[].counters` of the status, or all of it.
+fn at<'a>(status: &'a Value, path: &str) -> &'a Value {
+    path.split('.').filter(|part| !part.is_empty()).fold(status, |value, part| {
+        match part.strip_suffix("[]") {
+            Some(list) => &value[list][0],
+            None => &value[part],
+        }
+    })
+}
+
+fn in_backticks(text: &str) -> &str {
+    text.split('`').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn the_page_names_the_fields_that_there_are() {
+    let (page, status) = (include_str!("../../../docs/status.md"), full());
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    assert_eq!(sections.len(), 10);
+    for section in sections {
+        let (heading, body) = section.split_once('\n').unwrap();
+        let rows = body.lines().filter(|line| line.starts_with("| `"));
+        let said: BTreeSet<&str> = rows.map(in_backticks).collect();
+        let fields = at(&status, in_backticks(heading)).as_object().expect(heading);
+        let there: BTreeSet<&str> = fields.keys().map(String::as_str).collect();
+        assert_eq!(said, there, "{heading}");
+    }
+}
+
+#[test]
+fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
+    use NodeState as N;
+    use VolumeMode as V;
+    let page = include_str!("../../../docs/status.md");
+    let named = |word: &str| assert!(page.contains(&format!("`{word}`")), "{word}");
+    let states =
+        [N::Up, N::CatchingUp, N::Draining, N::Opening, N::Stopping, N::Expected, N::Down, N::Lost];
+    for state in states {
+        assert_eq!(json!(state), state.to_string());
+        named(&state.to_string());
+    }
+    let modes = [
+        V::NotServed,
+        V::Unfinished,
+        V::Failed,
+        V::Degraded,
+        V::Reconstructing,
+        V::Migrating,
+        V::FaultFree,
+    ];
+    for mode in modes {
+        assert_eq!(json!(mode), mode.to_string());
+        named(&mode.to_string());
+    }
+}
+
+#[test]
+fn what_is_said_is_read_back_and_what_is_not_said_is_not_known() {
+    let status: Status = serde_json::from_value(full()).unwrap();
+    assert_eq!(json!(status), full());
+    let other: Status = serde_json::from_value(json!({ "epoch": 3, "later": true })).unwrap();
+    assert_eq!(other, Status { epoch: 3, ..Status::default() });
+}
