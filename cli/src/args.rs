@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Control, LimitsInWords, parse_size};
 
@@ -79,31 +79,6 @@ impl HostLimits {
             incomplete: self.max_incomplete.clone(),
         }
     }
-}
-
-/// Something that is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
-}
-
-impl Switch {
-    /// Whether it is on.
-    pub fn is_on(self) -> bool {
-        self == Switch::On
-    }
-}
-
-/// Who works out what each node does for a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dispatch {
-    /// Each node, for itself.
-    Collaborative,
-    /// The originator, step by step.
-    Commanded,
 }
 
 /// Reads a size such as `64K`.

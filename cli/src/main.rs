@@ -6,6 +6,7 @@ mod args;
 mod attach;
 mod bench;
 mod check;
+mod choices;
 mod cluster;
 mod demo;
 mod disk;

@@ -122,7 +122,7 @@ fn existing(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             Size(asked)
         );
     }
-    let of_volumes = spec.layout.is_some() || spec.stripe_unit.is_some() || spec.journal.is_some();
+    let of_volumes = spec.layout.is_some() || spec.stripe_unit.is_some() || !spec.policy.is_empty();
     if of_volumes || !spec.volumes.is_empty() {
         bail!(
             "there is a cluster in {} already; make volumes with `weft volume create` while it \

@@ -12,7 +12,8 @@ use weft_host::status::{Status, VolumeStatus};
 use weft_host::{Array, DiskQueue, Limits, Listen, Size, Spec, Stopped, to_stderr};
 use weft_terminal::say;
 
-use crate::args::{self, HostLimits, Switch};
+use crate::args::{self, HostLimits};
+use crate::choices::{Choices, ForVolumes};
 use crate::output::uri;
 use crate::processes;
 use crate::volume::survives;
@@ -50,9 +51,8 @@ pub struct Up {
     /// Bytes on one disk before the next one's turn [default: 64K]
     #[arg(long, value_parser = args::size)]
     stripe_unit: Option<u64>,
-    /// Whether writes go to a journal before they are voted on [default: on]
-    #[arg(long)]
-    journal: Option<Switch>,
+    #[command(flatten)]
+    choices: Choices<ForVolumes>,
     /// Where to serve hosts: NBD, or with 'native:' before the address what weft-client speaks; may
     /// be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
     #[arg(long, value_name = "[native:]PATH.sock|HOST:PORT")]
@@ -75,7 +75,7 @@ impl Up {
             volumes: self.volume.clone(),
             layout: self.layout,
             stripe_unit: self.stripe_unit,
-            journal: self.journal.map(Switch::is_on),
+            policy: self.choices.given.clone(),
             ..Spec::default()
         };
         let limits = self.limits.words().over(Limits::default())?;

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use weft_core::layout::LayoutSpec;
-use weft_core::order::Ordering;
-use weft_core::order::sequencer::SequencerForm;
 use weft_host::status::{MissingNode, VolumeMode, VolumeStatus};
 use weft_host::{ControlRequest, Size};
 use weft_terminal::{align_right, say, say_json, table};
 
-use crate::args::{self, Common, Dispatch, Switch};
+use crate::args::{self, Common};
+use crate::choices::{Choices, ForVolumes, help_for_set};
 use crate::output::{say_cut_off, uri};
 
 /// What to do about volumes.
@@ -27,8 +26,8 @@ pub enum Volume {
     /// Make a volume larger while it is in use (hosts see the new size when they connect again), or
     /// smaller while no host uses it
     Resize(Resize),
-    /// Change who goes first among requests, when writes are decided, or who works out what each
-    /// node does, while the volume is in use
+    /// Change what the volume chooses (who goes first among requests, when writes are decided, where parity is
+    /// computed, and so on) while it is in use
     Set(Set),
     /// Remove a volume that no host uses, with all that is on it
     Delete(Named),
@@ -48,27 +47,11 @@ pub struct Create {
     /// Bytes on one disk before the next one's turn [default: 64K]
     #[arg(long, value_parser = args::size)]
     stripe_unit: Option<u64>,
-    /// Whether writes go to a journal before they are voted on [default: on]
-    #[arg(long)]
-    journal: Option<Switch>,
-    /// Who works out what each node does for a write: itself, or the originator (as a central controller would)
-    #[arg(long, default_value = "collaborative")]
-    dispatch: Dispatch,
     /// Label of the failure domains: no two columns of an extent go to nodes with the same value; 'node' means any nodes [default: box]
     #[arg(long, value_name = "LABEL")]
     apart: Option<String>,
-    /// Who goes first among requests that overlap: none, sequencer, lock-server, callback-locks, device-locks or timestamps [default: timestamps]
-    #[arg(long)]
-    ordering: Option<Ordering>,
-    /// With --ordering sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven [default: as for the other volumes that have one, else centralized]
-    #[arg(long, value_name = "FORM")]
-    sequencer: Option<SequencerForm>,
-    /// When a write is decided: late or early [default: late]
-    #[arg(long)]
-    commit: Option<String>,
-    /// For how long requests wait when the volume has lost nodes that it cannot do without, before they fail: 0s, 20s, 5m, forever [default: 20s]
-    #[arg(long, value_name = "TIME")]
-    lost_wait: Option<String>,
+    #[command(flatten)]
+    choices: Choices<ForVolumes>,
     #[command(flatten)]
     common: Common,
 }
@@ -78,8 +61,7 @@ pub struct Create {
 pub struct Set {
     /// Name of the volume
     name: String,
-    /// ordering=none|sequencer|lock-server|callback-locks|device-locks|timestamps, sequencer=centralized|partially-centralized|originator-driven|worker-driven (of all volumes with ordering=sequencer: one graph of requests spans them), commit=late|early, dispatch=collaborative|commanded, roles=node|host (the same choice as dispatch: who asks drives the disks), lost-wait=0s|20s|5m|forever (for how long requests wait when the volume has lost nodes that it cannot do without, before they fail)
-    #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value, help = help_for_set())]
     set: Vec<(String, String)>,
     /// ordering=none also for a volume that several hosts use, or are to use
     #[arg(long)]
@@ -155,13 +137,14 @@ impl Volume {
                     size: c.size,
                     layout: c.layout.map(|l| l.to_string()),
                     stripe_unit: c.stripe_unit,
-                    journal: c.journal.map(Switch::is_on),
-                    commanded: c.dispatch == Dispatch::Commanded,
+                    journal: None,
+                    commanded: false,
                     apart: c.apart.clone(),
-                    ordering: c.ordering.map(|o| o.to_string()),
-                    sequencer: c.sequencer.map(|s| s.to_string()),
-                    commit: c.commit.clone(),
-                    lost_wait: c.lost_wait.clone(),
+                    ordering: None,
+                    sequencer: None,
+                    commit: None,
+                    lost_wait: None,
+                    set: c.choices.words(),
                 };
                 (&c.common, request)
             }
@@ -190,12 +173,13 @@ impl Volume {
         say(volumes(std::slice::from_ref(volume)))?;
         let form = volume.policy.get("sequencer");
         let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-        let [commit, dispatch, roles, wait] =
-            ["commit", "dispatch", "roles", "lost_wait"].map(|key| volume.choice(key));
+        let [strategy, parity_at, commit, dispatch, roles, wait] =
+            ["strategy", "parity_at", "commit", "dispatch", "roles", "lost_wait"]
+                .map(|key| volume.choice(key));
         let apart = &volume.apart;
         say(format!(
-            "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, apart: {apart}, \
-             lost-wait: {wait}"
+            "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
+             parity-at: {parity_at}, apart: {apart}, lost-wait: {wait}"
         ))?;
         for line in troubles(volume) {
             say(line)?;

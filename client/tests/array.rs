@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use weft_client::{ErrorKind, Id, Op, Options, Volume};
-use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
+use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Setting, Spec};
 
 fn spec() -> Spec {
     Spec {
@@ -124,11 +124,15 @@ fn an_abort_cascades_and_says_because_of_which() {
     array.shutdown().unwrap();
 }
 
+fn ordered_by(ordering: &str) -> Spec {
+    Spec { policy: vec![Setting::Ordering(ordering.parse().unwrap())], ..spec() }
+}
+
 /// Nodes die and come back, and the array is restarted, under a host that writes a chain: each
 /// after the one before.
 fn goes_on(ordering: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { ordering: ordering.parse().ok(), ..spec() };
+    let spec = ordered_by(ordering);
     let mut array = Some(start(dir.path(), &spec));
     let volume = open(dir.path());
     let writer = volume.clone();
@@ -185,7 +189,7 @@ fn a_host_goes_on_where_there_is_a_sequencer() {
 #[test]
 fn with_a_sequencer_requests_come_after_those_of_other_hosts() {
     let dir = tempfile::tempdir().unwrap();
-    let array = start(dir.path(), &Spec { ordering: "sequencer".parse().ok(), ..spec() });
+    let array = start(dir.path(), &ordered_by("sequencer"));
     let (one, other) = (open(dir.path()), open(dir.path()));
     for n in 1..100_u64 {
         let first = one.write(n * 4096, vec![n as u8; 4096], &[]).unwrap();
@@ -207,7 +211,7 @@ fn with_a_sequencer_requests_come_after_those_of_other_hosts() {
 #[test]
 fn with_a_sequencer_what_names_another_hosts_refused_request_is_aborted() {
     let dir = tempfile::tempdir().unwrap();
-    let array = start(dir.path(), &Spec { ordering: "sequencer".parse().ok(), ..spec() });
+    let array = start(dir.path(), &ordered_by("sequencer"));
     let (one, other) = (open(dir.path()), open(dir.path()));
     let beyond = one.write(8 << 20, vec![1; 4096], &[]).unwrap();
     let beyond_id = beyond.id();
@@ -274,8 +278,7 @@ fn what_cannot_be_opened_says_why() {
 #[test]
 fn where_nothing_orders_requests_there_is_one_host() {
     let dir = tempfile::tempdir().unwrap();
-    let ordering = "none".parse().ok();
-    let array = start(dir.path(), &Spec { ordering, ..spec() });
+    let array = start(dir.path(), &ordered_by("none"));
     let volume = open(dir.path());
     let refused = Volume::open(&[socket(dir.path())], "a").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SecondWriter);

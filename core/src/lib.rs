@@ -7,7 +7,8 @@
 //!
 //! Where to begin: [`plan`] is the heart (what each column does for a request), [`node`]
 //! executes plans between originators and workers, [`store`] keeps what a worker prepares
-//! and commits, [`order`] decides who goes first, [`cluster`] who is there.
+//! and commits, [`order`] decides who goes first, [`cluster`] who is there; [`policy`] is the table of what a
+//! volume can choose.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod layout;
 pub mod node;
 pub mod order;
 pub mod plan;
+pub mod policy;
 pub mod store;
 pub mod units;
 

@@ -1,8 +1,11 @@
 //! What the documents say of the code is so: the functions in the life of a write are where the architecture says,
-//! and the table of messages has every message.
+//! the table of messages
+//! has every message, and the guide's table of choices every choice.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use weft_core::policy::{CHOICES, Policy};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
@@ -62,5 +65,27 @@ fn the_table_of_messages_has_every_message() {
     }
     for name in names {
         assert!(variants.iter().any(|v| v == name), "there is no message {name}");
+    }
+}
+
+#[test]
+fn the_guide_has_every_choice_with_its_values() {
+    let guide = read("docs/user-guide.md");
+    let table = guide.split("| key | values | what it says |").nth(1).expect("the table");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(2)
+        .take_while(|l| l.starts_with("| "))
+        .map(|l| l.trim_matches('|').split(" | ").collect())
+        .collect();
+    let keys: Vec<&str> = rows.iter().flat_map(|r| quoted(r[0])).collect();
+    assert_eq!(keys, CHOICES.iter().map(|c| c.key).collect::<Vec<_>>());
+    for (choice, row) in CHOICES.iter().zip(rows) {
+        assert_eq!(quoted(row[1]), choice.words().collect::<Vec<_>>(), "{}", choice.key);
+        let usual = format!("`{}` (default)", choice.word_of(&Policy::default()));
+        assert!(row[1].contains(&usual), "{}: {usual}", choice.key);
+        let says = row[2].replace('`', "");
+        let begins = choice.help.split([',', ':']).next().expect("help");
+        assert!(says.starts_with(begins), "{}: '{says}' is not '{}'", choice.key, choice.help);
     }
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 8] = ["units", "buffer", "layout", "order", "plan", "store", "cluster", "node"];
+const ORDER: [&str; 9] =
+    ["units", "policy", "buffer", "layout", "order", "plan", "store", "cluster", "node"];
 
 fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a folder of the crate") {

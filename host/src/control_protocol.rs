@@ -123,13 +123,15 @@ pub enum ControlRequest {
         /// For how long its requests wait for nodes that it cannot do without; the usual time if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_wait: Option<String>,
+        /// What else it chooses, by key as in `VolumeSet`; also any of the above.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        set: BTreeMap<String, String>,
     },
     /// Change a volume's policy while it is in use.
     VolumeSet {
         /// Its name; the empty name means the first.
         name: String,
-        /// What is to be otherwise: `ordering`, `sequencer`, `commit`, `dispatch`,
-        /// `roles`, `lost-wait`.
+        /// What is to be otherwise, by the keys of [`weft_core::policy::CHOICES`].
         set: BTreeMap<String, String>,
         /// Also what may corrupt data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -325,6 +327,7 @@ mod tests {
                     sequencer: None,
                     commit: None,
                     lost_wait: None,
+                    set: BTreeMap::new(),
                 },
             ),
             (

@@ -2,10 +2,8 @@
 
 use weft_core::cluster::APART;
 use weft_core::layout::LayoutSpec;
-use weft_core::order::Ordering;
-use weft_core::order::sequencer::SequencerForm;
-use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
-use weft_core::units::{MAX_NODES, Nanos, SECTOR};
+use weft_core::policy::{Policy, Setting};
+use weft_core::units::{MAX_NODES, SECTOR};
 
 use crate::disk::queue::DiskQueue;
 use crate::error::{Result, fail};
@@ -29,26 +27,8 @@ pub struct Spec {
     pub layout: Option<LayoutSpec>,
     /// Stripe unit of the volumes; 64 KiB if open.
     pub stripe_unit: Option<u64>,
-    /// Whether the volumes are journalled; they are if open.
-    pub journal: Option<bool>,
-    /// Whether originators command the workers of a volume made now, instead of each working out
-    /// its part.
-    pub commanded: bool,
-    /// How a volume made now deals with stripes that are written in part; whatever costs least if
-    /// open.
-    pub strategy: Option<Strategy>,
-    /// Where parity of a volume made now is computed; where it costs least if open.
-    pub parity_at: Option<ParityAt>,
-    /// When writes to a volume made now are decided; late if open.
-    pub commit: Option<Commit>,
-    /// Who goes first among requests to volumes made now; open: by timestamps.
-    pub ordering: Option<Ordering>,
-    /// With a sequencer: who keeps the graph of requests. If open, as for the other volumes that
-    /// have one.
-    pub sequencer: Option<SequencerForm>,
-    /// For how long requests to a volume made now wait for nodes that it cannot do without; open: for
-    /// [`Policy::USUAL_LOST_WAIT`].
-    pub lost_wait: Option<Nanos>,
+    /// What volumes made now choose otherwise than usual (see [`weft_core::policy::CHOICES`]).
+    pub policy: Vec<Setting>,
     /// The label of the failure domains that a volume's columns are kept apart by; `box` if
     /// open.
     pub apart: Option<String>,
@@ -75,23 +55,9 @@ impl Spec {
         self.stripe_unit.unwrap_or(64 << 10)
     }
 
-    /// Whether volumes are journalled, or the default.
-    pub fn journal(&self) -> bool {
-        self.journal.unwrap_or(true)
-    }
-
     /// How volumes made now are dealt with.
     pub(crate) fn policy(&self) -> Policy {
-        Policy {
-            strategy: self.strategy,
-            parity_at: self.parity_at,
-            dispatch: if self.commanded { Dispatch::Commanded } else { Dispatch::Collaborative },
-            commit: self.commit.unwrap_or(Policy::default().commit),
-            ordering: self.ordering.unwrap_or_default(),
-            sequencer: self.sequencer.unwrap_or_default(),
-            journal: self.journal(),
-            lost_wait: self.lost_wait.unwrap_or(Policy::USUAL_LOST_WAIT),
-        }
+        Policy::default().with(self.policy.iter().copied())
     }
 
     /// The label of failure domains, or the default.
@@ -112,9 +78,6 @@ impl Spec {
         let nodes = self.nodes();
         if nodes == 0 || nodes > MAX_NODES {
             return fail(format!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}"));
-        }
-        if matches!(self.strategy, Some(Strategy::Full | Strategy::Rebuild)) {
-            return fail("a volume's strategy can only be small or large");
         }
         require_multiple("a disk size", self.disk_size(), SECTOR)?;
         require_multiple("a stripe unit", self.stripe_unit(), SECTOR)

@@ -9,7 +9,7 @@ use weft_core::cluster::{
     place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::Policy;
+use weft_core::policy::Policy;
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};

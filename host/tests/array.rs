@@ -1,9 +1,11 @@
 //! A whole array over its sockets: NBD and control.
 
+use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
+use weft_core::policy::CHOICES;
 use weft_front::nbd::client::Client;
 use weft_host::{
     Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec, Stopped,
@@ -98,6 +100,7 @@ fn volumes_come_and_go() {
         sequencer: None,
         commit: None,
         lost_wait: None,
+        set: BTreeMap::new(),
     };
     let made = control.request(&create).unwrap();
     assert_eq!(
@@ -167,6 +170,7 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
         sequencer: None,
         commit: None,
         lost_wait: None,
+        set: BTreeMap::new(),
     };
     assert!(control.request(&create).is_err(), "and nothing hangs");
     let stopped = array.stop().unwrap();
@@ -211,12 +215,13 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
             sequencer: sequencer.map(Into::into),
             commit: None,
             lost_wait: None,
+            set: BTreeMap::new(),
         })
     };
     for (ordering, sequencer, why) in [
         (None, "worker-driven", "ordering=sequencer"),
         (Some("sequencer"), "centralized", "is worker-driven"),
-        (Some("sequencer"), "central", "is no form"),
+        (Some("sequencer"), "central", "there are centralized"),
     ] {
         let refused = create(ordering, Some(sequencer)).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
@@ -234,6 +239,96 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     array.shutdown().unwrap();
 }
 
+/// Every value of every choice that can be changed in use, one after the other, under a host that writes; what does not
+/// go together is refused in the core's words, and nothing changes.
+#[test]
+fn every_choice_is_made_for_a_volume_and_changed_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let words = |what: &[(&str, &str)]| -> BTreeMap<String, String> {
+        what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    };
+    let create = |what: &[(&str, &str)]| ControlRequest::VolumeCreate {
+        name: "c".into(),
+        size: 1 << 20,
+        layout: None,
+        stripe_unit: None,
+        journal: None,
+        commanded: false,
+        apart: None,
+        ordering: None,
+        sequencer: None,
+        commit: None,
+        lost_wait: None,
+        set: words(what),
+    };
+    for (what, why) in [
+        (&[("commit", "limited")][..], "dispatch=commanded with it"),
+        (&[("commit", "none")], "is for measuring"),
+        (&[("parity-at", "parity"), ("roles", "host")], "parity-at=auto"),
+        (&[("strategy", "full")], "auto, small and large"),
+    ] {
+        let refused = control.request(&create(what)).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let made = [("strategy", "small"), ("parity-at", "solely"), ("journal", "off")];
+    let shown = control.request(&create(&made)).unwrap();
+    let says =
+        |shown: &serde_json::Value, key: &str| shown["volume"][key].as_str().unwrap().to_string();
+    assert_eq!(
+        (says(&shown, "strategy"), says(&shown, "parity_at")),
+        ("small".into(), "solely".into())
+    );
+    assert_eq!(shown["volume"]["journal"], false);
+    let mut client = open(dir.path(), "a");
+    let mut n = 0;
+    let mut set = |what: &[(&str, &str)]| {
+        let ask = ControlRequest::VolumeSet { name: "a".into(), set: words(what), force: true };
+        let set = control.request(&ask);
+        n += 1;
+        client.write_at(n * 1000, &pattern(10_000), false).unwrap();
+        assert_eq!(client.read_at(n * 1000, 10_000).unwrap(), pattern(10_000), "{what:?}");
+        set
+    };
+    for choice in CHOICES.iter().filter(|c| c.in_use) {
+        for word in choice.words().filter(|word| *word != "limited") {
+            // What goes with every value of it.
+            let usual = match choice.key {
+                "sequencer" => &[("ordering", "sequencer")][..],
+                "parity-at" => &[("dispatch", "collaborative")],
+                "dispatch" | "roles" => &[("parity-at", "auto")],
+                _ => &[],
+            };
+            let to: Vec<_> = usual.iter().copied().chain([(choice.key, word)]).collect();
+            let shown = set(&to).unwrap();
+            assert_eq!(says(&shown, &choice.key.replace('-', "_")), word);
+        }
+    }
+    set(&[("dispatch", "collaborative")]).unwrap();
+    let refused = set(&[("commit", "limited")]).unwrap_err().to_string();
+    assert!(
+        refused.contains("commit=limited does not go with dispatch=collaborative"),
+        "{refused}"
+    );
+    let limited = set(&[("commit", "limited"), ("dispatch", "commanded")]).unwrap();
+    assert!(says(&limited, "warning").contains("nothing is journalled"));
+    let refused = set(&[("dispatch", "collaborative")]).unwrap_err().to_string();
+    assert!(refused.contains("another commit"), "{refused}");
+    set(&[("strategy", "large"), ("parity-at", "originator")]).unwrap();
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
+    let there = ["strategy", "parity_at", "commit", "dispatch"].map(|key| says(&shown, key));
+    assert_eq!(there, ["large", "originator", "limited", "commanded"]);
+    let scrub = control.request(&ControlRequest::scrub("a")).unwrap();
+    assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
+    array.shutdown().unwrap();
+}
+
 #[test]
 fn a_volume_is_set_while_it_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,7 +342,7 @@ fn a_volume_is_set_while_it_is_in_use() {
     let mut other = open(dir.path(), "a");
     client.write_at(0, &pattern(100_000), false).unwrap();
     for (what, why) in [
-        (&[("ordering", "sequencer"), ("commit", "never")][..], "late and early"),
+        (&[("ordering", "sequencer"), ("commit", "never")][..], "late, early and limited"),
         (&[("ordering", "sequencer"), ("size", "1")], "cannot be set"),
         (&[("ordering", "first-come")], "callback-locks"),
         (&[("ordering", "none")], "2 connections"),

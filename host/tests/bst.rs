@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use weft_core::order::Ordering;
+use weft_core::policy::{Dispatch, Ordering, Setting};
 use weft_front::nbd::client::Client;
 use weft_host::{Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec};
 
@@ -50,8 +50,7 @@ fn start(dir: &Path, ordering: Ordering) -> Handle {
         volumes: vec![("v".into(), SIZE)],
         layout: Some("rs:3+1".parse().unwrap()),
         stripe_unit: Some(UNIT as u64),
-        commanded: true,
-        ordering: Some(ordering),
+        policy: vec![Setting::Dispatch(Dispatch::Commanded), Setting::Ordering(ordering)],
         ..Spec::default()
     };
     let listens = [Listen::unix(dir.join("nbd.sock"))];

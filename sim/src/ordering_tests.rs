@@ -8,7 +8,8 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig, backup_of, primary_of};
 use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
 use weft_core::order::{HostId, Ordering, Place, PlaceError, RequestId};
-use weft_core::plan::{Policy, Range, Totals};
+use weft_core::plan::{Range, Totals};
+use weft_core::policy::{Policy, Setting};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -383,7 +384,7 @@ fn change_form(from: SequencerForm, to: SequencerForm) {
     for n in 10..20 {
         sim.ask((n % 5) as u16, id(1, n), &[], write(n % 3, n as u8));
     }
-    let change = PolicyChange { sequencer: Some(to), ..PolicyChange::default() };
+    let change = PolicyChange::to([Setting::Sequencer(to)]);
     sim.world.set_policy(VOLUME, change);
     sim.pass(5);
     sim.ask(3, id(1, 1), &[], write(0, 1));

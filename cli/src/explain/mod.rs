@@ -5,20 +5,21 @@ mod layout;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weft_core::SECTOR;
 use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
-use weft_core::order::Ordering;
-use weft_core::order::sequencer::{OrderCost, SequencerForm, Standpoint};
-use weft_core::plan::{self, Explanation, PlanError, Policy, Range, Totals};
+use weft_core::order::sequencer::{OrderCost, Standpoint};
+use weft_core::plan::{self, Explanation, PlanError, Range, Totals};
+use weft_core::policy::{Choice, Ordering, Policy, SequencerForm, Setting};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
 use weft_terminal::{bytes, say, say_json, table, with_rules};
 
-use crate::args::{self, Dispatch, Switch};
+use crate::args;
+use crate::choices::{Choices, Takes};
 
 /// The longest request that is explained: it has a row for every stripe.
 const LONGEST: u64 = 1 << 30;
@@ -56,14 +57,8 @@ pub struct Common {
     /// Columns that are lost, in every extent, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
-    /// Who says which request goes first: none, sequencer, lock-server, callback-locks, device-locks or
-    /// timestamps. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is kept
-    #[arg(long, default_value = "timestamps")]
-    ordering: Ordering,
-    /// With --ordering sequencer: who keeps the graph of requests: centralized,
-    /// partially-centralized, originator-driven or worker-driven [default: centralized]
-    #[arg(long, value_name = "FORM")]
-    sequencer: Option<SequencerForm>,
+    #[command(flatten)]
+    order: Choices<OfOrder>,
     /// With --ordering sequencer: how many nodes have taken requests from hosts, this one's among
     /// them [default: all]
     #[arg(long, value_name = "N")]
@@ -82,45 +77,36 @@ fn column(text: &str) -> Result<usize, String> {
 pub struct Write {
     #[command(flatten)]
     common: Common,
-    /// Where parity is computed
-    #[arg(long, alias = "roles", default_value = "auto")]
-    parity_at: ParityAt,
-    /// Which strategy to take where it is possible
-    #[arg(long, default_value = "auto")]
-    strategy: Strategy,
-    /// Who works out what each node does
-    #[arg(long, default_value = "collaborative")]
-    dispatch: Dispatch,
-    /// When the write is decided: when all hold their part (late), when it can be finished without any one (early), or never (none); limited: when every device that writes has been asked, with --dispatch commanded
-    #[arg(long, default_value = "late")]
-    commit: Commit,
-    /// Whether participants journal their part before they vote
-    /// [default: on; off with --commit none]
-    #[arg(long)]
-    journal: Option<Switch>,
+    #[command(flatten)]
+    choices: Choices<OfWrites>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ParityAt {
-    Auto,
-    Originator,
-    Solely,
-    Parity,
+/// What a request's order may be. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is
+/// kept.
+#[derive(Clone, Debug)]
+struct OfOrder;
+
+impl Takes for OfOrder {
+    fn takes(choice: &Choice) -> bool {
+        ["ordering", "sequencer"].contains(&choice.key)
+    }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Strategy {
-    Auto,
-    Small,
-    Large,
-}
+/// What else a write's plan depends on.
+#[derive(Clone, Debug)]
+struct OfWrites;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Commit {
-    Late,
-    Early,
-    Limited,
-    None,
+impl Takes for OfWrites {
+    fn takes(choice: &Choice) -> bool {
+        let other = OfOrder::takes(choice) || ["roles", "lost-wait"].contains(&choice.key);
+        !other
+    }
+
+    const MEASURING: bool = true;
+
+    fn alias(choice: &Choice) -> Option<&'static str> {
+        (choice.key == "parity-at").then_some("roles")
+    }
 }
 
 impl Explain {
@@ -142,10 +128,7 @@ impl Explain {
 }
 
 fn explain(common: &Common, write: Option<&Write>) -> Result<(Geometry, Explanation)> {
-    let policy = match write {
-        Some(write) => write.policy()?,
-        None => Policy { ordering: common.ordering, sequencer: common.form(), ..Policy::default() },
-    };
+    let policy = common.policy(write)?;
     let geometry = common.geometry()?;
     let (range, failed) = (common.range()?, common.failed(&geometry)?);
     let max = NodeConfig::default().max_chunk;
@@ -189,20 +172,35 @@ fn nodes_of(layout: &LayoutSpec, nodes: Option<usize>) -> usize {
 }
 
 impl Common {
+    /// How requests are ordered.
+    fn ordered(&self) -> Policy {
+        Policy::default().with(self.order.given.iter().copied())
+    }
+
+    fn ordering(&self) -> Ordering {
+        self.ordered().ordering
+    }
+
     fn form(&self) -> SequencerForm {
-        self.sequencer.unwrap_or_default()
+        self.ordered().sequencer
+    }
+
+    /// All that is chosen, if it goes together. Without votes there is no journal unless it is asked for.
+    fn policy(&self, write: Option<&Write>) -> Result<Policy> {
+        let of_write = write.iter().flat_map(|w| &w.choices.given);
+        let said: Vec<Setting> = self.order.given.iter().chain(of_write).copied().collect();
+        let mut policy = Policy::default().with(said.iter().copied());
+        if !said.iter().any(|s| matches!(s, Setting::Journal(_))) {
+            policy.journal = policy.commit.is_voted();
+        }
+        policy.check(&said)?;
+        Ok(policy)
     }
 
     /// From where a sequencer sees the request.
     fn standpoint(&self) -> Result<Standpoint> {
-        let said = [
-            ("--sequencer", self.sequencer.is_some()),
-            ("--originators", self.originators.is_some()),
-        ];
-        if let Some((option, _)) = said.iter().find(|s| s.1)
-            && self.ordering != Ordering::Sequencer
-        {
-            bail!("{option} is for --ordering sequencer");
+        if self.originators.is_some() && self.ordering() != Ordering::Sequencer {
+            bail!("--originators is for --ordering sequencer");
         }
         let nodes = self.nodes();
         let originators = self.originators.unwrap_or(nodes);
@@ -249,48 +247,6 @@ impl Common {
     }
 }
 
-impl Write {
-    fn policy(&self) -> Result<Policy> {
-        if self.commit == Commit::Limited && self.dispatch != Dispatch::Commanded {
-            bail!("--commit limited is for --dispatch commanded: the originator asks every device");
-        }
-        let decided = matches!(self.commit, Commit::Late | Commit::Early);
-        let journal = self.journal.map_or(decided, Switch::is_on);
-        if journal && !decided {
-            bail!(
-                "with --commit none or limited nothing is journalled; leave out --journal on, or use --commit late"
-            );
-        }
-        Ok(Policy {
-            strategy: match self.strategy {
-                Strategy::Auto => None,
-                Strategy::Small => Some(plan::Strategy::Small),
-                Strategy::Large => Some(plan::Strategy::Large),
-            },
-            parity_at: match self.parity_at {
-                ParityAt::Auto => None,
-                ParityAt::Originator => Some(plan::ParityAt::Originator),
-                ParityAt::Solely => Some(plan::ParityAt::Solely),
-                ParityAt::Parity => Some(plan::ParityAt::Parity),
-            },
-            dispatch: match self.dispatch {
-                Dispatch::Collaborative => plan::Dispatch::Collaborative,
-                Dispatch::Commanded => plan::Dispatch::Commanded,
-            },
-            commit: match self.commit {
-                Commit::Late => plan::Commit::Late,
-                Commit::Early => plan::Commit::Early,
-                Commit::Limited => plan::Commit::Limited,
-                Commit::None => plan::Commit::None,
-            },
-            ordering: self.common.ordering,
-            sequencer: self.common.form(),
-            journal,
-            ..Policy::default()
-        })
-    }
-}
-
 fn as_json(explanation: &Explanation, common: &Common) -> Value {
     let rows = explanation.rows.iter().map(
         |r| json!({"stripe": r.stripe, "count": r.count, "strategy": r.strategy, "cells": r.cells}),
@@ -302,12 +258,12 @@ fn as_json(explanation: &Explanation, common: &Common) -> Value {
     });
     if let Some(cost) = explanation.order {
         all["order"] = json!({
-            "ordering": common.ordering.name(),
+            "ordering": common.ordering().name(),
             "messages_before": cost.before,
             "round_trips": cost.round_trips,
             "messages_after": cost.after,
         });
-        if common.ordering == Ordering::Sequencer {
+        if common.ordering() == Ordering::Sequencer {
             all["order"]["sequencer"] = json!(common.form().name());
             all["order"]["tickertaip"] = json!(common.form().prediction());
         }
@@ -346,11 +302,11 @@ fn describe(geometry: &Geometry, explanation: &Explanation, common: &Common) -> 
 }
 
 fn describe_order(cost: OrderCost, common: &Common) -> String {
-    let by = match common.ordering {
+    let by = match common.ordering() {
         Ordering::Sequencer => common.form().to_string(),
         ordering => ordering.to_string(),
     };
-    let paper = match common.ordering {
+    let paper = match common.ordering() {
         Ordering::Sequencer => format!("\nTickerTAIP 3.4.4 says: {}", common.form().prediction()),
         _ => String::new(),
     };

@@ -153,11 +153,11 @@ fn requests_that_make_no_sense_are_refused() {
         ("read --layout raid5 --nodes 100000 --offset 0 --length 1", "choose 1 to"),
         ("read --layout rs:4+2 --nodes 5 --offset 0 --length 1", "at least 6 nodes"),
         ("read --layout rs:0+2 --offset 0 --length 1", "at least one data column"),
-        ("write --layout raid5 --offset 0 --length 1 --commit none --journal on", "--commit late"),
         (
-            "read --layout raid5 --offset 0 --length 1 --sequencer worker-driven",
-            "for --ordering sequencer",
+            "write --layout raid5 --offset 0 --length 1 --commit none --journal on",
+            "choose commit=late",
         ),
+        ("read --layout raid5 --offset 0 --length 1 --sequencer worker-driven", "set that, too"),
         (
             "read --layout raid5 --offset 0 --length 1 --ordering sequencer --originators 6",
             "choose 1 to 5",

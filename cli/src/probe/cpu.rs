@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
-use weft_sim::perf::{
-    Measure, Outcome, ParityAt, PathLengths, Simulation, Store, System, WarmUp, Work,
-};
+use weft_sim::perf::{Measure, Outcome, PathLengths, Simulation, Store, System, WarmUp, Work};
 use weft_terminal::{Counts, Stage};
 
 use weft_scenario::real;
@@ -196,7 +194,7 @@ fn system(
         align_bytes: None,
     });
     system.volume.size_bytes = Some(volume);
-    system.volume.parity_at = ParityAt::Auto;
+    system.volume.parity_at = None;
     // As much data takes as long.
     let requests = (requests * 64 * KIB / (bytes + 56 * KIB)).max(20);
     system.measure = Measure {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tempfile::TempDir;
 use weft_core::plan::Totals;
+use weft_core::policy::{Dispatch, Setting};
 use weft_front::nbd::client::Client;
 use weft_host::{Array, Control, ControlRequest as Asked, Handle, Listen, NodeAction, Spec};
 
@@ -29,8 +30,13 @@ pub fn start(setup: Setup) -> Running {
         volumes: vec![("v".into(), VOLUME)],
         layout: Some(setup.layout.parse().unwrap()),
         stripe_unit: Some(setup.unit),
-        journal: Some(setup.journal),
-        commanded: setup.commanded,
+        policy: vec![
+            Setting::Journal(setup.journal),
+            Setting::Dispatch(match setup.commanded {
+                true => Dispatch::Commanded,
+                false => Dispatch::Collaborative,
+            }),
+        ],
         ..Spec::default()
     };
     let listens = [Listen::unix(socket.clone())];

@@ -9,12 +9,11 @@
 mod admission;
 mod clock;
 mod locks;
-mod ordering;
 mod request;
 pub mod sequencer;
 
+pub use crate::policy::Ordering;
 pub use admission::{Access, Admission, Verdict};
 pub use clock::{Clock, FOLLOWED};
 pub use locks::{Lock, LockTable, joined};
-pub use ordering::{Ordering, UnknownOrdering};
 pub use request::{Again, Asker, HostId, Origin, Place, PlaceError, RequestId};

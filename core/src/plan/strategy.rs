@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::{PlanError, Strategy, WriteRow};
+use super::{PlanError, Preference, WriteRow};
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
 
@@ -29,7 +29,7 @@ impl WriteRow {
     pub(super) fn choose_strategy(
         &mut self,
         g: &Geometry,
-        preferred: Option<Strategy>,
+        preferred: Option<Preference>,
     ) -> Result<(), PlanError> {
         let alike = self.alike(g);
         if alike.iter().any(|a| a.may_be == (false, false)) {
@@ -48,14 +48,14 @@ impl WriteRow {
     }
 
     /// Chooses where all parities go one way.
-    fn choose_for(&mut self, g: &Geometry, a: &Alike, preferred: Option<Strategy>) {
+    fn choose_for(&mut self, g: &Geometry, a: &Alike, preferred: Option<Preference>) {
         let first = a.parities.iter().next().expect("a parity");
         let small = self.new_units(g).intersection(a.support).len()
             + a.parities.len() * self.spans(g, first).count();
         let large = || a.support.iter().map(|i| self.leftover(g, i, first).count()).sum::<usize>();
         let prefers_large = match (a.may_be, preferred) {
-            ((true, true), Some(Strategy::Small)) => false,
-            ((true, true), Some(Strategy::Large)) => true,
+            ((true, true), Some(Preference::Small)) => false,
+            ((true, true), Some(Preference::Large)) => true,
             ((true, true), _) => large() < small,
             ((small_is_possible, _), _) => !small_is_possible,
         };
@@ -95,7 +95,7 @@ impl WriteRow {
     fn starts(
         &self,
         alike: &[Alike],
-        preferred: Option<Strategy>,
+        preferred: Option<Preference>,
     ) -> impl Iterator<Item = WriteRow> {
         let start = |prefers_small: bool| {
             let mut row = *self;
@@ -107,8 +107,8 @@ impl WriteRow {
             row
         };
         let starts = match preferred {
-            Some(Strategy::Small) => [Some(start(true)), None],
-            Some(Strategy::Large) => [Some(start(false)), None],
+            Some(Preference::Small) => [Some(start(true)), None],
+            Some(Preference::Large) => [Some(start(false)), None],
             _ => [Some(start(true)), Some(start(false))],
         };
         starts.into_iter().flatten()

@@ -41,8 +41,14 @@ fn strategies_by_cost() {
     let expected = [Small, Small, Small, Small, Large, Large, Large, Large, Large, Full];
     assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|n| strategy(&eleven, n)), expected);
     let forced = |s| Policy { strategy: Some(s), ..Policy::default() };
-    assert_eq!(row(&five, 3, ColumnSet::EMPTY, forced(Small)).strategy(&five), Some(Small));
-    assert_eq!(row(&five, 1, ColumnSet::EMPTY, forced(Large)).strategy(&five), Some(Large));
+    assert_eq!(
+        row(&five, 3, ColumnSet::EMPTY, forced(Preference::Small)).strategy(&five),
+        Some(Small)
+    );
+    assert_eq!(
+        row(&five, 1, ColumnSet::EMPTY, forced(Preference::Large)).strategy(&five),
+        Some(Large)
+    );
 }
 
 /// TickerTAIP, Figure 7: blocks 2 to 7 over four nodes are a small, a full and a large
@@ -336,7 +342,7 @@ fn any_geometry() -> impl Strategy_<Value = Geometry> {
 
 fn any_policy() -> impl Strategy_<Value = Policy> {
     let strategy =
-        prop_oneof![Just(None), Just(Some(Strategy::Small)), Just(Some(Strategy::Large))];
+        prop_oneof![Just(None), Just(Some(Preference::Small)), Just(Some(Preference::Large))];
     let place = prop_oneof![
         Just(None),
         Just(Some(ParityAt::Originator)),

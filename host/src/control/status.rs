@@ -7,7 +7,6 @@ use weft_core::cluster::{
     APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Volume, plan_balance,
 };
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
-use weft_core::order::Ordering;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
@@ -352,9 +351,15 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         bears: (!cut_off).then(|| survived(engine, volume)),
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
-        warning: (volume.policy.ordering == Ordering::None).then(|| UNORDERED.to_string()),
+        warning: warning(&volume.policy),
         policy: words.collect(),
     }
+}
+
+/// What whoever has chosen this must know.
+fn warning(policy: &weft_core::policy::Policy) -> Option<String> {
+    let warnings: Vec<&str> = policy.warnings().collect();
+    (!warnings.is_empty()).then(|| warnings.join(". "))
 }
 
 /// What a volume is like: the worst of its extents decides.
@@ -389,10 +394,6 @@ fn survived(engine: &Engine, volume: &Volume) -> BTreeMap<String, usize> {
     let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
     labels.map(|label| (label.to_string(), map.survives(volume, label, lacks))).collect()
 }
-
-/// What is said of a volume whose requests nothing orders.
-const UNORDERED: &str = "ordering=none: requests that overlap, and writes to one stripe at the same \
-                         time, may leave parity that does not fit; it is there for comparison";
 
 fn runs(engine: &Engine, node: NodeId) -> bool {
     // When the last node goes nobody is left to agree on a map that says so.

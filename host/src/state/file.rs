@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::Dispatch;
+use weft_core::policy::Dispatch;
 use weft_core::store::Reached;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 

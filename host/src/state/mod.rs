@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::policy::choice;
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::NodeId;
 
@@ -222,8 +223,11 @@ fn check_volume(volume: &Volume, spec: &Spec) -> Result<()> {
         String::clone,
     )?;
     differ(&of("stripe unit"), spec.stripe_unit, volume.geometry.unit, |s| Size(*s).to_string())?;
-    let on_or_off = |on: &bool| if *on { "on" } else { "off" }.to_string();
-    differ(&of("journal"), spec.journal, volume.policy.journal, on_or_off)
+    for asked in &spec.policy {
+        let there = choice(asked.key()).map(|c| c.word_of(&volume.policy)).unwrap_or_default();
+        differ(&of(asked.key()), Some(asked.word()), there, String::clone)?;
+    }
+    Ok(())
 }
 
 fn differ<T: PartialEq>(

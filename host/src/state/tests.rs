@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weft_core::cluster::Attendance;
+use weft_core::policy::Setting;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
 use super::*;
@@ -126,7 +127,7 @@ fn contradictions_name_both_values() {
         (Spec { disk_size: Some(1 << 30), ..Spec::default() }, &["16MiB", "1GiB"]),
         (Spec { layout: "raid6".parse().ok(), ..Spec::default() }, &["raid5", "raid6"]),
         (Spec { stripe_unit: Some(4096), ..Spec::default() }, &["64KiB", "4KiB"]),
-        (Spec { journal: Some(false), ..Spec::default() }, &["on", "off"]),
+        (Spec { policy: vec![Setting::Journal(false)], ..Spec::default() }, &["journal on", "off"]),
         (Spec { volumes: vec![("vol0".into(), 4096)], ..Spec::default() }, &["4KiB was"]),
         (Spec { volumes: vec![("x".into(), 0)], ..Spec::default() }, &["no volume 'x'"]),
     ];

@@ -5,9 +5,9 @@ use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
-use weft_core::order::Ordering;
-use weft_core::order::sequencer::SequencerForm;
-use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
+use weft_core::policy::{
+    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Valued,
+};
 use weft_core::units::{MAX_NODES, SECTOR};
 
 use super::WireError;
@@ -155,46 +155,34 @@ wire_struct!(Policy {
     lost_wait
 });
 
-wire_enum!(Strategy, "strategy" {
-    1 = Full,
-    2 = Small,
-    3 = Large,
-    4 = Rebuild,
-});
+/// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
+/// number of its own behind whether there is one.
+macro_rules! wire_choice {
+    ($name:ident, $what:literal, $of:expr, $chosen:pat => $value:ident) => {
+        impl Wire for $name {
+            fn put(&self, w: &mut Writer) {
+                $of(*self).row().tag.put(w);
+            }
+            fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+                let tag = u8::take(r)?;
+                match Valued::numbered(tag) {
+                    Some($chosen) => Ok($value),
+                    _ => Err(WireError::Unknown { what: $what, value: tag }),
+                }
+            }
+        }
+    };
+    ($name:ident, $what:literal) => {
+        wire_choice!($name, $what, std::convert::identity, chosen => chosen);
+    };
+}
 
-wire_enum!(ParityAt, "place of parity" {
-    1 = Originator,
-    2 = Solely,
-    3 = Parity,
-});
-
-wire_enum!(Dispatch, "kind of dispatch" {
-    1 = Collaborative,
-    2 = Commanded,
-});
-
-wire_enum!(Commit, "kind of commit" {
-    1 = Late,
-    2 = None,
-    3 = Early,
-    4 = Limited,
-});
-
-wire_enum!(Ordering, "ordering" {
-    1 = None,
-    2 = Sequencer,
-    3 = LockServer,
-    4 = CallbackLocks,
-    5 = DeviceLocks,
-    6 = Timestamps,
-});
-
-wire_enum!(SequencerForm, "form of a sequencer" {
-    1 = Centralized,
-    2 = PartiallyCentralized,
-    3 = OriginatorDriven,
-    4 = WorkerDriven,
-});
+wire_choice!(Preference, "strategy", Some, Some(chosen) => chosen);
+wire_choice!(ParityAt, "place of parity", Some, Some(chosen) => chosen);
+wire_choice!(Dispatch, "kind of dispatch");
+wire_choice!(Commit, "kind of commit");
+wire_choice!(Ordering, "ordering");
+wire_choice!(SequencerForm, "form of a sequencer");
 
 wire_enum!(MapMessage, "message of the authority" {
     1 = Freeze { epoch },
@@ -208,3 +196,52 @@ wire_enum!(MemberReport, "report of a member" {
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
 });
+
+#[cfg(test)]
+mod tests {
+    use weft_core::policy::{CHOICES, Setting};
+
+    use super::*;
+
+    /// What a policy is in a map, which must never change: the default, and each value in it.
+    #[test]
+    fn policies_have_the_bytes_that_they_always_had() {
+        let bytes = |policy: &Policy| {
+            let mut w = Writer::new(Vec::new());
+            policy.put(&mut w);
+            w.finish().0
+        };
+        let usual = bytes(&Policy::default());
+        assert_eq!(usual[..7], [0, 0, 1, 1, 6, 1, 1]);
+        assert_eq!(usual[7..], 20_000_000_000_u64.to_le_bytes());
+        let head = |setting: Setting| {
+            let mut all = bytes(&Policy::default().with([setting]));
+            all.truncate(all.len() - 8);
+            all
+        };
+        let others: [(&str, &[&[u8]]); 7] = [
+            ("strategy", &[&[0], &[1, 2], &[1, 3]]),
+            ("parity-at", &[&[0], &[1, 1], &[1, 2], &[1, 3]]),
+            ("dispatch", &[&[1], &[2]]),
+            ("commit", &[&[1], &[3], &[4], &[2]]),
+            ("ordering", &[&[1], &[2], &[3], &[4], &[5], &[6]]),
+            ("sequencer", &[&[1], &[2], &[3], &[4]]),
+            ("journal", &[&[1], &[0]]),
+        ];
+        for (at, (key, codes)) in others.into_iter().enumerate() {
+            let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
+            let values = choice.values();
+            assert!(values.len() >= codes.len(), "{key}: values do not go");
+            for (value, code) in values.iter().zip(codes) {
+                let mut expected = usual[..usual.len() - 8].to_vec();
+                expected.splice(at..=at, code.iter().copied());
+                assert_eq!(
+                    head(choice.parse(value.word).unwrap()),
+                    expected,
+                    "{key}={}",
+                    value.word
+                );
+            }
+        }
+    }
+}

@@ -14,11 +14,10 @@ use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
     Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
 };
-use weft_core::order::sequencer::{Reach, SequencerForm};
-use weft_core::order::{Asker, HostId, Lock, Ordering, Place, PlaceError, RequestId};
-use weft_core::plan::{
-    Commit, Dispatch, ParityAt, Part, Policy, Range, Role, Span, Strategy as Way,
-};
+use weft_core::order::sequencer::Reach;
+use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
+use weft_core::plan::{Part, Range, Role, Span};
+use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -326,30 +325,14 @@ fn geometry() -> impl Strategy<Value = Geometry> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let way = prop_oneof![Just(Way::Full), Just(Way::Small), Just(Way::Large), Just(Way::Rebuild)];
-    let place =
-        prop_oneof![Just(ParityAt::Originator), Just(ParityAt::Solely), Just(ParityAt::Parity)];
-    let commit = select(vec![Commit::Late, Commit::Early, Commit::None, Commit::Limited]);
-    let dispatch = prop_oneof![Just(Dispatch::Collaborative), Just(Dispatch::Commanded)];
-    let ordering = (select(Ordering::ALL.to_vec()), select(SequencerForm::ALL.to_vec()));
-    let journal = (any::<bool>(), any::<u64>());
-    (option::of(way), option::of(place), dispatch, (commit, ordering), journal).prop_map(
-        |(strategy, parity_at, dispatch, (commit, (ordering, sequencer)), (journal, lost_wait))| {
-            Policy {
-                strategy,
-                parity_at,
-                dispatch,
-                commit,
-                ordering,
-                sequencer,
-                journal,
-                lost_wait,
-            }
-        },
-    )
+    let parse = |choice: &'static Choice| {
+        choice.values().into_iter().map(|v| choice.parse(v.word).expect("a word of the table"))
+    };
+    let choices: Vec<_> = CHOICES.iter().map(|c| select(parse(c).collect::<Vec<_>>())).collect();
+    (choices, any::<u64>())
+        .prop_map(|(chosen, lost_wait)| Policy { lost_wait, ..Policy::default().with(chosen) })
 }
 
-/// An extent; there are always enough columns for any geometry above.
 fn extent() -> impl Strategy<Value = Extent> {
     let columns = vec((node(), any::<u64>()), 16);
     let filling = btree_map(0..12usize, ts(), 0..3);

@@ -1,10 +1,9 @@
 //! The array that a scenario's system is in the real world.
 
 use anyhow::{Context, Result, anyhow};
-use weft_core::plan;
 use weft_core::units::SECTOR;
 use weft_host::Spec;
-use weft_sim::perf::{Commit, Dispatch, Layout, ParityAt, Stripes, System};
+use weft_sim::perf::{Layout, System};
 
 /// What its volume is called.
 pub const VOLUME: &str = "sim";
@@ -53,27 +52,7 @@ pub fn spec(system: &System) -> Result<Spec> {
         volumes: vec![(VOLUME.to_string(), size)],
         layout: Some(volume.layout.0.parse()?),
         stripe_unit: Some(volume.unit),
-        journal: Some(volume.journal),
-        commanded: system.volume.dispatch == Dispatch::Commanded,
-        ordering: Some(volume.ordering.into()),
-        sequencer: Some(volume.sequencer.into()),
-        strategy: match volume.stripes {
-            Stripes::Small => Some(plan::Strategy::Small),
-            Stripes::Large => None,
-        },
-        parity_at: match volume.parity_at {
-            ParityAt::Auto => None,
-            ParityAt::Originator => Some(plan::ParityAt::Originator),
-            ParityAt::Solely => Some(plan::ParityAt::Solely),
-            ParityAt::Parity => Some(plan::ParityAt::Parity),
-        },
-        commit: Some(match volume.commit {
-            Commit::None => plan::Commit::None,
-            Commit::Early => plan::Commit::Early,
-            Commit::Late => plan::Commit::Late,
-            Commit::Limited => plan::Commit::Limited,
-        }),
-        lost_wait: None,
+        policy: system.policy().settings(),
         apart: None,
     })
 }

@@ -126,6 +126,8 @@ pub struct Options {
     pub layout: Option<LayoutSpec>,
     /// Whether codes are drawn whose parities cover different data.
     pub local: bool,
+    /// Whether an operator may change what the volume chooses while hosts use it.
+    pub choices: bool,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
@@ -162,6 +164,7 @@ impl Options {
         wide: true,
         layout: None,
         local: true,
+        choices: true,
         ordering: None,
         sequencer: None,
         commit: None,

@@ -1,5 +1,6 @@
 //! One run of the simulation check.
 
+mod choices;
 mod damage;
 mod draw;
 mod faults;
@@ -55,6 +56,8 @@ struct Run {
     move_rng: Rng,
     /// For the sequencer's forms that take over from one another.
     form_rng: Rng,
+    /// For what the volume chooses anew, if somebody changes that in this run.
+    choice_rng: Option<Rng>,
     /// For disks that refuse to write.
     refusal_rng: Rng,
     /// For disks that lie.

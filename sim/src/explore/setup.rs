@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::plan::{Policy, Strategy};
+use weft_core::policy::{Policy, Preference};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 
 use crate::check::BLOCK;
@@ -50,7 +50,7 @@ pub struct Setup {
     /// How many stripes.
     pub stripes: u64,
     /// The strategy of its writes, if not by cost.
-    pub strategy: Option<Strategy>,
+    pub strategy: Option<Preference>,
     /// A node whose clock is a millisecond ahead of the others'.
     pub ahead: Option<NodeId>,
     /// The hosts.
@@ -157,7 +157,7 @@ impl Setup {
             },
             Setup {
                 columns: &[2, 1, 0],
-                strategy: Some(Strategy::Small),
+                strategy: Some(Preference::Small),
                 ahead: Some(NodeId(2)),
                 ..raid4(
                     "late",

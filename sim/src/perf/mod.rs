@@ -6,7 +6,7 @@
 //! ([`PathLengths`]). No data is moved: buffers have only lengths. What comes out is an
 //! [`Outcome`], and of several independent ones a [`Summary`].
 //!
-//! - [`system`]: the description; [`parameters`]: its keys, [`capacity`]: what it could carry
+//! - [`system`]: the description; [`parameters`]: its keys, [`by_word`]: what a volume chooses, [`capacity`]: what it could carry
 //! - [`costs`]: path lengths
 //! - [`processor`], [`links`]: what nodes wait for besides disks
 //! - [`delays`]: which requests others delay
@@ -18,6 +18,7 @@
 //!   [`host_thread`]: hosts that do one thing after the other
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
+mod by_word;
 mod capacity;
 mod costs;
 mod delays;
@@ -37,8 +38,9 @@ pub use costs::{PathLengths, Work};
 pub use outcome::{Estimate, Outcome, Resource, Summary, Used};
 pub use simulation::Simulation;
 pub use system::{
-    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
-    ParityAt, Problem, Roles, Store, Stripes, System, VolumeSpec,
+    Disks, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Problem, Roles, Store,
+    Stripes, System, VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};
+pub use weft_core::policy::{Commit, Dispatch, Ordering, ParityAt};

@@ -2,6 +2,7 @@
 //! its default comes from; the default itself is the value's own. The workload's keys are in
 //! [`weft_load::workload::PARAMETERS`], those of a disk's file in [`weft_model::spec::parameters`].
 
+use weft_core::policy::{Commit, Dispatch, Ordering, ParityAt, SequencerForm, words};
 pub use weft_model::spec::Range;
 
 /// A key of a system.
@@ -182,17 +183,17 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.size_bytes", "bytes", Range::Whole(4096, 1 << 60), WEFT,
         "How large the volume is, a multiple of 4096, if it is not to take all the room: it lies at \
          the beginning of each disk."),
-    row("volume.parity_at", "", Range::Word(&["auto", "originator", "solely", "parity"]), TT,
+    row("volume.parity_at", "", Range::Word(&words(&ParityAt::CHOICES)), TT,
         "Where parity is computed: where it costs least, at the originator, or at the parity's \
          worker from what it is sent (solely) or from partial results of the data's workers \
          (parity)."),
     row("volume.stripes", "", Range::Word(&["small", "large"]), TT,
         "A stripe that is written in part: always by reading what is written over (small), or by \
          reading the rest where that is less (large)."),
-    row("volume.dispatch", "", Range::Word(&["collaborative", "commanded"]), TT,
+    row("volume.dispatch", "", Range::Word(&words(&Dispatch::CHOICES)), TT,
         "Who works out what each worker does for a write: each for itself, or the originator step \
          by step, as the controller of a central array does; parity is then computed there."),
-    row("volume.commit", "", Range::Word(&["none", "early", "late", "limited"]), TT,
+    row("volume.commit", "", Range::Word(&words(&Commit::CHOICES)), TT,
         "When a write is decided: by each worker for itself, when it can be finished without any \
          one node, when only the writes are left to do, or (limited, with commanded dispatch) when the \
          originator has heard from all devices that nothing stands against it."),
@@ -201,14 +202,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "With nodes.store = journalled: whether a write is decided when it is in the journals; \
          otherwise when it is in place."),
 
-    row("volume.ordering", "", Range::Word(&["none", "sequencer", "lock-server", "callback-locks",
-        "device-locks", "timestamps"]), BST,
+    row("volume.ordering", "", Range::Word(&words(&Ordering::CHOICES)), BST,
         "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
          lock server, a lock server whose locks are kept until called back, locks that each disk's \
          worker serves, or timestamps that it checks."),
 
-    row("volume.sequencer", "", Range::Word(&["centralized", "partially-centralized",
-        "originator-driven", "worker-driven"]), "TickerTAIP 3.4.4",
+    row("volume.sequencer", "", Range::Word(&words(&SequencerForm::CHOICES)), "TickerTAIP 3.4.4",
         "With a sequencer: who keeps the graph of requests. A primary and its backup; the same, with \
          each request's end told to all; the originators among themselves; or all nodes with disks. \
          The paper built the first."),

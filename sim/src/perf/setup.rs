@@ -5,7 +5,6 @@ use std::io::Read;
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::Geometry;
 use weft_core::node::NodeConfig;
-use weft_core::plan::{self, Policy, Strategy};
 use weft_core::store::{StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use weft_load::random::Streams;
@@ -13,7 +12,7 @@ use weft_load::trace::Pace;
 use weft_load::workload::{Asks, Requests};
 use weft_model::disk::{Disk, Model};
 
-use super::system::{Commit, Dispatch, ParityAt, Problem, Roles, Store, Stripes, System};
+use super::system::{Problem, Roles, Store, System};
 
 pub(super) const VOLUME: VolumeId = VolumeId(1);
 
@@ -85,32 +84,7 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
     // Groups that hold nothing of it are left out.
     let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
     let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
-    let policy = Policy {
-        strategy: match system.volume.stripes {
-            Stripes::Small => Some(Strategy::Small),
-            Stripes::Large => None,
-        },
-        parity_at: match system.volume.parity_at {
-            ParityAt::Auto => None,
-            ParityAt::Originator => Some(plan::ParityAt::Originator),
-            ParityAt::Solely => Some(plan::ParityAt::Solely),
-            ParityAt::Parity => Some(plan::ParityAt::Parity),
-        },
-        dispatch: match system.volume.dispatch {
-            Dispatch::Collaborative => plan::Dispatch::Collaborative,
-            Dispatch::Commanded => plan::Dispatch::Commanded,
-        },
-        commit: match system.volume.commit {
-            Commit::None => plan::Commit::None,
-            Commit::Early => plan::Commit::Early,
-            Commit::Late => plan::Commit::Late,
-            Commit::Limited => plan::Commit::Limited,
-        },
-        ordering: system.volume.ordering.into(),
-        sequencer: system.volume.sequencer.into(),
-        journal: system.volume.journal,
-        ..Policy::default()
-    };
+    let policy = system.policy();
     Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
 }
 

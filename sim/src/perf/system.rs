@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::{
+    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Setting,
+};
 use weft_core::store::Superblock;
 use weft_core::units::SECTOR;
 pub use weft_load::workload::Problem;
@@ -11,7 +14,7 @@ use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{self, Device, Spec};
 
 use super::costs::PathLengths;
-use super::{WarmUp, capacity, parameters};
+use super::{WarmUp, by_word, capacity, parameters};
 
 /// The most workers with a link from each to each: 16 million links.
 const MOST_LINKED: u16 = 4_096;
@@ -312,21 +315,26 @@ pub struct VolumeSpec {
     /// How many bytes, if not all that the disks have room for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Where parity is computed; by default where it is cheapest.
-    pub parity_at: ParityAt,
+    /// Where parity is computed; where it is cheapest if open.
+    #[serde(with = "by_word")]
+    pub parity_at: Option<ParityAt>,
     /// Whether parity may be computed from what is not written, where that reads less
     /// (TickerTAIP's large-stripe policy).
     pub stripes: Stripes,
     /// Who works out what each worker does.
+    #[serde(with = "by_word")]
     pub dispatch: Dispatch,
     /// When a write is decided.
+    #[serde(with = "by_word")]
     pub commit: Commit,
     /// Whether writes are in the journal before they are decided, and answered then; otherwise when
     /// they are in place.
     pub journal: bool,
     /// Who goes first of those that overlap.
+    #[serde(with = "by_word")]
     pub ordering: Ordering,
     /// With a sequencer: who keeps the graph of requests.
+    #[serde(with = "by_word")]
     pub sequencer: SequencerForm,
     /// For how many milliseconds a lock that a device serves is waited for before deadlock is
     /// presumed.
@@ -342,7 +350,7 @@ impl Default for VolumeSpec {
             unit: 4096,
             width: None,
             size_bytes: None,
-            parity_at: ParityAt::Parity,
+            parity_at: Some(ParityAt::Parity),
             stripes: Stripes::Large,
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
@@ -359,30 +367,6 @@ impl Default for VolumeSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout(pub String);
 
-/// Where parity is computed (TickerTAIP 3.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ParityAt {
-    /// Where it costs least.
-    Auto,
-    /// At the originator.
-    Originator,
-    /// At the parity's worker, from what it is sent.
-    Solely,
-    /// At the parity's worker, from partial results of the data's workers.
-    Parity,
-}
-
-/// Who works out what each worker does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Dispatch {
-    /// Each worker, for itself.
-    Collaborative,
-    /// The originator, step by step; parity is computed there.
-    Commanded,
-}
-
 /// How a stripe that is written in part is dealt with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -391,77 +375,6 @@ pub enum Stripes {
     Small,
     /// By reading the rest, where that is less.
     Large,
-}
-
-/// When a write is decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Commit {
-    /// Everyone writes when he can.
-    None,
-    /// When it can be finished without any one node.
-    Early,
-    /// When all that is left to do are the writes.
-    Late,
-    /// When the originator has heard from all who will write that they may; nobody votes (shared
-    /// storage 3.2.3).
-    Limited,
-}
-
-/// Who goes first among requests that overlap: [`weft_core::order::Ordering`], by the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ordering {
-    /// Nobody sees to it.
-    None,
-    /// A sequencer that knows the graph of requests.
-    Sequencer,
-    /// A lock server.
-    LockServer,
-    /// A lock server whose locks are kept until they are called back.
-    CallbackLocks,
-    /// Locks that each disk's worker serves.
-    DeviceLocks,
-    /// Timestamps that each disk's worker checks.
-    Timestamps,
-}
-
-/// Who keeps the graph of requests: [`weft_core::order::sequencer::SequencerForm`], by the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SequencerForm {
-    /// A primary, with a backup.
-    Centralized,
-    /// The same for requests' places; each begins when its own node has heard what it needs.
-    PartiallyCentralized,
-    /// The originators, among themselves.
-    OriginatorDriven,
-    /// All nodes with disks, among themselves.
-    WorkerDriven,
-}
-
-impl From<SequencerForm> for weft_core::order::sequencer::SequencerForm {
-    fn from(form: SequencerForm) -> Self {
-        match form {
-            SequencerForm::Centralized => Self::Centralized,
-            SequencerForm::PartiallyCentralized => Self::PartiallyCentralized,
-            SequencerForm::OriginatorDriven => Self::OriginatorDriven,
-            SequencerForm::WorkerDriven => Self::WorkerDriven,
-        }
-    }
-}
-
-impl From<Ordering> for weft_core::order::Ordering {
-    fn from(ordering: Ordering) -> Self {
-        match ordering {
-            Ordering::None => Self::None,
-            Ordering::Sequencer => Self::Sequencer,
-            Ordering::LockServer => Self::LockServer,
-            Ordering::CallbackLocks => Self::CallbackLocks,
-            Ordering::DeviceLocks => Self::DeviceLocks,
-            Ordering::Timestamps => Self::Timestamps,
-        }
-    }
 }
 
 /// What to measure.
@@ -581,10 +494,9 @@ impl System {
         within("measure.replications", f64::from(self.measure.replications))?;
         within("volume.lock_timeout_ms", self.volume.lock_timeout_ms)?;
         within("volume.lease_ms", self.volume.lease_ms)?;
-        if self.volume.commit == Commit::Limited && self.volume.dispatch != Dispatch::Commanded {
-            let expected = "limited atomicity is for an originator that commands each step; give \
-                            volume.dispatch = commanded";
-            return Err(Problem::new("volume.commit", "limited", expected));
+        let limited = [Setting::Commit(self.volume.commit)];
+        if let Err(why) = self.policy().check(&limited) {
+            return Err(Problem::new("volume.commit", self.volume.commit, why));
         }
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
@@ -609,6 +521,21 @@ impl System {
         let volume = self.volume_bytes()?;
         Generator::new(&self.workload, volume).map_err(of_workload)?;
         self.check_trace(&disk)
+    }
+
+    /// What the volume chooses. The paper's large-stripe policy leaves a stripe's strategy to cost.
+    pub fn policy(&self) -> Policy {
+        let volume = &self.volume;
+        Policy {
+            strategy: (volume.stripes == Stripes::Small).then_some(Preference::Small),
+            parity_at: volume.parity_at,
+            dispatch: volume.dispatch,
+            commit: volume.commit,
+            ordering: volume.ordering,
+            sequencer: volume.sequencer,
+            journal: volume.journal,
+            ..Policy::default()
+        }
     }
 
     /// How many requests a run measures at most: `measure.requests`, or those of its trace that

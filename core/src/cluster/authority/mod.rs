@@ -14,17 +14,20 @@
 //! It is a state machine like a node. An array in one process has one; of several processes the one that
 //! leads has it, and a map is stored when a majority has it (`weft-member`).
 
+mod policy;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use policy::PolicyChange;
+use policy::set_policy;
 
 use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use super::message::{MapMessage, MemberReport, Memory};
 use super::{balance, moves};
-use crate::order::sequencer::SequencerForm;
-use crate::order::{FOLLOWED, Ordering};
-use crate::plan::{Commit, Dispatch};
+use crate::order::FOLLOWED;
 use crate::store::Reached;
-use crate::units::{Epoch, MAX_NODES, Nanos, NodeId, Timestamp, VolumeId};
+use crate::units::{Epoch, MAX_NODES, NodeId, Timestamp, VolumeId};
 
 /// A node that runs, and the disk that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,38 +50,6 @@ pub struct VolumeSize {
     /// Extents that are put behind its own. If they do not begin where those end, or their room
     /// has been taken meanwhile, nothing is done.
     pub more: Vec<Extent>,
-}
-
-/// What is to be otherwise of a volume's policy; what is open stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PolicyChange {
-    /// Who goes first.
-    pub ordering: Option<Ordering>,
-    /// Who keeps the graph of requests, of all volumes with a sequencer: one graph spans them.
-    pub sequencer: Option<SequencerForm>,
-    /// When a write is decided.
-    pub commit: Option<Commit>,
-    /// Who works out what each worker does.
-    pub dispatch: Option<Dispatch>,
-    /// For how long requests wait for nodes that the volume cannot do without.
-    pub lost_wait: Option<Nanos>,
-    /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
-    pub unordered_sharing: bool,
-}
-
-impl PolicyChange {
-    /// Makes it.
-    pub fn apply(&self, volume: &mut Volume) {
-        let policy = &mut volume.policy;
-        policy.commit = self.commit.unwrap_or(policy.commit);
-        policy.dispatch = self.dispatch.unwrap_or(policy.dispatch);
-        policy.sequencer = self.sequencer.unwrap_or(policy.sequencer);
-        policy.lost_wait = self.lost_wait.unwrap_or(policy.lost_wait);
-        if let Some(ordering) = self.ordering {
-            policy.ordering = ordering;
-            volume.unordered_sharing = ordering == Ordering::None && self.unordered_sharing;
-        }
-    }
 }
 
 /// Nodes that are to be admitted, all in one process.
@@ -128,13 +99,14 @@ pub enum AuthorityInput {
     NodeUp(Arrival),
     /// A node that is down is not expected back.
     GiveUp(NodeId),
-    /// An operator adds a volume. It is not done if there is one of that number, or if the map
-    /// would not be sound: if its room has been taken meanwhile.
+    /// An operator adds a volume. It is not done if there is one of that number, if what it chooses does not
+    /// go together, or if the map would not be sound: if its room has been taken meanwhile.
     AddVolume(Arc<Volume>),
     /// An operator changes how large a volume is. Nothing else of it changes: columns may have
     /// moved since the operator looked.
     SizeVolume(VolumeId, VolumeSize),
-    /// An operator changes a volume's policy. Writes that are not settled yet are settled as
+    /// An operator changes a volume's policy. It is not done if its values do not go together
+    /// ([`ClusterMap::check_policy`]). Writes that are not settled yet are settled as
     /// after any change of the map: what a participant has prepared does not depend on it.
     SetPolicy(VolumeId, PolicyChange),
     /// An operator removes one. Its room may be another's with the next map, whatever is in work of it
@@ -289,25 +261,13 @@ enum Change {
     RemoveNode(NodeId),
 }
 
-fn set_policy(map: &mut ClusterMap, id: VolumeId, change: &PolicyChange) {
-    let before = map.sequencer();
-    let Some(volume) = map.volumes.get_mut(&id) else { return };
-    change.apply(Arc::make_mut(volume));
-    let said = change.sequencer.filter(|_| volume.is_sequenced());
-    let Some(form) = said.or(before) else { return };
-    for volume in map.volumes.values_mut().filter(|v| v.is_sequenced()) {
-        if volume.policy.sequencer != form {
-            Arc::make_mut(volume).policy.sequencer = form;
-        }
-    }
-}
-
 impl Change {
     /// Applies it, if what comes of it is sound.
     fn apply(&self, map: &mut ClusterMap) {
         match self {
             Change::AddVolume(volume) => {
-                if map.volumes.contains_key(&volume.id) {
+                let refused = map.check_new_policy(volume, &[]).is_err();
+                if map.volumes.contains_key(&volume.id) || refused {
                     return;
                 }
                 map.volumes.insert(volume.id, volume.clone());

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cluster::{Place, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
+use crate::policy::{Commit, Dispatch, Ordering, SequencerForm, Setting};
 
 const UNIT: u64 = 4096;
 const DISK: u64 = 1000;
@@ -274,18 +275,18 @@ fn volumes_with_a_sequencer_have_one_form_of_it() {
     let mut other = Volume::clone(&a.map().volumes[&one]);
     (other.id, other.extents) = (two, Vec::new());
     other.size = 0;
-    let sequenced = Some(Ordering::Sequencer);
-    let to = |form| PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+    let sequenced = Setting::Ordering(Ordering::Sequencer);
+    let to = |form| PolicyChange::to([Setting::Sequencer(form)]);
     let set = AuthorityInput::SetPolicy;
     let forms = |a: &Authority| -> Vec<_> {
         let all = a.map().volumes.values().filter(|v| v.is_sequenced());
         all.map(|v| v.policy.sequencer).collect()
     };
     use SequencerForm::*;
-    change(&mut a, set(one, PolicyChange { ordering: sequenced, ..to(WorkerDriven) }), 20);
+    change(&mut a, set(one, PolicyChange::to([sequenced, Setting::Sequencer(WorkerDriven)])), 20);
     change(&mut a, AuthorityInput::AddVolume(Arc::new(other.clone())), 30);
     assert_eq!(forms(&a), [WorkerDriven]);
-    change(&mut a, set(two, PolicyChange { ordering: sequenced, ..PolicyChange::default() }), 40);
+    change(&mut a, set(two, PolicyChange::to([sequenced])), 40);
     assert_eq!(forms(&a), [WorkerDriven; 2], "the second takes the form of the first");
     change(&mut a, set(two, to(OriginatorDriven)), 50);
     assert_eq!(forms(&a), [OriginatorDriven; 2], "one is set, and so are all");
@@ -301,11 +302,8 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     let id = VolumeId(1);
     let before = a.map().volumes[&id].clone();
     let set = |change: PolicyChange| AuthorityInput::SetPolicy(id, change);
-    let none = PolicyChange {
-        ordering: Some(Ordering::None),
-        unordered_sharing: true,
-        ..PolicyChange::default()
-    };
+    let unordered = PolicyChange::to([Setting::Ordering(Ordering::None)]);
+    let none = PolicyChange { unordered_sharing: true, ..unordered.clone() };
     let epoch = a.map().epoch;
     change(&mut a, set(none), 20);
     assert_eq!(a.map().epoch, epoch + 1);
@@ -313,22 +311,18 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     (expected.policy.ordering, expected.unordered_sharing) = (Ordering::None, true);
     assert_eq!(*a.map().volumes[&id], expected);
     assert!(!expected.takes_one_writer());
-    let commanded = PolicyChange {
-        commit: Some(Commit::Early),
-        dispatch: Some(Dispatch::Commanded),
-        ..PolicyChange::default()
-    };
+    let commanded =
+        PolicyChange::to([Setting::Commit(Commit::Early), Setting::Dispatch(Dispatch::Commanded)]);
     change(&mut a, set(commanded), 30);
     let there = a.map().volumes[&id].clone();
     assert!(there.unordered_sharing, "the ordering is as it was, and so is what was forced");
-    change(&mut a, set(PolicyChange { unordered_sharing: false, ..none }), 40);
+    change(&mut a, set(unordered), 40);
     assert!(a.map().volumes[&id].takes_one_writer());
     let back = PolicyChange {
-        ordering: Some(Ordering::Timestamps),
         unordered_sharing: true,
-        ..PolicyChange::default()
+        ..PolicyChange::to([Setting::Ordering(Ordering::Timestamps)])
     };
-    change(&mut a, set(back), 50);
+    change(&mut a, set(back.clone()), 50);
     expected = Volume::clone(&before);
     (expected.policy.commit, expected.policy.dispatch) = (Commit::Early, Dispatch::Commanded);
     assert_eq!(*a.map().volumes[&id], expected);
@@ -646,7 +640,8 @@ fn a_volume_with_anything_to_do_has_no_rest() {
     restarted.handle(AuthorityInput::NodeUp(arrival(1, 1)), &mut out);
     goes_on(&mut restarted, down());
     let mut unsafe_after_a_power_cut = started("raid5", 4, 2);
-    let change = PolicyChange { commit: Some(Commit::Limited), ..PolicyChange::default() };
+    let dispatch = Setting::Dispatch(Dispatch::Commanded);
+    let change = PolicyChange::to([Setting::Commit(Commit::Limited), dispatch]);
     change_idle(&mut unsafe_after_a_power_cut, AuthorityInput::SetPolicy(VolumeId(1), change), 20);
     goes_on(&mut unsafe_after_a_power_cut, down());
 }

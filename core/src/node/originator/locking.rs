@@ -332,7 +332,7 @@ fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Sp
 /// Gives back the locks that devices keep for a transaction until they are told that it is over;
 /// those of who writes end with the write.
 pub(super) fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
-    if txn.volume.policy.ordering != Ordering::DeviceLocks {
+    if txn.policy.ordering != Ordering::DeviceLocks {
         return;
     }
     let columns = match &txn.state {

@@ -32,6 +32,7 @@ use super::{
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::plan::{Range, Span};
+use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use locking::{Locked, Locks, unlock};
@@ -127,6 +128,8 @@ const FRESH_LOOKS: u32 = 16;
 struct Txn {
     job: Job,
     volume: Arc<Volume>,
+    /// What the volume chose when it was begun: it ends by that, whatever is chosen meanwhile.
+    policy: Policy,
     extent: usize,
     state: State,
     started: Nanos,
@@ -202,6 +205,7 @@ pub(crate) struct Originator {
 #[derive(Clone, Hash)]
 struct Settling {
     volume: VolumeId,
+    policy: Policy,
     stripes: std::ops::Range<u64>,
     participants: Vec<NodeId>,
     left: BTreeSet<NodeId>,
@@ -515,7 +519,7 @@ impl Originator {
                 let state = State::Asking(Inquiry::default(), participants);
                 let txn = Txn::new(job, volume, extent, state, outbox.now);
                 let decided = matches!(txn.job.purpose, Purpose::Host(_));
-                self.txns.insert(ts, Txn { decided, ..txn });
+                self.txns.insert(ts, Txn { decided, policy: settling.policy, ..txn });
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
@@ -557,26 +561,8 @@ impl Originator {
 
 impl Txn {
     fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
-        Txn { job, volume, extent, state, started, awaited_by: BTreeSet::new(), decided: false }
-    }
-}
-
-impl Settling {
-    fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
-        Settling {
-            volume: txn.job.volume,
-            stripes: txn.job.what.stripes(&txn.volume),
-            left: participants.iter().copied().collect(),
-            participants,
-            job: None,
-            since,
-        }
-    }
-
-    /// Whether it is of any of these stripes.
-    fn meets(&self, volume: VolumeId, stripes: &std::ops::Range<u64>) -> bool {
-        let both = self.stripes.start < stripes.end && stripes.start < self.stripes.end;
-        self.volume == volume && both
+        let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
+        Txn { job, volume, policy, extent, state, started, awaited_by, decided: false }
     }
 }
 

@@ -20,7 +20,7 @@ impl Originator {
     /// A participant that waits for nobody has written its part: that is its vote too, and the answer
     /// if it has been asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| !t.volume.policy.commit.is_voted();
+        let alone = |t: &&mut Txn| !t.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else {
             return self.on_answer(from, ts, Standing::Committed { safe: true }, outbox);
@@ -85,7 +85,7 @@ impl Originator {
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         // Without votes only who has written its part asks. If that has not been heard here, its message was
         // lost, and perhaps others'.
-        let alone = |t: &Txn| !t.volume.policy.commit.is_voted();
+        let alone = |t: &Txn| !t.policy.commit.is_voted();
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
         }
@@ -222,7 +222,7 @@ impl Originator {
         }
         let txn = self.txns.remove(&ts).expect("just seen");
         if let What::Write(range, _) = &txn.job.what
-            && !txn.volume.policy.commit.is_voted()
+            && !txn.policy.commit.is_voted()
             && txn.volume.geometry.is_redundant()
         {
             // Some may have written: what the next attempt reads as old may be new already.
@@ -248,7 +248,7 @@ impl Originator {
             State::Asking(inquiry, participants) => (inquiry, participants),
             State::GivingUp(inquiry, ..) => {
                 inquiry.answer(from, standing);
-                let voted = txn.volume.policy.commit.is_voted();
+                let voted = txn.policy.commit.is_voted();
                 debug_assert!(
                     !voted || !inquiry.any_committed(),
                     "given up, and yet it happened: {ts}"
@@ -259,7 +259,7 @@ impl Originator {
         };
         inquiry.answer(from, standing);
         let voters = voters(&self.map, &txn.volume, txn.extent, participants, ts);
-        let verdict = match txn.volume.policy.commit.is_voted() {
+        let verdict = match txn.policy.commit.is_voted() {
             true => inquiry.verdict(&voters),
             false => inquiry.verdict_without_votes(&voters),
         };
@@ -287,7 +287,7 @@ impl Originator {
             outbox.notice(*node, Notice::Commit(ts));
         }
         txn.awaited_by.iter().for_each(|node| outbox.hurry_to(*node));
-        let policy = txn.volume.policy;
+        let policy = txn.policy;
         let mut settling = Settling::new(&txn, participants, outbox.now);
         // What is put back is not journalled: it is done when it is in place.
         if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
@@ -314,4 +314,24 @@ fn voters(
         return participants.iter().map(|p| p.1).filter(|n| map.is_up(*n)).collect();
     }
     voters
+}
+
+impl Settling {
+    pub(super) fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
+        Settling {
+            volume: txn.job.volume,
+            policy: txn.policy,
+            stripes: txn.job.what.stripes(&txn.volume),
+            left: participants.iter().copied().collect(),
+            participants,
+            job: None,
+            since,
+        }
+    }
+
+    /// Whether it is of any of these stripes.
+    pub(super) fn meets(&self, volume: VolumeId, stripes: &std::ops::Range<u64>) -> bool {
+        let both = self.stripes.start < stripes.end && stripes.start < self.stripes.end;
+        self.volume == volume && both
+    }
 }

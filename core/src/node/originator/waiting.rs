@@ -35,7 +35,7 @@ impl Originator {
     /// back: it waits for them. False if it may not.
     pub(super) fn waits_undecided(&mut self, ts: Timestamp, now: Nanos) -> bool {
         let Some(mut txn) = self.txns.remove(&ts) else { return false };
-        let waits = txn.volume.policy.is_journaled() && self.may_wait(&txn.job, now);
+        let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, now);
         if waits {
             self.give_room(&mut txn.job);
         }

@@ -1,22 +1,6 @@
 //! The four ways to keep the graph of requests (TickerTAIP 3.4.4), and what each costs.
 
-use std::fmt;
-use std::str::FromStr;
-
-/// Who knows which part of the graph, and who tells whom.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SequencerForm {
-    /// A primary, with a backup, knows all and says when each request begins (1).
-    #[default]
-    Centralized,
-    /// A primary, with a backup, gives each request its place; the end of each is told to all
-    /// nodes, and each request begins when its own node has heard what it needs (2).
-    PartiallyCentralized,
-    /// The originators agree among themselves on each request's place; then as before (3).
-    OriginatorDriven,
-    /// All nodes with disks agree on it, whether hosts ask them or not (4).
-    WorkerDriven,
-}
+use crate::policy::SequencerForm;
 
 /// Where a request comes from, for [`SequencerForm::cost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,24 +25,6 @@ pub struct OrderCost {
 }
 
 impl SequencerForm {
-    /// All of them, as TickerTAIP numbers them.
-    pub const ALL: [SequencerForm; 4] = [
-        SequencerForm::Centralized,
-        SequencerForm::PartiallyCentralized,
-        SequencerForm::OriginatorDriven,
-        SequencerForm::WorkerDriven,
-    ];
-
-    /// Its name in commands and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            SequencerForm::Centralized => "centralized",
-            SequencerForm::PartiallyCentralized => "partially-centralized",
-            SequencerForm::OriginatorDriven => "originator-driven",
-            SequencerForm::WorkerDriven => "worker-driven",
-        }
-    }
-
     /// Whether a primary gives requests their places. Else the nodes agree on them.
     pub fn has_primary(self) -> bool {
         matches!(self, SequencerForm::Centralized | SequencerForm::PartiallyCentralized)
@@ -105,40 +71,9 @@ impl SequencerForm {
     }
 }
 
-impl fmt::Display for SequencerForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A word that names no form.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is no form of the sequencer; there are centralized, partially-centralized, \
-     originator-driven and worker-driven"
-)]
-pub struct UnknownForm(String);
-
-impl FromStr for SequencerForm {
-    type Err = UnknownForm;
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let found = SequencerForm::ALL.into_iter().find(|f| f.name() == word);
-        found.ok_or_else(|| UnknownForm(word.to_string()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_read_back_and_others_are_refused_with_what_there_is() {
-        for form in SequencerForm::ALL {
-            assert_eq!(form.to_string().parse(), Ok(form));
-        }
-        let refused = "central".parse::<SequencerForm>().unwrap_err().to_string();
-        assert!(SequencerForm::ALL.iter().all(|f| refused.contains(f.name())), "{refused}");
-    }
 
     #[test]
     fn costs_are_those_of_the_paper_where_it_says_them() {

@@ -19,7 +19,8 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-pub use form::{OrderCost, SequencerForm, Standpoint, UnknownForm};
+pub use crate::policy::SequencerForm;
+pub use form::{OrderCost, Standpoint};
 pub use graph::{Graph, Reach, Step};
 pub use states::{Event, State, TRANSITIONS, Transition, step};
 

@@ -354,22 +354,22 @@ impl Commands<'_> {
                 sequencer,
                 commit,
                 lost_wait,
+                mut set,
             } => {
-                let ordering = ordering.as_deref().map(policy::ordering).transpose()?;
-                let sequencer = sequencer.as_deref().map(policy::sequencer).transpose()?;
-                let commit = commit.as_deref().map(policy::commit).transpose()?;
-                let lost_wait = lost_wait.as_deref().map(policy::lost_wait).transpose()?;
-                let spec = Spec {
-                    stripe_unit,
-                    journal,
-                    commanded,
-                    apart,
-                    ordering,
-                    sequencer,
-                    commit,
-                    lost_wait,
-                    ..Spec::default()
-                };
+                let journal = journal.map(|on| if on { "on" } else { "off" }.to_string());
+                let dispatch = commanded.then(|| "commanded".to_string());
+                for (key, word) in [
+                    ("journal", journal),
+                    ("dispatch", dispatch),
+                    ("ordering", ordering),
+                    ("sequencer", sequencer),
+                    ("commit", commit),
+                    ("lost-wait", lost_wait),
+                ] {
+                    set.extend(word.map(|word| (key.to_string(), word)));
+                }
+                let policy = policy::given(&set)?;
+                let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
                 Outcome::Wait(self.create(name, size, layout, spec)?)
             }
             ControlRequest::VolumeSet { name, set, force } => {

@@ -4,8 +4,6 @@ use serde_json::json;
 use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
-use weft_core::order::Ordering;
-use weft_core::order::sequencer::SequencerForm;
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
@@ -13,11 +11,9 @@ use super::{Commands, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::ok;
 use crate::error::{Error, Result, fail};
+use crate::policy::{self, refused};
 use crate::spec::Spec;
 use crate::volumes::{self, NewVolume};
-
-const NOT_SEQUENCED: &str =
-    "a form of the sequencer is for a volume with ordering=sequencer; set that, too";
 
 impl Commands<'_> {
     pub(super) fn create(
@@ -30,9 +26,12 @@ impl Commands<'_> {
         self.require_ready()?;
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
-        let sequencer = self.sequencer(&spec)?;
-        let spec = Spec { layout, sequencer, ..spec };
-        let volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
+        let spec = Spec { layout, ..spec };
+        let mut volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
+        // One graph of requests spans all volumes that have a sequencer.
+        let form = policy::form(&spec.policy).or(self.engine.map().sequencer());
+        volume.policy.sequencer = form.unwrap_or_default();
+        self.engine.map().check_new_policy(&volume, &spec.policy).map_err(refused)?;
         if !self.engine.map().room_used {
             let ticket = self.engine.add_volume(volume.clone());
             return Ok(Wait::VolumeThere(volume, ticket));
@@ -42,20 +41,6 @@ impl Commands<'_> {
         let size = volume.stripes() * volume.geometry.stripe_bytes();
         let ticket = self.engine.add_volume(Volume { size, visible: 0, ..volume.clone() });
         Ok(Wait::RoomThere(volume, ticket))
-    }
-
-    /// Who keeps the graph of requests if a new volume has a sequencer: one graph spans all that
-    /// do.
-    fn sequencer(&self, spec: &Spec) -> Result<Option<SequencerForm>> {
-        match (spec.sequencer, self.engine.map().sequencer()) {
-            (Some(_), _) if spec.ordering != Some(Ordering::Sequencer) => fail(NOT_SEQUENCED),
-            (Some(new), Some(now)) if new != now => fail(format!(
-                "the sequencer of this array is {now}, and one graph of requests spans all volumes that \
-                 have one; leave out the form, or change it for all with `weft volume set \
-                 VOLUME sequencer={new}`"
-            )),
-            (new, now) => Ok(new.or(now)),
-        }
     }
 
     pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
@@ -96,9 +81,7 @@ impl Commands<'_> {
         let volume = self.volume(name)?;
         let mut changed = volume.clone();
         change.apply(&mut changed);
-        if change.sequencer.is_some() && !changed.is_sequenced() {
-            return fail(NOT_SEQUENCED);
-        }
+        self.engine.map().check_policy(volume.id, &change).map_err(refused)?;
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(
@@ -109,7 +92,7 @@ impl Commands<'_> {
                 volume.name
             ));
         }
-        let ticket = self.engine.set_policy(volume.id, change);
+        let ticket = self.engine.set_policy(volume.id, change.clone());
         Ok(Wait::PolicySet(volume.id, change, ticket))
     }
 

@@ -8,12 +8,13 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
-use weft_core::plan::{Commit, Dispatch, ParityAt, Policy, Strategy};
+use weft_core::policy::{Commit, Dispatch, ParityAt, Policy, Preference};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use super::super::options::Options;
 use super::super::places::Places;
+use super::choices;
 use super::hosts::Client;
 use super::lulls::Lulls;
 use super::members::Members;
@@ -188,6 +189,7 @@ impl Run {
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
+            choice_rng: options.choices.then(|| choices::rng(seed)).flatten(),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
@@ -257,7 +259,7 @@ fn draw_lost_wait(seed: u64) -> Nanos {
 
 /// `other` is for what was not always drawn.
 fn draw_policy(rng: &mut Rng, other: &mut Rng) -> Policy {
-    let strategies = [None, None, None, Some(Strategy::Small), Some(Strategy::Large)];
+    let strategies = [None, None, None, Some(Preference::Small), Some(Preference::Large)];
     let places = [
         None,
         None,

@@ -2,7 +2,7 @@
 
 use weft_core::cluster::PolicyChange;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::plan::Commit;
+use weft_core::policy::{Commit, Setting};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
@@ -35,6 +35,8 @@ pub(super) enum Fault {
     Rebalance(bool),
     /// Another form of the sequencer takes over.
     Form(SequencerForm),
+    /// The volume is to choose this, and that with it.
+    Choose(Setting, Option<Setting>),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -184,7 +186,8 @@ impl Run {
         }
     }
 
-    /// In half of the phases with a sequencer another form of it takes over.
+    /// In half of the phases with a sequencer another form of it takes over; and other things that the volume chooses
+    /// may change.
     pub(super) fn draw_form(&mut self, span: Nanos) {
         let open = self.volume.is_sequenced() && self.options.sequencer.is_none();
         if open && self.form_rng.bool() {
@@ -192,6 +195,7 @@ impl Run {
             let at = self.form_rng.u64(0..span);
             self.plan(at, Fault::Form(form));
         }
+        self.draw_choices(span);
     }
 
     /// A fault will happen. The disk of a node that is to die may have refused to write before, which
@@ -258,8 +262,11 @@ impl Run {
                 self.world.rebalance(on);
             }
             Fault::Form(form) => {
-                let change = PolicyChange { sequencer: Some(form), ..PolicyChange::default() };
+                let change = PolicyChange::to([Setting::Sequencer(form)]);
                 self.world.set_policy(VOLUME, change);
+            }
+            Fault::Choose(one, other) => {
+                self.world.set_policy(VOLUME, PolicyChange::to([one].into_iter().chain(other)));
             }
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Damage(node, damage) => self.damage(node, damage),

@@ -253,7 +253,7 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             unit: BLOCK,
             width: Some(GROUP),
             size_bytes: None,
-            parity_at: ParityAt::Originator,
+            parity_at: Some(ParityAt::Originator),
             // Table 1: small, large and full-stripe writes.
             stripes: Stripes::Large,
             dispatch: Dispatch::Commanded,

@@ -124,7 +124,7 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             unit: 4 * KIB,
             width: None,
             size_bytes: None,
-            parity_at: if central { ParityAt::Originator } else { ParityAt::Parity },
+            parity_at: Some(if central { ParityAt::Originator } else { ParityAt::Parity }),
             stripes: Stripes::Large,
             // Its workers "did read and write operations only when directed to do so".
             dispatch: if central { Dispatch::Commanded } else { Dispatch::Collaborative },
@@ -249,7 +249,7 @@ impl Build {
             for (name, at) in [("originator", ParityAt::Originator), ("parity", ParityAt::Parity)] {
                 let mut system = array(Kind::TickerTaip, mips, 10.0);
                 system.workload = fixed(MIB, 0.0);
-                system.volume.parity_at = at;
+                system.volume.parity_at = Some(at);
                 let point = [
                     ("op", Value::Name("write")),
                     ("size_bytes", Value::Count(MIB)),

@@ -31,7 +31,7 @@ fn system(hosts: u32, bytes: u64, read_share: f64) -> System {
         hosts: Hosts { ask_us: 0.0, reply_us: 0.0, message_us: 750.0, ..Hosts::default() },
         volume: VolumeSpec {
             layout: Layout("raid5".to_string()),
-            parity_at: ParityAt::Originator,
+            parity_at: Some(ParityAt::Originator),
             dispatch: Dispatch::Commanded,
             commit: Commit::Limited,
             ..VolumeSpec::default()

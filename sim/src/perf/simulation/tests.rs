@@ -235,7 +235,7 @@ fn a_request_that_is_followed_is_told_to_programs_in_nanoseconds_since_it_was_as
 fn central_systems_have_a_controller_and_hosts_come_in_an_open_stream_too() {
     let mut system = system(40_960, 0.3, 4);
     system.nodes.originators = 0;
-    system.volume.parity_at = ParityAt::Originator;
+    system.volume.parity_at = Some(ParityAt::Originator);
     system.volume.commit = Commit::None;
     system.workload.arrivals =
         Arrivals::Open { rate_per_s: 5.0, spacing: weft_load::workload::Spacing::Poisson };

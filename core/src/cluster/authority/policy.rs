@@ -1,0 +1,90 @@
+//! What volumes choose, where the map changes: every change comes through here, whoever asks for it, and what
+//! does not go together is not done. Who asks is told why by the same words.
+
+use std::sync::Arc;
+
+use super::super::map::{ClusterMap, Volume};
+use crate::policy::{Ordering, PolicyError, Setting};
+use crate::units::VolumeId;
+
+/// What is to be otherwise of a volume's policy; what is not named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PolicyChange {
+    /// What is chosen. A form of the sequencer is that of all volumes with one: one graph spans them.
+    pub settings: Vec<Setting>,
+    /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
+    pub unordered_sharing: bool,
+}
+
+impl PolicyChange {
+    /// To these values.
+    pub fn to(settings: impl IntoIterator<Item = Setting>) -> PolicyChange {
+        PolicyChange { settings: settings.into_iter().collect(), unordered_sharing: false }
+    }
+
+    /// Makes it.
+    pub fn apply(&self, volume: &mut Volume) {
+        volume.policy = volume.policy.with(self.settings.iter().copied());
+        if self.settings.iter().any(|s| matches!(s, Setting::Ordering(_))) {
+            let unordered = volume.policy.ordering == Ordering::None;
+            volume.unordered_sharing = unordered && self.unordered_sharing;
+        }
+    }
+}
+
+/// What is asked for goes with the volume's layout.
+fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+    let of_parity =
+        |s: &Setting| matches!(s, Setting::Strategy(Some(_)) | Setting::ParityAt(Some(_)));
+    match said.iter().copied().find(of_parity) {
+        Some(given) if !volume.geometry.is_redundant() => {
+            Err(PolicyError::NoParity { given, layout: volume.layout.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl ClusterMap {
+    /// Refuses a change of a volume's policy that makes no sense. There may be no such volume any more.
+    pub fn check_policy(&self, id: VolumeId, change: &PolicyChange) -> Result<(), PolicyError> {
+        let Some(volume) = self.volumes.get(&id) else { return Ok(()) };
+        let mut changed = Volume::clone(volume);
+        change.apply(&mut changed);
+        check_layout(&changed, &change.settings)?;
+        changed.policy.check_for_volume(&change.settings)
+    }
+
+    /// Refuses a new volume for what it chooses, of which somebody has asked for some by name.
+    pub fn check_new_policy(&self, volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+        check_layout(volume, said)?;
+        volume.policy.check_for_volume(said)?;
+        volume.policy.check_whole()?;
+        match self.sequencer() {
+            Some(now) if volume.is_sequenced() && volume.policy.sequencer != now => {
+                Err(PolicyError::OtherForm { given: volume.policy.sequencer, now })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Changes a volume's policy, if that makes sense.
+pub(super) fn set_policy(map: &mut ClusterMap, id: VolumeId, change: &PolicyChange) {
+    if map.check_policy(id, change).is_err() {
+        return;
+    }
+    let before = map.sequencer();
+    let Some(volume) = map.volumes.get_mut(&id) else { return };
+    change.apply(Arc::make_mut(volume));
+    let form = |s: &Setting| match s {
+        Setting::Sequencer(form) => Some(*form),
+        _ => None,
+    };
+    let said = change.settings.iter().find_map(form).filter(|_| volume.is_sequenced());
+    let Some(form) = said.or(before) else { return };
+    for volume in map.volumes.values_mut().filter(|v| v.is_sequenced()) {
+        if volume.policy.sequencer != form {
+            Arc::make_mut(volume).policy.sequencer = form;
+        }
+    }
+}

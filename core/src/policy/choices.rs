@@ -1,0 +1,303 @@
+//! The table of the choices, by their keys. Commands, options, scenarios, files and status all go by it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::time::{in_words, parse_seconds};
+use super::values::JOURNAL;
+use super::{
+    Commit, Dispatch, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Row,
+    SequencerForm, Valued,
+};
+use crate::units::{MILLIS, Nanos};
+
+/// A value for a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Setting {
+    /// Of [`Policy::strategy`].
+    Strategy(Option<Preference>),
+    /// Of [`Policy::parity_at`].
+    ParityAt(Option<ParityAt>),
+    /// Of [`Policy::dispatch`].
+    Dispatch(Dispatch),
+    /// Of [`Policy::commit`].
+    Commit(Commit),
+    /// Of [`Policy::ordering`].
+    Ordering(Ordering),
+    /// Of [`Policy::sequencer`].
+    Sequencer(SequencerForm),
+    /// Of [`Policy::journal`].
+    Journal(bool),
+    /// Of [`Policy::lost_wait`].
+    LostWait(Nanos),
+}
+
+/// A choice, by its key.
+#[derive(Debug)]
+pub struct Choice {
+    /// Its key in commands, options and files.
+    pub key: &'static str,
+    /// What is chosen, in half a sentence.
+    pub help: &'static str,
+    /// The key of the choice that this is in other words.
+    pub same_as: Option<&'static str>,
+    /// Whether it can be changed while the volume is in use.
+    pub in_use: bool,
+    /// Its values: words, what they mean, and whom they are for. If any length of time is one, some of them.
+    values: fn() -> Vec<Value>,
+    parse: fn(&str) -> Result<Setting, PolicyError>,
+    of: fn(&Policy) -> Setting,
+}
+
+/// A value of a choice, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Its word.
+    pub word: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// Whom it is for.
+    pub kind: Kind,
+}
+
+const FOREVER: &str = "forever";
+
+/// All choices.
+pub static CHOICES: [Choice; 9] = [
+    Choice {
+        key: "strategy",
+        help: "how the parity of a stripe that is written in part comes about, where there is a choice",
+        same_as: None,
+        in_use: true,
+        values: || listed(&Preference::CHOICES),
+        parse: |word| Valued::named(word).map(Setting::Strategy),
+        of: |policy| Setting::Strategy(policy.strategy),
+    },
+    Choice {
+        key: "parity-at",
+        help: "where parity is computed",
+        same_as: None,
+        in_use: true,
+        values: || listed(&ParityAt::CHOICES),
+        parse: |word| Valued::named(word).map(Setting::ParityAt),
+        of: |policy| Setting::ParityAt(policy.parity_at),
+    },
+    Choice {
+        key: "dispatch",
+        help: "who works out each node's part of a write",
+        same_as: None,
+        in_use: true,
+        values: || listed(&Dispatch::CHOICES),
+        parse: |word| word.parse().map(Setting::Dispatch),
+        of: |policy| Setting::Dispatch(policy.dispatch),
+    },
+    Choice {
+        key: "roles",
+        help: "the same choice as dispatch in other words: who drives the disks",
+        same_as: Some("dispatch"),
+        in_use: true,
+        values: || listed(&Dispatch::ROLES),
+        parse: |word| found("roles", &Dispatch::ROLES, word).map(Setting::Dispatch),
+        of: |policy| Setting::Dispatch(policy.dispatch),
+    },
+    Choice {
+        key: "commit",
+        help: "when a write is decided",
+        same_as: None,
+        in_use: true,
+        values: || listed(&Commit::CHOICES),
+        parse: |word| word.parse().map(Setting::Commit),
+        of: |policy| Setting::Commit(policy.commit),
+    },
+    Choice {
+        key: "ordering",
+        help: "who goes first among requests that overlap",
+        same_as: None,
+        in_use: true,
+        values: || listed(&Ordering::CHOICES),
+        parse: |word| word.parse().map(Setting::Ordering),
+        of: |policy| Setting::Ordering(policy.ordering),
+    },
+    Choice {
+        key: "sequencer",
+        help: "with ordering=sequencer, who keeps the graph of requests, of all such volumes",
+        same_as: None,
+        in_use: true,
+        values: || listed(&SequencerForm::CHOICES),
+        parse: |word| word.parse().map(Setting::Sequencer),
+        of: |policy| Setting::Sequencer(policy.sequencer),
+    },
+    Choice {
+        key: "journal",
+        help: "whether writes go to a journal before they are voted on",
+        same_as: None,
+        in_use: false,
+        values: || listed(&JOURNAL),
+        parse: |word| found("journal", &JOURNAL, word).map(Setting::Journal),
+        of: |policy| Setting::Journal(policy.journal),
+    },
+    Choice {
+        key: "lost-wait",
+        help: "for how long requests wait when the volume has lost nodes that it cannot do without, before they fail",
+        same_as: None,
+        in_use: true,
+        values: || TIMES.to_vec(),
+        parse: |word| lost_wait(word).map(Setting::LostWait),
+        of: |policy| Setting::LostWait(policy.lost_wait),
+    },
+];
+
+/// Some of the times that requests can wait.
+const TIMES: [Value; 4] = [
+    Value { word: "0s", help: "they fail at once", kind: Kind::Usual },
+    Value { word: "20s", help: "so long", kind: Kind::Usual },
+    Value { word: "5m", help: "so long", kind: Kind::Usual },
+    Value { word: FOREVER, help: "until the nodes are back", kind: Kind::Usual },
+];
+
+fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
+    rows.iter().map(|r| Value { word: r.word, help: r.help, kind: r.kind }).collect()
+}
+
+fn found<T: Copy>(key: &str, rows: &[Row<T>], word: &str) -> Result<T, PolicyError> {
+    let row = rows.iter().find(|r| r.word == word);
+    row.map(|r| r.value).ok_or_else(|| PolicyError::word(key, word, rows.iter().map(|r| r.word)))
+}
+
+fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
+    if word == FOREVER {
+        return Ok(Policy::FOREVER);
+    }
+    let seconds = parse_seconds(word).map_err(PolicyError::Time)?;
+    // So long is for ever.
+    Ok(seconds.saturating_mul(1000 * MILLIS))
+}
+
+/// The choice of this key.
+pub fn choice(key: &str) -> Option<&'static Choice> {
+    CHOICES.iter().find(|c| c.key == key)
+}
+
+/// What is to be otherwise, from keys and words, in the order of the table. `fits` says which choices can be set here.
+pub fn settings(
+    set: &BTreeMap<String, String>,
+    fits: impl Fn(&Choice) -> bool,
+) -> Result<Vec<Setting>, PolicyError> {
+    let keys = || CHOICES.iter().filter(|c| fits(c)).map(|c| c.key);
+    if let Some(key) = set.keys().find(|k| !keys().any(|known| known == k.as_str())) {
+        return Err(PolicyError::key(key, keys()));
+    }
+    let mut all = Vec::new();
+    for choice in CHOICES.iter() {
+        let Some(word) = set.get(choice.key) else { continue };
+        if let Some(same) = choice.same_as.filter(|same| set.contains_key(*same)) {
+            return Err(PolicyError::Twice(choice.key, same));
+        }
+        all.push(choice.parse(word)?);
+    }
+    Ok(all)
+}
+
+impl Choice {
+    /// Its values in words; some of them, if any length of time is one.
+    pub fn values(&self) -> Vec<Value> {
+        (self.values)()
+    }
+
+    /// The words that a volume can be given.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.values().into_iter().filter(|v| v.kind != Kind::Measuring).map(|v| v.word)
+    }
+
+    /// The value of this word.
+    pub fn parse(&self, word: &str) -> Result<Setting, PolicyError> {
+        (self.parse)(word)
+    }
+
+    /// What a policy has chosen.
+    pub fn of(&self, policy: &Policy) -> Setting {
+        (self.of)(policy)
+    }
+
+    /// What a policy has chosen, in words.
+    pub fn word_of(&self, policy: &Policy) -> String {
+        match (self.of(policy), self.same_as) {
+            (Setting::Dispatch(dispatch), Some(_)) => {
+                let row = Dispatch::ROLES.iter().find(|r| r.value == dispatch);
+                row.expect("every value has a row").word.to_string()
+            }
+            (setting, _) => setting.word(),
+        }
+    }
+}
+
+impl Setting {
+    /// Makes it so.
+    pub fn apply(self, policy: &mut Policy) {
+        match self {
+            Setting::Strategy(to) => policy.strategy = to,
+            Setting::ParityAt(to) => policy.parity_at = to,
+            Setting::Dispatch(to) => policy.dispatch = to,
+            Setting::Commit(to) => policy.commit = to,
+            Setting::Ordering(to) => policy.ordering = to,
+            Setting::Sequencer(to) => policy.sequencer = to,
+            Setting::Journal(to) => policy.journal = to,
+            Setting::LostWait(to) => policy.lost_wait = to,
+        }
+    }
+
+    /// The key of its choice.
+    pub fn key(self) -> &'static str {
+        match self {
+            Setting::Strategy(_) => Option::<Preference>::KEY,
+            Setting::ParityAt(_) => Option::<ParityAt>::KEY,
+            Setting::Dispatch(_) => Dispatch::KEY,
+            Setting::Commit(_) => Commit::KEY,
+            Setting::Ordering(_) => Ordering::KEY,
+            Setting::Sequencer(_) => SequencerForm::KEY,
+            Setting::Journal(_) => "journal",
+            Setting::LostWait(_) => "lost-wait",
+        }
+    }
+
+    /// Its word.
+    pub fn word(self) -> String {
+        match self {
+            Setting::Strategy(v) => v.word().to_string(),
+            Setting::ParityAt(v) => v.word().to_string(),
+            Setting::Dispatch(v) => v.to_string(),
+            Setting::Commit(v) => v.to_string(),
+            Setting::Ordering(v) => v.to_string(),
+            Setting::Sequencer(v) => v.to_string(),
+            Setting::Journal(v) => if v { "on" } else { "off" }.to_string(),
+            Setting::LostWait(Policy::FOREVER) => FOREVER.to_string(),
+            Setting::LostWait(wait) => in_words(wait / (1000 * MILLIS)),
+        }
+    }
+
+    fn kind(self) -> Kind {
+        let choice = choice(self.key()).expect("every setting has a choice");
+        let word = self.word();
+        choice.values().iter().find(|v| v.word == word).map_or(Kind::Usual, |v| v.kind)
+    }
+
+    /// What whoever chooses it must know.
+    pub fn warning(self) -> Option<&'static str> {
+        match self.kind() {
+            Kind::Warned(warning) => Some(warning),
+            Kind::Usual | Kind::Measuring => None,
+        }
+    }
+
+    /// Whether it is for runs that measure, and not for volumes.
+    pub fn is_for_measuring(self) -> bool {
+        self.kind() == Kind::Measuring
+    }
+}
+
+/// As in `key=word`.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key(), self.word())
+    }
+}

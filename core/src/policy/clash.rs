@@ -1,0 +1,181 @@
+//! What is refused: words that there are none, and values that do not go together.
+
+use super::time::NoTime;
+use super::{Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice};
+
+/// Why a policy is refused: what was given, what it does not go with, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// There is no such value.
+    #[error("'{word}' is no {key}; there are {known}")]
+    Word {
+        /// The choice's key.
+        key: String,
+        /// What was given.
+        word: String,
+        /// What there is.
+        known: String,
+    },
+    /// There is no such choice, or not here.
+    #[error("'{key}' cannot be set; there are {known}")]
+    Key {
+        /// What was given.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// No length of time.
+    #[error("{0}; or forever")]
+    Time(NoTime),
+    /// One choice was made twice.
+    #[error("{0} and {1} are one choice; set one of them")]
+    Twice(&'static str, &'static str),
+    /// Two values do not go together.
+    #[error("{given} does not go with {with}: {why}")]
+    Clash {
+        /// What was given.
+        given: Setting,
+        /// What it does not go with.
+        with: Setting,
+        /// Why, and what would do.
+        why: &'static str,
+    },
+    /// There is no parity to say something of.
+    #[error("{given} is for a layout with parity, and {layout} has none; leave it out")]
+    NoParity {
+        /// What was given.
+        given: Setting,
+        /// The volume's layout.
+        layout: String,
+    },
+    /// Another form of the sequencer than the other volumes have.
+    #[error(
+        "the sequencer of this array is {now}, and one graph of requests spans all volumes that have one; leave \
+         out the form, or change it for all with `weft volume set VOLUME sequencer={given}`"
+    )]
+    OtherForm {
+        /// What was given.
+        given: SequencerForm,
+        /// What the others have.
+        now: SequencerForm,
+    },
+    /// A value is not for volumes.
+    #[error("{given} is for measuring, in an array that is made for it; choose {instead}")]
+    Measuring {
+        /// What was given.
+        given: Setting,
+        /// What would do.
+        instead: String,
+    },
+}
+
+/// Words as in a sentence, with this before the last.
+fn listed(words: impl Iterator<Item = &'static str>, and: &str) -> String {
+    let words: Vec<&str> = words.collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {and} {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+impl PolicyError {
+    pub(super) fn word(
+        key: &str,
+        word: &str,
+        known: impl Iterator<Item = &'static str>,
+    ) -> PolicyError {
+        PolicyError::Word {
+            key: key.to_string(),
+            word: word.to_string(),
+            known: listed(known, "and"),
+        }
+    }
+
+    pub(super) fn key(key: &str, known: impl Iterator<Item = &'static str>) -> PolicyError {
+        PolicyError::Key { key: key.to_string(), known: listed(known, "and") }
+    }
+}
+
+/// Two values that do not go together.
+struct Clash {
+    /// The first, if a policy has it.
+    one: fn(&Policy) -> Option<Setting>,
+    /// The second, if a policy has it.
+    other: fn(&Policy) -> Option<Setting>,
+    /// Whether it matters only if the first is asked for: else it means nothing, and does no harm.
+    if_said: bool,
+    /// Why, and what would do.
+    why: &'static str,
+}
+
+impl Clash {
+    /// The two, if a policy has both.
+    fn holds(&self, policy: &Policy) -> Option<(Setting, Setting)> {
+        Some(((self.one)(policy)?, (self.other)(policy)?))
+    }
+}
+
+const CLASHES: [Clash; 4] = [
+    Clash {
+        one: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),
+        other: |p| (p.dispatch != Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
+        if_said: false,
+        why: "the node that the host asks must ask every other first; set dispatch=commanded with it, or another \
+              commit",
+    },
+    Clash {
+        one: |p| {
+            let there = matches!(p.parity_at, Some(ParityAt::Solely | ParityAt::Parity));
+            there.then_some(Setting::ParityAt(p.parity_at))
+        },
+        other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
+        if_said: false,
+        why: "who commands computes parity; set parity-at=auto or parity-at=originator with it, or \
+              dispatch=collaborative",
+    },
+    Clash {
+        one: |p| Some(Setting::Sequencer(p.sequencer)),
+        other: |p| (p.ordering != Ordering::Sequencer).then_some(Setting::Ordering(p.ordering)),
+        if_said: true,
+        why: "a form of the sequencer is for a volume with ordering=sequencer; set that, too",
+    },
+    Clash {
+        one: |p| p.journal.then_some(Setting::Journal(true)),
+        other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
+        if_said: true,
+        why: "without votes nothing is journalled; leave out the journal, or choose commit=late",
+    },
+];
+
+impl Policy {
+    /// Refuses what does not go together. Only what has to do with the settings that somebody asks for is looked at.
+    pub fn check(&self, said: &[Setting]) -> Result<(), PolicyError> {
+        let is_said = |setting: Setting| said.iter().any(|s| s.key() == setting.key());
+        for clash in &CLASHES {
+            let Some((one, other)) = clash.holds(self) else { continue };
+            let (given, with) = if is_said(one) { (one, other) } else { (other, one) };
+            if is_said(one) || (is_said(other) && !clash.if_said) {
+                return Err(PolicyError::Clash { given, with, why: clash.why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what does not go together, whoever has asked for what.
+    pub fn check_whole(&self) -> Result<(), PolicyError> {
+        let mut held = CLASHES.iter().filter(|c| !c.if_said);
+        match held.find_map(|c| Some((c.holds(self)?, c.why))) {
+            Some(((given, with), why)) => Err(PolicyError::Clash { given, with, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what a volume cannot be given, too.
+    pub fn check_for_volume(&self, said: &[Setting]) -> Result<(), PolicyError> {
+        if let Some(given) = said.iter().copied().find(|s| s.is_for_measuring()) {
+            let choice = choice(given.key()).expect("every setting has a choice");
+            return Err(PolicyError::Measuring { given, instead: listed(choice.words(), "or") });
+        }
+        self.check(said)
+    }
+}

@@ -1,0 +1,105 @@
+//! A volume's policy: a value for each choice that DESIGN section 1 leaves open, said once.
+//!
+//! - [`values`]: what can be chosen: of each value its word, its number in the encoding of the map, and what it
+//!   means
+//! - [`choices`]: the table of the choices, by their keys: what `weft volume set`, options, scenarios, files
+//!   and `weft status` call them
+//! - [`clash`]: what does not go together
+//! - [`time`]: lengths of time in words
+//!
+//! It stands below everything else: plans, the map, both worlds and the commands read it. A new value is a
+//! variant and its row in [`values`]; a new choice is a field of [`Policy`], a [`Setting`], and a row in
+//! [`CHOICES`].
+
+mod choices;
+mod clash;
+pub mod time;
+mod values;
+
+pub use choices::{CHOICES, Choice, Setting, choice, settings};
+pub use clash::PolicyError;
+pub use values::{
+    Commit, Dispatch, Kind, Ordering, ParityAt, Preference, Row, SequencerForm, Valued, words,
+};
+
+use crate::units::{MILLIS, Nanos};
+
+/// What a volume leaves open, settled; `None` lets cost decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// How to deal with stripes that are written in part, where there is a choice.
+    pub strategy: Option<Preference>,
+    /// Where parity is computed.
+    pub parity_at: Option<ParityAt>,
+    /// Who works out what each worker does.
+    pub dispatch: Dispatch,
+    /// When a write is decided.
+    pub commit: Commit,
+    /// Who goes first among requests that overlap.
+    pub ordering: Ordering,
+    /// With an ordering of [`Ordering::Sequencer`]: who keeps the graph. One for all volumes of a
+    /// cluster that have it.
+    pub sequencer: SequencerForm,
+    /// Whether a participant journals its part before it votes.
+    pub journal: bool,
+    /// For how long hosts' requests wait when the volume has lost nodes that it cannot do without; from then
+    /// on, until they are back, they fail. [`Policy::FOREVER`] is no bound.
+    pub lost_wait: Nanos,
+}
+
+impl Policy {
+    /// Requests wait until the nodes are back.
+    pub const FOREVER: Nanos = Nanos::MAX;
+
+    /// What requests wait usually: longer than a process takes to be started again, and less than
+    /// the half minute after which the disk drivers of most systems lose patience.
+    pub const USUAL_LOST_WAIT: Nanos = 20_000 * MILLIS;
+
+    /// Whether the originator asks every device that will write, before any does, whether it may:
+    /// the first phase of shared storage's Figures 7 and 8. Where a server keeps the order, or
+    /// nobody does, there is nothing to ask.
+    pub fn asks_first(&self) -> bool {
+        self.commit == Commit::Limited
+            && self.dispatch == Dispatch::Commanded
+            && matches!(self.ordering, Ordering::DeviceLocks | Ordering::Timestamps)
+    }
+
+    /// Whether a write is durable when it is answered.
+    pub fn is_journaled(&self) -> bool {
+        self.journal && self.commit.is_voted()
+    }
+
+    /// The same policy with other values for some choices.
+    pub fn with(mut self, settings: impl IntoIterator<Item = Setting>) -> Policy {
+        settings.into_iter().for_each(|s| s.apply(&mut self));
+        self
+    }
+
+    /// Everything that it says.
+    pub fn settings(&self) -> Vec<Setting> {
+        CHOICES.iter().filter(|c| c.same_as.is_none()).map(|c| c.of(self)).collect()
+    }
+
+    /// What whoever has chosen it must know.
+    pub fn warnings(&self) -> impl Iterator<Item = &'static str> + '_ {
+        CHOICES.iter().filter(|c| c.same_as.is_none()).filter_map(|c| c.of(self).warning())
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            strategy: None,
+            parity_at: None,
+            dispatch: Dispatch::Collaborative,
+            commit: Commit::Late,
+            ordering: Ordering::Timestamps,
+            sequencer: SequencerForm::Centralized,
+            journal: true,
+            lost_wait: Policy::USUAL_LOST_WAIT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The table against itself: words and numbers are different, and each value is read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// A policy for each value of each choice.
+fn each() -> Vec<(&'static Choice, Setting)> {
+    let of = |c: &'static Choice| {
+        c.values().into_iter().map(move |v| (c, c.parse(v.word).expect("a word of the table")))
+    };
+    CHOICES.iter().flat_map(of).collect()
+}
+
+fn numbers<T: Valued>() {
+    let tags: BTreeSet<u8> = T::ROWS.iter().map(|r| r.tag).collect();
+    let words: BTreeSet<&str> = T::ROWS.iter().map(|r| r.word).collect();
+    assert_eq!((tags.len(), words.len()), (T::ROWS.len(), T::ROWS.len()), "{}", T::KEY);
+    assert!(T::ROWS.iter().all(|r| T::numbered(r.tag) == Some(r.value)));
+    assert!(choice(T::KEY).is_some_and(|c| c.values().len() == T::ROWS.len()), "{}", T::KEY);
+}
+
+#[test]
+fn numbers_and_words_are_used_once() {
+    numbers::<Option<Preference>>();
+    numbers::<Option<ParityAt>>();
+    numbers::<Dispatch>();
+    numbers::<Commit>();
+    numbers::<Ordering>();
+    numbers::<SequencerForm>();
+    let keys: BTreeSet<&str> = CHOICES.iter().map(|c| c.key).collect();
+    assert_eq!(keys.len(), CHOICES.len());
+}
+
+#[test]
+fn every_value_is_made_said_and_read_back() {
+    for (choice, setting) in each() {
+        let policy = Policy::default().with([setting]);
+        assert_eq!(choice.of(&policy), setting);
+        assert_eq!(choice.parse(&choice.word_of(&policy)), Ok(setting), "{}", choice.key);
+        assert_eq!(choice.same_as.unwrap_or(choice.key), setting.key());
+        // Of a default nothing but this is otherwise.
+        let others = CHOICES.iter().filter(|c| c.key != setting.key() && c.same_as.is_none());
+        for other in others {
+            assert_eq!(other.of(&policy), other.of(&Policy::default()), "{setting}: {}", other.key);
+        }
+    }
+    assert_eq!(Ordering::ALL, Ordering::CHOICES.map(|r| r.value));
+    assert_eq!(SequencerForm::ALL, SequencerForm::CHOICES.map(|r| r.value));
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    for choice in CHOICES.iter() {
+        let refused = choice.parse("nothing").unwrap_err().to_string();
+        let known = choice.words().all(|word| refused.contains(word));
+        assert!(known || choice.key == "lost-wait", "{refused}");
+    }
+    let refused = |words: &[(&str, &str)]| {
+        let set: BTreeMap<String, String> =
+            words.iter().map(|(k, w)| (k.to_string(), w.to_string())).collect();
+        settings(&set, |c| c.in_use).unwrap_err().to_string()
+    };
+    assert!(refused(&[("commit", "nothing")]).contains("late, early and limited"));
+    assert!(refused(&[("lost-wait", "20")]).contains("30s, 15m, 12h or 7d; or forever"));
+    let keys = refused(&[("order", "none")]);
+    assert!(keys.contains("strategy, parity-at, dispatch") && !keys.contains("journal"), "{keys}");
+    assert!(refused(&[("dispatch", "commanded"), ("roles", "host")]).contains("one choice"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_what_would_do() {
+    let say = |words: &str| {
+        let set = words.split(' ').map(|w| w.split_once('=').expect("key=word"));
+        settings(&set.map(|(k, w)| (k.to_string(), w.to_string())).collect(), |_| true).unwrap()
+    };
+    let check = |before: &str, words: &str| {
+        let before =
+            if before.is_empty() { Policy::default() } else { Policy::default().with(say(before)) };
+        before.with(say(words)).check_for_volume(&say(words)).map_err(|e| e.to_string())
+    };
+    for (before, good) in [
+        ("", "commit=limited dispatch=commanded"),
+        ("dispatch=commanded", "commit=limited"),
+        ("", "parity-at=solely"),
+        ("", "parity-at=originator dispatch=commanded"),
+        ("", "sequencer=worker-driven ordering=sequencer"),
+        ("ordering=sequencer", "sequencer=worker-driven"),
+        ("commit=limited dispatch=commanded", "commit=late dispatch=collaborative"),
+        // What is there already, and has nothing to do with it, is nobody's fault now.
+        ("commit=limited", "strategy=small"),
+        ("parity-at=parity dispatch=commanded", "lost-wait=5m"),
+        ("commit=limited dispatch=commanded", "ordering=none"),
+    ] {
+        assert_eq!(check(before, good), Ok(()), "{before}, {good}");
+    }
+    for (before, bad, given, with, instead) in [
+        ("", "commit=limited", "commit=limited", "dispatch=collaborative", "dispatch=commanded"),
+        (
+            "commit=limited dispatch=commanded",
+            "dispatch=collaborative",
+            "dispatch=collaborative",
+            "commit=limited",
+            "another commit",
+        ),
+        (
+            "dispatch=commanded",
+            "parity-at=parity",
+            "parity-at=parity",
+            "dispatch=commanded",
+            "parity-at=auto",
+        ),
+        (
+            "parity-at=solely",
+            "dispatch=commanded",
+            "dispatch=commanded",
+            "parity-at=solely",
+            "parity-at=auto",
+        ),
+        ("", "sequencer=centralized", "sequencer=centralized", "ordering=timestamps", "set that"),
+        (
+            "dispatch=commanded",
+            "commit=limited journal=on",
+            "journal=on",
+            "commit=limited",
+            "commit=late",
+        ),
+    ] {
+        let refused = check(before, bad).unwrap_err();
+        assert!(refused.starts_with(&format!("{given} does not go with {with}")), "{refused}");
+        assert!(refused.contains(instead), "{refused}");
+    }
+    let measuring = check("", "commit=none").unwrap_err();
+    assert!(measuring.contains("choose late, early or limited"), "{measuring}");
+    let warned = |words: &str| Policy::default().with(say(words)).warnings().count();
+    assert_eq!(
+        [warned("commit=limited"), warned("ordering=none"), warned("strategy=small")],
+        [1, 1, 0]
+    );
+}

@@ -1,0 +1,399 @@
+//! The values of each choice. Of each value a row says everything that does not depend on what it does: its word
+//! in commands and files, its number in the encoding of the map, what it means, and whether it needs a warning.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::PolicyError;
+
+/// A value of a choice.
+#[derive(Debug)]
+pub struct Row<T: 'static> {
+    /// The value.
+    pub value: T,
+    /// Its name in commands and files.
+    pub word: &'static str,
+    /// Its number in the encoding of the cluster map. None is used twice, also when a value is gone.
+    pub tag: u8,
+    /// What it means, in half a sentence.
+    pub help: &'static str,
+    /// Whom it is for.
+    pub kind: Kind,
+}
+
+/// Whom a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// For anybody.
+    Usual,
+    /// For who knows what it gives up.
+    Warned(&'static str),
+    /// For runs that measure, in an array that is made for it: no volume can be given it.
+    Measuring,
+}
+
+const fn row<T>(value: T, word: &'static str, tag: u8, help: &'static str) -> Row<T> {
+    Row { value, word, tag, help, kind: Kind::Usual }
+}
+
+/// Something that has a row for each of its values.
+pub trait Valued: Copy + Eq + 'static {
+    /// The key of its choice.
+    const KEY: &'static str;
+    /// Its values.
+    const ROWS: &'static [Row<Self>];
+
+    /// Its row.
+    fn row(self) -> &'static Row<Self> {
+        Self::ROWS.iter().find(|r| r.value == self).expect("every value has a row")
+    }
+
+    /// Its name in commands and files.
+    fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    /// The value of this name.
+    fn named(word: &str) -> Result<Self, PolicyError> {
+        let found = Self::ROWS.iter().find(|r| r.word == word);
+        found.map(|r| r.value).ok_or_else(|| {
+            let known = Self::ROWS.iter().filter(|r| r.kind != Kind::Measuring).map(|r| r.word);
+            PolicyError::word(Self::KEY, word, known)
+        })
+    }
+
+    /// The value of this number.
+    fn numbered(tag: u8) -> Option<Self> {
+        Self::ROWS.iter().find(|r| r.tag == tag).map(|r| r.value)
+    }
+}
+
+/// The words of some rows.
+pub const fn words<T, const N: usize>(rows: &[Row<T>; N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut n = 0;
+    while n < N {
+        words[n] = rows[n].word;
+        n += 1;
+    }
+    words
+}
+
+/// Has a type display and parse as its rows say.
+macro_rules! named {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = PolicyError;
+            fn from_str(word: &str) -> Result<Self, PolicyError> {
+                Self::named(word)
+            }
+        }
+    )*};
+}
+
+named!(Dispatch, Commit, Ordering, SequencerForm);
+
+/// How to deal with a stripe that is written in part, where both ways are possible (TickerTAIP 3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Preference {
+    /// Parity takes in what changes.
+    Small,
+    /// Parity is computed afresh.
+    Large,
+}
+
+impl Preference {
+    /// With leaving it to cost.
+    pub const CHOICES: [Row<Option<Preference>>; 3] = [
+        row(None, "auto", 0, "whichever reads less"),
+        row(
+            Some(Preference::Small),
+            "small",
+            2,
+            "old content is read, and parity takes in what changes",
+        ),
+        row(
+            Some(Preference::Large),
+            "large",
+            3,
+            "what is not written is read, and parity is computed afresh",
+        ),
+    ];
+}
+
+impl Valued for Option<Preference> {
+    const KEY: &'static str = "strategy";
+    const ROWS: &'static [Row<Self>] = &Preference::CHOICES;
+}
+
+/// Where parity is computed (TickerTAIP 3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParityAt {
+    /// At the originator.
+    Originator,
+    /// At the parity columns alone.
+    Solely,
+    /// At the parity columns, from partial results of the data columns.
+    Parity,
+}
+
+impl ParityAt {
+    /// With leaving it to cost.
+    pub const CHOICES: [Row<Option<ParityAt>>; 4] = [
+        row(None, "auto", 0, "where it costs least"),
+        row(Some(ParityAt::Originator), "originator", 1, "at the node that the host asks"),
+        row(
+            Some(ParityAt::Solely),
+            "solely",
+            2,
+            "at the parity's node, from what the others send as it is",
+        ),
+        row(
+            Some(ParityAt::Parity),
+            "parity",
+            3,
+            "at the parity's node, from partial results of the data's nodes",
+        ),
+    ];
+}
+
+impl Valued for Option<ParityAt> {
+    const KEY: &'static str = "parity-at";
+    const ROWS: &'static [Row<Self>] = &ParityAt::CHOICES;
+}
+
+/// Who works out what each worker does (DESIGN, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dispatch {
+    /// Each worker, for itself, from the request.
+    #[default]
+    Collaborative,
+    /// The originator: it asks for old content, computes, and says what to write, so that
+    /// workers do nothing but read and write. So works a central controller.
+    Commanded,
+}
+
+impl Dispatch {
+    /// All of them.
+    pub const CHOICES: [Row<Dispatch>; 2] = [
+        row(Dispatch::Collaborative, "collaborative", 1, "each node works out its own part"),
+        row(Dispatch::Commanded, "commanded", 2, "the node that the host asks says each step"),
+    ];
+
+    /// The same in the words of who drives the disks: each node its own, or the host that asks.
+    pub(super) const ROLES: [Row<Dispatch>; 2] = [
+        row(Dispatch::Collaborative, "node", 1, "each node drives its own disk"),
+        row(Dispatch::Commanded, "host", 2, "who asks drives the disks"),
+    ];
+}
+
+impl Valued for Dispatch {
+    const KEY: &'static str = "dispatch";
+    const ROWS: &'static [Row<Self>] = &Dispatch::CHOICES;
+}
+
+/// When a write is decided (DESIGN, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Commit {
+    /// When every participant holds its final content. (With the journal on, a parity column
+    /// that holds the change has that: it is added to what is there when it is put in place.)
+    Late,
+    /// When the write can be finished without any one node: a parity column votes when it holds
+    /// the change, before it has read the old parity. With the journal on this is no other than
+    /// late commit.
+    Early,
+    /// Each participant writes as soon as it can: for measuring only.
+    None,
+    /// When the originator has heard from every device that will write that nothing stands against
+    /// it: nothing is written before, and no votes follow. If the originator dies in between, the
+    /// stripe is made consistent, but the write may have happened in part: the limited atomicity
+    /// of shared storage 3.2.3, for commanded dispatch.
+    Limited,
+}
+
+impl Commit {
+    /// All of them.
+    pub const CHOICES: [Row<Commit>; 4] = [
+        row(Commit::Late, "late", 1, "when every node holds its part"),
+        row(
+            Commit::Early,
+            "early",
+            3,
+            "when it can be finished without any one node; with the journal on no other than late",
+        ),
+        Row {
+            kind: Kind::Warned(
+                "commit=limited: nobody votes and nothing is journalled. If a node dies, or power is cut, during a \
+                 write, the write may be there in part; if a disk is lost just then, what was on it in that \
+                 stripe may be lost too",
+            ),
+            ..row(
+                Commit::Limited,
+                "limited",
+                4,
+                "when every node that writes has been asked; no votes, so a write may be cut in half",
+            )
+        },
+        Row {
+            kind: Kind::Measuring,
+            ..row(Commit::None, "none", 2, "never: each node writes as soon as it can")
+        },
+    ];
+
+    /// Whether a write is decided by votes, so that it happens or does not.
+    pub fn is_voted(self) -> bool {
+        matches!(self, Commit::Late | Commit::Early)
+    }
+}
+
+impl Valued for Commit {
+    const KEY: &'static str = "commit";
+    const ROWS: &'static [Row<Self>] = &Commit::CHOICES;
+}
+
+/// Who goes first among requests that overlap (DESIGN, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ordering {
+    /// Nobody sees to it: the zero-overhead protocol of shared storage 4.1, for comparison.
+    None,
+    /// A sequencer that knows the graph of requests (TickerTAIP 3.4).
+    Sequencer,
+    /// A lock server (shared storage 4.2.1).
+    LockServer,
+    /// A lock server whose locks hosts keep until they are called back (4.2.2).
+    CallbackLocks,
+    /// Locks that each disk's worker serves for its own sectors (4.4).
+    DeviceLocks,
+    /// Timestamps that each disk's worker checks for its own sectors (4.5).
+    #[default]
+    Timestamps,
+}
+
+impl Ordering {
+    /// All of them.
+    pub const ALL: [Ordering; 6] = [
+        Ordering::None,
+        Ordering::Sequencer,
+        Ordering::LockServer,
+        Ordering::CallbackLocks,
+        Ordering::DeviceLocks,
+        Ordering::Timestamps,
+    ];
+
+    /// All of them, with their words.
+    pub const CHOICES: [Row<Ordering>; 6] = [
+        Row {
+            kind: Kind::Warned(
+                "ordering=none: requests that overlap, and writes to one stripe at the same time, may leave parity \
+                 that does not fit; it is there for comparison",
+            ),
+            ..row(Ordering::None, "none", 1, "nobody sees to it")
+        },
+        row(Ordering::Sequencer, "sequencer", 2, "a sequencer that knows the graph of requests"),
+        row(Ordering::LockServer, "lock-server", 3, "a lock server"),
+        row(
+            Ordering::CallbackLocks,
+            "callback-locks",
+            4,
+            "a lock server whose locks are kept until they are called back",
+        ),
+        row(Ordering::DeviceLocks, "device-locks", 5, "locks that each disk's node serves"),
+        row(Ordering::Timestamps, "timestamps", 6, "timestamps that each disk's node checks"),
+    ];
+
+    /// Whether a lock server keeps it, and if so, whether originators keep locks until they are called
+    /// back.
+    pub fn keeps_locks(self) -> Option<bool> {
+        match self {
+            Ordering::LockServer => Some(false),
+            Ordering::CallbackLocks => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Its name in commands and files.
+    pub fn name(self) -> &'static str {
+        self.word()
+    }
+}
+
+impl Valued for Ordering {
+    const KEY: &'static str = "ordering";
+    const ROWS: &'static [Row<Self>] = &Ordering::CHOICES;
+}
+
+/// Who knows which part of the sequencer's graph, and who tells whom (TickerTAIP 3.4.4). What each costs is said
+/// in [`crate::order::sequencer`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SequencerForm {
+    /// A primary, with a backup, knows all and says when each request begins (1).
+    #[default]
+    Centralized,
+    /// A primary, with a backup, gives each request its place; the end of each is told to all
+    /// nodes, and each request begins when its own node has heard what it needs (2).
+    PartiallyCentralized,
+    /// The originators agree among themselves on each request's place; then as before (3).
+    OriginatorDriven,
+    /// All nodes with disks agree on it, whether hosts ask them or not (4).
+    WorkerDriven,
+}
+
+impl SequencerForm {
+    /// All of them, as TickerTAIP numbers them.
+    pub const ALL: [SequencerForm; 4] = [
+        SequencerForm::Centralized,
+        SequencerForm::PartiallyCentralized,
+        SequencerForm::OriginatorDriven,
+        SequencerForm::WorkerDriven,
+    ];
+
+    /// All of them, with their words.
+    pub const CHOICES: [Row<SequencerForm>; 4] = [
+        row(
+            SequencerForm::Centralized,
+            "centralized",
+            1,
+            "a primary, with a backup, says when each request begins",
+        ),
+        row(
+            SequencerForm::PartiallyCentralized,
+            "partially-centralized",
+            2,
+            "a primary gives places, and each request's end is told to all",
+        ),
+        row(
+            SequencerForm::OriginatorDriven,
+            "originator-driven",
+            3,
+            "the nodes that hosts ask agree on places",
+        ),
+        row(
+            SequencerForm::WorkerDriven,
+            "worker-driven",
+            4,
+            "all nodes with disks agree on places",
+        ),
+    ];
+
+    /// Its name in commands and files.
+    pub fn name(self) -> &'static str {
+        self.word()
+    }
+}
+
+impl Valued for SequencerForm {
+    const KEY: &'static str = "sequencer";
+    const ROWS: &'static [Row<Self>] = &SequencerForm::CHOICES;
+}
+
+/// Whether writes go to a journal before they are voted on.
+pub(super) const JOURNAL: [Row<bool>; 2] = [
+    row(true, "on", 1, "writes go to a journal before they are voted on, and are durable then"),
+    row(false, "off", 0, "writes are durable when they are in place"),
+];

@@ -1,0 +1,64 @@
+//! What an operator has the volume choose while hosts use it and things fail: by `weft volume set`, any choice that can
+//! be changed in use, to any value that a run can bear.
+//!
+//! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what they were.
+
+use fastrand::Rng;
+use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Setting};
+use weft_core::units::Nanos;
+
+use super::Run;
+use super::faults::Fault;
+
+/// In one run of four somebody changes something.
+pub(super) fn rng(seed: u64) -> Option<Rng> {
+    let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5000);
+    (rng.u8(0..4) == 0).then_some(rng)
+}
+
+impl Run {
+    /// Some changes in a phase.
+    pub(super) fn draw_choices(&mut self, span: Nanos) {
+        let Some(mut rng) = self.choice_rng.take() else { return };
+        for _ in 0..rng.usize(1..=4) {
+            let choice = &CHOICES[rng.usize(0..CHOICES.len())];
+            let words: Vec<&str> = choice.words().collect();
+            let setting =
+                choice.parse(words[rng.usize(0..words.len())]).expect("a word of the table");
+            let at = rng.u64(0..span);
+            if self.bears_change(choice, setting) {
+                self.plan(at, Fault::Choose(setting, self.with_it(setting)));
+            }
+        }
+        self.choice_rng = Some(rng);
+    }
+
+    /// Whether what a run holds to its end stays so with this.
+    fn bears_change(&self, choice: &Choice, setting: Setting) -> bool {
+        let sequenced = self.volume.is_sequenced();
+        let limited = self.volume.policy.commit == Commit::Limited;
+        choice.in_use
+            && match setting {
+                // Clearing what is grown is to rely on no parity, and places are a sequencer's.
+                Setting::Strategy(_) => self.operator.is_none(),
+                Setting::Ordering(to) => {
+                    let open = self.options.ordering.is_none() && !sequenced;
+                    open && !matches!(to, Ordering::None | Ordering::Sequencer)
+                }
+                Setting::Sequencer(_) => sequenced && self.options.sequencer.is_none(),
+                // What limited atomicity does not promise is not asked of such a run from its beginning.
+                Setting::Commit(to) => limited || to != Commit::Limited,
+                Setting::LostWait(_) => false,
+                Setting::ParityAt(_) | Setting::Dispatch(_) | Setting::Journal(_) => true,
+            }
+    }
+
+    /// What must be chosen with it, so that it is not refused for what was drawn before.
+    fn with_it(&self, setting: Setting) -> Option<Setting> {
+        match setting {
+            Setting::Commit(Commit::Limited) => Some(Setting::Dispatch(Dispatch::Commanded)),
+            Setting::Dispatch(Dispatch::Commanded) => Some(Setting::ParityAt(None)),
+            _ => None,
+        }
+    }
+}
