@@ -2,6 +2,8 @@
 
 use weft_core::units::{MILLIS, Nanos};
 
+use crate::fault::Bug;
+
 /// How a member is run. All members of a cluster must be given the same `lease`, `dead_after`
 /// and `drift_ppm`: the safety of the lease rests on them.
 #[derive(Clone, Copy, Debug)]
@@ -58,33 +60,6 @@ impl Default for Config {
             bug: None,
         }
     }
-}
-
-/// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two and the last,
-/// and the simulation check, in which members have real nodes, all but the first two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// Votes and acknowledgements leave before what they promise is safe.
-    ActBeforePersisted,
-    /// A process that missed one probe is declared dead, whatever lease it holds.
-    NoLeaseWait,
-    /// Nobody looks at the lease before nodes are handed messages and hosts answers.
-    ServesWithoutLease,
-    /// The authority is told that a map is stored when it has been proposed.
-    EntersUncommitted,
-    /// A member that starts again has forgotten its vote and its log since the last snapshot.
-    ForgetsPromises,
-    /// A node that the others went on without takes part again with all that it remembers.
-    ComesBackAsItWas,
-    /// A lease counts from when this process last said anything, and not from what a majority has heard.
-    LeaseFromLastStamp,
-    /// A word that was meant for an earlier life of a node is obeyed.
-    ObeysForEarlierLife,
-    /// A process without disks is as good a reason for another to go as one with disks, where the two do
-    /// not hear each other.
-    NeedsHosts,
-    /// A log is taken up as far as it can be read, whatever its witness says.
-    BelievesAnyLog,
 }
 
 /// Settings that a member refuses to run with.

@@ -19,7 +19,7 @@ use crate::hearing::Unheard;
 use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
 use crate::process::node_of;
-use crate::{Bug, Config, MapCodec, MemberId, Refusal};
+use crate::{Config, MapCodec, MemberId, Refusal, fault};
 
 /// What the leader wants done.
 pub(crate) enum Act {
@@ -76,7 +76,7 @@ fn ran_on(agreed: &Decision, node: NodeId, life: Life) -> bool {
 }
 
 /// What a leader works with.
-pub(crate) struct Desk<'a> {
+pub(crate) struct Context<'a> {
     pub now: Nanos,
     pub id: MemberId,
     pub config: &'a Config,
@@ -119,30 +119,30 @@ impl Leader {
     }
 
     /// A process shows itself.
-    pub fn alive(&mut self, from: MemberId, alive: Alive, desk: &mut Desk) {
+    pub fn alive(&mut self, from: MemberId, alive: Alive, context: &mut Context) {
         let nodes = alive.nodes.clone();
-        let Some(was_dead) = self.liveness.heard(desk.now, from, alive) else { return };
+        let Some(was_dead) = self.liveness.heard(context.now, from, alive) else { return };
         if was_dead {
             self.returned.insert(from, self.number);
-            desk.acts.push(Act::Log(format!("{from} answers again")));
+            context.acts.push(Act::Log(format!("{from} answers again")));
         }
-        self.recount(desk);
+        self.recount(context);
         for state in nodes {
             let NodeState { arrival, life, heard, frozen, caught_up, wakes } = state;
             let node = arrival.node;
             if self.told.get(&node) != Some(&life) {
-                let may_stay = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                let may_stay = fault::comes_back_as_it_was(context.config.bug);
                 // A map without it that nobody has agreed on yet may come to nothing, if this leader is cut
                 // off: the next one takes the node over as it is. But where no other node runs there is nobody
                 // to make such a map with, and nobody goes on without it.
                 let gone_on_without = match self.reign {
-                    Reign::Gathering => desk.begun && !ran_on(desk.agreed, node, life),
+                    Reign::Gathering => context.begun && !ran_on(context.agreed, node, life),
                     Reign::TakingOver => false,
-                    Reign::Settled => self.told.is_empty() || !ran_on(desk.agreed, node, life),
+                    Reign::Settled => self.told.is_empty() || !ran_on(context.agreed, node, life),
                 };
                 if gone_on_without && heard != FRESH && !may_stay {
                     let outlived = Message::Outlived { term: self.term, node, life };
-                    desk.acts.push(Act::Send(from, outlived));
+                    context.acts.push(Act::Send(from, outlived));
                 }
                 continue;
             }
@@ -150,73 +150,73 @@ impl Leader {
                 self.words.remove(&node);
             }
             for report in [frozen, caught_up, wakes].into_iter().flatten() {
-                self.tell(AuthorityInput::Report(node, report), desk);
+                self.tell(AuthorityInput::Report(node, report), context);
             }
         }
     }
 
     /// A process says whom it did not always hear.
-    pub fn reported(&mut self, from: MemberId, unheard: Vec<Unheard>, desk: &Desk) {
-        self.liveness.reported(desk.now, from, unheard);
+    pub fn reported(&mut self, from: MemberId, unheard: Vec<Unheard>, context: &Context) {
+        self.liveness.reported(context.now, from, unheard);
     }
 
     /// A decision is committed.
-    pub fn decided(&mut self, decision: &Decision, desk: &mut Desk) {
+    pub fn decided(&mut self, decision: &Decision, context: &mut Context) {
         let epoch = decision.map.epoch;
         if self.reign == Reign::Gathering || epoch <= epoch_floor(self.term) {
             return;
         }
-        self.tell(AuthorityInput::Stored(epoch), desk);
+        self.tell(AuthorityInput::Stored(epoch), context);
         if self.authority.map().epoch == epoch {
             let done = std::mem::take(&mut self.given);
-            desk.acts.extend(done.into_iter().map(|id| Act::Answer(id, Ok(()))));
+            context.acts.extend(done.into_iter().map(|id| Act::Answer(id, Ok(()))));
             self.reign = Reign::Settled;
         }
     }
 
     /// A change of the map is asked for.
-    pub fn change(&mut self, id: u64, change: AuthorityInput, desk: &mut Desk) {
+    pub fn change(&mut self, id: u64, change: AuthorityInput, context: &mut Context) {
         match change {
             AuthorityInput::Start(_)
             | AuthorityInput::NodeUp(_)
             | AuthorityInput::NodeDown(_)
             | AuthorityInput::Report(..)
             | AuthorityInput::Stored(_) => {
-                desk.acts.push(Act::Answer(id, Err(Refusal::NotForOperators)));
+                context.acts.push(Act::Answer(id, Err(Refusal::NotForOperators)));
             }
             change => self.asked.push((id, change)),
         }
     }
 
     /// A change of the group is asked for.
-    pub fn change_group(&mut self, id: u64, change: GroupChange, desk: &mut Desk) {
+    pub fn change_group(&mut self, id: u64, change: GroupChange, context: &mut Context) {
         if let GroupChange::Remove(member) = change
-            && let Err(refusal) = self.may_remove(member, desk)
+            && let Err(refusal) = self.may_remove(member, context)
         {
-            desk.acts.push(Act::Answer(id, Err(refusal)));
+            context.acts.push(Act::Answer(id, Err(refusal)));
             return;
         }
         self.group.push((id, change));
     }
 
-    fn may_remove(&self, member: MemberId, desk: &mut Desk) -> Result<(), Refusal> {
-        let (voters, _) = desk.consensus.group();
+    fn may_remove(&self, member: MemberId, context: &mut Context) -> Result<(), Refusal> {
+        let (voters, _) = context.consensus.group();
         if voters == [member] {
             return Err(Refusal::LastVoter(member));
         }
         // One that nobody has heard of yet may hold a lease of the leader before.
-        if self.reign == Reign::Gathering && member != desk.id {
+        if self.reign == Reign::Gathering && member != context.id {
             return Err(Refusal::Gathering);
         }
         let has_nodes = |(m, a): (MemberId, &Alive)| m == member && !a.nodes.is_empty();
         if self.liveness.alive().any(has_nodes) {
             return Err(Refusal::HasNodes(member));
         }
-        if member == desk.id {
+        if member == context.id {
             let heirs = self.liveness.alive().map(|(m, _)| m);
-            let heir = heirs.filter(|m| *m != desk.id && voters.contains(m));
-            if let Some(heir) = heir.max_by_key(|m| desk.consensus.has_all(*m)) {
-                desk.acts.push(Act::HandOver(heir));
+            let heir = heirs.filter(|m| *m != context.id && voters.contains(m));
+            if let Some(heir) = heir.max_by_key(|m| context.consensus.has_all(*m)) {
+                context.acts.push(Act::HandOver(heir));
             }
             return Err(Refusal::HandsOver(member));
         }
@@ -238,71 +238,76 @@ impl Leader {
     }
 
     /// Looks after everything; called after each input.
-    pub fn work(&mut self, desk: &mut Desk) {
-        let (voters, learners) = desk.consensus.group();
+    pub fn work(&mut self, context: &mut Context) {
+        let (voters, learners) = context.consensus.group();
         let all: Vec<MemberId> = voters.iter().chain(&learners).copied().collect();
-        self.liveness.set_group(desk.now, &all);
-        self.look_after_group(&voters, &learners, desk);
-        self.begin_if_gathered(desk);
-        self.recount(desk);
+        self.liveness.set_group(context.now, &all);
+        self.look_after_group(&voters, &learners, context);
+        self.begin_if_gathered(context);
+        self.recount(context);
         if self.reign == Reign::Settled {
             for (id, change) in std::mem::take(&mut self.asked) {
                 self.given.push(id);
-                self.tell(change, desk);
+                self.tell(change, context);
             }
         }
-        let trusted: Vec<MemberId> = if desk.begun {
+        let trusted: Vec<MemberId> = if context.begun {
             let alive = self.liveness.alive();
-            alive.filter(|(m, a)| self.trusts(*m, a, desk.agreed)).map(|(m, _)| m).collect()
+            alive.filter(|(m, a)| self.trusts(*m, a, context.agreed)).map(|(m, _)| m).collect()
         } else {
             Vec::new()
         };
         let mut sends = Vec::new();
         self.liveness.confirm(&voters, &trusted, &mut sends);
-        desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
+        context.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
     }
 
     /// Time passes.
-    pub fn tick(&mut self, desk: &mut Desk) {
+    pub fn tick(&mut self, context: &mut Context) {
         let mut sends = Vec::new();
-        let (voters, _) = desk.consensus.group();
-        let hosts = self.hosts(desk);
-        let circle = Circle { us: desk.id, voters: &voters, hosts: &hosts };
-        let verdict = self.liveness.tick(desk.now, desk.config, &circle, &mut sends);
-        for dead in verdict.dead {
-            desk.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
+        let (voters, _) = context.consensus.group();
+        let hosts = self.hosts(context);
+        let circle = Circle { us: context.id, voters: &voters, hosts: &hosts };
+        let fates = self.liveness.tick(context.now, context.config, &circle, &mut sends);
+        for dead in fates.dead {
+            context.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
         }
-        for other in verdict.shut_out {
+        for other in fates.shut_out {
             let text =
                 format!("{other} and others do not hear each other: it is left out until they do");
-            desk.acts.push(Act::Log(text));
+            context.acts.push(Act::Log(text));
         }
-        if let Some(heirs) = verdict.heirs {
-            let heir = heirs.into_iter().max_by_key(|m| desk.consensus.has_all(*m));
+        if let Some(heirs) = fates.heirs {
+            let heir = heirs.into_iter().max_by_key(|m| context.consensus.has_all(*m));
             let text = "others hear who is not heard here: another had better lead";
-            desk.acts.push(Act::Log(text.into()));
-            desk.acts.extend(heir.map(Act::HandOver));
+            context.acts.push(Act::Log(text.into()));
+            context.acts.extend(heir.map(Act::HandOver));
         }
         let probes = !sends.is_empty();
-        desk.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
+        context.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
         if probes {
             // What was not acknowledged may have been lost.
             let unheard: Vec<NodeId> = self.words.keys().copied().collect();
-            unheard.into_iter().for_each(|n| self.send_word(n, desk));
+            unheard.into_iter().for_each(|n| self.send_word(n, context));
         }
     }
 
     /// Processes that are hosts.
-    fn hosts(&self, desk: &Desk) -> BTreeSet<MemberId> {
-        if desk.config.bug == Some(Bug::NeedsHosts) {
+    fn hosts(&self, context: &Context) -> BTreeSet<MemberId> {
+        if fault::needs_hosts(context.config.bug) {
             return BTreeSet::new();
         }
         let alive = self.liveness.alive().map(|(m, _)| m);
-        alive.filter(|m| is_host(&desk.agreed.map, *m)).collect()
+        alive.filter(|m| is_host(&context.agreed.map, *m)).collect()
     }
 
-    fn look_after_group(&mut self, voters: &[MemberId], learners: &[MemberId], desk: &mut Desk) {
-        if !desk.begun {
+    fn look_after_group(
+        &mut self,
+        voters: &[MemberId],
+        learners: &[MemberId],
+        context: &mut Context,
+    ) {
+        if !context.begun {
             return;
         }
         let present = |m: &MemberId| voters.contains(m) || learners.contains(m);
@@ -313,21 +318,21 @@ impl Leader {
                 GroupChange::Remove(m) => !present(m),
             };
             if done {
-                desk.acts.push(Act::Answer(*id, Ok(())));
+                context.acts.push(Act::Answer(*id, Ok(())));
             }
             !done
         });
         // Hosts that are their own controllers come and go: they have no vote.
-        let votes = |m, a: &Alive| !a.opening && !is_host(&desk.agreed.map, m);
+        let votes = |m, a: &Alive| !a.opening && !is_host(&context.agreed.map, m);
         let alive = self.liveness.alive().filter(|(m, a)| votes(*m, a));
         let alive: Vec<MemberId> = alive.map(|(m, _)| m).collect();
-        let ready = |m: &&MemberId| alive.contains(m) && desk.consensus.has_all(**m);
+        let ready = |m: &&MemberId| alive.contains(m) && context.consensus.has_all(**m);
         let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();
-        let promotion = || group::next_step(voters, &ready, desk.config.voters);
-        let replacement = || group::replacement(&[voters, learners].concat(), desk.anew);
+        let promotion = || group::next_step(voters, &ready, context.config.voters);
+        let replacement = || group::replacement(&[voters, learners].concat(), context.anew);
         if let Some(step) = self.group.first().map(|g| g.1).or_else(replacement).or_else(promotion)
         {
-            desk.acts.push(Act::Change(step));
+            context.acts.push(Act::Change(step));
         }
     }
 
@@ -343,11 +348,11 @@ impl Leader {
         nodes
     }
 
-    fn begin_if_gathered(&mut self, desk: &mut Desk) {
-        if self.reign != Reign::Gathering || !desk.begun || !self.liveness.all_known() {
+    fn begin_if_gathered(&mut self, context: &mut Context) {
+        if self.reign != Reign::Gathering || !context.begun || !self.liveness.all_known() {
             return;
         }
-        let (ready, agreed) = (self.ready(), desk.agreed);
+        let (ready, agreed) = (self.ready(), context.agreed);
         let runs_on = |n: &NodeId, s: &NodeState| ran_on(agreed, *n, s.life);
         // Where most have run on, hosts wait for them; who opens its disk, or has to start anew, comes up
         // when it has.
@@ -358,7 +363,7 @@ impl Leader {
             self.liveness.alive().any(|(_, a)| a.opening) || ready.iter().any(|(n, s)| anew(n, s));
         let there = |n| ready.get(&n).is_some_and(|s| !anew(&n, s));
         let all_there = agreed.map.up().all(there);
-        let patient = desk.now.saturating_sub(self.since) < desk.config.open_patience;
+        let patient = context.now.saturating_sub(self.since) < context.config.open_patience;
         if ready.is_empty() || (!all_there && opening && patient && !hosts_wait) {
             return;
         }
@@ -373,18 +378,18 @@ impl Leader {
             }
         }
         self.told = told;
-        desk.acts.push(Act::Log(format!("leads from now on; {} nodes ran on", self.told.len())));
+        context.acts.push(Act::Log(format!("leads from now on; {} nodes ran on", self.told.len())));
         if self.told.is_empty() {
             // All have started anew: nobody went on without anybody.
             self.reign = Reign::Settled;
         } else {
             self.reign = Reign::TakingOver;
-            self.tell(AuthorityInput::Start(arrivals), desk);
+            self.tell(AuthorityInput::Start(arrivals), context);
         }
     }
 
     /// Tells the authority who is up and who is not, as far as it does not know.
-    fn recount(&mut self, desk: &mut Desk) {
+    fn recount(&mut self, context: &mut Context) {
         if self.reign == Reign::Gathering {
             return;
         }
@@ -397,7 +402,7 @@ impl Leader {
         for node in gone.collect::<Vec<_>>() {
             self.told.remove(&node);
             self.words.remove(&node);
-            self.tell(AuthorityInput::NodeDown(node), desk);
+            self.tell(AuthorityInput::NodeDown(node), context);
         }
         if self.reign == Reign::TakingOver && self.told.is_empty() {
             self.reign = Reign::Settled;
@@ -406,17 +411,17 @@ impl Leader {
             for (node, NodeState { life, arrival, heard, .. }) in ready {
                 // Nobody comes back with what it remembers: writes that it had in work were
                 // settled without it and forgotten. It starts anew first.
-                let back_as_it_was = desk.config.bug == Some(Bug::ComesBackAsItWas);
+                let back_as_it_was = fault::comes_back_as_it_was(context.config.bug);
                 if self.told.get(&node) != Some(&life) && (heard == FRESH || back_as_it_was) {
                     self.told.insert(node, life);
                     self.words.remove(&node);
-                    self.tell(AuthorityInput::NodeUp(arrival), desk);
+                    self.tell(AuthorityInput::NodeUp(arrival), context);
                 }
             }
         }
     }
 
-    fn tell(&mut self, input: AuthorityInput, desk: &mut Desk) {
+    fn tell(&mut self, input: AuthorityInput, context: &mut Context) {
         if self.reign == Reign::Gathering {
             return;
         }
@@ -429,13 +434,13 @@ impl Leader {
                     self.number += 1;
                     let (term, number) = (self.term, self.number);
                     self.words.insert(node, Word { term, number, node, life, message });
-                    self.send_word(node, desk);
+                    self.send_word(node, context);
                 }
                 AuthorityOutput::Store(map) => {
                     let decision = Decision { map: Arc::clone(&map), lives: self.told.clone() };
-                    desk.acts.push(Act::Propose(decision.encode(desk.codec)));
-                    if desk.config.bug == Some(Bug::EntersUncommitted) {
-                        self.tell(AuthorityInput::Stored(map.epoch), desk);
+                    context.acts.push(Act::Propose(decision.encode(context.codec)));
+                    if fault::enters_uncommitted(context.config.bug) {
+                        self.tell(AuthorityInput::Stored(map.epoch), context);
                     }
                 }
             }
@@ -443,12 +448,12 @@ impl Leader {
     }
 
     /// Sends a node the last word to it, by its process.
-    fn send_word(&mut self, node: NodeId, desk: &mut Desk) {
+    fn send_word(&mut self, node: NodeId, context: &mut Context) {
         let Some(word) = self.words.get(&node) else { return };
         let lives = |s: &NodeState| s.arrival.node == node && s.life == word.life;
         let home = self.liveness.alive().find(|(_, a)| a.nodes.iter().any(lives));
         if let Some((home, _)) = home {
-            desk.acts.push(Act::Send(home, Message::Word(word.clone())));
+            context.acts.push(Act::Send(home, Message::Word(word.clone())));
         }
     }
 

@@ -29,6 +29,7 @@ mod bytes;
 mod config;
 mod consensus;
 mod decision;
+mod fault;
 mod gate;
 mod group;
 mod hearing;
@@ -46,8 +47,9 @@ mod reach;
 mod record;
 mod witness;
 
-pub use config::{Bug, Config, ConfigError};
+pub use config::{Config, ConfigError};
 pub use decision::epoch_parts;
+pub use fault::Bug;
 pub use gate::Gate;
 pub use io::{Input, MapCodec, MemberId, Output, Persist, Refusal, Status};
 pub use log_disk::{Draw, LogDisk};

@@ -21,7 +21,7 @@ use crate::group::majority;
 use crate::hearing::Unheard;
 use crate::message::{Alive, Message};
 use crate::reach::{Link, Pair, Part, misfits, pair};
-use crate::{Bug, Config, MemberId};
+use crate::{Config, MemberId, fault};
 
 /// Rounds of pings that two processes may miss of each other, of the last 16, without being suspected:
 /// a machine that is busy for a moment misses some.
@@ -86,7 +86,7 @@ impl Process {
 
 /// What has become of the processes since the last tick.
 #[derive(Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Fates {
     /// These are dead from now on.
     pub dead: Vec<MemberId>,
     /// These are listened to no more, because others do not hear them, or they others.
@@ -189,30 +189,30 @@ impl Liveness {
         config: &Config,
         circle: &Circle,
         out: &mut Vec<(MemberId, Message)>,
-    ) -> Verdict {
-        let verdict = self.judge(now, config, circle);
+    ) -> Fates {
+        let fates = self.judge(now, config, circle);
         if now >= self.next_probe {
             self.next_probe = now + config.probe_every;
             self.processes.values_mut().for_each(|p| p.missed = p.missed.saturating_add(1));
             self.ask(now, config, out);
         }
-        verdict
+        fates
     }
 
-    fn judge(&mut self, now: Nanos, config: &Config, circle: &Circle) -> Verdict {
+    fn judge(&mut self, now: Nanos, config: &Config, circle: &Circle) -> Fates {
         let view = self.look(now, config, circle);
         let heirs = self.heirs(circle, &view.misfits, &view.silent);
         let suffice = heirs.len() >= majority(circle.voters.len());
-        let mut verdict = self.put_out(now, config, circle.us, &view, suffice);
+        let mut fates = self.put_out(now, config, circle.us, &view, suffice);
         let hands_over = view.misfits.contains(&circle.us) && !view.stays;
         if hands_over && (self.had_better_go.is_none() || now >= self.next_probe) {
-            verdict.heirs = Some(heirs);
+            fates.heirs = Some(heirs);
         }
         // It counts from when it began, until all is well.
         let since = self.had_better_go.unwrap_or(now);
         let is_not_well = hands_over || (view.stays && !view.silent.is_empty());
         self.had_better_go = is_not_well.then_some(since);
-        verdict
+        fates
     }
 
     /// Who is silent, and who has to go for that.
@@ -245,25 +245,24 @@ impl Liveness {
         us: MemberId,
         view: &View,
         suffice: bool,
-    ) -> Verdict {
-        let hasty = config.bug == Some(Bug::NoLeaseWait);
+    ) -> Fates {
         let stands = self.stood.is_some_and(|at| now.saturating_sub(at) < config.lease);
-        let mut verdict = Verdict::default();
+        let mut fates = Fates::default();
         for (m, p) in &mut self.processes {
             let goes = view.misfits.contains(m) && *m != us;
             let shut_out = goes && (suffice || p.dead);
             if shut_out && !p.shut_out && !p.dead && !view.silent.contains(m) {
-                verdict.shut_out.push(*m);
+                fates.shut_out.push(*m);
             }
             p.shut_out = shut_out;
             let gone = view.silent.contains(m) && (goes || !view.seen.contains(m));
             let gone = gone && p.outvoted >= config.missed_probes;
-            if !p.dead && stands && (gone || (hasty && p.missed > 1)) {
+            if !p.dead && stands && (gone || fault::buries_after_one_probe(config.bug, p.missed)) {
                 p.dead = true;
-                verdict.dead.push(*m);
+                fates.dead.push(*m);
             }
         }
-        verdict
+        fates
     }
 
     /// Those that have not answered for so long that they may be dead. While others are late, too, it is

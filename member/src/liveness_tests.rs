@@ -88,11 +88,11 @@ impl Scene {
             self.now += TICK;
             let mut out = Vec::new();
             self.liveness.set_group(self.now, &voters);
-            let verdict = self.liveness.tick(self.now, &self.config, &circle, &mut out);
+            let fates = self.liveness.tick(self.now, &self.config, &circle, &mut out);
             let numbers = |members: Vec<MemberId>| members.into_iter().map(|m| m.0);
-            self.dead.extend(numbers(verdict.dead));
-            self.shut_out.extend(numbers(verdict.shut_out));
-            self.heirs.extend(verdict.heirs.map(|h| numbers(h).collect::<Vec<_>>()));
+            self.dead.extend(numbers(fates.dead));
+            self.shut_out.extend(numbers(fates.shut_out));
+            self.heirs.extend(fates.heirs.map(|h| numbers(h).collect::<Vec<_>>()));
             while let Some((to, Message::Probe { round, .. })) = out.pop() {
                 if !self.unheard_here.contains(&to.0) {
                     self.answer(to, round);

@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType};
 use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
 
+use crate::fault::{self, Bug};
 use crate::record::{Frame, Stored};
-use crate::{Bug, Config, MemberId, Persist};
+use crate::{Config, MemberId, Persist};
 use log::Log;
 
 /// What the library wants done, and what it has decided.
@@ -93,12 +94,7 @@ impl Consensus {
     pub fn new(id: MemberId, stored: Stored, config: &Config) -> Result<Consensus, String> {
         let (starts, frame) = (stored.starts + 1, stored.frame);
         let mut stored = stored;
-        if config.bug == Some(Bug::ForgetsPromises) {
-            let snapshot = stored.snapshot.get_metadata();
-            (stored.hard.term, stored.hard.vote) = (snapshot.term, 0);
-            stored.hard.commit = snapshot.index;
-            stored.entries.clear();
-        }
+        fault::forgets_promises(config.bug, &mut stored);
         let latest = stored.snapshot.data.to_vec();
         let log = Log::new(stored);
         let settings = raft::Config {
@@ -329,7 +325,7 @@ impl Consensus {
             self.raft.advance_apply();
         }
         let nothing_to_write = self.writing.is_none() && !self.replace && !self.gathers;
-        if nothing_to_write || self.bug == Some(Bug::ActBeforePersisted) {
+        if nothing_to_write || fault::acts_before_persisted(self.bug) {
             self.durable(number, effects);
         }
     }

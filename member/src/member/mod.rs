@@ -8,13 +8,14 @@ use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Committed, Consensus, Effects, GroupChange, Misstep};
 use crate::decision::Decision;
+use crate::fault;
 use crate::hearing::Hearing;
 use crate::holder::Holder;
-use crate::leader::{Act, Desk, Leader};
+use crate::leader::{Act, Context, Leader};
 use crate::message::Message;
 use crate::process::{incarnation_of, node_of};
 use crate::{
-    Bug, Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
+    Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
 };
 
 /// Why a member cannot start.
@@ -114,7 +115,7 @@ impl Member {
     /// before a host is answered and before anything is read for anyone: a process that was
     /// paused wakes before anything can tell it so.
     pub fn may_serve(&self, now: Nanos) -> bool {
-        self.holder.may_serve(now) || self.config.bug == Some(Bug::ServesWithoutLease)
+        self.holder.may_serve(now) || fault::serves_without_lease(self.config.bug)
     }
 
     /// The map last agreed on, as far as this member knows.
@@ -163,15 +164,15 @@ impl Member {
                 self.show(now);
             }
             Input::Change(id, change) => {
-                self.as_leader(now, id, out, |l, desk| l.change(id, change, desk));
+                self.as_leader(now, id, out, |l, context| l.change(id, change, context));
             }
             Input::AddMember(id, member) => {
                 let change = GroupChange::AddLearner(member);
-                self.as_leader(now, id, out, |l, desk| l.change_group(id, change, desk));
+                self.as_leader(now, id, out, |l, context| l.change_group(id, change, context));
             }
             Input::RemoveMember(id, member) => {
                 let change = GroupChange::Remove(member);
-                self.as_leader(now, id, out, |l, desk| l.change_group(id, change, desk));
+                self.as_leader(now, id, out, |l, context| l.change_group(id, change, context));
             }
             Input::Connected(_) => self.show(now),
             Input::Disconnected(member) => {
@@ -256,18 +257,17 @@ impl Member {
             Message::Alive(alive) => {
                 // One that has not seen this term might still obey the leader before.
                 if alive.term == term {
-                    self.lead(now, out, |l, desk| l.alive(from, alive, desk));
+                    self.lead(now, out, |l, context| l.alive(from, alive, context));
                 }
             }
             Message::Grant { start, stamp } => {
-                let late = self.config.bug == Some(Bug::LeaseFromLastStamp);
-                let stamp = if late { self.holder.last_stamp() } else { stamp };
+                let last = || self.holder.last_stamp();
+                let stamp = fault::lease_counts_from(self.config.bug, stamp, last);
                 self.holder.granted(start, stamp, self.config.lease);
             }
             Message::Word(mut word) => {
-                if self.config.bug == Some(Bug::ObeysForEarlierLife) {
-                    word.life = self.holder.life_of(word.node).unwrap_or(word.life);
-                }
+                let now_lives = || self.holder.life_of(word.node);
+                word.life = fault::life_addressed(self.config.bug, word.life, now_lives);
                 if let Some((node, message)) = self.holder.word(word, term) {
                     out.push(Output::Tell(node, message));
                     self.show(now);
@@ -281,7 +281,7 @@ impl Member {
                 self.show(now);
             }
             Message::Ping(unheard) => {
-                self.lead(now, out, |l, desk| l.reported(from, unheard, desk));
+                self.lead(now, out, |l, context| l.reported(from, unheard, context));
             }
         }
     }
@@ -383,7 +383,7 @@ impl Member {
                 };
                 self.agreed = decision.clone();
                 out.push(Output::Agreed(decision.map.clone()));
-                self.lead(now, out, |l, desk| l.decided(&decision, desk));
+                self.lead(now, out, |l, context| l.decided(&decision, context));
             }
         }
     }
@@ -394,7 +394,7 @@ impl Member {
         now: Nanos,
         id: u64,
         out: &mut Vec<Output>,
-        ask: impl FnOnce(&mut Leader, &mut Desk),
+        ask: impl FnOnce(&mut Leader, &mut Context),
     ) {
         if self.leader.is_none() {
             let leader = self.consensus.leader().filter(|m| *m != self.id);
@@ -408,11 +408,11 @@ impl Member {
         &mut self,
         now: Nanos,
         out: &mut Vec<Output>,
-        work: impl FnOnce(&mut Leader, &mut Desk),
+        work: impl FnOnce(&mut Leader, &mut Context),
     ) -> bool {
         let Some(leader) = &mut self.leader else { return false };
         let mut acts = Vec::new();
-        let mut desk = Desk {
+        let mut context = Context {
             now,
             id: self.id,
             config: &self.config,
@@ -423,7 +423,7 @@ impl Member {
             anew: &self.anew,
             acts: &mut acts,
         };
-        work(leader, &mut desk);
+        work(leader, &mut context);
         let mut busy = false;
         for act in acts {
             match act {
