@@ -1,0 +1,176 @@
+//! What of a system does not fit the rest of it, each by the key that is to be changed.
+
+use weft_core::units::SECTOR;
+use weft_load::workload::{Arrivals, Problem, Spacing, Think};
+use weft_model::spec::{Device, Spec};
+
+use super::{MessageTimes, Roles, Store, System};
+use crate::perf::parameters;
+
+/// Nodes that timestamps can tell apart.
+const MOST_TIMESTAMPED: u64 = 1 << 12;
+
+/// Refuses a number that is not in the range that [`parameters`] gives for its key.
+pub(super) fn within(key: &str, value: f64) -> Result<(), Problem> {
+    let range = parameters::of(key).range;
+    match range.holds(value) {
+        true => Ok(()),
+        false => Err(Problem::new(key, value, format!("give {}", parameters::show(&range)))),
+    }
+}
+
+impl System {
+    /// Refuses a trace that ends with the warm-up, and runs of one that would all be the same.
+    pub(super) fn check_trace(&self, disk: &Spec) -> Result<(), Problem> {
+        let Some(trace) = self.workload.requests.trace() else { return Ok(()) };
+        if self.measured_requests() == 0 {
+            let all = trace.surveyed.as_ref().map_or(0, |t| t.requests);
+            let expected = format!("the trace has {all} requests; give less than that");
+            return Err(Problem::new("measure.warm_up", self.measure.warm_up, expected));
+        }
+        let replications = self.measure.replications;
+        if replications > 1 && !self.has_chance(disk) {
+            let expected = "a trace has no chance, and nothing else of this system has: all runs \
+                            would be the same; give 1";
+            return Err(Problem::new("measure.replications", replications, expected));
+        }
+        Ok(())
+    }
+
+    /// Whether anything but requests is drawn, so that one run of a trace differs from another.
+    fn has_chance(&self, disk: &Spec) -> bool {
+        let arrivals = match self.workload.arrivals {
+            Arrivals::Closed { think, .. } => !matches!(think, Think::ConstantUs(_)),
+            Arrivals::Open { spacing, .. } => spacing == Spacing::Poisson,
+            Arrivals::Traced { .. } => false,
+        };
+        let disks = match &disk.device {
+            Device::Mechanical(_) => !self.disks.synchronized,
+            Device::Fixed(_) => false,
+            Device::Flash(flash) => {
+                [&flash.read_latency, &flash.write_latency, &flash.flush_latency]
+                    .iter()
+                    .any(|points| points.len() > 1)
+            }
+        };
+        let links = self.links.vary() || self.hosts.links.is_some_and(|links| links.vary());
+        let messages =
+            self.hosts.message_us > 0.0 && self.hosts.message_times == MessageTimes::Exponential;
+        arrivals || disks || links || messages || self.hosts.clock_ms > 0.0
+    }
+
+    /// Refuses what only hosts that are nodes can have, and more of those than have numbers.
+    pub(super) fn check_roles(&self) -> Result<(), Problem> {
+        let hosts = &self.hosts;
+        if self.nodes.roles == Roles::Array {
+            let only = "only hosts that are nodes have this; give nodes.roles = host, or 0";
+            for (key, value) in
+                [("hosts.message_us", hosts.message_us), ("hosts.clock_ms", hosts.clock_ms)]
+            {
+                if value > 0.0 {
+                    return Err(Problem::new(key, value, only));
+                }
+            }
+            return Ok(());
+        }
+        if let Some(links) = &hosts.links {
+            let expected =
+                "hosts that are nodes are on the array's own links; leave hosts.links out";
+            return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
+        }
+        if self.nodes.originators != 0 {
+            let expected = "with nodes.roles = host only hosts take requests; give 0";
+            return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
+        }
+        let nodes = u64::from(self.nodes.workers) + 1 + u64::from(self.workload.hosts);
+        if nodes > MOST_TIMESTAMPED {
+            let expected = format!(
+                "with the workers and the lock server there would be {nodes} nodes, and timestamps \
+                 tell {MOST_TIMESTAMPED} apart; give fewer"
+            );
+            return Err(Problem::new("workload.hosts", self.workload.hosts, expected));
+        }
+        Ok(())
+    }
+
+    /// Refuses what a store cannot do.
+    pub(super) fn check_store(&self) -> Result<(), Problem> {
+        let sector = self.sector_bytes()?;
+        if !SECTOR.is_multiple_of(sector) {
+            let expected = format!(
+                "its sectors have {sector} bytes, and no whole number of them makes {SECTOR}, which a \
+                 node's sectors have; give a disk with {SECTOR} or a divisor of it"
+            );
+            return Err(Problem::new("disks.model", &self.disks.model, expected));
+        }
+        if self.nodes.store == Store::Journalled {
+            return Ok(());
+        }
+        if self.volume.journal {
+            let expected = "there is no journal; give nodes.store = journalled, or false";
+            return Err(Problem::new("volume.journal", true, expected));
+        }
+        Ok(())
+    }
+
+    /// Refuses what only rounds or threads have, where there are none.
+    pub(super) fn check_threads(&self) -> Result<(), Problem> {
+        let (nodes, hosts) = (&self.nodes, &self.hosts);
+        if nodes.rounds && nodes.roles == Roles::Host {
+            let expected = "hosts that are nodes do one thing after the other; give false";
+            return Err(Problem::new("nodes.rounds", true, expected));
+        }
+        let rounds = "only a processor that works in rounds has this; give nodes.rounds = true, or";
+        let threads = "only a host that is a thread has this; give hosts.threads = true, or";
+        for (has, key, value, of) in [
+            (nodes.rounds, "nodes.wake_us", nodes.wake_us, rounds),
+            (nodes.rounds, "nodes.path.round", nodes.path.round as f64, rounds),
+            (nodes.rounds, "nodes.path.sleep", nodes.path.sleep as f64, rounds),
+            (hosts.threads, "hosts.wake_us", hosts.wake_us, threads),
+            (hosts.threads, "hosts.ask_byte_ns", hosts.ask_byte_ns, threads),
+            (hosts.threads, "hosts.reply_byte_ns", hosts.reply_byte_ns, threads),
+        ] {
+            if value > 0.0 && !has {
+                return Err(Problem::new(key, value, format!("{of} 0")));
+            }
+        }
+        if let (Some(so_many), true) = (self.disks.per_bus, self.disks.in_memory) {
+            let expected =
+                "disks in memory have no bus; leave it out, or give disks.in_memory = false";
+            return Err(Problem::new("disks.per_bus", so_many, expected));
+        }
+        if self.disks.emulated && self.disks.in_memory {
+            let expected =
+                "disks in memory take no time of their own; give disks.in_memory = false";
+            return Err(Problem::new("disks.emulated", true, expected));
+        }
+        if self.disks.in_memory && !nodes.rounds {
+            return Err(Problem::new("disks.in_memory", true, format!("{rounds} false")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_path_lengths(&self) -> Result<(), Problem> {
+        let path = &self.nodes.path;
+        for (name, instructions) in [
+            ("request", path.request),
+            ("reply", path.reply),
+            ("send", path.send),
+            ("receive", path.receive),
+            ("local", path.local),
+            ("disk_start", path.disk_start),
+            ("disk_end", path.disk_end),
+            ("unit", path.unit),
+            ("round", path.round),
+            ("sleep", path.sleep),
+            ("timer", path.timer),
+        ] {
+            within(&format!("nodes.path.{name}"), instructions as f64)?;
+        }
+        within("nodes.path.copy_byte", path.copy_byte)?;
+        within("nodes.path.host_byte", path.host_byte)?;
+        within("nodes.path.disk_byte", path.disk_byte)?;
+        within("nodes.path.write_byte", path.write_byte)?;
+        within("nodes.path.xor_byte", path.xor_byte)
+    }
+}
