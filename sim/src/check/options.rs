@@ -164,7 +164,7 @@ impl Options {
         wide: true,
         layout: None,
         local: true,
-        choices: true,
+        choices: false,
         ordering: None,
         sequencer: None,
         commit: None,

@@ -16,10 +16,7 @@ const WITHOUT_REPEATS: Options = Options { repeats: false, ..USUAL };
 const USUAL: Options = Options { rare: Some(false), ..MDS };
 
 /// What was drawn when parity covered all data of a stripe in all runs.
-const MDS: Options = Options { local: false, ..UNCHANGED };
-
-/// What was drawn when nobody changed what the volume chooses.
-const UNCHANGED: Options = Options { choices: false, ..Options::DEFAULT };
+const MDS: Options = Options { local: false, ..Options::DEFAULT };
 
 /// Rare paths in all runs.
 const RARE: Options = Options { rare: Some(true), ..MDS };
