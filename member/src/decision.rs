@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weft_bytes::{BytesError, Read, Reader, Writer};
 use weft_core::cluster::ClusterMap;
 use weft_core::units::{Epoch, NodeId};
 
 use crate::MapCodec;
-use crate::bytes::{Reader, Writer};
 
 /// One life of a node, from its start to its death: the number of its process's start, and which
 /// of the node's starts in that process it was.
@@ -26,8 +26,8 @@ impl Life {
         w.u64(self.number);
     }
 
-    pub fn read(r: &mut Reader) -> Option<Life> {
-        Some(Life { start: r.u64()?, number: r.u64()? })
+    pub fn read(r: &mut Reader) -> Read<Life> {
+        Ok(Life { start: r.u64()?, number: r.u64()? })
     }
 }
 
@@ -41,22 +41,26 @@ pub(crate) struct Decision {
 impl Decision {
     pub fn encode(&self, codec: &dyn MapCodec) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u32(self.lives.len() as u32);
-        for (node, life) in &self.lives {
+        w.list(self.lives.iter(), |w, (node, life)| {
             w.u16(node.0);
-            life.write(&mut w);
-        }
+            life.write(w);
+        });
         w.bytes(&codec.encode(&self.map));
-        w.0
+        w.finish()
     }
 
-    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Option<Decision> {
-        let mut r = Reader(bytes);
-        let lives = r.list(18, |r| Some((NodeId(r.u16()?), Life::read(r)?)))?;
-        let map = codec.decode(r.bytes()?)?;
+    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Read<Decision> {
+        let mut r = Reader::new(bytes);
+        let lives = r.list(18, |r| Ok((NodeId(r.u16()?), Life::read(r)?)))?;
+        let map = read_map(&mut r, codec)?;
         r.end()?;
-        Some(Decision { map: Arc::new(map), lives: lives.into_iter().collect() })
+        Ok(Decision { map: Arc::new(map), lives: lives.into_iter().collect() })
     }
+}
+
+/// A map, as the codec writes it.
+pub(crate) fn read_map(r: &mut Reader, codec: &dyn MapCodec) -> Read<ClusterMap> {
+    codec.decode(r.bytes()?).ok_or(BytesError::Content("the map in it cannot be read"))
 }
 
 const NUMBER_BITS: u32 = 32;

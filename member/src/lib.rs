@@ -25,7 +25,6 @@
 //! [`Stored`], what its log says when it starts. The sequences, the argument for the lease and the
 //! format of the log are in docs/membership.md.
 
-mod bytes;
 mod config;
 mod consensus;
 mod decision;

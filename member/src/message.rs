@@ -9,9 +9,9 @@ use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
 
 use crate::MapCodec;
 use crate::MemberId;
-use crate::bytes::{Reader, Writer};
-use crate::decision::Life;
+use crate::decision::{Life, read_map};
 use crate::hearing::Unheard;
+use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 /// Since version 4 a message says which members it is from and for.
 const VERSION: u8 = 5;
@@ -133,15 +133,13 @@ impl Message {
                 write_unheard(&mut w, unheard);
             }
         }
-        w.0
+        w.finish()
     }
 
     /// A message, the member that it is from and that which it is for.
-    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Option<(MemberId, MemberId, Message)> {
-        let mut r = Reader(bytes);
-        if r.u8()? != VERSION {
-            return None;
-        }
+    pub fn decode(bytes: &[u8], codec: &dyn MapCodec) -> Read<(MemberId, MemberId, Message)> {
+        let mut r = Reader::new(bytes);
+        at_most("the version of a message", r.u8()?.abs_diff(VERSION).into(), 0)?;
         let (from, to) = (MemberId(r.u64()?), MemberId(r.u64()?));
         let message = match r.u8()? {
             RAFT => Message::Raft(r.bytes()?.to_vec()),
@@ -155,10 +153,10 @@ impl Message {
                 life: Life::read(&mut r)?,
             },
             PING => Message::Ping(read_unheard(&mut r)?),
-            _ => return None,
+            value => return Err(BytesError::Unknown { what: "message of members", value }),
         };
         r.end()?;
-        Some((from, to, message))
+        Ok((from, to, message))
     }
 }
 
@@ -167,9 +165,8 @@ impl Alive {
         for n in [self.term, self.round, self.start, self.number, self.stamp] {
             w.u64(n);
         }
-        w.u8(u8::from(self.opening));
-        w.u32(self.nodes.len() as u32);
-        for node in &self.nodes {
+        w.bool(self.opening);
+        w.list(self.nodes.iter(), |w, node| {
             w.u16(node.arrival.node.0);
             w.u64(node.arrival.disk);
             w.u64(node.arrival.sectors);
@@ -179,12 +176,12 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
             w.option(node.wakes.as_ref(), write_report);
-        }
+        });
         write_unheard(w, &self.unheard);
     }
 
-    fn read(r: &mut Reader) -> Option<Alive> {
-        Some(Alive {
+    fn read(r: &mut Reader) -> Read<Alive> {
+        Ok(Alive {
             term: r.u64()?,
             round: r.u64()?,
             start: r.u64()?,
@@ -194,7 +191,7 @@ impl Alive {
             nodes: r.list(53, |r| {
                 let node = NodeId(r.u16()?);
                 let (disk, sectors) = (r.u64()?, r.u64()?);
-                Some(NodeState {
+                Ok(NodeState {
                     arrival: Arrival { node, disk, sectors },
                     life: Life::read(r)?,
                     heard: (r.u64()?, r.u64()?),
@@ -209,16 +206,15 @@ impl Alive {
 }
 
 fn write_unheard(w: &mut Writer, unheard: &[Unheard]) {
-    w.u32(unheard.len() as u32);
-    for Unheard { member, age, late } in unheard {
+    w.list(unheard.iter(), |w, Unheard { member, age, late }| {
         w.u64(member.0);
         w.u64(*age);
         w.u8(*late);
-    }
+    });
 }
 
-fn read_unheard(r: &mut Reader) -> Option<Vec<Unheard>> {
-    r.list(17, |r| Some(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? }))
+fn read_unheard(r: &mut Reader) -> Read<Vec<Unheard>> {
+    r.list(17, |r| Ok(Unheard { member: MemberId(r.u64()?), age: r.u64()?, late: r.u8()? }))
 }
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
@@ -229,16 +225,15 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             w.u64(oldest.0);
             w.u64(clock.0);
             w.u64(written.0);
-            w.u8(u8::from(*busy));
+            w.bool(*busy);
             write_reached(w, &memory.found);
             write_reached(w, &memory.reached);
             w.u64(memory.began);
-            w.u8(u8::from(memory.forgot));
-            w.u32(heard.len() as u32);
-            for (node, reached) in heard {
+            w.bool(memory.forgot);
+            w.list(heard.iter(), |w, (node, reached)| {
                 w.u16(node.0);
                 write_reached(w, reached);
-            }
+            });
         }
         MemberReport::CaughtUp { epoch } => {
             w.u8(CAUGHT_UP);
@@ -256,12 +251,12 @@ fn write_reached(w: &mut Writer, reached: &Reached) {
     [disk, life, frame, sequence].into_iter().for_each(|n| w.u64(n));
 }
 
-fn read_reached(r: &mut Reader) -> Option<Reached> {
+fn read_reached(r: &mut Reader) -> Read<Reached> {
     let (disk, life, frame, sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
-    Some(Reached { disk, life, frame, sequence })
+    Ok(Reached { disk, life, frame, sequence })
 }
 
-fn read_report(r: &mut Reader) -> Option<MemberReport> {
+fn read_report(r: &mut Reader) -> Read<MemberReport> {
     let kind = r.u8()?;
     let epoch: Epoch = r.u64()?;
     match kind {
@@ -271,12 +266,12 @@ fn read_report(r: &mut Reader) -> Option<MemberReport> {
             let busy = r.bool()?;
             let (found, reached) = (read_reached(r)?, read_reached(r)?);
             let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
-            let heard = r.list(34, |r| Some((NodeId(r.u16()?), read_reached(r)?)))?;
-            Some(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
+            let heard = r.list(34, |r| Ok((NodeId(r.u16()?), read_reached(r)?)))?;
+            Ok(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
         }
-        CAUGHT_UP => Some(MemberReport::CaughtUp { epoch }),
-        WAKE => Some(MemberReport::Wake { epoch }),
-        _ => None,
+        CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
+        WAKE => Ok(MemberReport::Wake { epoch }),
+        value => Err(BytesError::Unknown { what: "report", value }),
     }
 }
 
@@ -299,17 +294,17 @@ impl Word {
         }
     }
 
-    fn read(r: &mut Reader, codec: &dyn MapCodec) -> Option<Word> {
+    fn read(r: &mut Reader, codec: &dyn MapCodec) -> Read<Word> {
         let (term, number) = (r.u64()?, r.u64()?);
         let (node, life) = (NodeId(r.u16()?), Life::read(r)?);
         let message = match r.u8()? {
             FREEZE => MapMessage::Freeze { epoch: r.u64()? },
             ENTER => {
                 let floor = Timestamp(r.u64()?);
-                MapMessage::Enter { map: Arc::new(codec.decode(r.bytes()?)?), floor }
+                MapMessage::Enter { map: Arc::new(read_map(r, codec)?), floor }
             }
-            _ => return None,
+            value => return Err(BytesError::Unknown { what: "word", value }),
         };
-        Some(Word { term, number, node, life, message })
+        Ok(Word { term, number, node, life, message })
     }
 }

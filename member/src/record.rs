@@ -8,7 +8,8 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
-use crate::bytes::{Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer};
+
 use crate::consensus::wire;
 use crate::decision::Decision;
 use crate::process::{incarnation_of, node_of};
@@ -54,10 +55,12 @@ pub enum LogError {
         begins: Vec<u8>,
     },
     /// Something in its middle cannot be read.
-    #[error("the member's log is damaged at byte {at}: what this member promised is lost")]
+    #[error("the member's log is damaged at byte {at} ({why}): what this member promised is lost")]
     Damaged {
         /// Where.
         at: usize,
+        /// What is wrong there.
+        why: BytesError,
     },
     /// It ends before what was promised.
     #[error(
@@ -171,7 +174,7 @@ impl Stored {
         };
         let last = decisions.filter(is_decision).last().map(|e| e.data.to_vec());
         let bytes = last.unwrap_or_else(|| self.snapshot.data.to_vec());
-        let decision = Decision::decode(&bytes, codec)?;
+        let decision = Decision::decode(&bytes, codec).ok()?;
         Some(ClusterMap::clone(&decision.map))
     }
 
@@ -197,7 +200,8 @@ impl Stored {
             return Err(LogError::Foreign { begins: begin.to_vec() });
         }
         let later = (at + 1..log.len()).any(|b| frame_at(log, b, |n| n > stored.frame).is_some());
-        if later { Err(LogError::Damaged { at }) } else { Ok(stored) }
+        let why = BytesError::Content("a later frame follows one that cannot be read");
+        if later { Err(LogError::Damaged { at, why }) } else { Ok(stored) }
     }
 
     /// What can be read of a log that is lost: for its map, and never to go on with.
@@ -212,15 +216,15 @@ impl Stored {
         while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
             stored.witnessed |= log[at + 3] == VERSION;
             stored.frame = frame_number(&log[at..]);
-            stored.apply(body).ok_or(LogError::Damaged { at })?;
+            stored.apply(body).map_err(|why| LogError::Damaged { at, why })?;
             at += HEADER + body.len();
         }
         Ok((stored, at))
     }
 
-    fn apply(&mut self, body: &[u8]) -> Option<()> {
-        let mut r = Reader(body);
-        while !r.0.is_empty() {
+    fn apply(&mut self, body: &[u8]) -> Read<()> {
+        let mut r: Reader = Reader::new(body);
+        while r.left() > 0 {
             match r.u8()? {
                 STARTED => {
                     self.member = Some(MemberId(r.u64()?));
@@ -230,21 +234,21 @@ impl Stored {
                 ENTRIES => {
                     let entries = wire::read_entries(&mut r)?;
                     let base = self.snapshot.get_metadata().index;
-                    let keep = entries.first()?.index.checked_sub(base + 1)? as usize;
-                    if keep > self.entries.len() {
-                        return None;
-                    }
-                    self.entries.truncate(keep);
+                    let first = entries.first().map_or(0, |e| e.index);
+                    let keep = first.checked_sub(base.saturating_add(1));
+                    let keep = keep.filter(|n| *n <= self.entries.len() as u64);
+                    let wrong = "its entries do not follow those before";
+                    self.entries.truncate(keep.ok_or(BytesError::Content(wrong))? as usize);
                     self.entries.extend(entries);
                 }
                 SNAPSHOT => {
                     self.snapshot = wire::read_snapshot(&mut r)?;
                     self.entries.clear();
                 }
-                _ => return None,
+                value => return Err(BytesError::Unknown { what: "record", value }),
             }
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -254,8 +258,8 @@ fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<&[u8]> 
     if header[..3] != MAGIC || !(1..=VERSION).contains(&header[3]) {
         return None;
     }
-    let mut r = Reader(&header[4..]);
-    let (len, frame, crc) = (r.u32()? as usize, r.u64()?, r.u32()?);
+    let mut r: Reader = Reader::new(&header[4..]);
+    let (len, frame, crc) = (r.u32().ok()? as usize, r.u64().ok()?, r.u32().ok()?);
     let body = log.get(at + HEADER..(at + HEADER).checked_add(len)?)?;
     (fits(frame) && crc == checksum(&header[4..16], body)).then_some(body)
 }
@@ -301,15 +305,14 @@ impl Frame {
 
     /// The bytes of frame number `frame`.
     pub fn finish(self, frame: u64) -> Vec<u8> {
-        let body = self.0.0;
-        let mut w = Writer::default();
-        w.0.extend_from_slice(&MAGIC);
+        let body = self.0.finish();
+        let mut w: Writer = Writer::behind(MAGIC);
         w.u8(VERSION);
         w.u32(u32::try_from(body.len()).expect("less than 4 GiB"));
         w.u64(frame);
-        w.u32(checksum(&w.0[4..16], &body));
-        w.0.extend_from_slice(&body);
-        w.0
+        w.u32(checksum(&w.written()[4..16], &body));
+        w.raw(&body);
+        w.finish()
     }
 }
 

@@ -28,7 +28,8 @@
 //!
 //! What is not found here: both files put back together as they were earlier.
 
-use crate::bytes::{Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer, ensure};
+
 use crate::{LogError, MemberId, Persist, Stored};
 
 const MAGIC: [u8; 4] = *b"WMk\x01";
@@ -81,26 +82,27 @@ impl Witness {
     }
 
     fn slot(&self, n: usize) -> Vec<u8> {
-        let mut w = Writer(MAGIC.to_vec());
+        let mut w: Writer = Writer::behind(MAGIC);
         w.u64(self.member.0);
         w.u64(self.slots[n].unwrap_or(0));
-        let crc = crc32c::crc32c(&w.0);
-        w.u32(crc);
-        w.0
+        w.u32(crc32c::crc32c(w.written()));
+        w.finish()
     }
 
     fn read(bytes: &[u8]) -> Option<Witness> {
-        let slots = [0, APART].map(|at| read_slot(bytes.get(at..at + LEN)?));
+        let slots = [0, APART].map(|at| read_slot(bytes.get(at..)?).ok());
         let member = slots.iter().flatten().map(|s| s.0).next()?;
         let same = slots.iter().flatten().all(|s| s.0 == member);
         same.then_some(Witness { member, slots: slots.map(|s| s.map(|s| s.1)) })
     }
 }
 
-fn read_slot(bytes: &[u8]) -> Option<(MemberId, u64)> {
-    let mut r = Reader(bytes.strip_prefix(&MAGIC)?);
+fn read_slot(bytes: &[u8]) -> Read<(MemberId, u64)> {
+    let mut r: Reader = Reader::new(bytes);
+    r.magic(&MAGIC, "a witness")?;
     let read = (MemberId(r.u64()?), r.u64()?);
-    (r.u32()? == crc32c::crc32c(&bytes[..LEN - 4])).then_some(read)
+    ensure(r.u32()? == crc32c::crc32c(&bytes[..LEN - 4]), "it does not have its checksum")?;
+    Ok(read)
 }
 
 impl Stored {
@@ -110,7 +112,9 @@ impl Stored {
         let Some(witness) = witness else { return without_witness(log) };
         let witness = Witness::read(witness).ok_or(LogError::NoWitness)?;
         let stored = Stored::replay(log).map_err(|e| match e {
-            LogError::Foreign { .. } => LogError::Damaged { at: 0 },
+            LogError::Foreign { .. } => {
+                LogError::Damaged { at: 0, why: BytesError::Magic("a member's log") }
+            }
             other => other,
         })?;
         if let Some(found) = stored.member.filter(|m| *m != witness.member) {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+mod checked;
 pub mod disk;
 pub mod engine;
 pub mod explore;

@@ -94,6 +94,8 @@ impl Trial {
             _ => self.finish_one(),
         }
         self.settle();
+        self.store.check();
+        self.store.check_sums();
     }
 
     /// One of the operations that the disk has ends, whichever.

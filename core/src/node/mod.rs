@@ -6,6 +6,7 @@
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
 mod catchup;
+mod check;
 mod config;
 mod environment;
 mod fault;

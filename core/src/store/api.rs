@@ -98,6 +98,11 @@ pub trait Store: Send {
     /// Writes outcomes that no prepare has carried along.
     fn flush_outcomes(&mut self);
 
+    /// Checks what must hold between its fields; cheap enough to be done after every input.
+    fn check(&self) {}
+    /// Checks what takes a walk over all that it has in memory.
+    fn check_sums(&self) {}
+
     /// Disk operations to start, in order.
     fn take_ops(&mut self) -> Vec<DiskRequest>;
     /// A disk operation ended.

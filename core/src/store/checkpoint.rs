@@ -103,6 +103,28 @@ impl Checkpoint {
         self.pages.contains(&page)
     }
 
+    /// The sectors that it is to put in place.
+    pub fn sectors(&self) -> impl Iterator<Item = (u64, &Over)> {
+        self.sectors.iter().map(|(s, over)| (*s, over))
+    }
+
+    /// Checks what must hold of it while so many reads and writes of it are under way.
+    pub fn check(&self, reads: usize, writes: usize) {
+        let waits_for = match self.stage {
+            Stage::Pages | Stage::Log => (0, 0),
+            Stage::Bases => (self.waiting, 0),
+            _ => (0, self.waiting),
+        };
+        assert_eq!(
+            (reads, writes),
+            waits_for,
+            "a checkpoint waits for its operations: {:?}",
+            self.stage
+        );
+        let idle = matches!(self.stage, Stage::Pages | Stage::Log);
+        assert!(idle || self.waiting > 0, "a checkpoint waits for nothing: {:?}", self.stage);
+    }
+
     /// A write without journal is in place.
     pub fn placed(&mut self, ts: Timestamp) {
         self.placed.push(ts);

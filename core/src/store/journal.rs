@@ -1,7 +1,7 @@
 //! The journal: a ring of frames, each one write, one in flight at a time, so that what
 //! waits meanwhile goes together in the next (group commit).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::format::{ChangeHead, Entry, encode_frame};
 use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreBug, Superblock};
@@ -34,6 +34,8 @@ struct Frame {
 pub(crate) struct Journal {
     incarnation: u64,
     size: u64,
+    /// Data sectors of the disk, which entries may name.
+    data: u64,
     head: u64,
     /// Where the sectors that may not be written over begin. They end at the head.
     tail: u64,
@@ -59,6 +61,7 @@ impl Journal {
         Journal {
             incarnation: sb.incarnation,
             size: sb.journal,
+            data: sb.data,
             head: sb.tail,
             tail: sb.tail,
             used: 0,
@@ -73,6 +76,34 @@ impl Journal {
             held: false,
             bug,
         }
+    }
+
+    /// Checks what must hold of the ring.
+    pub fn check(&self) {
+        let frames: u64 = self.frames.iter().map(|f| f.taken).sum();
+        assert_eq!(self.used, frames + self.leaving, "what is in use are frames, or was");
+        assert!(self.used <= self.size, "the ring holds {} of {}", self.used, self.size);
+        let end = (self.tail + self.used) % self.size;
+        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        let first = self.next_frame - self.frames.len() as u64;
+        let numbered = self.frames.iter().zip(first..).all(|(f, n)| f.number == n);
+        assert!(numbered, "frames are numbered one after the other, up to the next");
+        assert!(
+            self.known_from.is_none_or(|n| n < self.next_frame),
+            "what is known is named later"
+        );
+    }
+
+    /// Checks that each frame is kept for as many writes as say that they need it.
+    pub fn check_pins(&self, pins: &BTreeMap<u64, u32>) {
+        let kept = self.frames.iter().filter(|f| f.pins > 0).map(|f| (&f.number, &f.pins));
+        assert!(kept.eq(pins), "frames are kept for the writes in them: {pins:?}");
+    }
+
+    /// Whether the prepare of a write waits, or is being written.
+    pub fn prepares(&self, ts: Timestamp) -> bool {
+        let entries = self.pending.iter().map(|p| &p.entry).chain(&self.in_flight);
+        entries.into_iter().any(|e| matches!(e, Entry::Prepare { ts: t, .. } if *t == ts))
     }
 
     pub fn add_prepare(&mut self, ts: Timestamp, meta: &[u8], changes: &[Change]) {
@@ -336,6 +367,11 @@ impl JournalStore {
         j.stalled = false;
         self.heard_since.clear();
         self.life_to_write = None;
+        for entry in &entries {
+            if let Err(why) = entry.check(j.data) {
+                panic!("an entry is to be written that makes no sense: {why}: {entry:?}");
+            }
+        }
         let sectors = frame.1.sectors();
         let mut data = vec![Buffer::from(frame.0)];
         j.pending.drain(..count).for_each(|p| data.extend(p.payload));

@@ -131,6 +131,14 @@ impl Store for JournalStore {
         JournalStore::flush_outcomes(self);
     }
 
+    fn check(&self) {
+        JournalStore::check(self);
+    }
+
+    fn check_sums(&self) {
+        JournalStore::check_sums(self);
+    }
+
     fn take_ops(&mut self) -> Vec<DiskRequest> {
         std::mem::take(&mut self.out)
     }

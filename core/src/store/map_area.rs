@@ -7,7 +7,8 @@
 
 use std::ops::Range;
 
-use super::format::{Reader, Writer};
+use weft_bytes::{Read, Reader, Writer, at_most};
+
 use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// Sectors of one copy.
@@ -54,33 +55,37 @@ impl MapCopy {
         if self.payload.len() > MOST_PAYLOAD {
             return None;
         }
-        let mut w = Writer(MAGIC.to_vec());
+        let mut w: Writer = Writer::behind(MAGIC);
         w.u32(VERSION);
         w.u32(0);
-        w.0.extend_from_slice(&self.cluster.to_le_bytes());
+        w.u128(self.cluster);
         w.u64(self.version);
         w.u64(self.payload.len() as u64);
-        debug_assert_eq!(w.0.len(), FIXED);
-        w.0.extend_from_slice(&self.payload);
-        let crc = checksum(&w.0).to_le_bytes();
-        w.0[CRC].copy_from_slice(&crc);
-        let sectors = w.0.len().div_ceil(SECTOR_BYTES);
-        w.0.resize(sectors * SECTOR_BYTES, 0);
-        Some(w.0)
+        debug_assert_eq!(w.written().len(), FIXED);
+        w.raw(&self.payload);
+        let mut bytes = w.finish();
+        let crc = checksum(&bytes).to_le_bytes();
+        bytes[CRC].copy_from_slice(&crc);
+        bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
+        Some(bytes)
     }
 
     /// The copy that these bytes begin with, if there is a whole one.
     pub fn decode(bytes: &[u8]) -> Option<MapCopy> {
-        let mut r = Reader(bytes.get(..FIXED)?);
-        if r.take(8)? != MAGIC || r.u32()? != VERSION {
-            return None;
-        }
+        MapCopy::read(bytes).ok().filter(|(_, good)| *good).map(|(copy, _)| copy)
+    }
+
+    /// The copy, and whether it has its checksum.
+    fn read(bytes: &[u8]) -> Read<(MapCopy, bool)> {
+        let mut r: Reader = Reader::new(bytes);
+        r.magic(MAGIC, "a copy of the map")?;
+        at_most("the version of a copy of the map", r.u32()?.abs_diff(VERSION).into(), 0)?;
         let crc = r.u32()?;
-        let cluster = u128::from_le_bytes(r.take(16)?.try_into().ok()?);
-        let (version, len) = (r.u64()?, r.u64()?);
-        let len = usize::try_from(len).ok().filter(|len| *len <= MOST_PAYLOAD)?;
-        let payload = bytes.get(FIXED..FIXED + len)?.to_vec();
-        (crc == checksum(&bytes[..FIXED + len])).then_some(MapCopy { cluster, version, payload })
+        let (cluster, version, len) = (r.u128()?, r.u64()?, r.u64()?);
+        at_most("the length of a map", len, MOST_PAYLOAD as u64)?;
+        let payload = r.raw(len as usize)?.to_vec();
+        let good = crc == checksum(&bytes[..FIXED + payload.len()]);
+        Ok((MapCopy { cluster, version, payload }, good))
     }
 }
 

@@ -17,6 +17,7 @@
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`recover`]: opening a disk, whatever state a crash left it in
 //! - [`verify`]: what a scrub looks at besides the data
+//! - [`check`]: what must hold between all these
 //! - [`reached`], [`others`]: how far a disk has got, as others know it
 //!
 //! That is [`JournalStore`]. What a worker needs of a store is the trait [`Store`]; there is
@@ -26,6 +27,7 @@
 mod any;
 mod api;
 mod change;
+mod check;
 mod checkpoint;
 mod config;
 mod format;
@@ -47,7 +49,7 @@ mod table;
 mod verify;
 mod writes;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
@@ -56,6 +58,7 @@ pub use any::AnyStore;
 pub use api::Store;
 pub use change::{Change, ChangeKind, Changed};
 pub use config::{StoreBug, StoreConfig, StoreCounters};
+pub use format::versions::{Opening, VERSIONS, Version};
 pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
 pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
@@ -123,7 +126,8 @@ pub struct JournalStore {
     verifying: verify::Verifying,
     forgiving: others::Forgiving,
     recovery: Option<Recovery>,
-    loading: BTreeMap<u64, ()>,
+    /// Pages of the table that are being read.
+    loading: BTreeSet<u64>,
     ios: BTreeMap<u64, Purpose>,
     next_io: u64,
     unlogged: u64,

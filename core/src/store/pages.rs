@@ -10,7 +10,7 @@ impl JournalStore {
         let mut all = true;
         let mut page = first;
         while page <= last {
-            let missing = |s: &Self, p| !s.table.has(p) && !s.loading.contains_key(&p);
+            let missing = |s: &Self, p| !s.table.has(p) && !s.loading.contains(&p);
             all &= self.table.has(page);
             if !missing(self, page) {
                 page += 1;
@@ -18,7 +18,7 @@ impl JournalStore {
             }
             let mut count = 0;
             while page <= last && count < 64 && missing(self, page) {
-                self.loading.insert(page, ());
+                self.loading.insert(page);
                 page += 1;
                 count += 1;
             }

@@ -39,6 +39,13 @@ pub(super) struct ReadJob {
     salvage: Option<Salvage>,
 }
 
+impl ReadJob {
+    /// Whether it has its picture, and waits for what is in place.
+    pub fn waits_for_disk(&self) -> bool {
+        self.sources.is_some()
+    }
+}
+
 #[derive(Clone, Hash)]
 struct Salvage {
     base: Vec<u8>,

@@ -11,6 +11,8 @@
 //! sides as byte machines. `docs/client-protocol.md` says the same in prose.
 
 pub mod client;
+#[cfg(test)]
+mod images;
 pub mod server;
 #[cfg(test)]
 mod tests;

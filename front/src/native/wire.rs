@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
+use weft_bytes::{Big, Read, Reader, Writer};
 
 /// The version that this code speaks. A host says which it knows, from and to.
 pub const VERSION: u16 = 1;
@@ -202,30 +203,31 @@ impl Hello {
     /// Its bytes, the name included.
     pub fn encode(&self) -> Vec<u8> {
         let name = &self.volume.as_bytes()[..self.volume.len().min(u16::MAX.into())];
-        let mut out = Vec::with_capacity(Hello::LEN + name.len());
-        out.put_u64(HELLO);
-        out.put_u16(self.from);
-        out.put_u16(self.to);
-        out.put_u16(if self.resumes { hello_flag::RESUMES } else { 0 });
-        out.put_u16(name.len() as u16);
-        out.put_u64(self.host);
-        out.put_u64(self.oldest);
-        out.put_slice(name);
-        out
+        let mut out = Writer::<Big>::with_room(Hello::LEN + name.len());
+        out.u64(HELLO);
+        out.u16(self.from);
+        out.u16(self.to);
+        out.u16(if self.resumes { hello_flag::RESUMES } else { 0 });
+        out.u16(name.len() as u16);
+        out.u64(self.host);
+        out.u64(self.oldest);
+        out.raw(name);
+        out.finish()
     }
 
     /// Reads a header, and how long the name behind it is. An error is what stands where
     /// [`HELLO`] should.
     pub fn decode(bytes: &[u8; Hello::LEN]) -> Result<(Hello, usize), u64> {
-        let b = &mut &bytes[..];
-        let magic = b.get_u64();
-        if magic != HELLO {
-            return Err(magic);
-        }
-        let (from, to, flags, name) = (b.get_u16(), b.get_u16(), b.get_u16(), b.get_u16());
-        let (host, oldest) = (b.get_u64(), b.get_u64());
-        let resumes = flags & hello_flag::RESUMES != 0;
-        Ok((Hello { from, to, host, oldest, resumes, volume: String::new() }, name.into()))
+        header(bytes, |b| {
+            let magic = b.u64()?;
+            if magic != HELLO {
+                return Ok(Err(magic));
+            }
+            let (from, to, flags, name) = (b.u16()?, b.u16()?, b.u16()?, b.u16()?);
+            let (host, oldest) = (b.u64()?, b.u64()?);
+            let resumes = flags & hello_flag::RESUMES != 0;
+            Ok(Ok((Hello { from, to, host, oldest, resumes, volume: String::new() }, name.into())))
+        })
     }
 }
 
@@ -270,52 +272,53 @@ impl Welcome {
     /// Its bytes, the text included.
     pub fn encode(&self) -> Vec<u8> {
         let text = cut(&self.text);
-        let mut out = Vec::with_capacity(Welcome::LEN + text.len());
-        out.put_u64(WELCOME);
-        out.put_u16(self.version);
-        out.put_u16(self.code as u16);
+        let mut out = Writer::<Big>::with_room(Welcome::LEN + text.len());
+        out.u64(WELCOME);
+        out.u16(self.version);
+        out.u16(self.code as u16);
         let remembered = if self.remembered { welcome_flag::REMEMBERED } else { 0 };
         let journaled = if self.journaled { welcome_flag::JOURNALED } else { 0 };
-        out.put_u16(remembered | journaled);
-        out.put_u16(text.len() as u16);
-        out.put_u64(self.size);
-        out.put_u32(self.limits.request_bytes);
-        out.put_u32(self.limits.bytes_in_work);
-        out.put_u32(self.limits.requests_in_work);
-        out.put_u32(self.limits.ahead);
-        out.put_u16(self.limits.after);
-        out.put_u16(0);
-        out.put_slice(text.as_bytes());
-        out
+        out.u16(remembered | journaled);
+        out.u16(text.len() as u16);
+        out.u64(self.size);
+        out.u32(self.limits.request_bytes);
+        out.u32(self.limits.bytes_in_work);
+        out.u32(self.limits.requests_in_work);
+        out.u32(self.limits.ahead);
+        out.u16(self.limits.after);
+        out.u16(0);
+        out.raw(text.as_bytes());
+        out.finish()
     }
 
     /// Reads a header, and how long the text behind it is. An error is what stands where
     /// [`WELCOME`] should.
     pub fn decode(bytes: &[u8; Welcome::LEN]) -> Result<(Welcome, usize), u64> {
-        let b = &mut &bytes[..];
-        let magic = b.get_u64();
-        if magic != WELCOME {
-            return Err(magic);
-        }
-        let (version, code, flags, text) = (b.get_u16(), b.get_u16(), b.get_u16(), b.get_u16());
-        let size = b.get_u64();
-        let limits = Limits {
-            request_bytes: b.get_u32(),
-            bytes_in_work: b.get_u32(),
-            requests_in_work: b.get_u32(),
-            ahead: b.get_u32(),
-            after: b.get_u16(),
-        };
-        let welcome = Welcome {
-            version,
-            code: Code::of(code),
-            remembered: flags & welcome_flag::REMEMBERED != 0,
-            journaled: flags & welcome_flag::JOURNALED != 0,
-            size,
-            limits,
-            text: String::new(),
-        };
-        Ok((welcome, text.into()))
+        header(bytes, |b| {
+            let magic = b.u64()?;
+            if magic != WELCOME {
+                return Ok(Err(magic));
+            }
+            let (version, code, flags, text) = (b.u16()?, b.u16()?, b.u16()?, b.u16()?);
+            let size = b.u64()?;
+            let limits = Limits {
+                request_bytes: b.u32()?,
+                bytes_in_work: b.u32()?,
+                requests_in_work: b.u32()?,
+                ahead: b.u32()?,
+                after: b.u16()?,
+            };
+            let welcome = Welcome {
+                version,
+                code: Code::of(code),
+                remembered: flags & welcome_flag::REMEMBERED != 0,
+                journaled: flags & welcome_flag::JOURNALED != 0,
+                size,
+                limits,
+                text: String::new(),
+            };
+            Ok(Ok((welcome, text.into())))
+        })
     }
 }
 
@@ -351,21 +354,21 @@ impl NumberedRequest {
 
     /// Header and names.
     pub fn encode_head(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(NumberedRequest::LEN + Name::LEN * self.after.len());
-        out.put_u16(REQUEST);
-        out.put_u8(self.verb as u8);
-        out.put_u8(self.flags);
-        out.put_u16(self.after.len() as u16);
-        out.put_u16(0);
-        out.put_u64(self.number);
-        out.put_u64(self.oldest);
-        out.put_u64(self.offset);
-        out.put_u64(self.length);
+        let mut out = Writer::<Big>::with_room(NumberedRequest::LEN + Name::LEN * self.after.len());
+        out.u16(REQUEST);
+        out.u8(self.verb as u8);
+        out.u8(self.flags);
+        out.u16(self.after.len() as u16);
+        out.u16(0);
+        out.u64(self.number);
+        out.u64(self.oldest);
+        out.u64(self.offset);
+        out.u64(self.length);
         for name in &self.after {
-            out.put_u64(name.host);
-            out.put_u64(name.number);
+            out.u64(name.host);
+            out.u64(name.number);
         }
-        out
+        out.finish()
     }
 }
 
@@ -375,8 +378,12 @@ impl Name {
 
     /// Reads names that follow one another.
     pub fn decode_all(bytes: &[u8]) -> Vec<Name> {
-        let name = |mut b: &[u8]| Name { host: b.get_u64(), number: b.get_u64() };
-        bytes.chunks_exact(Name::LEN).map(name).collect()
+        let (names, _) = bytes.as_chunks::<{ Name::LEN }>();
+        names.iter().map(|bytes| header(bytes, Name::read)).collect()
+    }
+
+    fn read(b: &mut Reader<'_, Big>) -> Read<Name> {
+        Ok(Name { host: b.u64()?, number: b.u64()? })
     }
 }
 
@@ -402,22 +409,23 @@ pub struct RequestHead {
 impl RequestHead {
     /// Reads one. An error is what stands where [`REQUEST`] should.
     pub fn decode(bytes: &[u8; NumberedRequest::LEN]) -> Result<RequestHead, u16> {
-        let b = &mut &bytes[..];
-        let magic = b.get_u16();
-        if magic != REQUEST {
-            return Err(magic);
-        }
-        let (verb, flags, after) = (b.get_u8(), b.get_u8(), b.get_u16());
-        b.advance(2);
-        let (number, oldest) = (b.get_u64(), b.get_u64());
-        Ok(RequestHead {
-            verb,
-            flags,
-            after,
-            number,
-            oldest,
-            offset: b.get_u64(),
-            length: b.get_u64(),
+        header(bytes, |b| {
+            let magic = b.u16()?;
+            if magic != REQUEST {
+                return Ok(Err(magic));
+            }
+            let (verb, flags, after) = (b.u8()?, b.u8()?, b.u16()?);
+            b.u16()?;
+            let (number, oldest) = (b.u64()?, b.u64()?);
+            Ok(Ok(RequestHead {
+                verb,
+                flags,
+                after,
+                number,
+                oldest,
+                offset: b.u64()?,
+                length: b.u64()?,
+            }))
         })
     }
 }
@@ -444,36 +452,45 @@ impl Answer {
     /// Header and text; the data follow.
     pub fn encode_head(&self) -> Vec<u8> {
         let text = cut(&self.text);
-        let mut out = Vec::with_capacity(Answer::LEN + text.len());
-        out.put_u16(ANSWER);
-        out.put_u16(self.code as u16);
-        out.put_u16(text.len() as u16);
-        out.put_u16(u16::from(self.because.is_some()));
-        out.put_u64(self.number);
+        let mut out = Writer::<Big>::with_room(Answer::LEN + text.len());
+        out.u16(ANSWER);
+        out.u16(self.code as u16);
+        out.u16(text.len() as u16);
+        out.u16(u16::from(self.because.is_some()));
+        out.u64(self.number);
         let because = self.because.unwrap_or(Name { host: 0, number: 0 });
-        out.put_u64(because.host);
-        out.put_u64(because.number);
-        out.put_u32(self.data.iter().map(Bytes::len).sum::<usize>() as u32);
-        out.put_slice(text.as_bytes());
-        out
+        out.u64(because.host);
+        out.u64(because.number);
+        out.u32(self.data.iter().map(Bytes::len).sum::<usize>() as u32);
+        out.raw(text.as_bytes());
+        out.finish()
     }
 
     /// Reads a header, and how long text and data behind it are. An error is what stands where
     /// [`ANSWER`] should.
     pub fn decode(bytes: &[u8; Answer::LEN]) -> Result<(Answer, usize, usize), u16> {
-        let b = &mut &bytes[..];
-        let magic = b.get_u16();
-        if magic != ANSWER {
-            return Err(magic);
-        }
-        let (code, text, flags) = (Code::of(b.get_u16()), b.get_u16(), b.get_u16());
-        let number = b.get_u64();
-        let because = Name { host: b.get_u64(), number: b.get_u64() };
-        let length = b.get_u32();
-        let because = (flags & 1 != 0).then_some(because);
-        let answer = Answer { number, code, because, text: String::new(), data: Vec::new() };
-        Ok((answer, text.into(), length as usize))
+        header(bytes, |b| {
+            let magic = b.u16()?;
+            if magic != ANSWER {
+                return Ok(Err(magic));
+            }
+            let (code, text, flags) = (Code::of(b.u16()?), b.u16()?, b.u16()?);
+            let number = b.u64()?;
+            let because = Name::read(b)?;
+            let length = b.u32()?;
+            let because = (flags & 1 != 0).then_some(because);
+            let answer = Answer { number, code, because, text: String::new(), data: Vec::new() };
+            Ok(Ok((answer, text.into(), length as usize)))
+        })
     }
+}
+
+/// Reads a header, whose bytes are all there.
+fn header<T, const N: usize>(
+    bytes: &[u8; N],
+    read: impl FnOnce(&mut Reader<'_, Big>) -> Read<T>,
+) -> T {
+    read(&mut Reader::new(bytes)).expect("a header is as long as its fields")
 }
 
 /// A text as long as may be sent.

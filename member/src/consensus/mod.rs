@@ -190,8 +190,8 @@ impl Consensus {
 
     /// A message from another member. An error says what was wrong with it.
     pub fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), Misstep> {
-        let unreadable = || Misstep::Refused("a message that cannot be read".into());
-        let message = wire::decode(bytes).ok_or_else(unreadable)?;
+        let unreadable = |e| Misstep::Refused(format!("a message that cannot be read ({e})"));
+        let message = wire::decode(bytes).map_err(unreadable)?;
         if message.from != from.0 || message.to != self.id.0 {
             let text = format!("a message of {} to {}", message.from, message.to);
             return Err(Misstep::Refused(text));

@@ -13,7 +13,7 @@ use raft::eraftpb::{
     Snapshot,
 };
 
-use crate::bytes::{Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer, ensure};
 
 /// What members may send one another, with their numbers on the wire. The library's local
 /// messages, and those that nothing here uses, are not among them.
@@ -69,61 +69,64 @@ pub(crate) fn write_entry(w: &mut Writer, entry: &Entry) {
     }
 }
 
-pub(crate) fn read_entry(r: &mut Reader) -> Option<Entry> {
+pub(crate) fn read_entry(r: &mut Reader) -> Read<Entry> {
     let mut entry = Entry { term: r.u64()?, index: r.u64()?, ..Entry::default() };
     let kind = match r.u8()? {
         NORMAL => {
             entry.data = r.bytes()?.to_vec().into();
-            return Some(entry);
+            return Ok(entry);
         }
         ADD_VOTER => ConfChangeType::AddNode,
         ADD_LEARNER => ConfChangeType::AddLearnerNode,
         REMOVE => ConfChangeType::RemoveNode,
-        _ => return None,
+        value => return Err(BytesError::Unknown { what: "kind of entry", value }),
     };
-    let member = r.u64().filter(|m| *m != 0)?;
+    let member = r.u64()?;
+    ensure(member != 0, "no member has the number 0")?;
     entry.set_entry_type(EntryType::EntryConfChange);
-    entry.data = conf_change_bytes(kind, member)?.into();
-    Some(entry)
+    let bytes = conf_change_bytes(kind, member);
+    entry.data =
+        bytes.ok_or(BytesError::Content("a change of the group cannot be written"))?.into();
+    Ok(entry)
 }
 
 pub(crate) fn write_entries(w: &mut Writer, entries: &[Entry]) {
-    w.u32(entries.len() as u32);
-    entries.iter().for_each(|e| write_entry(w, e));
+    w.list(entries.iter(), write_entry);
 }
 
 /// Entries must follow one another.
-pub(crate) fn read_entries(r: &mut Reader) -> Option<Vec<Entry>> {
+pub(crate) fn read_entries(r: &mut Reader) -> Read<Vec<Entry>> {
     let entries = r.list(21, read_entry)?;
     let follows = |p: &[Entry]| p[0].index.checked_add(1) == Some(p[1].index);
-    entries.windows(2).all(follows).then_some(entries)
+    ensure(entries.windows(2).all(follows), "its entries do not follow one another")?;
+    Ok(entries)
 }
 
 pub(crate) fn write_snapshot(w: &mut Writer, snapshot: &Snapshot) {
     let metadata = snapshot.get_metadata();
     w.u64(metadata.index);
     w.u64(metadata.term);
-    w.numbers(&metadata.get_conf_state().voters);
-    w.numbers(&metadata.get_conf_state().learners);
+    w.list(metadata.get_conf_state().voters.iter(), |w, n| w.u64(*n));
+    w.list(metadata.get_conf_state().learners.iter(), |w, n| w.u64(*n));
     w.bytes(&snapshot.data);
 }
 
 /// A group must have a voter, and each member once.
-pub(crate) fn read_snapshot(r: &mut Reader) -> Option<Snapshot> {
+pub(crate) fn read_snapshot(r: &mut Reader) -> Read<Snapshot> {
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
     metadata.index = r.u64()?;
     metadata.term = r.u64()?;
-    let mut conf = ConfState { voters: r.numbers()?, ..ConfState::default() };
-    conf.learners = r.numbers()?;
+    let mut conf = ConfState { voters: r.list(8, Reader::u64)?, ..ConfState::default() };
+    conf.learners = r.list(8, Reader::u64)?;
     let mut all: Vec<u64> = conf.voters.iter().chain(&conf.learners).copied().collect();
     all.sort_unstable();
-    if conf.voters.is_empty() || all.contains(&0) || all.windows(2).any(|p| p[0] == p[1]) {
-        return None;
-    }
+    ensure(!conf.voters.is_empty(), "a group has no voter")?;
+    let once = !all.contains(&0) && all.windows(2).all(|p| p[0] != p[1]);
+    ensure(once, "a group does not have each of its members once")?;
     metadata.set_conf_state(conf);
     snapshot.data = r.bytes()?.to_vec().into();
-    Some(snapshot)
+    Ok(snapshot)
 }
 
 pub(crate) fn write_hard_state(w: &mut Writer, state: &HardState) {
@@ -132,8 +135,8 @@ pub(crate) fn write_hard_state(w: &mut Writer, state: &HardState) {
     w.u64(state.commit);
 }
 
-pub(crate) fn read_hard_state(r: &mut Reader) -> Option<HardState> {
-    Some(HardState { term: r.u64()?, vote: r.u64()?, commit: r.u64()?, ..HardState::default() })
+pub(crate) fn read_hard_state(r: &mut Reader) -> Read<HardState> {
+    Ok(HardState { term: r.u64()?, vote: r.u64()?, commit: r.u64()?, ..HardState::default() })
 }
 
 pub(crate) fn encode(m: &Message) -> Option<Vec<u8>> {
@@ -145,22 +148,24 @@ pub(crate) fn encode(m: &Message) -> Option<Vec<u8>> {
     }
     w.u64(m.request_snapshot);
     w.u64(m.reject_hint);
-    w.u8(u8::from(m.reject));
+    w.bool(m.reject);
     w.bytes(&m.context);
     write_entries(&mut w, &m.entries);
     w.option(m.snapshot.as_ref(), write_snapshot);
-    Some(w.0)
+    Some(w.finish())
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
-    let mut r = Reader(bytes);
-    let kind = r.u8()?;
+pub(crate) fn decode(bytes: &[u8]) -> Read<Message> {
+    let mut r: Reader = Reader::new(bytes);
+    let value = r.u8()?;
     let mut m = Message::default();
-    m.set_msg_type(TYPES.iter().find(|t| t.0 == kind)?.1);
+    let kind = TYPES.iter().find(|t| t.0 == value);
+    m.set_msg_type(kind.ok_or(BytesError::Unknown { what: "message of Raft", value })?.1);
     m.to = r.u64()?;
     m.from = r.u64()?;
     // Term 0 is the library's mark of a local message.
-    m.term = r.u64().filter(|t| *t > 0)?;
+    m.term = r.u64()?;
+    ensure(m.term > 0, "a message has no term")?;
     m.log_term = r.u64()?;
     m.index = r.u64()?;
     m.commit = r.u64()?;
@@ -174,7 +179,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
         m.set_snapshot(snapshot);
     }
     r.end()?;
-    is_sound(&m).then_some(m)
+    ensure(is_sound(&m), "a message of Raft does not fit together")?;
+    Ok(m)
 }
 
 /// What the library takes for granted of a message.
@@ -206,7 +212,7 @@ mod tests {
     #[test]
     fn a_message_comes_out_as_it_went_in() {
         let m = sample();
-        assert_eq!(decode(&encode(&m).unwrap()), Some(m));
+        assert_eq!(decode(&encode(&m).unwrap()), Ok(m));
     }
 
     #[test]
@@ -219,18 +225,18 @@ mod tests {
         s.mut_metadata().term = 2;
         s.mut_metadata().mut_conf_state().voters = vec![1, 2];
         m.set_snapshot(s);
-        assert_eq!(decode(&encode(&m).unwrap()).as_ref(), Some(&m));
+        assert_eq!(decode(&encode(&m).unwrap()).as_ref(), Ok(&m));
         m.mut_snapshot().mut_metadata().mut_conf_state().voters = vec![];
-        assert_eq!(decode(&encode(&m).unwrap()), None);
+        assert!(decode(&encode(&m).unwrap()).is_err());
         m.mut_snapshot().mut_metadata().mut_conf_state().voters = vec![2, 2];
-        assert_eq!(decode(&encode(&m).unwrap()), None);
+        assert!(decode(&encode(&m).unwrap()).is_err());
     }
 
     #[test]
     fn no_cut_and_no_flipped_byte_panics() {
         let whole = encode(&sample()).unwrap();
         for n in 0..whole.len() {
-            assert_eq!(decode(&whole[..n]), None, "cut at {n}");
+            assert_eq!(decode(&whole[..n]), Err(BytesError::Truncated), "cut at {n}");
             for bit in 0..8 {
                 let mut bad = whole.clone();
                 bad[n] ^= 1 << bit;

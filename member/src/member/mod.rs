@@ -83,7 +83,7 @@ impl Member {
         let consensus = Consensus::new(id, stored, &config).map_err(StartError::State)?;
         let agreed = match consensus.latest() {
             [] => Decision::default(),
-            bytes => Decision::decode(bytes, &*codec).ok_or(StartError::Map)?,
+            bytes => Decision::decode(bytes, &*codec).map_err(|_| StartError::Map)?,
         };
         let holder = Holder::new(consensus.starts(), nodes);
         Ok(Member {
@@ -222,16 +222,19 @@ impl Member {
             return;
         }
         match Message::decode(bytes, &*self.codec) {
-            Some((from, ..)) if node_of(from) != node_of(peer) => {
+            Ok((from, ..)) if node_of(from) != node_of(peer) => {
                 out.push(Output::Log(format!("{peer} spoke as {from}; dropped")));
             }
-            Some((from, to, _)) if to != self.id => self.misaddressed(from, to, out),
-            Some((from, _, message)) => {
+            Ok((from, to, _)) if to != self.id => self.misaddressed(from, to, out),
+            Ok((from, _, message)) => {
                 self.notice(from, out);
                 self.hearing.heard(now, from);
                 self.message(now, from, message, out);
             }
-            None => out.push(Output::Log(format!("{peer} sent what cannot be read; dropped"))),
+            Err(why) => {
+                let text = format!("{peer} sent what cannot be read ({why}); dropped");
+                out.push(Output::Log(text));
+            }
         }
     }
 
@@ -376,7 +379,7 @@ impl Member {
         match committed {
             Committed::Begun(term) => self.begun = self.begun.max(term),
             Committed::Decision(bytes) => {
-                let Some(decision) = Decision::decode(&bytes, &*self.codec) else {
+                let Ok(decision) = Decision::decode(&bytes, &*self.codec) else {
                     let text = "a map was agreed on that this version cannot read; upgrade it";
                     out.push(Output::Log(text.into()));
                     return;

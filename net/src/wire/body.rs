@@ -11,7 +11,8 @@ use weft_core::order::Lock;
 use weft_core::plan::{Part, Role};
 use weft_core::store::Reached;
 
-use super::WireError;
+use weft_bytes::{BytesError, Read};
+
 use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 
 wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
@@ -161,10 +162,10 @@ impl Wire for std::ops::Range<u64> {
         self.start.put(w);
         self.end.put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let (start, end) = (u64::take(r)?, u64::take(r)?);
         if start > end {
-            return Err(WireError::Bounds {
+            return Err(BytesError::Bounds {
                 what: "the start of a range of sectors",
                 value: start,
             });

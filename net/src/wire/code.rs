@@ -7,40 +7,38 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_core::Buffer;
 
-use super::{MAX_BULK, WireError};
+use weft_bytes::{BytesError, Read};
+
+use super::MAX_BULK;
 
 /// A type with an encoding.
 pub(super) trait Wire: Sized {
     /// Appends it.
     fn put(&self, w: &mut Writer);
     /// Takes it off the front.
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError>;
+    fn take(r: &mut Reader<'_>) -> Read<Self>;
 }
 
 /// A message that is being encoded.
 pub(super) struct Writer {
-    head: Vec<u8>,
+    pub head: weft_bytes::Writer,
     bulk: Vec<Bytes>,
 }
 
 impl Writer {
     pub fn new(head: Vec<u8>) -> Writer {
-        Writer { head, bulk: Vec::new() }
-    }
-
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.head.extend_from_slice(bytes);
+        Writer { head: weft_bytes::Writer::behind(head), bulk: Vec::new() }
     }
 
     /// The head and the bulk data.
     pub fn finish(self) -> (Vec<u8>, Vec<Bytes>) {
-        (self.head, self.bulk)
+        (self.head.finish(), self.bulk)
     }
 }
 
 /// A message that is being decoded.
 pub(super) struct Reader<'a> {
-    head: &'a [u8],
+    pub head: weft_bytes::Reader<'a>,
     bulk: Bytes,
     /// How much bulk data the rest of the message may have.
     allowed: usize,
@@ -48,88 +46,57 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(head: &'a [u8], bulk: Bytes) -> Reader<'a> {
-        Reader { head, bulk, allowed: MAX_BULK }
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (first, rest) = self.head.split_first_chunk().ok_or(WireError::Truncated)?;
-        self.head = rest;
-        Ok(*first)
-    }
-
-    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], WireError> {
-        let (first, rest) = self.head.split_at_checked(len).ok_or(WireError::Truncated)?;
-        self.head = rest;
-        Ok(first)
+        Reader { head: weft_bytes::Reader::new(head), bulk, allowed: MAX_BULK }
     }
 
     /// A count of elements, of which each takes a byte at least.
-    pub fn count(&mut self) -> Result<usize, WireError> {
-        let count = u32::take(self)? as usize;
-        if count > self.head.len() { Err(WireError::Truncated) } else { Ok(count) }
+    pub fn count(&mut self) -> Read<usize> {
+        self.head.count(1)
     }
 
-    fn buffer_len(&mut self) -> Result<usize, WireError> {
-        let len = u32::take(self)? as usize;
-        let bounds = WireError::Bounds { what: "a length of data", value: len as u64 };
+    fn buffer_len(&mut self) -> Read<usize> {
+        let len = self.head.u32()? as usize;
+        let bounds = BytesError::Bounds { what: "a length of data", value: len as u64 };
         self.allowed = self.allowed.checked_sub(len).ok_or(bounds)?;
         Ok(len)
     }
 
     /// Checks that nothing is left over.
-    pub fn finish(self) -> Result<(), WireError> {
-        match self.head.len() + self.bulk.len() {
+    pub fn finish(self) -> Read<()> {
+        match self.head.left() + self.bulk.len() {
             0 => Ok(()),
-            n => Err(WireError::Trailing(n)),
+            n => Err(BytesError::Trailing(n)),
         }
     }
 }
 
-/// Checks that `value` is at most `max`.
-pub(super) fn at_most(what: &'static str, value: u64, max: u64) -> Result<(), WireError> {
-    if value > max { Err(WireError::Bounds { what, value }) } else { Ok(()) }
-}
-
 macro_rules! wire_number {
-    ($($number:ty),*) => {$(
+    ($($number:ident),*) => {$(
         impl Wire for $number {
             fn put(&self, w: &mut Writer) {
-                w.bytes(&self.to_le_bytes());
+                w.head.$number(*self);
             }
-            fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
-                r.array().map(<$number>::from_le_bytes)
+            fn take(r: &mut Reader<'_>) -> Read<Self> {
+                r.head.$number()
             }
         }
     )*};
 }
-wire_number!(u8, u16, u32, u64);
+wire_number!(u8, u16, u32, u64, bool);
 
 /// As four bytes; what does not fit becomes a number that is out of every bound.
 impl Wire for usize {
     fn put(&self, w: &mut Writer) {
         u32::try_from(*self).unwrap_or(u32::MAX).put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         u32::take(r).map(|n| n as usize)
-    }
-}
-
-impl Wire for bool {
-    fn put(&self, w: &mut Writer) {
-        u8::from(*self).put(w);
-    }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match u8::take(r)? {
-            0 => Ok(false),
-            1 => Ok(true),
-            value => Err(WireError::Unknown { what: "truth value", value }),
-        }
     }
 }
 
 impl Wire for () {
     fn put(&self, _: &mut Writer) {}
-    fn take(_: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(_: &mut Reader<'_>) -> Read<Self> {
         Ok(())
     }
 }
@@ -139,12 +106,11 @@ impl Wire for String {
     fn put(&self, w: &mut Writer) {
         let len = self.floor_char_boundary(usize::from(u16::MAX));
         (len as u16).put(w);
-        w.bytes(&self.as_bytes()[..len]);
+        w.head.raw(&self.as_bytes()[..len]);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let len = u16::take(r)?;
-        let text = std::str::from_utf8(r.bytes(len.into())?).map_err(|_| WireError::Text)?;
-        Ok(text.to_string())
+        r.head.text(len.into()).map(str::to_string)
     }
 }
 
@@ -159,14 +125,14 @@ impl Wire for Buffer {
             w.bulk.push(bytes.clone());
         }
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let zero = bool::take(r)?;
         let len = r.buffer_len()?;
         if zero {
             return Ok(Buffer::Zero(len));
         }
         if len > r.bulk.len() {
-            return Err(WireError::Truncated);
+            return Err(BytesError::Truncated);
         }
         Ok(Buffer::Bytes(r.bulk.split_to(len)))
     }
@@ -176,7 +142,7 @@ impl<T: Wire> Wire for Arc<T> {
     fn put(&self, w: &mut Writer) {
         T::put(self, w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         T::take(r).map(Arc::new)
     }
 }
@@ -188,7 +154,7 @@ impl<T: Wire> Wire for Option<T> {
             value.put(w);
         }
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         if bool::take(r)? { T::take(r).map(Some) } else { Ok(None) }
     }
 }
@@ -201,7 +167,7 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
             Err(value) => value.put(w),
         }
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         Ok(if bool::take(r)? { Ok(T::take(r)?) } else { Err(E::take(r)?) })
     }
 }
@@ -211,7 +177,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
         self.0.put(w);
         self.1.put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         Ok((A::take(r)?, B::take(r)?))
     }
 }
@@ -222,7 +188,7 @@ impl<A: Wire, B: Wire, C: Wire> Wire for (A, B, C) {
         self.1.put(w);
         self.2.put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         Ok((A::take(r)?, B::take(r)?, C::take(r)?))
     }
 }
@@ -232,7 +198,7 @@ impl<T: Wire> Wire for Vec<T> {
         self.len().put(w);
         self.iter().for_each(|value| value.put(w));
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let count = r.count()?;
         // The count is not yet believed: an element may be larger here than on the wire.
         let mut values = Vec::with_capacity(count.min(1024));
@@ -248,7 +214,7 @@ impl<T: Wire + Ord> Wire for BTreeSet<T> {
         self.len().put(w);
         self.iter().for_each(|value| value.put(w));
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         (0..r.count()?).map(|_| T::take(r)).collect()
     }
 }
@@ -261,7 +227,7 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
             value.put(w);
         }
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         (0..r.count()?).map(|_| Ok((K::take(r)?, V::take(r)?))).collect()
     }
 }
@@ -286,7 +252,7 @@ macro_rules! wire_struct {
             }
             fn take(
                 r: &mut $crate::wire::code::Reader<'_>,
-            ) -> Result<Self, $crate::wire::WireError> {
+            ) -> $crate::wire::Read<Self> {
                 $(let $field = $crate::wire::code::take_field!($field, r);)*
                 let value = $name { $($field),* };
                 $($check(&value)?;)?
@@ -313,7 +279,7 @@ macro_rules! wire_enum {
             }
             fn take(
                 r: &mut $crate::wire::code::Reader<'_>,
-            ) -> Result<Self, $crate::wire::WireError> {
+            ) -> $crate::wire::Read<Self> {
                 let tag: u8 = $crate::wire::code::Wire::take(r)?;
                 match tag {
                     $($tag => {
@@ -321,7 +287,7 @@ macro_rules! wire_enum {
                         $($(let $field = $crate::wire::code::take_field!($field, r);)*)?
                         Ok($name::$variant $(($($item),*))? $({ $($field),* })?)
                     })*
-                    value => Err($crate::wire::WireError::Unknown { what: $what, value }),
+                    value => Err($crate::wire::BytesError::Unknown { what: $what, value }),
                 }
             }
         }

@@ -10,8 +10,9 @@ use weft_core::policy::{
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
-use super::WireError;
-use super::code::{Reader, Wire, Writer, at_most, wire_enum, wire_struct};
+use weft_bytes::{BytesError, Read, at_most};
+
+use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 
 /// The largest stripe unit and volume that are believed, so that sums of them do not overflow.
 const MAX_UNIT: u64 = 1 << 32;
@@ -45,8 +46,8 @@ wire_struct!(Volume {
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.
-fn check_volume(volume: &Volume) -> Result<(), WireError> {
-    let bounds = |what, value| Err(WireError::Bounds { what, value });
+fn check_volume(volume: &Volume) -> Read<()> {
+    let bounds = |what, value| Err(BytesError::Bounds { what, value });
     at_most("a volume's size", volume.size, MAX_VOLUME)?;
     let mut from = 0;
     for (n, extent) in volume.extents.iter().enumerate() {
@@ -79,11 +80,11 @@ impl Wire for Geometry {
         self.layout.put(w);
         self.unit.put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let layout = Layout::take(r)?;
         let unit = u64::take(r)?;
         if unit == 0 || unit > MAX_UNIT || !unit.is_multiple_of(SECTOR) {
-            return Err(WireError::Bounds { what: "a stripe unit", value: unit });
+            return Err(BytesError::Bounds { what: "a stripe unit", value: unit });
         }
         Ok(Geometry::new(layout, unit))
     }
@@ -106,7 +107,7 @@ impl Wire for Layout {
             }
         }
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let max = Code::MAX_COLUMNS as u64;
         let (data, parity) = (usize::take(r)?, usize::take(r)?);
         at_most("the number of parity columns", parity as u64, max)?;
@@ -120,11 +121,11 @@ impl Wire for Layout {
             tag => {
                 let found = ROTATIONS.iter().find(|r| r.0 == tag);
                 let placement =
-                    found.ok_or(WireError::Unknown { what: "placement", value: tag })?.1;
+                    found.ok_or(BytesError::Unknown { what: "placement", value: tag })?.1;
                 Layout::Rotating(Rotating { data, parity, placement })
             }
         };
-        let bad = |_| WireError::Bounds { what: "the number of data columns", value: data as u64 };
+        let bad = |_| BytesError::Bounds { what: "the number of data columns", value: data as u64 };
         layout.code().map(|_| layout).map_err(bad)
     }
 }
@@ -163,11 +164,11 @@ macro_rules! wire_choice {
             fn put(&self, w: &mut Writer) {
                 $of(*self).row().tag.put(w);
             }
-            fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+            fn take(r: &mut Reader<'_>) -> Read<Self> {
                 let tag = u8::take(r)?;
                 match Valued::numbered(tag) {
                     Some($chosen) => Ok($value),
-                    _ => Err(WireError::Unknown { what: $what, value: tag }),
+                    _ => Err(BytesError::Unknown { what: $what, value: tag }),
                 }
             }
         }

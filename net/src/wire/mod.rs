@@ -32,6 +32,7 @@ mod tests;
 mod words;
 
 use bytes::Bytes;
+use weft_bytes::{BytesError, Read, at_most};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 
 use code::{Reader, Wire, Writer, wire_enum};
@@ -72,31 +73,9 @@ pub enum WireError {
         /// The version that it has.
         theirs: u8,
     },
-    /// It ends too early.
-    #[error("the message ends in the middle of a field")]
-    Truncated,
-    /// More bytes than it says.
-    #[error("{0} bytes follow the end of the message")]
-    Trailing(usize),
-    /// A variant that there is none of.
-    #[error("there is no {what} with the number {value}")]
-    Unknown {
-        /// Of what.
-        what: &'static str,
-        /// The number.
-        value: u8,
-    },
-    /// A value that cannot be.
-    #[error("{what} is out of bounds: {value}")]
-    Bounds {
-        /// Which.
-        what: &'static str,
-        /// The value.
-        value: u64,
-    },
-    /// A text that is not UTF-8.
-    #[error("a text is not UTF-8")]
-    Text,
+    /// Not the bytes of any message.
+    #[error("the message cannot be read: {0}")]
+    Malformed(#[from] BytesError),
 }
 
 impl Message {
@@ -118,18 +97,14 @@ impl Message {
     ///
     /// If it is not exactly one good message.
     pub fn decode(payload: &Bytes) -> Result<Message, WireError> {
-        let (&theirs, rest) = payload.split_first().ok_or(WireError::Truncated)?;
+        let mut prefix: weft_bytes::Reader = weft_bytes::Reader::new(payload);
+        let theirs = prefix.u8()?;
         if theirs != VERSION {
             return Err(WireError::Version { theirs });
         }
-        let (&zero, rest) = rest.split_first().ok_or(WireError::Truncated)?;
-        if zero != 0 {
-            return Err(WireError::Bounds { what: "a reserved byte", value: zero.into() });
-        }
-        let (len, rest) = rest.split_first_chunk::<4>().ok_or(WireError::Truncated)?;
-        let len = u32::from_le_bytes(*len) as usize;
-        let head = rest.get(..len).ok_or(WireError::Truncated)?;
-        let mut r = Reader::new(head, payload.slice(PREFIX + len..));
+        at_most("a reserved byte", prefix.u8()?.into(), 0)?;
+        let head = prefix.bytes()?;
+        let mut r = Reader::new(head, payload.slice(PREFIX + head.len()..));
         let message = Message::take(&mut r)?;
         r.finish()?;
         Ok(message)

@@ -5,8 +5,9 @@ use weft_core::order::HostId;
 use weft_core::plan::{Range, Span};
 use weft_core::units::{ColumnSet, MAX_NODES, NodeId, Timestamp, VolumeId};
 
-use super::WireError;
-use super::code::{Reader, Wire, Writer, at_most, wire_struct};
+use weft_bytes::{Read, at_most};
+
+use super::code::{Reader, Wire, Writer, wire_struct};
 
 /// Types that are a number with a name.
 macro_rules! wire_newtype {
@@ -15,7 +16,7 @@ macro_rules! wire_newtype {
             fn put(&self, w: &mut Writer) {
                 self.0.put(w);
             }
-            fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+            fn take(r: &mut Reader<'_>) -> Read<Self> {
                 Wire::take(r).map($name)
             }
         }
@@ -27,7 +28,7 @@ impl Wire for NodeId {
     fn put(&self, w: &mut Writer) {
         self.0.put(w);
     }
-    fn take(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
         let number = u16::take(r)?;
         at_most("a node's number", number.into(), MAX_NODES as u64 - 1)?;
         Ok(NodeId(number))
@@ -35,7 +36,7 @@ impl Wire for NodeId {
 }
 
 /// A column of a stripe, or of a code.
-pub(super) fn take_column(r: &mut Reader<'_>) -> Result<usize, WireError> {
+pub(super) fn take_column(r: &mut Reader<'_>) -> Read<usize> {
     let column = usize::take(r)?;
     at_most("a column", column as u64, Code::MAX_COLUMNS as u64 - 1)?;
     Ok(column)

@@ -416,7 +416,7 @@ impl World {
         let Some(node) = &mut place.node else { return };
         let mut out = Vec::new();
         let began = node.serves().is_none();
-        node.handle(clock, input, &mut out);
+        crate::checked::handle(node, clock, input, &mut out);
         self.note_promises(id, began);
         self.outputs(id, out);
     }

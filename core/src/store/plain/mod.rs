@@ -53,6 +53,12 @@ struct Txn {
     left: u32,
 }
 
+impl Txn {
+    fn waits(&self) -> bool {
+        matches!(self.stage, Stage::Preparing | Stage::Committed)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
     #[default]
@@ -445,6 +451,20 @@ impl Store for PlainStore {
     }
 
     fn flush_outcomes(&mut self) {}
+
+    /// Transfers that wait or run are different ones, and each base is held as often as writes use it.
+    fn check_sums(&self) {
+        let both = self.waiting.keys().any(|id| self.running.contains_key(id));
+        assert!(!both, "a transfer waits that runs");
+        let mut users = BTreeMap::<u64, u32>::new();
+        for sector in self.txns.values().flat_map(|t| t.bases.iter().cloned().flatten()) {
+            *users.entry(sector).or_default() += 1;
+        }
+        let held = self.bases.iter().map(|(sector, base)| (sector, &base.users));
+        assert!(held.eq(&users), "what is added to is held for the writes that add: {users:?}");
+        let unready = |ts: &Timestamp| self.txns.get(ts).is_some_and(|t| t.waits());
+        assert!(self.unready.iter().all(unready), "a write waits for its bases that does not");
+    }
 
     fn take_ops(&mut self) -> Vec<DiskRequest> {
         self.gather();

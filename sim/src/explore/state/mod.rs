@@ -316,7 +316,7 @@ impl State {
         let now = self.now + if self.ahead == Some(n) { MILLIS } else { 0 };
         let Some(node) = &mut self.place(n).node else { return Ok(()) };
         let mut out = Vec::new();
-        node.handle(now, input, &mut out);
+        crate::checked::handle_small(node, now, input, &mut out);
         self.absorb(n, out)
     }
 

@@ -23,6 +23,8 @@ use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
+use weft_bytes::BytesError;
+
 use super::{MAX_BULK, Message, VERSION, WireError};
 
 fn ts() -> impl Strategy<Value = Timestamp> {

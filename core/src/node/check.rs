@@ -1,0 +1,23 @@
+//! What must hold between the fields of a node, which the simulator and the explorer ask after every input.
+
+use super::Node;
+
+impl Node {
+    /// Checks what is cheap to see.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold.
+    pub fn check(&self) {
+        self.worker.store.check();
+    }
+
+    /// Checks what takes a walk over all that the node has in memory.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold.
+    pub fn check_sums(&self) {
+        self.worker.store.check_sums();
+    }
+}

@@ -1,0 +1,355 @@
+//! Frames of the journal, and the entries in them.
+
+use super::super::ChangeKind;
+use super::super::reached::Reached;
+use super::super::table::State;
+use super::{put_heard, take_heard};
+use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
+use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
+
+const FRAME_MAGIC: &[u8; 8] = b"WEFTJRNL";
+const FRAME_FIXED: usize = 48;
+
+/// An entry of a journal frame.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Entry {
+    /// A participant's part of a write: what to do if it commits, and who else takes part.
+    Prepare { ts: Timestamp, meta: Vec<u8>, changes: Vec<ChangeHead> },
+    /// The outcome of a write prepared earlier.
+    Outcome { ts: Timestamp, commit: bool },
+    /// All participants know the outcome.
+    Released { ts: Timestamp },
+    /// These sectors are about to be written in place.
+    Apply { sectors: Vec<Applied> },
+    /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
+    Begin,
+    /// The number of the checkpoint whose sectors the next apply entry names.
+    Checkpoint(u64),
+    /// A write that commits has no effect in these sectors: later content is there.
+    Overtaken { ts: Timestamp, sectors: Vec<u64> },
+    /// A write known to have committed, whose content is in place or superseded.
+    Known { ts: Timestamp, meta: Vec<u8> },
+    /// How far other disks had got, as far as this one has heard.
+    Heard(Vec<(NodeId, Reached)>),
+    /// What follows is promised in this epoch, or a later one; or [`FORGOT`].
+    Life(Epoch),
+}
+
+/// What a change is, apart from its bytes, which follow the frame's head.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChangeHead {
+    pub sector: u64,
+    pub count: u32,
+    pub kind: ChangeKind,
+    /// `None` for a run of zeros, which has no bytes in the frame.
+    pub crc: Option<u32>,
+}
+
+/// What a sector in place will be once an apply is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Applied {
+    pub sector: u64,
+    pub version: Timestamp,
+    pub crc: u32,
+    pub state: u8,
+}
+
+/// The fixed part of a frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHead {
+    pub number: u64,
+    pub head_sectors: u64,
+    pub payload_sectors: u64,
+}
+
+impl FrameHead {
+    /// Sectors of the whole frame.
+    pub fn sectors(&self) -> u64 {
+        self.head_sectors + self.payload_sectors
+    }
+}
+
+impl Entry {
+    /// What must hold of every entry that is written on a disk of so many data sectors, and of every one that is read.
+    pub fn check(&self, data: u64) -> Read<()> {
+        let sector = |sector: u64| at_most("a sector", sector, data.saturating_sub(1));
+        match self {
+            Entry::Prepare { changes, .. } => changes.iter().try_for_each(|c| {
+                at_most("the first sector of a change", c.sector, data)?;
+                at_most("the sectors of a change", c.count.into(), data - c.sector)
+            }),
+            Entry::Apply { sectors } => sectors.iter().try_for_each(|a| {
+                sector(a.sector)?;
+                at_most("the state of a sector", a.state.into(), State::Bad as u64)
+            }),
+            Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| sector(*s)),
+            Entry::Outcome { .. }
+            | Entry::Released { .. }
+            | Entry::Begin
+            | Entry::Checkpoint(_)
+            | Entry::Known { .. }
+            | Entry::Heard(_)
+            | Entry::Life(_) => Ok(()),
+        }
+    }
+}
+
+/// A frame's head: fixed part and entries, in whole sectors.
+pub(crate) fn encode_frame(
+    incarnation: u64,
+    number: u64,
+    entries: &[Entry],
+) -> (Vec<u8>, FrameHead) {
+    let mut body = Writer::default();
+    let payload_sectors = entries.iter().map(|entry| encode_entry(&mut body, entry)).sum();
+    let body = body.finish();
+    let head_sectors = head_sectors(body.len());
+    let mut w: Writer = Writer::behind(FRAME_MAGIC);
+    w.u64(incarnation);
+    w.u64(number);
+    w.u32(head_sectors as u32);
+    w.u32(payload_sectors as u32);
+    w.u32(body.len() as u32);
+    w.u32(crc32c::crc32c(&body));
+    w.u32(entries.len() as u32);
+    w.u32(crc32c::crc32c(w.written()));
+    assert_eq!(w.written().len(), FRAME_FIXED);
+    w.raw(&body);
+    w.pad((head_sectors * SECTOR) as usize);
+    (w.finish(), FrameHead { number, head_sectors, payload_sectors })
+}
+
+/// Sectors of a head with so many bytes of entries.
+fn head_sectors(body: usize) -> u64 {
+    (FRAME_FIXED + body).div_ceil(SECTOR_BYTES) as u64
+}
+
+/// What the fixed part says besides the sizes.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed {
+    pub head: FrameHead,
+    body_len: u32,
+    body_crc: u32,
+    entries: u32,
+}
+
+/// The fixed part at `at`, if a frame of this disk begins there.
+pub(crate) fn decode_head(incarnation: u64, sector: &[u8]) -> Option<Fixed> {
+    let fixed = sector.get(..FRAME_FIXED)?;
+    let (body, crc) = fixed.split_at(FRAME_FIXED - 4);
+    if crc32c::crc32c(body).to_le_bytes() != crc {
+        return None;
+    }
+    let mut r: Reader = Reader::new(body);
+    r.magic(FRAME_MAGIC, "a frame of a journal").ok()?;
+    let (disk, number) = (r.u64().ok()?, r.u64().ok()?);
+    let (head, payload) = (r.u32().ok()?, r.u32().ok()?);
+    let (body_len, body_crc, entries) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
+    let head = FrameHead { number, head_sectors: head.into(), payload_sectors: payload.into() };
+    (disk == incarnation).then_some(Fixed { head, body_len, body_crc, entries })
+}
+
+/// The frame that begins `journal`, with its entries, if it is whole; or why it makes no sense, though it has its
+/// checksums.
+pub(crate) fn decode_frame(
+    incarnation: u64,
+    journal: &[u8],
+    data: u64,
+) -> Option<Read<(FrameHead, Vec<Entry>)>> {
+    let fixed = decode_head(incarnation, journal)?;
+    let body = journal.get(FRAME_FIXED..FRAME_FIXED + fixed.body_len as usize)?;
+    if crc32c::crc32c(body) != fixed.body_crc {
+        return None;
+    }
+    let entries = match decode_entries(&fixed, body, data) {
+        Ok(entries) => entries,
+        Err(why) => return Some(Err(why)),
+    };
+    let mut payload = journal.get((fixed.head.head_sectors * SECTOR) as usize..)?;
+    for change in entries.iter().flat_map(changes_of) {
+        if let Some(crc) = change.crc {
+            let (bytes, rest) = payload.split_at_checked(change.count as usize * SECTOR_BYTES)?;
+            if crc32c::crc32c(bytes) != crc {
+                return None;
+            }
+            payload = rest;
+        }
+    }
+    Some(Ok((fixed.head, entries)))
+}
+
+/// The entries in a body that has its checksum.
+fn decode_entries(fixed: &Fixed, body: &[u8], data: u64) -> Read<Vec<Entry>> {
+    let mut r: Reader = Reader::new(body);
+    let mut entries = Vec::new();
+    for _ in 0..fixed.entries {
+        let entry = decode_entry(&mut r)?;
+        entry.check(data)?;
+        entries.push(entry);
+    }
+    r.end()?;
+    let payload: u64 = entries.iter().map(payload_sectors).sum();
+    let same = |what, says: u64, is: u64| match says == is {
+        true => Ok(()),
+        false => Err(BytesError::Bounds { what, value: says }),
+    };
+    same("the sectors of its head", fixed.head.head_sectors, head_sectors(body.len()))?;
+    same("the sectors of its changes", fixed.head.payload_sectors, payload).map(|()| entries)
+}
+
+/// The sectors of bytes that follow the head for an entry.
+fn payload_sectors(entry: &Entry) -> u64 {
+    let with_bytes = changes_of(entry).iter().filter(|c| c.crc.is_some());
+    with_bytes.map(|c| u64::from(c.count)).sum()
+}
+
+pub(crate) fn changes_of(entry: &Entry) -> &[ChangeHead] {
+    match entry {
+        Entry::Prepare { changes, .. } => changes,
+        _ => &[],
+    }
+}
+
+/// Appends an entry; returns the sectors of bytes that follow the head for it.
+fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
+    match entry {
+        Entry::Prepare { ts, meta, changes } => {
+            w.u8(1);
+            w.u64(ts.0);
+            w.bytes(meta);
+            w.list(changes.iter(), encode_change);
+        }
+        Entry::Outcome { ts, commit } => {
+            w.u8(2);
+            w.u64(ts.0);
+            w.bool(*commit);
+        }
+        Entry::Released { ts } => {
+            w.u8(3);
+            w.u64(ts.0);
+        }
+        Entry::Apply { sectors } => {
+            w.u8(4);
+            w.list(sectors.iter(), encode_applied);
+        }
+        Entry::Known { ts, meta } => {
+            w.u8(5);
+            w.u64(ts.0);
+            w.bytes(meta);
+        }
+        Entry::Begin => w.u8(6),
+        Entry::Heard(heard) => {
+            w.u8(7);
+            put_heard(w, heard.iter().copied());
+        }
+        Entry::Life(epoch) => {
+            w.u8(8);
+            w.u64(*epoch);
+        }
+        Entry::Checkpoint(number) => {
+            w.u8(9);
+            w.u64(*number);
+        }
+        Entry::Overtaken { ts, sectors } => {
+            w.u8(10);
+            w.u64(ts.0);
+            w.list(sectors.iter(), |w, s| w.u64(*s));
+        }
+    }
+    payload_sectors(entry)
+}
+
+fn decode_entry(r: &mut Reader) -> Read<Entry> {
+    Ok(match r.u8()? {
+        1 => {
+            let (ts, meta) = (Timestamp(r.u64()?), r.bytes()?.to_vec());
+            Entry::Prepare { ts, meta, changes: r.list(CHANGE_BYTES, decode_change)? }
+        }
+        2 => Entry::Outcome { ts: Timestamp(r.u64()?), commit: r.bool()? },
+        3 => Entry::Released { ts: Timestamp(r.u64()?) },
+        4 => Entry::Apply { sectors: r.list(APPLIED_BYTES, decode_applied)? },
+        5 => Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() },
+        6 => Entry::Begin,
+        7 => Entry::Heard(take_heard(r)?),
+        8 => Entry::Life(r.u64()?),
+        9 => Entry::Checkpoint(r.u64()?),
+        10 => Entry::Overtaken { ts: Timestamp(r.u64()?), sectors: r.list(8, Reader::u64)? },
+        value => return Err(BytesError::Unknown { what: "entry of a journal", value }),
+    })
+}
+
+const CHANGE_BYTES: usize = 17;
+/// It is added to what is there.
+const ADDED: u8 = 1;
+/// It is zeros, and has no bytes in the frame.
+const ZEROS: u8 = 2;
+
+fn encode_change(w: &mut Writer, c: &ChangeHead) {
+    w.u64(c.sector);
+    w.u32(c.count);
+    let added = if c.kind.is_delta() { ADDED } else { 0 };
+    w.u8(added | if c.crc.is_none() { ZEROS } else { 0 });
+    w.u32(c.crc.unwrap_or(0));
+}
+
+fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
+    let (sector, count, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
+    at_most("the flags of a change", flags.into(), (ADDED | ZEROS).into())?;
+    let kind = if flags & ADDED != 0 { ChangeKind::Delta } else { ChangeKind::Content };
+    Ok(ChangeHead { sector, count, kind, crc: (flags & ZEROS == 0).then_some(crc) })
+}
+
+const APPLIED_BYTES: usize = 21;
+
+fn encode_applied(w: &mut Writer, a: &Applied) {
+    w.u64(a.sector);
+    w.u64(a.version.0);
+    w.u32(a.crc);
+    w.u8(a.state);
+}
+
+fn decode_applied(r: &mut Reader) -> Read<Applied> {
+    let (sector, version) = (r.u64()?, Timestamp(r.u64()?));
+    Ok(Applied { sector, version, crc: r.u32()?, state: r.u8()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_round_trip_and_any_flipped_bit_is_seen() {
+        let payload = vec![5u8; SECTOR_BYTES];
+        let change = ChangeHead {
+            sector: 9,
+            count: 1,
+            kind: ChangeKind::Delta,
+            crc: Some(crc32c::crc32c(&payload)),
+        };
+        let zeros = ChangeHead { sector: 77, count: 512, kind: ChangeKind::Content, crc: None };
+        let entries = vec![
+            Entry::Prepare { ts: Timestamp(5), meta: vec![1, 2], changes: vec![change, zeros] },
+            Entry::Outcome { ts: Timestamp(4), commit: true },
+            Entry::Released { ts: Timestamp(3) },
+            Entry::Known { ts: Timestamp(2), meta: vec![] },
+            Entry::Begin,
+            Entry::Checkpoint(7),
+            Entry::Overtaken { ts: Timestamp(4), sectors: vec![5, 6] },
+            Entry::Life(8),
+            Entry::Heard(vec![(NodeId(3), Reached { disk: 1, life: 2, frame: 3, sequence: 4 })]),
+            Entry::Apply {
+                sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
+            },
+        ];
+        let (mut frame, head) = encode_frame(42, 8, &entries);
+        assert_eq!((head.head_sectors, head.payload_sectors), (1, 1));
+        frame.extend_from_slice(&payload);
+        assert_eq!(decode_frame(42, &frame, 1000), Some(Ok((head, entries))));
+        assert_eq!(decode_frame(43, &frame, 1000), None, "a frame of another formatting");
+        for at in [0, 20, 60, SECTOR_BYTES + 7] {
+            frame[at] ^= 4;
+            assert_eq!(decode_frame(42, &frame, 1000), None, "byte {at}");
+            frame[at] ^= 4;
+        }
+    }
+}

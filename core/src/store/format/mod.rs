@@ -1,0 +1,127 @@
+//! What stands on the disk, byte by byte. docs/disk-format.md is this file in prose; offsets
+//! are nowhere else.
+//!
+//! | sectors | what |
+//! |---|---|
+//! | 0, 1 | superblock, written in turn |
+//! | then 2 M | copies of the cluster map, from version 2 on |
+//! | then J | journal |
+//! | then I | index of the table, from version 2 on |
+//! | then T | table: 16 bytes for each data sector |
+//! | then the rest | data |
+
+//!
+//! - [`superblock`]: who the disk is, how it is divided, where the journal begins
+//! - [`frame`]: frames of the journal, and the entries in them
+//! - [`versions`]: the versions of all this, and what is done with a disk of each
+//!
+//! Assertions come in pairs: what is asserted of a superblock or a frame before it is written is a
+//! [`FormatError`] when it is read and does not hold. Bytes from a disk never make it panic.
+
+mod frame;
+mod superblock;
+pub mod versions;
+
+use weft_bytes::{BytesError, Read, Reader, Writer};
+
+use super::reached::Reached;
+use crate::units::{Epoch, NodeId};
+
+pub(crate) use frame::{
+    Applied, ChangeHead, Entry, FrameHead, decode_frame, decode_head, encode_frame,
+};
+pub use superblock::Superblock;
+pub use versions::{FORMAT_VERSION, OLDEST_VERSION};
+
+/// Sectors of the superblock's copies.
+pub const SUPERBLOCKS: u64 = 2;
+/// Of how many other disks a superblock keeps what was heard; a disk with more neighbours keeps it of those
+/// that follow it in number.
+pub const MOST_HEARD: usize = 100;
+/// In the place of an epoch: the disk has forgotten what it promised before.
+pub const FORGOT: Epoch = 0;
+
+/// Why a disk is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum FormatError {
+    /// Neither superblock is one.
+    #[error("it is not a Weft disk (no valid superblock); format it, or restore the right file")]
+    NotOurs,
+    /// Written by another version of Weft.
+    #[error(
+        "its format is version {0} and this Weft reads versions {OLDEST_VERSION} to {FORMAT_VERSION}; use a Weft that reads it"
+    )]
+    Version(u32),
+    /// Written by a version of Weft whose disks are not opened.
+    #[error("its format is version {version}: {why}")]
+    Refused {
+        /// The version.
+        version: u32,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// Its superblock has its checksum, and makes no sense.
+    #[error("its superblock makes no sense: {0}; nothing is changed on it")]
+    Superblock(BytesError),
+    /// A frame of its journal has its checksum, and makes no sense.
+    #[error("frame {number} of its journal makes no sense: {why}; nothing is changed on it")]
+    Frame {
+        /// The frame's number.
+        number: u64,
+        /// What is wrong.
+        why: BytesError,
+    },
+    /// A disk of another cluster.
+    #[error("it belongs to cluster {found:032x}, not to {expected:032x}")]
+    Cluster {
+        /// The cluster that the disk names.
+        found: u128,
+        /// The cluster that opens it.
+        expected: u128,
+    },
+    /// Another disk of this cluster.
+    #[error("it is disk {found}, and disk {expected} was expected here")]
+    Disk {
+        /// The number on the disk.
+        found: u16,
+        /// The number expected.
+        expected: u16,
+    },
+    /// Shorter than its superblock says.
+    #[error("it is truncated: its superblock says {expected} sectors and there are {found}")]
+    Truncated {
+        /// Sectors by the superblock.
+        expected: u64,
+        /// Sectors that there are.
+        found: u64,
+    },
+    /// Frames are missing between others, on a disk of version 1.
+    #[error(
+        "its journal is corrupt: frame {missing} is unreadable though frame {later} follows it"
+    )]
+    Hole {
+        /// The first frame that cannot be read.
+        missing: u64,
+        /// A later one that can.
+        later: u64,
+    },
+    /// Too small to hold anything.
+    #[error("{0} sectors are too few for a disk; at least {1} are needed")]
+    TooSmall(u64, u64),
+}
+
+/// A count, then 34 bytes for each disk.
+fn put_heard(w: &mut Writer, heard: impl ExactSizeIterator<Item = (NodeId, Reached)>) {
+    w.list(heard, |w, (node, r)| {
+        w.u16(node.0);
+        [r.disk, r.life, r.frame, r.sequence].into_iter().for_each(|n| w.u64(n));
+    });
+}
+
+fn take_heard(r: &mut Reader) -> Read<Vec<(NodeId, Reached)>> {
+    r.list(34, |r| {
+        let node = NodeId(r.u16()?);
+        let (disk, life, frame, sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        Ok((node, Reached { disk, life, frame, sequence }))
+    })
+}

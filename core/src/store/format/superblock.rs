@@ -1,0 +1,321 @@
+//! The superblock: who the disk is, how it is divided, and where its journal begins.
+
+use std::ops::Range;
+
+use super::super::index::PAGES_PER_INDEX;
+use super::super::map_area::{MAP_COPIES, MAP_SECTORS, map_area_sectors};
+use super::super::reached::Heard;
+use super::super::table::ENTRIES_PER_PAGE;
+use super::versions::{FORMAT_VERSION, Version};
+use super::{FormatError, MOST_HEARD, SUPERBLOCKS, put_heard, take_heard};
+use crate::units::{Epoch, SECTOR_BYTES, Timestamp};
+use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
+
+const SUPERBLOCK_MAGIC: &[u8; 8] = b"WEFTDISK";
+
+/// The superblock: who the disk is, how it is divided, where the journal begins.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Superblock {
+    /// The version of the disk's format.
+    pub version: u32,
+    /// The cluster that the disk belongs to.
+    pub cluster: u128,
+    /// The disk's number in the cluster.
+    pub disk: u16,
+    /// Told apart from every earlier formatting of the same disk; journal frames carry it.
+    pub incarnation: u64,
+    /// Sectors of the journal.
+    pub journal: u64,
+    /// Data sectors.
+    pub data: u64,
+    /// Counts superblock writes; the higher of the two copies holds.
+    pub sequence: u64,
+    /// Sector (from the journal's first) of the oldest frame still needed.
+    pub tail: u64,
+    /// That frame's number.
+    pub tail_frame: u64,
+    /// No write prepared on this disk before the tail has a later timestamp.
+    pub latest: Timestamp,
+    /// Sectors of each of the two copies of the cluster map; 0 on small disks and those of version 1.
+    pub map: u64,
+    /// The last epoch that the disk's node had entered.
+    pub life: Epoch,
+    /// Its journal was damaged, so it has forgotten what it promised, and the others have not been told yet.
+    pub forgot: bool,
+    /// Which versions of the pages of the table's index there were when this superblock was written: see
+    /// [`Index::sum`](super::index::Index::sum).
+    pub index_sum: u64,
+    /// How far other disks had got, as far as this one has heard.
+    pub heard: Heard,
+    /// Journal frames with lower numbers were durable when this was written; 0 if it does not say.
+    pub durable_before: u64,
+}
+
+impl Superblock {
+    /// Sectors of the smallest journal.
+    pub const LEAST_JOURNAL: u64 = 512;
+    /// Sectors of the journal of disks that are large enough (64 MiB).
+    pub const JOURNAL: u64 = 16_384;
+    /// Sectors of the smallest disk: superblocks, journal, and a page each of index, table and data.
+    pub const LEAST_SECTORS: u64 = SUPERBLOCKS + Self::LEAST_JOURNAL + 3;
+
+    /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
+    /// the disk if that is less.
+    pub fn divide(
+        cluster: u128,
+        disk: u16,
+        incarnation: u64,
+        sectors: u64,
+        journal: u64,
+    ) -> Result<Superblock, FormatError> {
+        let journal = journal.min(sectors / 16).max(Self::LEAST_JOURNAL);
+        let map = map_area_sectors(sectors) / MAP_COPIES as u64;
+        let rest = sectors
+            .checked_sub(SUPERBLOCKS + 2 * map + journal)
+            .filter(|&r| r >= 3)
+            .ok_or(FormatError::TooSmall(sectors, Self::LEAST_SECTORS))?;
+        let per_page = ENTRIES_PER_PAGE as u64;
+        let mut data = rest * per_page / (per_page + 1);
+        let taken = |data: u64| {
+            let pages = data.div_ceil(per_page);
+            data + pages + pages.div_ceil(PAGES_PER_INDEX as u64)
+        };
+        // An index page stands for so much data that few steps do.
+        while taken(data) > rest {
+            data -= 1;
+        }
+        Ok(Superblock {
+            version: FORMAT_VERSION,
+            cluster,
+            disk,
+            incarnation,
+            journal,
+            data,
+            sequence: 1,
+            tail: 0,
+            tail_frame: 1,
+            latest: Timestamp::ZERO,
+            map,
+            life: 0,
+            forgot: false,
+            index_sum: 0,
+            heard: Heard::new(),
+            durable_before: 1,
+        })
+    }
+
+    /// A superblock of nothing: that of a disk that has yet to be read.
+    pub(in crate::store) fn unread() -> Superblock {
+        Superblock {
+            version: FORMAT_VERSION,
+            cluster: 0,
+            disk: 0,
+            incarnation: 0,
+            journal: 0,
+            data: 0,
+            sequence: 0,
+            tail: 0,
+            tail_frame: 0,
+            latest: Timestamp::ZERO,
+            map: 0,
+            life: 0,
+            forgot: false,
+            index_sum: 0,
+            heard: Heard::new(),
+            durable_before: 0,
+        }
+    }
+
+    /// Whether the disk has an index of its table, and keeps what others have reached.
+    pub fn has_index(&self) -> bool {
+        Version::of(self.version).is_ok_and(|v| v.has_index)
+    }
+
+    /// The sectors of both copies of the cluster map, if the disk has room for them.
+    pub fn map_area(&self) -> Option<Range<u64>> {
+        (self.map > 0).then(|| SUPERBLOCKS..SUPERBLOCKS + 2 * self.map)
+    }
+
+    /// First sector of the journal.
+    pub fn journal_start(&self) -> u64 {
+        SUPERBLOCKS + 2 * self.map
+    }
+
+    /// First sector of the table's index, which ends where the table begins.
+    pub fn index_start(&self) -> u64 {
+        self.journal_start() + self.journal
+    }
+
+    /// Pages (sectors) of the index.
+    pub fn index_pages(&self) -> u64 {
+        match self.has_index() {
+            true => self.table_pages().div_ceil(PAGES_PER_INDEX as u64),
+            false => 0,
+        }
+    }
+
+    /// First sector of the table.
+    pub fn table_start(&self) -> u64 {
+        self.index_start() + self.index_pages()
+    }
+
+    /// Pages (sectors) of the table.
+    pub fn table_pages(&self) -> u64 {
+        self.data.div_ceil(ENTRIES_PER_PAGE as u64)
+    }
+
+    /// First data sector.
+    pub fn data_start(&self) -> u64 {
+        self.table_start() + self.table_pages()
+    }
+
+    /// Sectors in all.
+    pub fn sectors(&self) -> u64 {
+        self.data_start() + self.data
+    }
+
+    /// What must hold of every superblock that is written, and of every one that is read.
+    fn check(&self) -> Read<()> {
+        let positive = |what, value| match value {
+            0 => Err(BytesError::Bounds { what, value }),
+            _ => Ok(()),
+        };
+        positive("the size of its journal", self.journal)?;
+        positive("the number of its data sectors", self.data)?;
+        positive("its sequence", self.sequence)?;
+        positive("the number of the journal's oldest frame", self.tail_frame)?;
+        // No disk is larger; so no sum of these overflows.
+        at_most("the size of its journal", self.journal, 1 << 48)?;
+        at_most("the number of its data sectors", self.data, 1 << 48)?;
+        at_most("the sectors of a copy of the map", self.map, MAP_SECTORS)?;
+        at_most("the journal's tail", self.tail, self.journal - 1)?;
+        at_most("the number of disks heard of", self.heard.len() as u64, MOST_HEARD as u64)
+    }
+
+    /// The superblock as a sector.
+    pub fn encode(&self) -> Vec<u8> {
+        if let Err(why) = self.check() {
+            panic!("a superblock is to be written that makes no sense: {why}: {self:?}");
+        }
+        let mut w: Writer = Writer::behind(SUPERBLOCK_MAGIC);
+        w.u32(self.version);
+        w.u32(u32::from(self.disk));
+        w.u128(self.cluster);
+        for field in
+            [self.incarnation, self.journal, self.data, self.sequence, self.tail, self.tail_frame]
+        {
+            w.u64(field);
+        }
+        w.u64(self.latest.0);
+        if self.has_index() {
+            w.u64(self.map);
+            w.u64(self.life);
+            w.u64(self.index_sum);
+            w.u32(u32::from(self.forgot));
+            put_heard(&mut w, self.heard.iter().map(|(n, r)| (*n, *r)));
+            w.u64(self.durable_before);
+        }
+        w.pad(SECTOR_BYTES - 4);
+        w.u32(crc32c::crc32c(w.written()));
+        w.finish()
+    }
+
+    /// Reads a superblock from a sector.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or of a version that is not opened, or makes no sense.
+    pub fn decode(sector: &[u8]) -> Result<Superblock, FormatError> {
+        let (body, crc) = sector.split_at_checked(SECTOR_BYTES - 4).ok_or(FormatError::NotOurs)?;
+        if !body.starts_with(SUPERBLOCK_MAGIC) || crc32c::crc32c(body).to_le_bytes() != crc {
+            return Err(FormatError::NotOurs);
+        }
+        let mut r = Reader::new(&body[SUPERBLOCK_MAGIC.len()..]);
+        let number = r.u32().map_err(FormatError::Superblock)?;
+        let version = Version::of(number)?;
+        let sb = Superblock::fields(version, &mut r).map_err(FormatError::Superblock)?;
+        sb.check().map_err(FormatError::Superblock)?;
+        Ok(sb)
+    }
+
+    fn fields(version: &Version, r: &mut Reader) -> Read<Superblock> {
+        let disk = r.u32()?;
+        at_most("its number", disk.into(), u16::MAX.into())?;
+        let mut sb = Superblock {
+            version: version.number,
+            disk: disk as u16,
+            cluster: r.u128()?,
+            incarnation: r.u64()?,
+            journal: r.u64()?,
+            data: r.u64()?,
+            sequence: r.u64()?,
+            tail: r.u64()?,
+            tail_frame: r.u64()?,
+            latest: Timestamp(r.u64()?),
+            ..Superblock::unread()
+        };
+        if version.has_index {
+            (sb.map, sb.life, sb.index_sum) = (r.u64()?, r.u64()?, r.u64()?);
+            sb.forgot = r.u32()? != 0;
+            sb.heard = take_heard(r)?.into_iter().collect();
+            sb.durable_before = r.u64()?;
+        }
+        Ok(sb)
+    }
+
+    /// Reads the copy that stands in a sector. One that belongs in the other's place got there by a write that
+    /// went astray.
+    pub fn decode_copy(sector: &[u8], place: u64) -> Result<Superblock, FormatError> {
+        let sb = Superblock::decode(sector)?;
+        // A fresh disk of any version has the same in both places.
+        match sb.sequence % SUPERBLOCKS == place || sb.sequence == 1 {
+            true => Ok(sb),
+            false => Err(FormatError::NotOurs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::reached::Reached;
+    use super::*;
+    use crate::units::NodeId;
+
+    #[test]
+    fn superblocks_round_trip_and_tell_what_is_wrong() {
+        let sb = Superblock::divide(7, 3, 9, 100_000, 4096).unwrap();
+        assert!(sb.sectors() <= 100_000 && sb.sectors() > 99_990);
+        let reached = Reached { disk: 5, life: 6, frame: 7, sequence: 8 };
+        let heard = (0..MOST_HEARD as u16).map(|n| (NodeId(n), reached)).collect();
+        let sb = Superblock {
+            sequence: 4,
+            life: 3,
+            forgot: true,
+            index_sum: 9,
+            heard,
+            durable_before: 10,
+            ..sb
+        };
+        let mut sector = sb.encode();
+        assert_eq!(Superblock::decode_copy(&sector, 0), Ok(sb.clone()));
+        assert_eq!(Superblock::decode_copy(&sector, 1), Err(FormatError::NotOurs), "astray");
+        sector[100] ^= 1;
+        assert_eq!(Superblock::decode(&sector), Err(FormatError::NotOurs));
+        let least = Superblock::LEAST_SECTORS;
+        assert_eq!(Superblock::divide(7, 3, 9, least, 64).unwrap().data, 1);
+        let small = Superblock::divide(7, 3, 9, least - 1, 64);
+        assert_eq!(small, Err(FormatError::TooSmall(least - 1, least)));
+    }
+
+    #[test]
+    fn a_disk_of_version_1_is_divided_as_it_always_was() {
+        let sb = Superblock {
+            version: 1,
+            map: 0,
+            durable_before: 0,
+            ..Superblock::divide(7, 3, 9, 100_000, 4096).unwrap()
+        };
+        assert_eq!((sb.journal_start(), sb.table_start()), (2, 4098));
+        assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
+    }
+}

@@ -1,0 +1,377 @@
+//! Opening a disk, whatever state a crash left it in: superblock, replay of the journal, and
+//! for sectors that a checkpoint was putting in place, a look at how far it came.
+//!
+//! A torn tail is what a crash leaves: the frame that was being written, which nobody has been promised. A frame
+//! that is missing before others, or an index that is not the superblock's, is damage. Then nothing in the journal
+//! can be believed, since what it says may have been overtaken: the disk opens with what
+//! is in place, says that it has forgotten what it promised, and is made whole from the others.
+//!
+//! - [`replay`]: which frames of the journal count, and what their entries say
+//! - [`candidates`]: sectors that a checkpoint was putting in place
+
+mod candidates;
+mod replay;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::versions::Version;
+use super::format::{Applied, SUPERBLOCKS};
+use super::index::Index;
+use super::overlay::{Over, Overlay};
+use super::table::{Numbers, Table};
+use super::{
+    Change, DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
+    Recovered, StoreConfig, StoreCounters, Superblock,
+};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+
+const PIECE: u64 = 256;
+/// Of more sectors that cannot be read while opening the disk is not opened.
+const MOST_UNREADABLE: u64 = 64;
+
+#[derive(Clone, Hash)]
+pub(in crate::store) struct Recovery {
+    cluster: u128,
+    disk: u16,
+    disk_sectors: u64,
+    /// What is being read: superblocks, then the journal, then the index. Zeros where it is yet to be read, or
+    /// cannot be.
+    part: Part,
+    bytes: Vec<u8>,
+    /// Sectors of it that have been read.
+    have: u64,
+    /// Sectors of the journal that cannot be read, and how many of all parts cannot.
+    unreadable: (BTreeSet<u64>, u64),
+    /// The frames of the journal, once it is known which: where each begins, and what is in it.
+    journal: Vec<u8>,
+    /// What had committed when the last checkpoint began.
+    begun: Overlay,
+    /// Sectors that apply entries name: for each entry what it was to put in place, and the
+    /// outcome of that. A crash may have come before an entry took effect, and the sector
+    /// been taken up again by a later life's entry; only the table and the place tell.
+    candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
+    /// The last checkpoint that the journal speaks of.
+    last: LastCheckpoint,
+    /// What has been named as known since a checkpoint began, and the first frame that names any.
+    known: (Option<u64>, Vec<Timestamp>),
+    /// Those whose place must be looked at.
+    waiting: usize,
+    /// The journal has been replayed.
+    replayed: bool,
+    looked: bool,
+}
+
+/// A checkpoint of which an apply entry was found. It is ended when the disk is open.
+#[derive(Clone, Default, Hash)]
+struct LastCheckpoint {
+    /// The sectors that it was to place.
+    sectors: BTreeSet<u64>,
+    /// What those consist of that are not in place.
+    left: BTreeMap<u64, Over>,
+    /// The known writes that it named, and the first frame that does.
+    known: (Option<u64>, Vec<Timestamp>),
+}
+
+/// What is read one after the other when a disk is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Superblocks,
+    Journal,
+    Index,
+}
+
+impl JournalStore {
+    /// The store of a disk that holds only lengths, for simulations of performance: every
+    /// sector has been written, all is in place, and as much of the table as there is room for is
+    /// in memory. `journal` sectors are the journal's, as in [`Superblock::divide`].
+    ///
+    /// # Errors
+    /// If the disk is too small.
+    pub fn full(
+        config: StoreConfig,
+        disk: u16,
+        disk_sectors: u64,
+        journal: u64,
+    ) -> Result<JournalStore, FormatError> {
+        let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
+        let mut store = JournalStore::open(config, 0, disk, disk_sectors);
+        store.journal = Journal::new(&superblock, config.bug);
+        store.recovery = None;
+        store.ios.clear();
+        store.out.clear();
+        let pages = superblock.table_pages().min(config.table_pages as u64);
+        for page in 0..pages {
+            store.table.load(page, Some(&Buffer::Length(SECTOR_BYTES)));
+        }
+        // Its pages have bytes, but they are written as they are where data has some.
+        store.table.index = Some(Index::new(superblock.incarnation, superblock.table_pages()));
+        store.superblock = superblock;
+        store.events.push_back(Event::Opened(Vec::new()));
+        Ok(store)
+    }
+
+    /// Begins to open the disk `disk` of `cluster`, which has `disk_sectors` sectors; says
+    /// [`Event::Opened`] or [`Event::Refused`].
+    pub fn open(config: StoreConfig, cluster: u128, disk: u16, disk_sectors: u64) -> JournalStore {
+        let superblock = Superblock::unread();
+        let recovery = Recovery {
+            cluster,
+            disk,
+            disk_sectors,
+            part: Part::Superblocks,
+            bytes: vec![0; (SUPERBLOCKS * SECTOR) as usize],
+            have: 0,
+            unreadable: (BTreeSet::new(), 0),
+            journal: Vec::new(),
+            begun: Overlay::default(),
+            candidates: BTreeMap::new(),
+            last: LastCheckpoint::default(),
+            known: (None, Vec::new()),
+            waiting: 0,
+            replayed: false,
+            looked: false,
+        };
+        let mut store = JournalStore {
+            config,
+            journal: Journal::new(&superblock, config.bug),
+            superblock,
+            latest_kept: Timestamp::ZERO,
+            reached: Reached::default(),
+            found: Reached::default(),
+            heard_since: Heard::new(),
+            unpromised: super::others::NOTHING_PROMISED,
+            life_written: 0,
+            life_to_write: None,
+            table: Table::new(config.table_pages),
+            overlay: Overlay::default(),
+            writes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            checkpoint: None,
+            verifying: super::verify::Verifying::default(),
+            forgiving: super::others::Forgiving::Done,
+            recovery: Some(recovery),
+            loading: BTreeSet::new(),
+            ios: BTreeMap::new(),
+            next_io: 1,
+            unlogged: 0,
+            failed: false,
+            out: Vec::new(),
+            events: std::collections::VecDeque::new(),
+            counters: StoreCounters::default(),
+        };
+        store.read_piece();
+        store
+    }
+
+    /// The sectors of what is being read.
+    fn part(&self) -> (u64, u64) {
+        let sb = &self.superblock;
+        match self.recovery.as_ref().expect("opening").part {
+            Part::Superblocks => (0, SUPERBLOCKS),
+            Part::Journal => (sb.journal_start(), sb.journal),
+            Part::Index => (sb.index_start(), sb.index_pages()),
+        }
+    }
+
+    /// Reads the next piece of it; goes on if there is none.
+    fn read_piece(&mut self) {
+        let have = self.recovery.as_ref().expect("opening").have;
+        let (first, sectors) = self.part();
+        let count = PIECE.min(sectors - have);
+        if count == 0 {
+            return self.part_read();
+        }
+        let at = first + have;
+        self.read_recovery(at, count);
+    }
+
+    fn read_recovery(&mut self, at: u64, count: u64) {
+        let op = DiskOp::Read { offset: at * SECTOR, len: count * SECTOR };
+        self.start(Purpose::Recovery { at, count }, op);
+    }
+
+    /// Sectors read while opening arrived, or could not be read.
+    pub(in crate::store) fn recovery_read(&mut self, at: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One bad sector must not cost its neighbours: each is tried alone.
+            return (at..at + count).for_each(|sector| self.read_recovery(sector, 1));
+        }
+        let first = self.part().0;
+        let bytes = match result {
+            Ok(data) => data.to_bytes(),
+            Err(error) => return self.cannot_be_read(at, first, error),
+        };
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.have += count;
+        // Of a journal that has hardly been used no more memory is touched than that takes.
+        if bytes.iter().any(|b| *b != 0) {
+            let from = ((at - first) * SECTOR) as usize;
+            recovery.bytes[from..from + bytes.len()].copy_from_slice(&bytes);
+        }
+        self.go_on_reading();
+    }
+
+    fn go_on_reading(&mut self) {
+        let alone = self.ios.values().all(|p| !matches!(p, Purpose::Recovery { .. }));
+        if alone && !self.failed {
+            self.read_piece();
+        }
+    }
+
+    /// A sector of what is read while opening cannot be read. That may pass: where it is more than a few the disk
+    /// is not opened, and nothing is written to it.
+    fn cannot_be_read(&mut self, at: u64, first: u64, error: String) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.have += 1;
+        recovery.unreadable.1 += 1;
+        let of_journal = recovery.part == Part::Journal;
+        if of_journal {
+            recovery.unreadable.0.insert(at - first);
+        }
+        if recovery.unreadable.1 > MOST_UNREADABLE || (of_journal && !self.superblock.has_index()) {
+            return self.fail(error);
+        }
+        self.damaged(format!("sector {at} cannot be read: {error}"));
+        self.go_on_reading();
+    }
+
+    /// All of it is here.
+    fn part_read(&mut self) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        let bytes = std::mem::take(&mut recovery.bytes);
+        recovery.have = 0;
+        match recovery.part {
+            Part::Superblocks => match self.choose_superblock(&bytes) {
+                Ok(sb) => self.take_superblock(sb),
+                Err(why) => self.refuse(why),
+            },
+            Part::Journal => {
+                recovery.journal = bytes;
+                recovery.part = Part::Index;
+                let pages = self.superblock.index_pages();
+                self.recovery.as_mut().expect("opening").bytes = vec![0; (pages * SECTOR) as usize];
+                self.read_piece();
+            }
+            Part::Index => {
+                self.take_index(&bytes);
+                self.replay();
+            }
+        }
+    }
+
+    fn take_superblock(&mut self, found: Superblock) {
+        let sb = match Version::of(found.version) {
+            Ok(version) => version.open(found),
+            Err(why) => return self.refuse(why),
+        };
+        self.journal = Journal::new(&sb, self.config.bug);
+        (self.latest_kept, self.life_written) = (sb.latest, sb.life);
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.part = Part::Journal;
+        recovery.bytes = vec![0; (sb.journal * SECTOR) as usize];
+        self.superblock = sb;
+        self.read_piece();
+    }
+
+    fn take_index(&mut self, bytes: &[u8]) {
+        if !self.superblock.has_index() {
+            return;
+        }
+        let mut index = Index::new(self.superblock.incarnation, self.superblock.table_pages());
+        for (number, page) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
+            if let Some(wrong) = index.load(number as u64, page) {
+                self.damaged(format!("page {number} of the table's index is damaged: {wrong}"));
+            }
+        }
+        self.table.index = Some(index);
+    }
+
+    fn refuse(&mut self, why: FormatError) {
+        self.failed = true;
+        self.events.push_back(Event::Refused(why));
+    }
+
+    fn choose_superblock(&mut self, bytes: &[u8]) -> Result<Superblock, FormatError> {
+        let copies = [0, 1].map(|place| {
+            let at = place as usize * SECTOR_BYTES;
+            Superblock::decode_copy(&bytes[at..at + SECTOR_BYTES], place)
+        });
+        // If one is of a version that is not opened, so is the disk: what the other says may be older.
+        let is_version =
+            |e: &&FormatError| matches!(e, FormatError::Version(_) | FormatError::Refused { .. });
+        if let Some(version) = copies.iter().filter_map(|c| c.as_ref().err()).find(is_version) {
+            return Err(version.clone());
+        }
+        let newest = copies.iter().flatten().max_by_key(|sb| sb.sequence);
+        let Some(sb) = newest.cloned() else {
+            let wrong = copies.into_iter().filter_map(Result::err);
+            let clearest = wrong.max_by_key(|e| *e != FormatError::NotOurs);
+            return Err(clearest.expect("both failed"));
+        };
+        let r = self.recovery.as_ref().expect("opening");
+        if sb.cluster != r.cluster {
+            return Err(FormatError::Cluster { found: sb.cluster, expected: r.cluster });
+        }
+        if sb.disk != r.disk {
+            return Err(FormatError::Disk { found: sb.disk, expected: r.disk });
+        }
+        if sb.sectors() > r.disk_sectors {
+            return Err(FormatError::Truncated { expected: sb.sectors(), found: r.disk_sectors });
+        }
+        if copies.iter().any(Result::is_err) {
+            self.damaged("a copy of the superblock is damaged; the other is used".to_string());
+        }
+        Ok(sb)
+    }
+
+    /// Everything that was found is safe. A superblock is written, so that the number of a checkpoint that a crash
+    /// has cut off is not used again: an older page of the table would pass for a newer one. Of a journal that is
+    /// forgotten the disk must know, and not find its frames again; and what is damaged of the index is written
+    /// anew, or it would be found again and again.
+    pub(in crate::store) fn recovery_flushed(&mut self) {
+        if !self.superblock.has_index() {
+            return self.opened();
+        }
+        let next = self.superblock.sequence + 1;
+        let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();
+        let start = self.superblock.index_start();
+        let mut writes = self.write_pages(Purpose::RecoveryIndex, start, pages, true);
+        // No frame that counts has such a sector in it: it is written, so that it can be read next time.
+        let unreadable = self.recovery.as_ref().map(|r| r.unreadable.0.clone()).unwrap_or_default();
+        let zeros: Vec<_> =
+            unreadable.into_iter().map(|s| (s, Buffer::Zero(SECTOR_BYTES))).collect();
+        let start = self.superblock.journal_start();
+        writes += self.write_pages(Purpose::RecoveryIndex, start, zeros, true);
+        if writes == 0 {
+            self.write_superblock(Purpose::RecoverySuperblock, true);
+        }
+    }
+
+    /// A run of pages of the index, or of sectors of the journal, has been written.
+    pub(in crate::store) fn recovery_index_written(&mut self) {
+        if self.ios.values().all(|p| *p != Purpose::RecoveryIndex) {
+            self.write_superblock(Purpose::RecoverySuperblock, true);
+        }
+    }
+
+    /// The disk is open.
+    pub(in crate::store) fn opened(&mut self) {
+        let last = self.recovery.take().expect("opening").last;
+        self.table.numbers = Numbers::default();
+        let open = self.writes.iter().filter(|(_, w)| w.is_undecided() || w.is_unreleased());
+        let found = open.map(|(ts, w)| Recovered {
+            ts: *ts,
+            meta: w.meta.clone(),
+            committed: !w.is_undecided(),
+            ranges: w.changes().iter().map(Change::changed).collect(),
+        });
+        let found = found.collect();
+        self.events.push_back(Event::Opened(found));
+        if self.journal.used() > 0 {
+            self.journal.found_known(last.known.0);
+            self.end_last_checkpoint(last.left, last.known.1);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Replay of the journal: which frames count, and what their entries say.
+
+use super::super::format::{
+    Applied, ChangeHead, Entry, FORGOT, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
+};
+use super::super::overlay::Over;
+use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
+use crate::Buffer;
+use crate::units::{SECTOR, SECTOR_BYTES};
+
+/// A frame that was found: where it begins, in sectors, its head, and what is in it.
+type Found = (u64, FrameHead, Vec<Entry>);
+
+impl JournalStore {
+    pub(super) fn replay(&mut self) {
+        let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
+        self.recovery.as_mut().expect("opening").replayed = true;
+        let frames = match self.find_frames(&bytes) {
+            Ok(frames) => frames,
+            Err(why) => return self.refuse(why),
+        };
+        let missing = self.superblock.tail_frame + frames.len() as u64;
+        if let Some(later) = later_frame(&self.superblock, &bytes, missing) {
+            if !self.superblock.has_index() {
+                return self.refuse(FormatError::Hole { missing, later });
+            }
+            let what = format!(
+                "frame {missing} of the journal is unreadable though frame {later} follows it"
+            );
+            self.forget_journal(frames, &bytes, what);
+        } else if missing < self.superblock.durable_before {
+            let what = format!("frame {missing} of the journal is not there, and has been");
+            self.forget_journal(frames, &bytes, what);
+        } else if let Some(sector) = self.ends_unreadable(&frames) {
+            let what = format!(
+                "sector {sector} of the journal cannot be read, and frame {missing} may begin there"
+            );
+            self.forget_journal(frames, &bytes, what);
+        } else if self.index_is_old() {
+            if let Some(index) = &mut self.table.index {
+                index.forget_all();
+            }
+            let what = "the table's index is not the one that the superblock names".to_string();
+            self.forget_journal(frames, &bytes, what);
+        } else {
+            // It may have died again before the index was written anew.
+            if let Some(index) = self.table.index.as_mut().filter(|_| self.superblock.forgot) {
+                index.forget_all();
+            }
+            if self.superblock.durable_before > 0 {
+                self.table.numbers.upto = self.superblock.sequence;
+            }
+            self.count_on();
+            for (at, head, entries) in frames {
+                let prepares =
+                    entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
+                self.journal.found(head.number, at, head.sectors(), prepares as u32);
+                let payload = ((at + head.head_sectors) * SECTOR) as usize;
+                self.replay_entries(head.number, entries, &bytes[payload..]);
+            }
+        }
+        self.note_what_was_found();
+        self.step_recovery();
+    }
+
+    /// The frames from the tail on, up to the first that is not whole.
+    fn find_frames(&self, bytes: &[u8]) -> Result<Vec<Found>, FormatError> {
+        let sb = &self.superblock;
+        let (mut at, mut number) = (sb.tail, sb.tail_frame);
+        let frame_at = |at: u64, number: u64| {
+            let from = bytes.get((at * SECTOR) as usize..)?;
+            let frame = decode_frame(sb.incarnation, from, sb.data);
+            frame.filter(|_| number_of(sb, from) == Some(number)).map(|f| (at, f))
+        };
+        let mut frames = Vec::new();
+        while let Some((start, frame)) = frame_at(at, number).or_else(|| frame_at(0, number)) {
+            let (head, entries) = frame.map_err(|why| FormatError::Frame { number, why })?;
+            at = (start + head.sectors()) % sb.journal;
+            number += 1;
+            frames.push((start, head, entries));
+        }
+        Ok(frames)
+    }
+
+    /// The sector after the last frame, if it cannot be read.
+    fn ends_unreadable(&self, frames: &[Found]) -> Option<u64> {
+        let unreadable = &self.recovery.as_ref().expect("opening").unreadable.0;
+        let sb = &self.superblock;
+        let end = frames.last().map_or(sb.tail, |(at, head, _)| at + head.sectors());
+        // A frame may also begin anew at the ring's first sector, and have any sector that cannot be read in it.
+        let after = [end % sb.journal.max(1), 0];
+        let first = unreadable.iter().find(|s| after.contains(s) || **s >= end).copied();
+        first.filter(|_| sb.has_index())
+    }
+
+    /// Whether the index, or a page of it, is older than the superblock, or damaged: then some pages of the table
+    /// may be older copies without a trace.
+    fn index_is_old(&self) -> bool {
+        let sb = &self.superblock;
+        self.table.index.as_ref().is_some_and(|i| !i.fits(sb.sequence, sb.index_sum))
+    }
+
+    /// Pages of the index may have been written by a checkpoint whose superblock was not. Its number is not used
+    /// again; the next superblock takes the place of the older copy all the same.
+    fn count_on(&mut self) {
+        let Some(index) = &mut self.table.index else { return };
+        let sb = &mut self.superblock;
+        index.settle(sb.sequence);
+        let ahead = index.latest().saturating_sub(sb.sequence);
+        sb.sequence += ahead.next_multiple_of(SUPERBLOCKS);
+    }
+
+    /// The journal is damaged: what is in place is what this disk has, and it begins a new journal.
+    fn forget_journal(&mut self, frames: Vec<Found>, bytes: &[u8], what: String) {
+        // What was heard of others, and how late the disk's writes are, is true all the same.
+        for entry in frames.into_iter().flat_map(|f| f.2) {
+            match entry {
+                Entry::Prepare { ts, .. } => {
+                    self.superblock.latest = self.superblock.latest.max(ts);
+                }
+                Entry::Heard(_) | Entry::Life(_) => self.replay_entries(0, vec![entry], &[]),
+                _ => {}
+            }
+        }
+        let last = last_frame(&self.superblock, bytes);
+        self.count_on();
+        let sb = &mut self.superblock;
+        sb.forgot = true;
+        sb.tail = 0;
+        sb.tail_frame = last.max(sb.tail_frame).max(sb.durable_before).saturating_add(1);
+        self.journal = Journal::new(sb, self.config.bug);
+        self.damaged(format!("{what}; what it had promised is forgotten"));
+    }
+
+    fn note_what_was_found(&mut self) {
+        if self.keeps_heard() {
+            self.found = Reached {
+                disk: self.superblock.incarnation,
+                life: self.superblock.life,
+                frame: self.journal.last_frame(),
+                sequence: self.superblock.sequence,
+            };
+            self.reached = self.found;
+            self.heard_since.clear();
+        }
+    }
+
+    fn replay_entries(&mut self, frame: u64, entries: Vec<Entry>, payload: &[u8]) {
+        let mut at = 0;
+        for entry in entries {
+            match entry {
+                Entry::Prepare { ts, meta, changes } => {
+                    self.superblock.latest = self.superblock.latest.max(ts);
+                    let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
+                    self.writes.insert(ts, Write::found(meta, changes, frame));
+                }
+                Entry::Outcome { ts, commit } => {
+                    if self.writes.get(&ts).is_some_and(Write::is_undecided) {
+                        self.decide(ts, commit);
+                    }
+                }
+                Entry::Released { ts } => self.released(ts),
+                Entry::Known { ts, meta } => {
+                    let named = &mut self.recovery.as_mut().expect("opening").known;
+                    named.0.get_or_insert(frame);
+                    named.1.push(ts);
+                    self.writes.entry(ts).or_insert_with(|| Write::known(meta));
+                }
+                Entry::Begin => {
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.begun = self.overlay.clone();
+                    recovery.known = (None, Vec::new());
+                }
+                Entry::Apply { sectors } => {
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
+                    recovery.last.known = std::mem::take(&mut recovery.known);
+                    sectors.into_iter().for_each(|a| self.replay_apply(a));
+                }
+                Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
+                Entry::Life(FORGOT) => self.superblock.forgot = true,
+                Entry::Overtaken { ts, sectors } => {
+                    if let Some(write) = self.writes.get_mut(&ts) {
+                        write.overtaken_in(sectors);
+                    }
+                }
+                Entry::Checkpoint(number) => {
+                    self.table.numbers.applied.insert(number);
+                }
+                // A life begins when it is forgiven.
+                Entry::Life(life) => {
+                    self.superblock.forgot = false;
+                    self.superblock.life = self.superblock.life.max(life);
+                }
+            }
+        }
+    }
+
+    /// A checkpoint was about to place this sector.
+    fn replay_apply(&mut self, applied: Applied) {
+        let sector = applied.sector;
+        self.superblock.latest = self.superblock.latest.max(applied.version);
+        let recovery = self.recovery.as_mut().expect("opening");
+        let mut chosen = Over::default();
+        // Without a trace of what was chosen it is either done and gone from the journal, or
+        // what an earlier step did not come to.
+        if let Some(begun) = recovery.begun.get(sector) {
+            let over = self.overlay.get_mut(sector);
+            chosen = over.split_off_earlier(begun);
+            if over.is_empty() {
+                self.overlay.remove(sector);
+            }
+        }
+        recovery.candidates.entry(sector).or_default().push((chosen, applied));
+    }
+}
+
+fn change(head: &ChangeHead, payload: &[u8], at: &mut usize) -> Change {
+    let bytes = head.count as usize * SECTOR_BYTES;
+    let data = match head.crc {
+        None => Buffer::Zero(bytes),
+        Some(_) => {
+            let from = *at;
+            *at += bytes;
+            Buffer::from(payload[from..from + bytes].to_vec())
+        }
+    };
+    Change { sector: head.sector, kind: head.kind, data }
+}
+
+/// The number of the frame that begins here, if its head can be read.
+fn number_of(sb: &Superblock, bytes: &[u8]) -> Option<u64> {
+    decode_head(sb.incarnation, bytes).map(|fixed| fixed.head.number)
+}
+
+/// The highest number of any frame whose head can be read.
+fn last_frame(sb: &Superblock, bytes: &[u8]) -> u64 {
+    bytes.chunks_exact(SECTOR_BYTES).filter_map(|s| number_of(sb, s)).max().unwrap_or(0)
+}
+
+/// A whole frame numbered above `number`, which is the first that could not be read.
+fn later_frame(sb: &Superblock, bytes: &[u8], number: u64) -> Option<u64> {
+    (0..bytes.len() / SECTOR_BYTES).find_map(|n| {
+        let here = &bytes[n * SECTOR_BYTES..];
+        let found = number_of(sb, here).filter(|found| *found > number)?;
+        decode_frame(sb.incarnation, here, sb.data).map(|_| found)
+    })
+}
