@@ -9,7 +9,8 @@ impl Node {
     ///
     /// If it does not hold.
     pub fn check(&self) {
-        self.worker.store.check();
+        self.worker.check();
+        self.originator.check();
     }
 
     /// Checks what takes a walk over all that the node has in memory.
@@ -18,6 +19,6 @@ impl Node {
     ///
     /// If it does not hold.
     pub fn check_sums(&self) {
-        self.worker.store.check_sums();
+        self.worker.check_sums();
     }
 }

@@ -13,6 +13,9 @@ use super::MAX_BULK;
 
 /// A type with an encoding.
 pub(super) trait Wire: Sized {
+    /// The names of its variants, if it is an enum.
+    #[cfg(test)]
+    const KINDS: &'static [&'static str] = &[];
     /// Appends it.
     fn put(&self, w: &mut Writer);
     /// Takes it off the front.
@@ -268,6 +271,8 @@ macro_rules! wire_enum {
         $($tag:literal = $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?),* $(,)?
     }) => {
         impl $crate::wire::code::Wire for $name {
+            #[cfg(test)]
+            const KINDS: &'static [&'static str] = &[$(stringify!($variant)),*];
             fn put(&self, w: &mut $crate::wire::code::Writer) {
                 match self {$(
                     $name::$variant $(($($item),*))? $({ $($field),* })? => {

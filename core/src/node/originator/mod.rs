@@ -1,7 +1,8 @@
 //! The originator: takes hosts' requests, cuts them into chunks, plans each chunk, tells the
 //! workers, and answers the host.
 //!
-//! - this file: jobs (a chunk, a rebuild, the verifying of a stripe) and what becomes of them
+//! - this file: what becomes of jobs
+//! - [`job`]: a chunk, a rebuild, the verifying of a stripe
 //! - [`requests`]: hosts' requests, of which jobs are made and which are answered when they are done
 //! - [`settling`]: how a write ends: acknowledged, given up, or asked after
 //! - [`writing`]: writes and rebuilds
@@ -11,6 +12,8 @@
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
+mod check;
+mod job;
 mod locking;
 mod reading;
 mod rebuilding;
@@ -29,94 +32,17 @@ use super::{
     Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
     Trust,
 };
-use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::{Range, Span};
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
-use locking::{Locked, Locks, unlock};
+use job::{Job, Purpose, What};
+use locking::{Locks, unlock};
 use reading::Reading;
 use recalling::Recall;
 pub use requests::ScrubProgress;
 use requests::{Answer, Flush, Request};
 use writing::Writing;
-
-/// What a job is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Purpose {
-    Host(u64),
-    Rebuild,
-    /// A stripe may have been written in part: its parity is made to fit its data.
-    Repair,
-}
-
-/// What a job does; each attempt is a transaction of its own.
-#[derive(Clone, Debug, Hash)]
-enum What {
-    Read(Range),
-    Holes(Range),
-    Write(Range, Buffer),
-    /// Whether what stands there is what was to be written.
-    Compare(Range, Buffer),
-    Rebuild {
-        stripe: u64,
-        column: usize,
-        part: Span,
-    },
-    Verify {
-        stripe: u64,
-        trust: Trust,
-    },
-}
-
-#[derive(Clone, Debug, Hash)]
-struct Job {
-    purpose: Purpose,
-    volume: VolumeId,
-    what: What,
-    /// Columns found unreadable on the way.
-    avoid: ColumnSet,
-    attempts: u32,
-    /// How often it has forgotten which columns to avoid.
-    fresh_looks: u32,
-    /// Whether a rebuild is to be computed even where it could be copied.
-    computes: bool,
-    /// Columns from which a rebuild is not to be computed, because they are wrong themselves.
-    mistrusts: ColumnSet,
-    /// What it has of the lock server.
-    locked: Option<Locked>,
-    /// It is known that it has not happened before.
-    recalled: bool,
-    /// Its bytes count as in work.
-    has_room: bool,
-}
-
-impl Job {
-    fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {
-        Job {
-            purpose,
-            volume,
-            what,
-            avoid: ColumnSet::EMPTY,
-            attempts: 0,
-            fresh_looks: 0,
-            computes: false,
-            mistrusts: ColumnSet::EMPTY,
-            locked: None,
-            recalled: false,
-            has_room: false,
-        }
-    }
-
-    /// Bytes that it holds while in work.
-    fn bytes(&self) -> u64 {
-        match &self.what {
-            What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
-            _ => 0,
-        }
-    }
-}
 
 /// Columns that could not be read one after the other, in different stripes or at different
 /// times, may be more than can be recovered though those of one stripe at one time are not. So
@@ -563,28 +489,6 @@ impl Txn {
     fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
         let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
         Txn { job, volume, policy, extent, state, started, awaited_by, decided: false }
-    }
-}
-
-impl What {
-    fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
-        match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
-                r.stripes(&volume.geometry)
-            }
-            What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
-        }
-    }
-
-    fn first_stripe(&self, volume: &Volume) -> u64 {
-        self.stripes(volume).start
-    }
-
-    fn offset(&self) -> u64 {
-        match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
-            What::Rebuild { .. } | What::Verify { .. } => 0,
-        }
     }
 }
 

@@ -42,6 +42,16 @@ impl Writing {
         self.plan.rows.iter().map(|r| r.serial_messages(g) as u8).max().unwrap_or(0)
     }
 
+    /// Votes are missing of who takes part, and parts of cells that have not all that they wait for.
+    pub fn check(&self, ts: Timestamp) {
+        let participants = self.participants.iter().map(|p| p.0).collect::<ColumnSet>();
+        assert!(participants.covers(self.votes_missing), "{ts} waits for votes of others");
+        let gathers = |c: &&Box<Execution>| !c.has_gathered();
+        let gathering = self.calculators.iter().flatten().filter(gathers).count();
+        assert_eq!(gathering, self.gathering, "rows of {ts} that wait for what columns show");
+        assert!(self.readers.intersection(participants).is_empty(), "readers of {ts} write");
+    }
+
     /// A participant has written its part. Says whether that was the last.
     pub fn wrote(&mut self, node: NodeId) -> bool {
         for (column, _) in self.participants.iter().filter(|p| p.1 == node) {

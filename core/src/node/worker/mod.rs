@@ -17,6 +17,7 @@
 
 mod catchup;
 mod cells;
+mod check;
 mod filling;
 mod life;
 mod load;

@@ -65,7 +65,7 @@ impl Worker {
         outbox: &mut Outbox,
     ) -> Entrance {
         if ordering != Ordering::DeviceLocks {
-            return self.check(ts, ordering, &accesses);
+            return self.check_time(ts, ordering, &accesses);
         }
         let lock = |(sectors, access): &(Range<u64>, Access)| Lock {
             disk: self.node,
@@ -74,7 +74,7 @@ impl Worker {
         };
         let locks = joined(accesses.iter().map(lock).collect());
         if self.device_locks.table.ask(ts, locks.clone()) {
-            return self.check(ts, ordering, &accesses);
+            return self.check_time(ts, ordering, &accesses);
         }
         let mut first = self.device_locks.table.holders(&locks);
         first.extend(self.device_locks.table.waiters(&locks));
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     /// Checks timestamps.
-    fn check(
+    fn check_time(
         &mut self,
         ts: Timestamp,
         ordering: Ordering,
@@ -177,7 +177,7 @@ impl Worker {
     pub(super) fn enter_granted(&mut self, outbox: &mut Outbox) {
         for ts in std::mem::take(&mut self.device_locks.granted) {
             let Some(waiting) = self.device_locks.waiting.remove(&ts) else { continue };
-            match self.check(ts, Ordering::DeviceLocks, &waiting.accesses) {
+            match self.check_time(ts, Ordering::DeviceLocks, &waiting.accesses) {
                 Entrance::Late(latest) => self.turn_away(ts, Refusal::Late(latest), outbox),
                 Entrance::Open | Entrance::Waits => {
                     self.step(ts, outbox);

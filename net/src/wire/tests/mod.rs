@@ -1,6 +1,7 @@
 //! Round trips of arbitrary messages, and what bad bytes come to.
 
 mod fixed;
+mod images;
 
 use std::sync::Arc;
 

@@ -1,0 +1,107 @@
+//! A job of an originator: a chunk of a host's request, a part to be put back, or a stripe to be verified.
+//! Each attempt at it is a transaction of its own.
+
+use super::locking::Locked;
+use crate::Buffer;
+use crate::cluster::Volume;
+use crate::node::Trust;
+use crate::plan::{Range, Span};
+use crate::units::{ColumnSet, VolumeId};
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    Host(u64),
+    Rebuild,
+    /// A stripe may have been written in part: its parity is made to fit its data.
+    Repair,
+}
+
+/// What a job does; each attempt is a transaction of its own.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum What {
+    Read(Range),
+    Holes(Range),
+    Write(Range, Buffer),
+    /// Whether what stands there is what was to be written.
+    Compare(Range, Buffer),
+    Rebuild {
+        stripe: u64,
+        column: usize,
+        part: Span,
+    },
+    Verify {
+        stripe: u64,
+        trust: Trust,
+    },
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Job {
+    pub purpose: Purpose,
+    pub volume: VolumeId,
+    pub what: What,
+    /// Columns found unreadable on the way.
+    pub avoid: ColumnSet,
+    pub attempts: u32,
+    /// How often it has forgotten which columns to avoid.
+    pub fresh_looks: u32,
+    /// Whether a rebuild is to be computed even where it could be copied.
+    pub computes: bool,
+    /// Columns from which a rebuild is not to be computed, because they are wrong themselves.
+    pub mistrusts: ColumnSet,
+    /// What it has of the lock server.
+    pub locked: Option<Locked>,
+    /// It is known that it has not happened before.
+    pub recalled: bool,
+    /// Its bytes count as in work.
+    pub has_room: bool,
+}
+
+impl Job {
+    pub fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {
+        Job {
+            purpose,
+            volume,
+            what,
+            avoid: ColumnSet::EMPTY,
+            attempts: 0,
+            fresh_looks: 0,
+            computes: false,
+            mistrusts: ColumnSet::EMPTY,
+            locked: None,
+            recalled: false,
+            has_room: false,
+        }
+    }
+
+    /// Bytes that it holds while in work.
+    pub fn bytes(&self) -> u64 {
+        match &self.what {
+            What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
+            _ => 0,
+        }
+    }
+}
+
+impl What {
+    pub fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
+                r.stripes(&volume.geometry)
+            }
+            What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
+        }
+    }
+
+    pub fn first_stripe(&self, volume: &Volume) -> u64 {
+        self.stripes(volume).start
+    }
+
+    pub fn offset(&self) -> u64 {
+        match self {
+            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
+            What::Rebuild { .. } | What::Verify { .. } => 0,
+        }
+    }
+}
