@@ -22,7 +22,6 @@ LONG = {
     "docs/simulator-workloads.md": 8,
     "docs/simulator.md": 38,
     "docs/testing.md": 31,
-    "docs/transport.md": 13,
     "docs/user-guide.md": 29,
     "README.md": 1,
 }
