@@ -23,7 +23,6 @@ LONG = {
     "docs/simulator.md": 38,
     "docs/testing.md": 31,
     "docs/user-guide.md": 29,
-    "README.md": 1,
 }
 
 def paragraphs(text):
