@@ -20,7 +20,6 @@ LONG = {
     "docs/simulator-workloads.md": 8,
     "docs/simulator.md": 38,
     "docs/testing.md": 31,
-    "docs/user-guide.md": 29,
 }
 
 def paragraphs(text):
