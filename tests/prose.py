@@ -9,10 +9,6 @@ import pathlib, re, sys
 
 MOST_WORDS = 29
 
-# Files that have had long sentences, and how many they still have. A number may only fall.
-LONG = {
-}
-
 def paragraphs(text):
     """Paragraphs and items of lists with the line where each begins; without code, tables and headings."""
     begun, words, fenced = 0, [], False
@@ -47,12 +43,8 @@ def main():
     bad = []
     for path in files:
         found = list(long_sentences(path))
-        most = LONG.get(str(path), 0)
-        if "--count" in sys.argv:
-            print(f'    "{path}": {len(found)},')
-        if "--all" in sys.argv or len(found) > most:
-            bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
-    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, but for those that are counted")
+        bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
+    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words")
     sys.exit(bool(bad))
 
 main()

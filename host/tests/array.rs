@@ -324,6 +324,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     let there = ["strategy", "parity_at", "commit", "dispatch"].map(|key| says(&shown, key));
     assert_eq!(there, ["large", "originator", "limited", "commanded"]);
+    // A read waits until its node takes part.
+    open(dir.path(), "a").read_at(0, 4096).unwrap();
     let scrub = control.request(&ControlRequest::scrub("a")).unwrap();
     assert_eq!((&scrub["verified"], scrub["mismatched"].as_u64()), (&scrub["stripes"], Some(0)));
     array.shutdown().unwrap();

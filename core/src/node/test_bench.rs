@@ -131,7 +131,8 @@ impl Bench {
             task: Task::Write(range),
             asker: None,
         };
-        let data = Buffer::Length(range.len as usize);
+        let in_first_unit = range.len.min(UNIT - range.offset % UNIT);
+        let data = Buffer::Length(in_first_unit as usize);
         let items = vec![Item { stripe, part: Part::New, data }];
         self.hear(PEER, Body::Write { header, items });
     }

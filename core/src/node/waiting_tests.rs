@@ -110,8 +110,11 @@ fn a_write_that_nobody_can_decide_waits_for_those_who_can() {
 fn a_write_that_has_begun_without_journal_does_not_wait() {
     let mut bench = Bench::new();
     let policy = Policy { journal: false, lost_wait: SECOND, ..Policy::default() };
+    let mut whole = ClusterMap::clone(&map(2, Attendance::default()));
+    Arc::make_mut(whole.volumes.get_mut(&VOLUME).unwrap()).policy = policy;
+    bench.enter(Arc::new(whole), at(50));
     bench.handle(Input::Host(1, VOLUME, write()));
-    bench.enter(lacking_with(2, policy), at(50));
+    bench.enter(lacking_with(3, policy), at(150));
     assert!(matches!(bench.replies[..], [(1, Err(HostError::TooManyLost))]));
     bench.handle(Input::Host(2, VOLUME, write()));
     assert_eq!(bench.replies.len(), 1, "one that has not begun waits");
