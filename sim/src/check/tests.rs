@@ -420,7 +420,7 @@ fn a_damaged_log_that_is_believed_is_found() {
 
 #[test]
 fn a_node_that_comes_back_as_it_was_is_found() {
-    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 151..152);
+    member_bug_is_found(weft_member::Bug::ComesBackAsItWas, 192..193);
 }
 
 #[test]

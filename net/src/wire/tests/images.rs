@@ -51,7 +51,7 @@ fn kinds() -> Vec<String> {
 fn one_of_each() -> Vec<(String, Vec<u8>)> {
     let (mut runner, strategy) = (TestRunner::deterministic(), message());
     let mut found = BTreeMap::<String, Vec<u8>>::new();
-    for _ in 0..3000 {
+    for _ in 0..20_000 {
         let message = strategy.new_tree(&mut runner).expect("a message").current();
         let (bytes, kind) = (frame(&message).to_vec(), kind_of(&message));
         let before = found.get(&kind).map_or(usize::MAX, Vec::len);
