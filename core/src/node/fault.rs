@@ -38,6 +38,8 @@ pub enum Bug {
     OnUndecidedContent,
     /// Nobody is told that a write did not happen.
     SilentAborts,
+    /// What is computed from other disks is put back over an undecided write.
+    OverUndecidedWrite,
 }
 
 impl NodeConfig {
@@ -119,6 +121,11 @@ impl NodeConfig {
     /// Whether nothing is put on top of new parity that is undecided.
     pub(super) fn waits_for_undecided_content(&self) -> bool {
         !self.has(Bug::OnUndecidedContent)
+    }
+
+    /// Whether nothing is put back over a write that is undecided.
+    pub(super) fn waits_to_put_back(&self) -> bool {
+        !self.has(Bug::OverUndecidedWrite)
     }
 
     /// Whether who is told that a write did not happen drops it.

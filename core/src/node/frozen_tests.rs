@@ -6,8 +6,8 @@ use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
-use crate::plan::{Commit, Dispatch, Range};
-use crate::units::MILLIS;
+use crate::plan::{Commit, Dispatch, Part, Range, Role, Span};
+use crate::units::{ColumnSet, MILLIS};
 
 /// The map with a volume whose writes are not voted on.
 fn limited(epoch: Epoch) -> Arc<ClusterMap> {
@@ -55,6 +55,27 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
         written |= bench.disk_works().expect("the disk has something to do");
     }
     assert!(written, "the abort went to the journal first");
+}
+
+/// A helper may have refused the write, and fail before anyone hears of that.
+#[test]
+fn nothing_is_put_back_over_an_undecided_write() {
+    let mut bench = Bench::new();
+    bench.begin_write(at(100));
+    while bench.disk_works().is_some() {}
+    let ts = at(200);
+    let task = Task::Rebuild { stripe: 0, column: 0, part: Span::new(0, UNIT) };
+    let avoid = ColumnSet::of(0);
+    let header = Header { ts, volume: VOLUME, avoid, task, asker: None };
+    let data = Buffer::Length(UNIT as usize);
+    let items = vec![Item { stripe: 0, part: Part::Result, data }];
+    bench.hear(PEER, Body::Part { header, to: Role::Column(0), items });
+    let voted = |b: &Bench| b.has_sent(|b| matches!(b, Body::Vote { ts: t, .. } if *t == ts));
+    while bench.disk_works().is_some() {}
+    assert!(!voted(&bench), "it may happen yet, and would be hidden");
+    bench.hear_with(PEER, vec![Notice::Abort(at(100))], None);
+    while bench.disk_works().is_some() {}
+    assert!(voted(&bench), "now nothing stands below it");
 }
 
 /// It was decided without this disk, and who decided it may forget it at any time.

@@ -72,7 +72,7 @@ impl Array {
         for row in &plan.rows {
             let cells: Vec<Cell> = row.cells(&self.g).collect();
             let mut run = Run::new(self, row.stripe, cells);
-            run.to_the_end();
+            run.finish();
             for (part, cover) in row.wanted(&self.g) {
                 let unit = &run.parts[&(Role::Endpoint, part)];
                 out.extend_from_slice(&unit[cover.lo as usize..cover.hi as usize]);
@@ -134,7 +134,7 @@ impl Array {
                 run.deliver(Role::Endpoint, Part::NewOf(i), cover.into(), unit);
             }
         }
-        run.to_the_end();
+        run.finish();
         let base = (stripe * self.g.unit) as usize;
         for (column, spans, is_change, unit) in run.written {
             for s in spans.iter() {
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         assert!(twice.is_none(), "{part:?} came to {to:?} twice");
     }
 
-    fn to_the_end(&mut self) {
+    fn finish(&mut self) {
         while (0..self.cells.len()).any(|n| self.step(n)) {}
         for (cell, done) in self.cells.iter().zip(&self.done) {
             assert_eq!(*done, cell.steps.len(), "{cell:?} waits for ever");

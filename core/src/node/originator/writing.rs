@@ -46,8 +46,8 @@ impl Writing {
     pub fn check(&self, ts: Timestamp) {
         let participants = self.participants.iter().map(|p| p.0).collect::<ColumnSet>();
         assert!(participants.covers(self.votes_missing), "{ts} waits for votes of others");
-        let gathers = |c: &&Box<Execution>| !c.has_gathered();
-        let gathering = self.calculators.iter().flatten().filter(gathers).count();
+        let calculators = self.calculators.iter().flatten();
+        let gathering = calculators.filter(|c| !c.has_gathered()).count();
         assert_eq!(gathering, self.gathering, "rows of {ts} that wait for what columns show");
         assert!(self.readers.intersection(participants).is_empty(), "readers of {ts} write");
     }

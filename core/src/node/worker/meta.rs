@@ -39,6 +39,7 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
         ordering: Ordering::Timestamps,
         delayed: false,
         copies: false,
+        puts_back: false,
         asker: None,
         phase: Phase::Prepared,
         hops: 0,

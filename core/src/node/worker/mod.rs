@@ -97,6 +97,8 @@ struct Txn {
     delayed: bool,
     /// Whether it copies from, or to, another disk.
     copies: bool,
+    /// Whether it puts back what a disk has not.
+    puts_back: bool,
     /// Whose request it is part of, if it is to be remembered.
     asker: Option<Asker>,
     phase: Phase,

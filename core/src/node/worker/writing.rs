@@ -94,6 +94,7 @@ impl Worker {
             ordering: volume.policy.ordering,
             delayed: false,
             copies: matches!(header.task, Task::Copy { .. }),
+            puts_back: !matches!(header.task, Task::Write(_)) && self.config.waits_to_put_back(),
             // Without votes what one has done says nothing of the others.
             asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
@@ -169,7 +170,7 @@ impl Worker {
             return;
         }
         let mut undecided = self.undecided_below(ts);
-        undecided.extend(self.undecided_before_copy(ts));
+        undecided.extend(self.undecided_before_put_back(ts));
         if !undecided.is_empty() || self.copies_too_early(ts) {
             self.hasten(undecided, outbox);
             self.stalled.insert(ts);
@@ -236,11 +237,13 @@ impl Worker {
         parity.flat_map(Cell::writes).flat_map(below).collect()
     }
 
-    /// The writes from before a copy that are undecided where it is to go: it comes from a disk that knows
-    /// nothing of them.
-    fn undecided_before_copy(&self, ts: Timestamp) -> Vec<Timestamp> {
+    /// The writes from before something is put back that are undecided where it is to go. It comes from
+    /// disks that know nothing of them: a copy's source takes no part in writes, and a helper may have
+    /// refused one. If that helper fails before anyone hears of it, the write happens all the same, and
+    /// what was computed without it must not stand above it.
+    fn undecided_before_put_back(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
-        let cells = txn.cells.iter().filter(|_| txn.copies);
+        let cells = txn.cells.iter().filter(|_| txn.puts_back);
         let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
         cells.flat_map(Cell::writes).flat_map(before).collect()
     }
