@@ -17,7 +17,7 @@ pub struct StoreCounters {
     pub erasures: u64,
     /// Pages of the table and its index that were damaged, superblocks, and journals.
     pub damaged: u64,
-    /// Bytes of changes that were added to what was there before (by a [`PlainStore`]).
+    /// Bytes of changes that were added to what was there before (by a [`PlainStore`](super::PlainStore)).
     pub added_bytes: u64,
 }
 
@@ -29,10 +29,10 @@ impl std::hash::Hash for StoreCounters {
 /// Sizes that a store is run with.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct StoreConfig {
-    /// Use a [`PlainStore`] with this gap instead of a [`JournalStore`].
+    /// Use a [`PlainStore`](super::PlainStore) with this gap instead of a [`JournalStore`](super::JournalStore).
     pub plain: Option<u64>,
-    /// Use a [`JournalStore`] on a disk of lengths with a journal of so many sectors, that is full
-    /// and open at once: [`JournalStore::full`].
+    /// Use a [`JournalStore`](super::JournalStore) on a disk of lengths with a journal of so many sectors, that is full
+    /// and open at once: [`JournalStore::full`](super::JournalStore::full).
     pub full: Option<u64>,
     /// Table pages kept in memory.
     pub table_pages: usize,

@@ -43,7 +43,7 @@ pub struct Superblock {
     /// Its journal was damaged, so it has forgotten what it promised, and the others have not been told yet.
     pub forgot: bool,
     /// Which versions of the pages of the table's index there were when this superblock was written: see
-    /// [`Index::sum`](super::index::Index::sum).
+    /// [`Index::sum`](crate::store::index::Index::sum).
     pub index_sum: u64,
     /// How far other disks had got, as far as this one has heard.
     pub heard: Heard,
