@@ -2,7 +2,7 @@
 //! workload over NBD connections.
 //!
 //! - [`limits`]: what a real array cannot be
-//! - [`spec`]: the array that a scenario's system is
+//! - `spec`: the array that a scenario's system is
 //! - [`hosts`]: the workload
 
 mod hosts;

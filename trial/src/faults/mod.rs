@@ -11,7 +11,7 @@
 //! - [`cluster`]: the processes
 //! - [`device`]: disks that are block devices
 //! - [`network`]: namespaces and what can be done to links
-//! - [`fault`]: the faults; [`inflict`]: does one to a node and undoes it
+//! - [`fault`]: the faults; `inflict`: does one to a node and undoes it
 //! - [`damage`]: what is done to the disks of killed nodes
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
