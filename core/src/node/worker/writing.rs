@@ -94,7 +94,7 @@ impl Worker {
             ordering: volume.policy.ordering,
             delayed: false,
             copies: matches!(header.task, Task::Copy { .. }),
-            puts_back: !matches!(header.task, Task::Write(_)) && self.config.waits_to_put_back(),
+            puts_back: !matches!(header.task, Task::Write(_)),
             // Without votes what one has done says nothing of the others.
             asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
@@ -243,7 +243,8 @@ impl Worker {
     /// what was computed without it must not stand above it.
     fn undecided_before_put_back(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
-        let cells = txn.cells.iter().filter(|_| txn.puts_back);
+        let waits = txn.puts_back && self.config.waits_to_put_back();
+        let cells = txn.cells.iter().filter(|_| waits);
         let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
         cells.flat_map(Cell::writes).flat_map(before).collect()
     }
