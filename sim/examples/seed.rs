@@ -2,7 +2,8 @@
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
-//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `steady` hosts are never
+//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `choices` an operator
+//! changes what the volume chooses; with `steady` hosts are never
 //! silent all together; with `once` the story is told of the run as it is.
 use weft_core::node::Bug as NodeBug;
 use weft_core::plan::Commit;
@@ -40,6 +41,7 @@ fn main() {
         NodeBug::UnsafeAborts,
         NodeBug::OnUndecidedContent,
         NodeBug::SilentAborts,
+        NodeBug::OverUndecidedWrite,
     ];
     let bug = node_bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let rare = match (has("rare"), has("usual")) {
@@ -55,8 +57,18 @@ fn main() {
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
     let lulls = !has("steady");
-    let options =
-        Options { members, bug, member_bug, attached, commit, lulls, rare, ..Options::default() };
+    let choices = has("choices");
+    let options = Options {
+        members,
+        bug,
+        member_bug,
+        attached,
+        commit,
+        lulls,
+        rare,
+        choices,
+        ..Options::default()
+    };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")

@@ -5,6 +5,7 @@
 //! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] reads,
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
+mod background;
 mod catchup;
 mod check;
 mod config;
@@ -60,6 +61,7 @@ pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 pub use status::{NodeCounters, NodeStatus};
 
+use background::Background;
 use lock_server::LockServer;
 use originator::Originator;
 use outbox::Outbox;
@@ -88,6 +90,7 @@ pub struct Node {
     originator: Originator,
     lock_server: LockServer,
     worker: Worker,
+    background: Background,
     outbox: Outbox,
 }
 
@@ -114,6 +117,7 @@ impl Node {
             originator: Originator::new(id, config),
             lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
+            background: Background::new(&config),
             outbox: Outbox::new(id, config.notice_delay),
         }
     }
@@ -338,13 +342,15 @@ impl Node {
     /// Follows up on everything the input set in motion, until there is nothing left.
     fn run(&mut self) {
         loop {
-            let worked = self.worker.run(self.serving, &mut self.outbox);
+            self.background.hears_of_hosts(self.worker.hosts_are_busy());
+            let worked = self.worker.run(self.serving, &mut self.background, &mut self.outbox);
             let rebuilds = self.worker.take_rebuilds();
             for (volume, stripe, column, part) in rebuilds {
                 self.originator.rebuild(volume, stripe, column, part);
             }
             self.originator.repair(self.worker.take_half_written());
-            let resumed = self.serving && self.originator.run(&mut self.outbox);
+            let resumed =
+                self.serving && self.originator.run(&mut self.background, &mut self.outbox);
             let ordered = self.run_sequencing();
             if !worked && !resumed && !ordered {
                 break;

@@ -23,6 +23,11 @@ pub struct FillRates {
 impl FillRates {
     /// As fast as it goes, with fewer units at once while hosts use the disk.
     pub const UNBOUNDED: FillRates = FillRates { floor: UNBOUNDED, ceiling: UNBOUNDED };
+
+    /// The one that counts, as hosts use the disk or do not.
+    pub(crate) fn at(self, hosts_are_busy: bool) -> u64 {
+        if hosts_are_busy { self.floor } else { self.ceiling }
+    }
 }
 
 impl Default for FillRates {

@@ -4,6 +4,7 @@
 //! - this file: what becomes of jobs
 //! - [`job`]: a chunk, a rebuild, the verifying of a stripe
 //! - [`requests`]: hosts' requests, of which jobs are made and which are answered when they are done
+//! - [`scrubbing`]: scrubs, which are fed with stripes as they go
 //! - [`settling`]: how a write ends: acknowledged, given up, or asked after
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
@@ -19,6 +20,7 @@ mod reading;
 mod rebuilding;
 mod recalling;
 mod requests;
+mod scrubbing;
 mod settling;
 mod waiting;
 mod writing;
@@ -26,6 +28,7 @@ mod writing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
@@ -40,8 +43,8 @@ use job::{Job, Purpose, What};
 use locking::{Locks, unlock};
 use reading::Reading;
 use recalling::Recall;
-pub use requests::ScrubProgress;
-use requests::{Answer, Flush, Request};
+use requests::{Flush, Request};
+pub use scrubbing::ScrubProgress;
 use writing::Writing;
 
 /// Columns that could not be read one after the other, in different stripes or at different
@@ -206,8 +209,8 @@ impl Originator {
     }
 
     /// Starts what can be started. Returns whether there was anything.
-    pub fn run(&mut self, outbox: &mut Outbox) -> bool {
-        self.feed_scrubs(outbox);
+    pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) -> bool {
+        self.feed_scrubs(background, outbox);
         let mut worked = false;
         loop {
             if let Some(job) = self.ready.pop_front() {
@@ -412,12 +415,7 @@ impl Originator {
         for job in jobs {
             self.finish(job, Err(HostError::NoVolume), outbox);
         }
-        for id in &self.scrubs {
-            let request = self.requests.get_mut(id).expect("a request in work");
-            if is_gone(request.volume) {
-                request.error = Some(HostError::NoVolume);
-            }
-        }
+        self.leave_scrubs(is_gone);
     }
 
     /// A new epoch: reads begin again, writes are settled with those that are left.
@@ -468,13 +466,7 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
-        for id in &self.scrubs {
-            let request = self.requests.get_mut(id).expect("a request in work");
-            if let Answer::Scrub(scrub) = &mut request.answer {
-                let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
-                scrub.progress.stripes = scrub.progress.stripes.min(stripes);
-            }
-        }
+        self.enter_scrubs(map);
         self.enter_locks(outbox);
         for (_, job) in std::mem::take(&mut self.parked) {
             self.ready.push_back(job);

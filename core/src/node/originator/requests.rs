@@ -1,46 +1,16 @@
-//! Hosts' requests at the originator: cut into jobs, and answered when nothing is left of them; scrubs, which
-//! are fed with stripes as they go; and flushes.
+//! Hosts' requests at the originator: cut into jobs, and answered when nothing is left of them; and flushes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::scrubbing::Scrub;
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::Outbox;
-use crate::node::pace::Pace;
-use crate::node::{Body, HostData, HostError, HostOp, Trust};
+use crate::node::{Body, HostData, HostError, HostOp};
 use crate::order::Origin;
 use crate::plan::{Range, chunks};
 use crate::units::{Nanos, NodeId, VolumeId};
-
-/// How far a scrub has come, or came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ScrubProgress {
-    /// Stripes of the volume.
-    pub stripes: u64,
-    /// Of those, the ones before the first, which were not looked at.
-    pub from: u64,
-    /// Stripes read and found true, perhaps after repair.
-    pub verified: u64,
-    /// Units in which something could not be read and was rebuilt.
-    pub rebuilt: u64,
-    /// Units that did not fit the rest of their stripe and were made anew.
-    pub mismatched: u64,
-    /// Stripes in which parity does not fit the data and it cannot be told which is wrong: they are left as
-    /// they are.
-    pub unclear: u64,
-    /// Those of them in which parity is newer than all data: data is lost there.
-    pub data_lost: u64,
-    /// Stripes that could not be verified because a column is lost.
-    pub skipped: u64,
-}
-
-impl ScrubProgress {
-    /// Whether every stripe was looked at, and nothing did not fit.
-    pub fn is_true(&self) -> bool {
-        self.mismatched == 0 && self.unclear == 0 && self.skipped == 0
-    }
-}
 
 /// A host's request in work.
 #[derive(Clone, Hash)]
@@ -64,19 +34,6 @@ pub(super) enum Answer {
     Bytes(BTreeMap<u64, Vec<Buffer>>),
     Extents(BTreeMap<u64, Vec<(u64, bool)>>),
     Scrub(Scrub),
-}
-
-/// A scrub in work.
-#[derive(Clone, Hash)]
-pub(super) struct Scrub {
-    /// The stripe that comes next.
-    pub next: u64,
-    pub progress: ScrubProgress,
-    pub pace: Pace,
-    pub rate: u64,
-    pub trust: Trust,
-    /// Where it could not tell who is wrong.
-    pub unclear: Vec<Range>,
 }
 
 #[derive(Clone, Hash)]
@@ -130,13 +87,7 @@ impl Originator {
             },
             HostOp::Flush => return self.flush(id, &volume, outbox),
             HostOp::Scrub { from, rate, trust } => {
-                let stripes = volume.stripes();
-                let from = from.min(stripes);
-                let progress = ScrubProgress { stripes, from, ..ScrubProgress::default() };
-                let pace = Pace::default();
-                let unclear = Vec::new();
-                let answer =
-                    Answer::Scrub(Scrub { next: from, progress, pace, rate, trust, unclear });
+                let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
                 let request = Request::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
                 self.scrubs.insert(id);
@@ -221,60 +172,6 @@ impl Originator {
             && let Some(request) = self.requests.get_mut(&id)
         {
             request.round_trips = request.round_trips.max(u64::from(hops.div_ceil(2)));
-        }
-    }
-
-    /// Keeps as many stripes in verification as may be, at most at the rate of each scrub; answers
-    /// those that are done.
-    pub(super) fn feed_scrubs(&mut self, outbox: &mut Outbox) {
-        let mut done = Vec::new();
-        for id in &self.scrubs {
-            let request = self.requests.get_mut(id).expect("a request in work");
-            let Answer::Scrub(scrub) = &mut request.answer else {
-                unreachable!("what is no scrub is not among them");
-            };
-            let Scrub { next, progress, pace, rate, trust, .. } = scrub;
-            let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
-            while *next < progress.stripes
-                && request.left < self.config.rebuilds_busy
-                && pace.may(outbox.now, *rate)
-            {
-                pace.take(unit, *rate);
-                let what = What::Verify { stripe: *next, trust: *trust };
-                self.ready.push_back(Job::new(Purpose::Host(*id), request.volume, what));
-                *next += 1;
-                request.left += 1;
-            }
-            if *next >= progress.stripes && request.left == 0 {
-                done.push(*id);
-            }
-        }
-        for id in done {
-            self.answer_request(id, outbox);
-        }
-    }
-
-    /// The scrubs in work.
-    pub fn scrubs(&self) -> Vec<(VolumeId, ScrubProgress)> {
-        let scrub = |r: &Request| match &r.answer {
-            Answer::Scrub(scrub) => Some((r.volume, scrub.progress)),
-            _ => None,
-        };
-        self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
-    }
-
-    /// How far the scrub of a job has come, and where it could not tell who is wrong.
-    pub(super) fn scrub(&mut self, job: &Job) -> Option<(&mut ScrubProgress, &mut Vec<Range>)> {
-        let Purpose::Host(id) = job.purpose else { return None };
-        match &mut self.requests.get_mut(&id)?.answer {
-            Answer::Scrub(scrub) => Some((&mut scrub.progress, &mut scrub.unclear)),
-            _ => None,
-        }
-    }
-
-    pub(super) fn count_rebuilt(&mut self, job: &Job, units: u64) {
-        if let Some((progress, _)) = self.scrub(job) {
-            progress.rebuilt += units;
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::layout::ColumnRole;
+use crate::node::background::{Background, Loop};
 use crate::node::catchup::{Behind, Place};
 use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
@@ -167,7 +168,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn run_catchup(&mut self, outbox: &mut Outbox) {
+    pub(super) fn run_catchup(&mut self, background: &mut Background, outbox: &mut Outbox) {
         let undecided = self.catchup.is_asking() && self.has_undecided();
         if let Some(a) = self.catchup.asking() {
             if a.to_look_at.is_none() && !undecided {
@@ -204,7 +205,9 @@ impl Worker {
                 outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
             }
         } else if self.catchup.is_behind() {
-            self.ask_rebuilds(outbox.now);
+            self.ask_rebuilds(outbox.now, background);
+        } else {
+            background.has_in_work(Loop::Fill, 0);
         }
     }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{Rebuild, Worker};
-use crate::node::FillRates;
+use crate::node::background::{Background, Loop};
 use crate::node::catchup::Aside;
-use crate::node::pace::Pace;
 use crate::plan::Span;
 use crate::units::{Nanos, SECTOR, VolumeId};
 
@@ -25,7 +24,6 @@ pub(super) struct Filling {
     in_work: BTreeSet<(VolumeId, u64)>,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
     paced: BTreeSet<(VolumeId, u64)>,
-    pace: Pace,
     /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
     /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
     /// looked at anew.
@@ -47,9 +45,9 @@ impl Filling {
 
 impl Worker {
     /// Asks for the rebuilding of a few stale units.
-    pub(super) fn ask_rebuilds(&mut self, now: Nanos) {
+    pub(super) fn ask_rebuilds(&mut self, now: Nanos, background: &mut Background) {
         let has_room = self.store.held_bytes() < MOST_HELD;
-        let (changes, state) = (self.catchup.changes(), (has_room, self.load.hosts_are_busy()));
+        let (changes, state) = (self.catchup.changes(), (has_room, background.hosts_are_busy()));
         let enough = (self.filling.in_work.len() as u64 / PARTS).max(1);
         let looked = self.filling.looked.0;
         if looked.is_some_and(|(seen, was)| was == state && changes - seen < enough) {
@@ -71,13 +69,8 @@ impl Worker {
         self.filling.paced.retain(is_stale);
         let mut from = 0;
         let mut homeless = Vec::new();
-        // Hosts come first; and what has been rebuilt must come into place some time.
-        let FillRates { floor, ceiling } = self.config.fill;
-        let rate = if self.load.hosts_are_busy() { floor } else { ceiling };
-        let may = self.filling.pace.may(now, rate);
-        let few = self.load.hosts_are_busy() && !self.filling.pace.lags(floor);
-        let most = if few { self.config.rebuilds_busy } else { self.config.rebuilds };
-        let most = if has_room { most } else { 0 };
+        // What has been rebuilt must come into place some time.
+        let most = if has_room { background.most(Loop::Fill, now) } else { 0 };
         while self.filling.in_work.len() < most {
             let Some(&sector) = stale.range(from..).next() else { break };
             let home = map
@@ -94,10 +87,9 @@ impl Worker {
             let (first, last) = (part.clone().next(), part.last());
             let (first, last) = (first.expect("stale here"), last.expect("stale here"));
             if !self.filling.paced.contains(&(id, stripe)) {
-                if !(may && self.filling.pace.may(now, rate)) {
+                if !background.begin(Loop::Fill, (last + 1 - first) * SECTOR, now) {
                     break;
                 }
-                self.filling.pace.take((last + 1 - first) * SECTOR, rate);
                 self.filling.paced.insert((id, stripe));
             }
             if self.filling.in_work.insert((id, stripe)) {
@@ -106,6 +98,7 @@ impl Worker {
             }
             from = hi;
         }
+        background.has_in_work(Loop::Fill, self.filling.in_work.len());
         // Sectors of volumes that have been deleted since.
         homeless.into_iter().for_each(|s| self.catchup.forget(s));
     }

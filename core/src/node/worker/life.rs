@@ -1,6 +1,7 @@
 //! What drives a worker besides messages: ticks, epochs, and what its store has to say.
 
 use super::*;
+use crate::node::background::Background;
 
 impl Worker {
     /// Asks about what has waited too long, and forgets what is old.
@@ -121,7 +122,7 @@ impl Worker {
     }
 
     /// Follows up on what the store has to say. Returns whether there was anything.
-    pub fn run(&mut self, serving: bool, outbox: &mut Outbox) -> bool {
+    pub fn run(&mut self, serving: bool, background: &mut Background, outbox: &mut Outbox) -> bool {
         let mut worked = false;
         while let Some(event) = self.store.poll() {
             worked = true;
@@ -135,7 +136,7 @@ impl Worker {
         self.checkpoint(false);
         if serving {
             self.run_dirty();
-            self.run_catchup(outbox);
+            self.run_catchup(background, outbox);
         }
         for request in self.store.take_ops() {
             outbox.push(Output::Disk(request));

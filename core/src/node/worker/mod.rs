@@ -292,6 +292,11 @@ impl Worker {
         })
     }
 
+    /// Whether hosts used the disk lately.
+    pub fn hosts_are_busy(&self) -> bool {
+        self.load.hosts_are_busy()
+    }
+
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
         self.filling.take_asked()
     }

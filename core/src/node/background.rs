@@ -1,0 +1,179 @@
+//! Work that hosts do not wait for, and who of it may begin what now.
+//!
+//! Each kind is a loop over plans that some chapter of the node runs: the worker has its disk filled with what it missed
+//! (catching up, rebuilding and copying are one loop), the originator has stripes verified by scrubs. What a loop does
+//! next is its own matter. How much of it goes on at once and how fast is decided here, for all of them together: a loop
+//! asks before it begins a unit and says how many it has in work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::NodeConfig;
+use super::pace::{FillRates, Pace};
+use crate::units::Nanos;
+
+/// A loop of background work. The earlier in this list, the more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Loop {
+    /// Filling the node's disk: until it is whole, another loss may be one too many.
+    Fill,
+    /// The scrub with the number of its host's request.
+    Scrub(u64),
+}
+
+/// All background work of a node.
+#[derive(Clone, Hash)]
+pub(crate) struct Background {
+    loops: BTreeMap<Loop, Share>,
+    hosts_are_busy: bool,
+    /// Most units of one loop in work at once: while no host uses the disk, and while one does.
+    most: usize,
+    most_busy: usize,
+}
+
+/// One loop's share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Share {
+    rates: FillRates,
+    pace: Pace,
+    in_work: usize,
+}
+
+impl Background {
+    /// Of a node that fills its disk and nothing else as yet.
+    pub fn new(config: &NodeConfig) -> Background {
+        Background {
+            loops: BTreeMap::from([(Loop::Fill, Share::new(config.fill))]),
+            hosts_are_busy: false,
+            most: config.rebuilds,
+            most_busy: config.rebuilds_busy,
+        }
+    }
+
+    /// Whether hosts use the node's disk.
+    pub fn hears_of_hosts(&mut self, are_busy: bool) {
+        self.hosts_are_busy = are_busy;
+    }
+
+    /// Whether hosts use the node's disk.
+    pub fn hosts_are_busy(&self) -> bool {
+        self.hosts_are_busy
+    }
+
+    /// A scrub begins, at so many bytes of each disk a second.
+    pub fn open_scrub(&mut self, id: u64, rate: u64) {
+        let rates = FillRates { floor: rate, ceiling: rate };
+        self.loops.insert(Loop::Scrub(id), Share::new(rates));
+    }
+
+    /// These scrubs are in work; others are over.
+    pub fn keep_scrubs(&mut self, scrubs: &BTreeSet<u64>) {
+        self.loops.retain(|which, _| match which {
+            Loop::Fill => true,
+            Loop::Scrub(id) => scrubs.contains(id),
+        });
+    }
+
+    /// A loop has so many units in work.
+    pub fn has_in_work(&mut self, which: Loop, units: usize) {
+        self.share(which).in_work = units;
+    }
+
+    /// How many units the loop may have in work. Filling takes few while hosts use the disk, unless it falls short of
+    /// its rate. A scrub takes few always, and one while filling is in work: that goes first, but does not stop it.
+    pub fn most(&mut self, which: Loop, now: Nanos) -> usize {
+        let fills = self.share(Loop::Fill).in_work > 0;
+        let (hosts_are_busy, most, most_busy) = (self.hosts_are_busy, self.most, self.most_busy);
+        let share = self.share(which);
+        let rate = share.rates.at(hosts_are_busy);
+        share.pace.may(now, rate);
+        match which {
+            Loop::Fill if hosts_are_busy && !share.pace.lags(rate) => most_busy,
+            Loop::Fill => most,
+            Loop::Scrub(_) if fills => 1,
+            Loop::Scrub(_) => most_busy,
+        }
+    }
+
+    /// Whether a loop may begin a unit of so many bytes now. If so, it counts as begun.
+    pub fn begin(&mut self, which: Loop, bytes: u64, now: Nanos) -> bool {
+        let hosts_are_busy = self.hosts_are_busy;
+        let share = self.share(which);
+        let rate = share.rates.at(hosts_are_busy);
+        let may = share.pace.may(now, rate);
+        if may {
+            share.pace.take(bytes, rate);
+        }
+        may
+    }
+
+    fn share(&mut self, which: Loop) -> &mut Share {
+        self.loops.get_mut(&which).expect("a loop asks while it is open")
+    }
+}
+
+impl Share {
+    fn new(rates: FillRates) -> Share {
+        Share { rates, pace: Pace::default(), in_work: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::UNBOUNDED;
+    use crate::units::MILLIS;
+
+    const UNIT: u64 = 64 << 10;
+
+    fn background() -> Background {
+        let fill = FillRates { floor: UNIT, ceiling: UNBOUNDED };
+        Background::new(&NodeConfig {
+            rebuilds: 64,
+            rebuilds_busy: 8,
+            fill,
+            ..NodeConfig::default()
+        })
+    }
+
+    #[test]
+    fn filling_gives_way_to_hosts_unless_it_lags() {
+        let mut background = background();
+        assert_eq!(background.most(Loop::Fill, 0), 64);
+        background.hears_of_hosts(true);
+        assert_eq!(background.most(Loop::Fill, MILLIS), 8);
+        // Nothing of a quarter of a second's rate was used.
+        assert_eq!(background.most(Loop::Fill, 2000 * MILLIS), 64);
+        assert!(background.begin(Loop::Fill, UNIT, 2000 * MILLIS));
+        assert_eq!(background.most(Loop::Fill, 2000 * MILLIS), 8);
+        assert!(!background.begin(Loop::Fill, UNIT, 2000 * MILLIS), "the floor is a bound as well");
+        background.hears_of_hosts(false);
+        assert!(
+            background.begin(Loop::Fill, UNIT, 2000 * MILLIS),
+            "without hosts the ceiling counts"
+        );
+    }
+
+    #[test]
+    fn a_scrub_goes_on_with_one_unit_while_the_disk_is_filled() {
+        let mut background = background();
+        background.open_scrub(7, UNBOUNDED);
+        assert_eq!(background.most(Loop::Scrub(7), 0), 8);
+        background.has_in_work(Loop::Fill, 3);
+        assert_eq!(background.most(Loop::Scrub(7), 0), 1);
+        background.has_in_work(Loop::Fill, 0);
+        assert_eq!(background.most(Loop::Scrub(7), 0), 8);
+        background.keep_scrubs(&BTreeSet::new());
+        assert_eq!(background.loops.len(), 1);
+    }
+
+    #[test]
+    fn each_scrub_keeps_to_a_rate_of_its_own() {
+        let mut background = background();
+        background.open_scrub(1, UNIT);
+        background.open_scrub(2, UNBOUNDED);
+        assert!(background.begin(Loop::Scrub(1), UNIT, 1000 * MILLIS));
+        assert!(!background.begin(Loop::Scrub(1), UNIT, 1000 * MILLIS));
+        assert!(background.begin(Loop::Scrub(2), UNIT, 1000 * MILLIS));
+        assert!(background.begin(Loop::Scrub(1), UNIT, 2000 * MILLIS));
+    }
+}
