@@ -2,7 +2,7 @@
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
-//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `choices` an operator
+//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `fixed` nobody
 //! changes what the volume chooses; with `steady` hosts are never
 //! silent all together; with `once` the story is told of the run as it is.
 use weft_core::node::Bug as NodeBug;
@@ -57,7 +57,7 @@ fn main() {
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
     let lulls = !has("steady");
-    let choices = has("choices");
+    let choices = !has("fixed");
     let options = Options {
         members,
         bug,

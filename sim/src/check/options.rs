@@ -164,7 +164,7 @@ impl Options {
         wide: true,
         layout: None,
         local: true,
-        choices: false,
+        choices: true,
         ordering: None,
         sequencer: None,
         commit: None,

@@ -16,7 +16,10 @@ const WITHOUT_REPEATS: Options = Options { repeats: false, ..USUAL };
 const USUAL: Options = Options { rare: Some(false), ..MDS };
 
 /// What was drawn when parity covered all data of a stripe in all runs.
-const MDS: Options = Options { local: false, ..Options::DEFAULT };
+const MDS: Options = Options { local: false, ..FIXED };
+
+/// What was drawn when nobody changed what a volume chooses.
+const FIXED: Options = Options { choices: false, ..Options::DEFAULT };
 
 /// Rare paths in all runs.
 const RARE: Options = Options { rare: Some(true), ..MDS };
@@ -65,6 +68,23 @@ fn repeating_a_write_that_has_happened_is_found() {
         Options { members: Some(false), bug: Some(Bug::RepeatsBlindly), ..Options::DEFAULT };
     let found = (5_000_000..5_000_300).find(|seed| run::run(*seed, options, 0).is_err());
     assert!(found.is_some(), "not found");
+}
+
+/// A helper refuses a write and fails before anyone hears of it; meanwhile a column is put back without the write.
+#[test]
+fn putting_back_over_an_undecided_write_is_found() {
+    let seed = 700_976;
+    passed(seed, FIXED);
+    assert!(fails(seed, Bug::OverUndecidedWrite, FIXED));
+}
+
+/// An operator changes what the volume chooses while hosts use it, most of all how writes are decided.
+#[test]
+fn choices_change_in_use() {
+    for (seeds, commit) in [(900..940, Commit::Late), (960..1000, Commit::Limited)] {
+        let options = Options { choices: true, commit: Some(commit), ..ALONE };
+        seeds.for_each(|seed| drop(passed(seed, options)));
+    }
 }
 
 #[test]
