@@ -91,6 +91,28 @@ impl Code {
     /// the powers that are their coefficients would not do.
     pub const MAX_GLOBALS: usize = 3;
 
+    /// The code of a grid of `rows` by `across` data columns: the first `rows`
+    /// parities are the XOR of a row each, the next `across` the XOR of those
+    /// that stand below one another (a vertical), and the last is the XOR of
+    /// all data. So it is that of the rows' parities, and of the verticals',
+    /// too. Any three columns may be lost.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many columns, or a side is shorter than 2.
+    pub fn grid(rows: usize, across: usize) -> Result<Code, CodeError> {
+        let k = rows.saturating_mul(across);
+        let m = rows.saturating_add(across).saturating_add(1);
+        if rows < 2 || across < 2 {
+            return Err(CodeError::Sides { rows, across });
+        }
+        let covers = |parity: usize, data: usize| match parity.checked_sub(rows) {
+            None => data / across == parity,
+            Some(vertical) => vertical == across || data % across == vertical,
+        };
+        Code::with_rows(k, m, 3, |parity, data| u8::from(covers(parity, data)))
+    }
+
     fn with_rows(
         k: usize,
         m: usize,
@@ -235,6 +257,11 @@ mod tests {
         let globals = [[1, 2, 4, 8], [1, 4, 16, 64], [1, 8, 64, 58]];
         assert_eq!(rows[..2], [[1, 1, 0, 0], [0, 0, 1, 1]]);
         assert_eq!(rows[2..], globals);
+        let rows = Code::grid(2, 3).expect("12 columns").rows;
+        let verticals = [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1]];
+        assert_eq!(rows[..2], [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]);
+        assert_eq!(rows[2..5], verticals);
+        assert_eq!(rows[5..], [[1; 6]]);
     }
 
     #[test]

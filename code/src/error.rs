@@ -41,6 +41,17 @@ pub enum CodeError {
         /// Global parities asked for.
         globals: usize,
     },
+    /// A grid with a side that is no group.
+    #[error(
+        "a grid of {rows} by {across} data columns cannot be: each side is 2 or more, such as {} by {}",
+        .rows.max(&2), .across.max(&2)
+    )]
+    Sides {
+        /// Rows of data columns asked for.
+        rows: usize,
+        /// Data columns asked for in a row.
+        across: usize,
+    },
     /// A decoder was asked for a column that the available ones do not give.
     #[error("column {column} cannot be computed from the columns that are available")]
     NotDetermined {

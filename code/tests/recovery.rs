@@ -6,6 +6,10 @@ fn lrc(k: usize, groups: usize, globals: usize) -> Code {
     Code::lrc(k, groups, globals).expect("a code")
 }
 
+fn grid(rows: usize, across: usize) -> Code {
+    Code::grid(rows, across).expect("a code")
+}
+
 /// All sets of so many of `columns` columns.
 fn sets(columns: usize, size: usize) -> impl Iterator<Item = ColumnSet> {
     (0..1u64 << columns).map(|set| ColumnSet(set as u32)).filter(move |set| set.len() == size)
@@ -16,7 +20,8 @@ fn codes() -> Vec<Code> {
     let mds = [(1, 0), (4, 0), (1, 2), (4, 1), (4, 2), (3, 3)];
     let mds = mds.into_iter().map(|(k, m)| Code::new(k, m).expect("a code"));
     let local = [(4, 2, 0), (4, 2, 1), (4, 2, 2), (6, 3, 1), (6, 2, 2), (4, 2, 3)];
-    mds.chain(local.into_iter().map(|(k, l, g)| lrc(k, l, g))).collect()
+    let grids = [grid(2, 2), grid(2, 3)];
+    mds.chain(local.into_iter().map(|(k, l, g)| lrc(k, l, g))).chain(grids).collect()
 }
 
 /// The content of all columns for data that are the unit vectors: each a row over the data.
@@ -125,6 +130,52 @@ fn twelve_two_two() {
     }
 }
 
+/// A column of the grid with its parities joins a row and a vertical, and losses are recoverable as long as they
+/// join nothing in a circle. The shortest circles are rectangles: 10 times 10 of 5 by 5. Nine that join all
+/// without a circle are a spanning tree of the complete bipartite graph, which has `5^4 * 5^4` (Scoins 1962).
+#[test]
+fn four_by_four() {
+    let code = grid(4, 4);
+    assert_eq!((code.columns(), code.any_losses()), (25, 3));
+    assert_eq!(code.recoverable_sets(3), (2300, 2300));
+    assert_eq!(code.recoverable_sets(4), (12_550, 12_650));
+    assert_eq!(code.recoverable_sets(9).0, 390_625);
+    assert_eq!(counted(&code, 3), (2300, 2300));
+    assert_eq!(counted(&code, 4), (12_550, 12_650));
+}
+
+/// A row of a grid with its parity, and what stands below one another in it, as the papers on product codes draw
+/// them: each group is a way to compute any of its columns, and there is no shorter one.
+#[test]
+fn a_lost_column_of_a_grid_is_read_from_the_shorter_of_its_groups() {
+    for (rows, across) in [(2, 2), (2, 3), (3, 2), (3, 3), (4, 4), (2, 9), (3, 7)] {
+        let code = grid(rows, across);
+        let at = |row: usize, vertical: usize| match (row < rows, vertical < across) {
+            (true, true) => row * across + vertical,
+            (true, false) => rows * across + row,
+            (false, _) => rows * across + rows + vertical,
+        };
+        for (row, vertical) in (0..=rows).flat_map(|r| (0..=across).map(move |v| (r, v))) {
+            let wanted = at(row, vertical);
+            let besides = |group: ColumnSet| group.minus(ColumnSet::of(wanted));
+            let own_row = besides((0..=across).map(|v| at(row, v)).collect());
+            let below = besides((0..=rows).map(|r| at(r, vertical)).collect());
+            let shortest = own_row.len().min(below.len());
+            let turns: Vec<ColumnSet> = (0..2)
+                .filter_map(|turn| code.helpers(ColumnSet::EMPTY, wanted, ColumnSet::EMPTY, turn))
+                .collect();
+            assert!(turns.iter().all(|t| t.len() == shortest && (*t == own_row || *t == below)));
+            // Of two groups with parities alone one is made of as many equations as the other.
+            let ties = own_row.len() == below.len() && (row < rows) == (vertical < across);
+            assert_eq!(turns[0] != turns[1], ties, "column {wanted} of {rows} by {across}");
+            // Without one group there is the other.
+            let other = own_row.iter().next().map(ColumnSet::of).expect("a row has others");
+            let found = code.helpers(other, wanted, ColumnSet::EMPTY, 0);
+            assert_eq!(found, Some(below), "column {wanted} of {rows} by {across}");
+        }
+    }
+}
+
 /// Any `globals + 1` losses, in every code that can be and has up to 18 columns, and in the widest.
 #[test]
 fn any_losses_up_to_one_more_than_globals() {
@@ -186,6 +237,12 @@ fn groups_that_cannot_be_are_refused() {
         let error = Code::lrc(k, groups, globals).expect_err("not a code").to_string();
         assert!(error.contains("at least 2 groups"), "{error}");
     }
+    for (rows, across) in [(1, 5), (5, 1), (0, 4)] {
+        let error = Code::grid(rows, across).expect_err("not a code").to_string();
+        assert!(error.contains("each side is 2 or more"), "{error}");
+    }
+    let error = Code::grid(4, 6).expect_err("35 columns").to_string();
+    assert!(error.contains("35 columns"), "{error}");
     let error = Code::lrc(28, 2, 3).expect_err("33 columns").to_string();
     assert!(error.contains("33 columns"), "{error}");
 }
