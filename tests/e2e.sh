@@ -278,24 +278,25 @@ volumes() {
         fails nbdinfo "$uri"
     done
 }
-# Groups with parity of their own: two nodes are lost, one of which has parity over all data.
+# Groups with parity of their own: nodes are lost that the layout can recover, though not any so many.
 local_parity() {
-    local uri node pid
-    D=$T/lrc
-    "$WEFT" up --dir "$D" --listen "$D.sock" --nodes 7 --layout lrc:4+2+1 --disk-size 192M \
+    local uri node pid layout=$1 nodes=$2 bears=$3 kill=$4
+    D=$T/groups
+    rm -rf "$D"
+    "$WEFT" up --dir "$D" --listen "$D.sock" --nodes "$nodes" --layout "$layout" --disk-size 192M \
         --volume v:32M >"$D.log" 2>&1 9>&- &
     pid=$!
     trap "kill -TERM $pid; wait $pid" EXIT
     uri="nbd+unix:///v?socket=$D.sock"
     wait_until timeout 5 nbdinfo --size "$uri"
-    weft volume list | grep 'any 2 more nodes, 77 % of threes'
+    weft volume list | grep "$bears"
     head -c 32M /dev/urandom >"$T/e"
     nbdcopy "$T/e" "$uri"
-    for node in 0 6; do weft node kill $node; done
+    for node in $kill; do weft node kill "$node"; done
     nbdcopy "$uri" - | cmp - "$T/e"
     head -c 32M /dev/urandom >"$T/e"
     nbdcopy "$T/e" "$uri"
-    for node in 0 6; do weft node start $node; done
+    for node in $kill; do weft node start "$node"; done
     wait_until whole
     scrub v
     nbdcopy "$uri" - | cmp - "$T/e"
@@ -618,7 +619,8 @@ t descriptors descriptors
 t partial-requests partial
 t limits limits
 t layouts volumes
-t local-parity local_parity
+t local-parity local_parity lrc:4+2+1 7 'any 2 more nodes, 77 % of threes' '0 3 6'
+t grid local_parity grid:2x2 9 'any 3 more nodes, 92 % of fours' '0 1 5 8'
 t fio-verify fio_verify
 t fio-node-killed fio_node_killed
 t fio-node-stopped fio_node_down

@@ -45,7 +45,7 @@ pub struct Up {
     /// A volume; may be repeated; SIZE 'all' takes the room that is left [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
     volume: Vec<(String, u64)>,
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M or lrc:K+L+G, by default raid5
+    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M, lrc:K+L+G or grid:RxC, by default raid5
     #[arg(long, value_parser = args::layout)]
     layout: Option<LayoutSpec>,
     /// Bytes on one disk before the next one's turn [default: 64K]

@@ -22,7 +22,7 @@ const MOST_SETS: u64 = 20_000_000;
 /// A layout, and what is lost of it.
 #[derive(Debug, Args)]
 pub struct Layout {
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M or lrc:K+L+G
+    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M, lrc:K+L+G or grid:RxC
     #[arg(value_parser = args::layout)]
     layout: LayoutSpec,
     /// Number of nodes [default: 5, or as many as the layout needs]

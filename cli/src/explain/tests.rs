@@ -47,6 +47,29 @@ fn a_layout_says_what_it_survives() {
 }
 
 #[test]
+fn a_grid_says_what_it_survives() {
+    let json = explained("layout grid:4x4 --json").unwrap();
+    assert_eq!((&json["survives_any"], &json["capacity"]), (&json!(3), &json!(0.64)));
+    let fours = json!({ "lost": 4, "recoverable": 12_550, "sets": 12_650 });
+    assert_eq!(json["recoverable_sets"][3], fours);
+    let totals = json!({
+        "disk_reads": 4, "disk_writes": 4, "journal_writes": 4,
+        "messages": 2 + 2 * 3, "wire_bytes": 4 * 4096, "round_trips": 2,
+    });
+    assert_eq!(json["small_write"], totals);
+    let row = json!(["D1", "D2", "D3", "P0"]);
+    let first = json!({ "column": 0, "holds": "D0", "from": row });
+    assert_eq!(json["read_for_lost"][0], first);
+    let below = json!(["D4", "D8", "D12", "P4"]);
+    let lost = explained("layout grid:4x4 --failed 0,1").unwrap();
+    assert_eq!(lost["read_for_lost"][0]["from"], below);
+    let error = explained("layout grid:4x4 --failed 0,1,5,6").unwrap_err().to_string();
+    assert!(error.contains("loss of columns 0, 1, 5, 6"), "{error}");
+    let error = explained("layout grid:4x4 --nodes 24").unwrap_err().to_string();
+    assert!(error.contains("at least 25 nodes"), "{error}");
+}
+
+#[test]
 fn a_sequencer_costs_two_round_trips_more() {
     for (request, messages, round_trips) in [("write", 4 + 4, 2 + 2), ("read", 2 + 4, 1 + 2)] {
         let line = format!("{request} --layout raid5 --offset 0 --length 4K --ordering sequencer");

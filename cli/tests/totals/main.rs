@@ -181,6 +181,13 @@ fn raid4_and_raid0() {
     agree(Setup::new("raid0", 4), &[(&[], &FIVE)]);
 }
 
+/// Parities that cover different data, with as much data in a stripe.
+#[test]
+fn groups() {
+    agree(Setup::new("lrc:4+2+1", 7), &[(&[], &FIVE), (&[0], &FIVE), (&[0, 6], &FIVE)]);
+    agree(Setup::new("grid:2x2", 9), &[(&[], &FIVE), (&[4], &FIVE), (&[4, 5, 8], &FIVE)]);
+}
+
 /// With one or two data columns; extents of the narrower layout end at 16 MiB.
 const FEW: [Request; 12] = [
     read(0, 4 * KIB),

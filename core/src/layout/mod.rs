@@ -6,15 +6,17 @@
 //! which one it is. What may be lost, and what a lost column is read from, the geometry asks of the
 //! code; nobody counts parities for it.
 //!
-//! Each family of layouts is a module: [`Rotating`] and [`Local`].
+//! Each family of layouts is a module: [`Rotating`], [`Local`] and [`Grid`].
 
 mod geometry;
+mod grid;
 mod local;
 mod rotating;
 mod spec;
 mod survival;
 
 pub use geometry::Geometry;
+pub use grid::Grid;
 pub use local::Local;
 pub use rotating::{Placement, Rotating};
 pub use spec::{LayoutError, LayoutSpec};
@@ -37,6 +39,8 @@ pub enum Layout {
     Rotating(Rotating),
     /// Local reconstruction codes: see [`Local`].
     Local(Local),
+    /// Parity of rows, of verticals and of everything: see [`Grid`].
+    Grid(Grid),
 }
 
 impl Layout {
@@ -45,6 +49,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.data + l.parity,
             Layout::Local(l) => l.width(),
+            Layout::Grid(l) => l.width(),
         }
     }
 
@@ -53,6 +58,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.data,
             Layout::Local(l) => l.data,
+            Layout::Grid(l) => l.data(),
         }
     }
 
@@ -61,6 +67,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.parity,
             Layout::Local(_) => 1,
+            Layout::Grid(_) => 2,
         }
     }
 
@@ -73,6 +80,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => Code::new(l.data, l.parity),
             Layout::Local(l) => Code::lrc(l.data, l.groups, l.globals),
+            Layout::Grid(l) => Code::grid(l.rows, l.across),
         }
     }
 
@@ -81,6 +89,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.turns(),
             Layout::Local(l) => l.turns(),
+            Layout::Grid(l) => l.turns(),
         }
     }
 
@@ -90,6 +99,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.role(stripe, column),
             Layout::Local(l) => l.role(stripe, column),
+            Layout::Grid(l) => l.role(stripe, column),
         }
     }
 
@@ -98,6 +108,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.parity_column(stripe, j),
             Layout::Local(l) => l.parity_column(stripe, j),
+            Layout::Grid(l) => l.parity_column(stripe, j),
         }
     }
 
@@ -106,6 +117,7 @@ impl Layout {
         match self {
             Layout::Rotating(l) => l.data_column(stripe, i),
             Layout::Local(l) => l.data_column(stripe, i),
+            Layout::Grid(l) => l.data_column(stripe, i),
         }
     }
 }

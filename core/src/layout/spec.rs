@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Layout, Local, Placement, Rotating};
+use super::{Grid, Layout, Local, Placement, Rotating};
 use weft_code::{Code, CodeError};
 
 /// A layout as a user names it, before it is known over how many disks it goes.
@@ -35,6 +35,8 @@ pub enum LayoutSpec {
         /// Parities over all data.
         globals: usize,
     },
+    /// Rows of data columns, with a parity of each row, each vertical and everything.
+    Grid(Grid),
 }
 
 /// RAID 5, left-symmetric.
@@ -50,8 +52,8 @@ pub enum LayoutError {
     /// The name is not one of ours.
     #[error(
         "no layout is called '{0}'; choose raid0, raid1, raid4, raid5, raid5:left-asymmetric, \
-         raid5:right-symmetric, raid5:right-asymmetric, raid6, rs:K+M (such as rs:4+2) or lrc:K+L+G \
-         (such as lrc:12+2+2)"
+         raid5:right-symmetric, raid5:right-asymmetric, raid6, rs:K+M (such as rs:4+2), lrc:K+L+G \
+         (such as lrc:12+2+2) or grid:RxC (such as grid:4x4)"
     )]
     Unknown(String),
     /// More columns than a code bears, or none.
@@ -92,13 +94,14 @@ impl LayoutSpec {
             LayoutSpec::Raid6 => 4,
             LayoutSpec::ReedSolomon { data, parity } => data + parity,
             LayoutSpec::Local { data, groups, globals } => data + groups + globals,
+            LayoutSpec::Grid(grid) => grid.width(),
         }
     }
 
     /// Whether it has the columns that it names, over however many disks; else it takes all of them.
     pub fn names_columns(&self) -> bool {
-        use LayoutSpec::{Local, Raid1, ReedSolomon};
-        matches!(self, Raid1 | ReedSolomon { .. } | Local { .. })
+        use LayoutSpec::{Grid, Local, Raid1, ReedSolomon};
+        matches!(self, Raid1 | ReedSolomon { .. } | Local { .. } | Grid(_))
     }
 
     /// The layout over `nodes` disks. RAID 0, 4, 5 and 6 take all of them (32 at most) as
@@ -120,6 +123,7 @@ impl LayoutSpec {
             LayoutSpec::Local { data, groups, globals } => {
                 return Ok(Layout::Local(Local { data, groups, globals }));
             }
+            LayoutSpec::Grid(grid) => return Ok(Layout::Grid(grid)),
         };
         Ok(Layout::Rotating(Rotating { data, parity, placement }))
     }
@@ -156,6 +160,17 @@ impl FromStr for LayoutSpec {
             Code::lrc(data, groups, globals).map_err(|e| LayoutError::Code(name.to_string(), e))?;
             return Ok(LayoutSpec::Local { data, groups, globals });
         }
+        if let Some(sides) = name.strip_prefix("grid:") {
+            let (rows, across) = sides.split_once('x').ok_or_else(unknown)?;
+            let rows: usize = rows.parse().map_err(|_| unknown())?;
+            let across: usize = across.parse().map_err(|_| unknown())?;
+            let columns = rows.saturating_add(1).saturating_mul(across.saturating_add(1));
+            if columns > Code::MAX_COLUMNS {
+                return Err(LayoutError::Columns(name.to_string(), columns));
+            }
+            Code::grid(rows, across).map_err(|e| LayoutError::Code(name.to_string(), e))?;
+            return Ok(LayoutSpec::Grid(Grid { rows, across }));
+        }
         match name {
             "raid0" => Ok(LayoutSpec::Raid0),
             "raid1" => Ok(LayoutSpec::Raid1),
@@ -183,6 +198,7 @@ impl fmt::Display for LayoutSpec {
             LayoutSpec::Local { data, groups, globals } => {
                 write!(f, "lrc:{data}+{groups}+{globals}")
             }
+            LayoutSpec::Grid(Grid { rows, across }) => write!(f, "grid:{rows}x{across}"),
         }
     }
 }

@@ -76,7 +76,9 @@ mod tests {
     #[test]
     fn single_columns() {
         let none = ColumnSet::EMPTY;
-        for (layout, any) in [("raid0", 0), ("raid5", 1), ("rs:4+2", 2), ("lrc:12+2+2", 3)] {
+        for (layout, any) in
+            [("raid0", 0), ("raid5", 1), ("rs:4+2", 2), ("lrc:12+2+2", 3), ("grid:4x4", 3)]
+        {
             let g = geometry(layout);
             assert_eq!(g.survives(none, &groups(&g, 1)), Some(any), "{layout}");
         }
@@ -86,6 +88,8 @@ mod tests {
         let others: Vec<_> = (2..16).map(ColumnSet::of).collect();
         assert_eq!(g.survives(lost, &others), Some(1));
         assert_eq!(g.survives(ColumnSet::first(4), &others), None);
+        let g = geometry("grid:4x4");
+        assert_eq!(g.survived_sets(none, &groups(&g, 1), 4), (12_550, 12_650));
     }
 
     /// Four boxes of four columns: a box holds four of one group, or three and one of the next.
@@ -99,5 +103,7 @@ mod tests {
         let spread: Vec<ColumnSet> =
             (0..4).map(|b| (0..16).filter(|c| c % 4 == b).collect()).collect();
         assert_eq!(g.survives(none, &spread), Some(1), "two of each group, or with a global one");
+        let g = geometry("grid:4x4");
+        assert_eq!(g.survives(none, &groups(&g, 5)), Some(1), "a row");
     }
 }

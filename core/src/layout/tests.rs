@@ -1,4 +1,5 @@
 use super::*;
+use crate::units::ColumnSet;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -60,6 +61,8 @@ fn names_round_trip_and_bad_ones_are_refused() {
         "raid6",
         "rs:10+4",
         "lrc:12+2+2",
+        "grid:4x4",
+        "grid:2x9",
     ] {
         assert_eq!(name.parse::<LayoutSpec>().unwrap().to_string(), name);
     }
@@ -71,6 +74,10 @@ fn names_round_trip_and_bad_ones_are_refused() {
         ("lrc:12+5+2", "must divide into"),
         ("lrc:12+2+4", "at most 3 global"),
         ("lrc:12+2", "no layout is called"),
+        ("grid:1x5", "each side is 2 or more, such as 2 by 5"),
+        ("grid:4", "no layout is called"),
+        ("grid:4x6", "has 35 columns"),
+        ("grid:18446744073709551615x2", "at most 32 columns"),
     ] {
         let error = name.parse::<LayoutSpec>().unwrap_err().to_string();
         assert!(error.contains(why), "{name}: {error}");
@@ -91,20 +98,38 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     let local = (2usize..=3, 2usize..=6, 0usize..=3).prop_map(|(groups, size, globals)| {
         Layout::Local(Local { data: groups * size, groups, globals })
     });
-    prop_oneof![3 => rotating, 1 => local]
+    let grid =
+        (2usize..=4, 2usize..=4).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
+    prop_oneof![3 => rotating, 1 => local, 1 => grid]
+}
+
+fn over_least(layout: &str) -> Geometry {
+    let spec: LayoutSpec = layout.parse().unwrap();
+    Geometry::new(spec.over(spec.least_nodes()).unwrap(), 4096)
+}
+
+/// All sets of four of so many columns.
+fn fours(columns: usize) -> impl Iterator<Item = ColumnSet> {
+    let pairs = move |a| (a + 1..columns).map(move |b| [a, b]);
+    let more = move |[a, b]: [usize; 2]| {
+        (b + 1..columns).flat_map(move |c| (c + 1..columns).map(move |d| [a, b, c, d]))
+    };
+    (0..columns).flat_map(pairs).flat_map(more).map(ColumnSet::from_iter)
 }
 
 /// Groups stay on their columns, so every stripe survives the same losses.
 #[test]
-fn all_stripes_of_a_local_code_survive_the_same_losses() {
-    let g = Geometry::new("lrc:12+2+2".parse::<LayoutSpec>().unwrap().over(16).unwrap(), 4096);
-    let fours = (0..1u32 << 16).map(crate::units::ColumnSet).filter(|set| set.len() == 4);
-    let survived = fours.filter(|lost| {
-        let first = g.is_recoverable(0, *lost);
-        assert!((1..g.layout.turns()).all(|s| g.is_recoverable(s, *lost) == first), "{lost:?}");
-        first
-    });
-    assert_eq!(survived.count(), 1568);
+fn all_stripes_survive_the_same_losses() {
+    for (layout, so_many) in [("lrc:12+2+2", 1568), ("grid:4x4", 12_550), ("grid:2x3", 477)] {
+        let g = over_least(layout);
+        let survived = fours(g.layout.width()).filter(|lost| {
+            let first = g.is_recoverable(0, *lost);
+            let same = |stripe| g.is_recoverable(stripe, *lost) == first;
+            assert!((1..g.layout.turns()).all(same), "{layout} without {lost:?}");
+            first
+        });
+        assert_eq!(survived.count(), so_many, "{layout}");
+    }
 }
 
 proptest! {

@@ -255,9 +255,14 @@ mod tests {
 
     #[test]
     fn what_fits_is_left_alone() {
-        for (layout, nodes) in
-            [("raid5", 4), ("raid6", 6), ("raid1", 2), ("rs:2+3", 5), ("lrc:4+2+2", 8)]
-        {
+        for (layout, nodes) in [
+            ("raid5", 4),
+            ("raid6", 6),
+            ("raid1", 2),
+            ("rs:2+3", 5),
+            ("lrc:4+2+2", 8),
+            ("grid:2x2", 9),
+        ] {
             let (g, units) = stripe(layout, nodes);
             assert_eq!(judge(&g, &units, &nobody()), Judgement::default(), "{layout}");
         }
@@ -266,7 +271,7 @@ mod tests {
     /// With two parities or more, whichever column it is, if it is older than what it does not fit.
     #[test]
     fn one_wrong_column_is_found_by_elimination() {
-        for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5), ("lrc:4+2+2", 8)] {
+        for (layout, nodes) in [("raid6", 6), ("rs:2+3", 5), ("lrc:4+2+2", 8), ("grid:2x2", 9)] {
             for column in 0..nodes {
                 let (g, mut units) = stripe(layout, nodes);
                 spoil(&mut units, column, 5);

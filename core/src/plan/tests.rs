@@ -3,7 +3,7 @@
 use super::Strategy;
 use super::reference::Array;
 use super::*;
-use crate::layout::{Geometry, Layout, Local, Placement, Rotating};
+use crate::layout::{Geometry, Grid, Layout, LayoutSpec, Local, Placement, Rotating};
 use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
@@ -337,7 +337,9 @@ fn any_geometry() -> impl Strategy_<Value = Geometry> {
     let local = (2usize..=3, 2usize..=3, 0usize..=3).prop_map(|(groups, size, globals)| {
         Layout::Local(Local { data: groups * size, groups, globals })
     });
-    prop_oneof![rotating, local].prop_map(|layout| Geometry::new(layout, U))
+    let grid =
+        (2usize..=3, 2usize..=3).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
+    prop_oneof![2 => rotating, 2 => local, 1 => grid].prop_map(|layout| Geometry::new(layout, U))
 }
 
 fn any_policy() -> impl Strategy_<Value = Policy> {
@@ -360,6 +362,73 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
     })
 }
 
+/// What is written and read of an array that has lost `lost`, beside naive RAID: ranges within a unit, over
+/// two, of a row of a grid and more, and of whole stripes.
+fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
+    let (size, unit) = (stripes * g.stripe_bytes(), g.unit);
+    let content = |n: u64, len: u64| -> Vec<u8> { (0..len).map(|i| (i * i + n) as u8).collect() };
+    let mut array = Array::new(g.clone(), stripes);
+    let mut naive = content(0, size);
+    array.write(0, &naive, Policy::default()).unwrap();
+    lost.iter().for_each(|c| array.lose(c));
+    let whole = Range { offset: 0, len: size };
+    let lens =
+        [100, unit, unit + 100, 2 * unit, 3 * unit, g.stripe_bytes() - unit, g.stripe_bytes()];
+    for (n, len) in (0..).zip(lens) {
+        let offset = (n * (g.stripe_bytes() + unit) + 50) % (size - len);
+        let data = content(n + 1, len);
+        array.write(offset, &data, Policy::default()).unwrap();
+        naive[offset as usize..][..len as usize].copy_from_slice(&data);
+        assert!(array.read(whole).unwrap() == naive, "{len} at {offset} without {lost:?}");
+    }
+    for column in lost.iter() {
+        (0..stripes).for_each(|stripe| array.rebuild(stripe, column).unwrap());
+        array.lost.remove(column);
+    }
+    assert!(array.read(whole).unwrap() == naive, "{lost:?} was put back");
+    // What was put back must be what parity is of: others are lost in its place.
+    let columns = ColumnSet::first(g.layout.width());
+    let others: ColumnSet = columns.minus(lost).iter().take(g.code.any_losses()).collect();
+    others.iter().for_each(|c| array.lose(c));
+    assert!(array.read(whole).unwrap() == naive, "{others:?} after {lost:?}");
+}
+
+fn over_least(layout: &str) -> Geometry {
+    let spec: LayoutSpec = layout.parse().unwrap();
+    Geometry::new(spec.over(spec.least_nodes()).unwrap(), SECTOR)
+}
+
+#[test]
+fn small_arrays_are_naive_raid_without_any_recoverable_columns() {
+    for layout in ["lrc:4+2+1", "grid:2x2"] {
+        let g = over_least(layout);
+        let sets = (0..1u32 << g.layout.width()).map(ColumnSet);
+        let sets = sets.filter(|lost| lost.len() <= 4 && g.is_always_recoverable(*lost));
+        sets.for_each(|lost| assert_naive_without(&g, lost, 3));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn large_arrays_are_naive_raid_without_recoverable_columns(
+        wide in any::<bool>(),
+        drawn in prop::collection::vec(0usize..25, 0..=8),
+        many in 1usize..=8,
+    ) {
+        let g = over_least(if wide { "grid:4x4" } else { "grid:3x4" });
+        let mut lost = ColumnSet::EMPTY;
+        for column in drawn.into_iter().filter(|c| *c < g.layout.width()) {
+            let more = lost.union(ColumnSet::of(column));
+            if lost.len() < many && g.is_always_recoverable(more) {
+                lost = more;
+            }
+        }
+        assert_naive_without(&g, lost, 4);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -370,7 +439,7 @@ proptest! {
         g in any_geometry(),
         policy in any_policy(),
         writes in prop::collection::vec((0u64..6 * U * 6, 1u64..3 * U * 6, any::<u8>()), 1..8),
-        lost in prop::collection::vec(0usize..12, 0..=4),
+        lost in prop::collection::vec(0usize..16, 0..=6),
         lose_after in 0usize..8,
     ) {
         let stripes = 6;

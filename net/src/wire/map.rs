@@ -3,7 +3,7 @@
 
 use weft_code::Code;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
+use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
     Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Valued,
@@ -105,6 +105,12 @@ impl Wire for Layout {
                 LOCAL.put(w);
                 groups.put(w);
             }
+            Layout::Grid(grid) => {
+                grid.data().put(w);
+                grid.parity().put(w);
+                GRID.put(w);
+                grid.rows.put(w);
+            }
         }
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -117,6 +123,18 @@ impl Wire for Layout {
                 let groups = usize::take(r)?;
                 at_most("the number of groups", groups as u64, parity as u64)?;
                 Layout::Local(Local { data, groups, globals: parity - groups })
+            }
+            GRID => {
+                let rows = usize::take(r)?;
+                at_most("the number of rows", rows as u64, data as u64)?;
+                let grid = Grid { rows, across: data.checked_div(rows).unwrap_or(0) };
+                if grid.data() != data || grid.parity() != parity {
+                    return Err(BytesError::Bounds {
+                        what: "the number of rows",
+                        value: rows as u64,
+                    });
+                }
+                Layout::Grid(grid)
             }
             tag => {
                 let found = ROTATIONS.iter().find(|r| r.0 == tag);
@@ -140,6 +158,8 @@ const ROTATIONS: [(u8, Placement); 5] = [
 
 /// The tag of a local reconstruction code.
 const LOCAL: u8 = 6;
+/// The tag of a grid.
+const GRID: u8 = 7;
 
 fn rotation_tag(placement: Placement) -> u8 {
     ROTATIONS.iter().find(|r| r.1 == placement).expect("all have one").0
@@ -200,9 +220,41 @@ wire_enum!(MemberReport, "report of a member" {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use weft_core::policy::{CHOICES, Setting};
 
     use super::*;
+
+    /// What a layout is in a map, which must never change either.
+    #[test]
+    fn grids_have_their_bytes_and_others_are_refused() {
+        let taken = |bytes: [u8; 13]| Layout::take(&mut Reader::new(&bytes, Bytes::new()));
+        let bytes = |data: u32, parity: u32, rows: u32| {
+            let mut out = [0; 13];
+            out[..4].copy_from_slice(&data.to_le_bytes());
+            out[4..8].copy_from_slice(&parity.to_le_bytes());
+            out[8] = 7;
+            out[9..].copy_from_slice(&rows.to_le_bytes());
+            out
+        };
+        let grid = Layout::Grid(Grid { rows: 2, across: 3 });
+        let mut w = Writer::new(Vec::new());
+        grid.put(&mut w);
+        assert_eq!(w.finish().0, bytes(6, 6, 2));
+        assert_eq!(taken(bytes(6, 6, 2)).unwrap(), grid);
+        for (data, parity, rows) in [
+            (6, 5, 2),
+            (6, 6, 4),
+            (6, 6, 0),
+            (5, 7, 1),
+            (0, 1, 0),
+            (0, 0, u32::MAX),
+            (6, 6, u32::MAX),
+            (24, 11, 4),
+        ] {
+            assert!(taken(bytes(data, parity, rows)).is_err(), "{data} {parity} {rows}");
+        }
+    }
 
     /// What a policy is in a map, which must never change: the default, and each value in it.
     #[test]

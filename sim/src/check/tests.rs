@@ -1,5 +1,5 @@
 use super::*;
-use weft_core::layout::LayoutSpec;
+use weft_core::layout::{Grid, LayoutSpec};
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
@@ -147,6 +147,16 @@ const LOCAL: Options = Options {
 fn seeds_with_local_parity_pass() {
     (0..60).for_each(|seed| drop(passed(seed, LOCAL)));
     (0..20).for_each(|seed| drop(passed(seed, Options { members: Some(true), ..LOCAL })));
+}
+
+/// Every data column in two groups and under a parity over all.
+const GRID: Options =
+    Options { layout: Some(LayoutSpec::Grid(Grid { rows: 2, across: 2 })), ..Options::DEFAULT };
+
+#[test]
+fn seeds_with_a_grid_pass() {
+    (0..40).for_each(|seed| drop(passed(seed, GRID)));
+    (0..20).for_each(|seed| drop(passed(seed, Options { members: Some(true), ..GRID })));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use weft_core::layout::{Geometry, Layout, Local, Placement, Rotating};
+use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
     Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
@@ -325,7 +325,9 @@ fn geometry() -> impl Strategy<Value = Geometry> {
     let local = (2..4usize, 2..4usize, 0..4usize).prop_map(|(groups, n, globals)| {
         Layout::Local(Local { data: groups * n, groups, globals })
     });
-    let layout = prop_oneof![rotating, local];
+    let grid =
+        (2..4usize, 2..5usize).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
+    let layout = prop_oneof![rotating, local, grid];
     (layout, 1..256u64).prop_map(|(layout, sectors)| Geometry::new(layout, sectors * SECTOR))
 }
 
@@ -339,7 +341,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn extent() -> impl Strategy<Value = Extent> {
-    let columns = vec((node(), any::<u64>()), 16);
+    let columns = vec((node(), any::<u64>()), 32);
     let filling = btree_map(0..12usize, ts(), 0..3);
     let leaving = btree_map(0..32usize, (node(), any::<u64>()), 0..2);
     (columns, filling, leaving).prop_map(|(columns, filling, leaving)| Extent {

@@ -41,7 +41,7 @@ impl Run {
             "rs:2+3",
         ];
         let drawn = layouts[rng.usize(0..layouts.len())];
-        let local = draw_local(seed).filter(|_| options.local);
+        let local = draw_grid(seed).or(draw_local(seed)).filter(|_| options.local);
         let drawn = local.unwrap_or(drawn).parse().expect("a known name");
         let spec: LayoutSpec = options.layout.unwrap_or(drawn);
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
@@ -237,6 +237,12 @@ fn draw_local(seed: u64) -> Option<&'static str> {
     let mut rng = Rng::with_seed(seed ^ 0x0010_ca15);
     let layouts = ["lrc:4+2+1", "lrc:4+2+1", "lrc:4+2+2", "lrc:4+2+0"];
     (rng.u8(0..8) == 0).then(|| layouts[rng.usize(0..layouts.len())])
+}
+
+/// In one run of sixteen, data with parities that cover it twice and more.
+fn draw_grid(seed: u64) -> Option<&'static str> {
+    let mut rng = Rng::with_seed(seed ^ 0x0096_1d2e);
+    (rng.u8(0..16) == 0).then_some("grid:2x2")
 }
 
 /// Limited atomicity in one of eight seeds.
