@@ -85,7 +85,7 @@ impl Geometry {
         if lost.len() <= self.code.any_losses() {
             return true;
         }
-        let end = stripes.end.min(stripes.start + self.layout.turns());
+        let end = stripes.end.min(stripes.start + self.layout.loss_turns());
         (stripes.start..end).all(|stripe| self.is_recoverable(stripe, lost))
     }
 
@@ -96,7 +96,8 @@ impl Geometry {
 
     /// The fewest columns of the code from which column `wanted` of the code can be computed in
     /// `stripe` when the columns of `avoid` cannot be used; those of `near` (of the code) are read
-    /// anyway. Where sets tie, stripes take turns. `None` if it cannot be computed.
+    /// anyway. Where sets tie, stripes take turns, and stripes of which columns hold the same do, too. `None` if
+    /// it cannot be computed.
     pub fn helpers(
         &self,
         stripe: u64,
@@ -104,7 +105,9 @@ impl Geometry {
         wanted: usize,
         near: ColumnSet,
     ) -> Option<ColumnSet> {
-        self.code.helpers(self.code_columns(stripe, avoid), wanted, near, stripe)
+        let turns = self.layout.turns();
+        let turn = stripe % turns + stripe / turns;
+        self.code.helpers(self.code_columns(stripe, avoid), wanted, near, turn)
     }
 
     /// Columns of the code from which all of `wanted` can be computed; see [`Geometry::helpers`].

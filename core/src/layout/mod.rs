@@ -93,6 +93,14 @@ impl Layout {
         }
     }
 
+    /// After so many stripes the same losses are recoverable again. Of an MDS code only their number counts, and
+    /// where groups stay on their columns one stripe is like the other.
+    pub fn loss_turns(&self) -> u64 {
+        match self {
+            Layout::Rotating(_) | Layout::Local(_) | Layout::Grid(_) => 1,
+        }
+    }
+
     /// What `column` of `stripe` holds.
     pub fn role(&self, stripe: u64, column: usize) -> ColumnRole {
         debug_assert!(column < self.width(), "column {column} of {}", self.width());

@@ -122,6 +122,7 @@ fn fours(columns: usize) -> impl Iterator<Item = ColumnSet> {
 fn all_stripes_survive_the_same_losses() {
     for (layout, so_many) in [("lrc:12+2+2", 1568), ("grid:4x4", 12_550), ("grid:2x3", 477)] {
         let g = over_least(layout);
+        assert_eq!(g.layout.loss_turns(), 1);
         let survived = fours(g.layout.width()).filter(|lost| {
             let first = g.is_recoverable(0, *lost);
             let same = |stripe| g.is_recoverable(stripe, *lost) == first;
@@ -129,6 +130,36 @@ fn all_stripes_survive_the_same_losses() {
             first
         });
         assert_eq!(survived.count(), so_many, "{layout}");
+    }
+}
+
+/// How often each column is read when column `lost` of so many stripes is put back.
+fn reads(g: &Geometry, lost: usize, stripes: u64) -> Vec<u64> {
+    let mut reads = vec![0; g.layout.width()];
+    for stripe in 0..stripes {
+        let wanted = g.code_column(stripe, lost);
+        let helpers = g.helpers(stripe, ColumnSet::of(lost), wanted, ColumnSet::EMPTY);
+        helpers.unwrap().iter().for_each(|h| reads[g.column_of(stripe, h)] += 1);
+    }
+    reads
+}
+
+/// Whichever column is lost, each stripe reads its shorter group, and groups of a length take turns.
+#[test]
+fn the_helpers_of_a_grid_are_loaded_alike() {
+    for (layout, (rows, across)) in [(2, 2), (3, 3), (4, 4), (2, 3), (3, 2), (2, 9)]
+        .map(|s| (format!("grid:{}x{}", s.0, s.1), s))
+    {
+        let g = over_least(&layout);
+        let stripes = 2 * g.layout.turns();
+        for lost in 0..g.layout.width() {
+            let busy: Vec<u64> = reads(&g, lost, stripes).into_iter().filter(|n| *n > 0).collect();
+            let expected = match rows == across {
+                true => vec![stripes / 2; rows + across],
+                false => vec![stripes; rows.min(across)],
+            };
+            assert_eq!(busy, expected, "{layout} without column {lost}");
+        }
     }
 }
 
@@ -169,6 +200,16 @@ proptest! {
             (0..parity).for_each(|j| counts[l.parity_column(stripe, j)] += 1);
         }
         prop_assert!(counts.iter().all(|&c| c == parity * turns as usize));
+    }
+
+    #[test]
+    fn what_is_recoverable_comes_round(l in any_layout(), stripe in 0u64..100, lost in any::<u32>()) {
+        let g = Geometry::new(l, 4096);
+        let lost = ColumnSet(lost).intersection(ColumnSet::first(l.width()));
+        prop_assert_eq!(
+            g.is_recoverable(stripe, lost),
+            g.is_recoverable(stripe % l.loss_turns(), lost)
+        );
     }
 
     #[test]
