@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use weft_bytes::{Big, Writer};
 
 /// A header buffer takes no more once it has this many bytes.
 const HEADERS: usize = 4096;
@@ -43,19 +44,27 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Queues a copy of `bytes`.
     pub(crate) fn header(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
+        self.fields(|w| w.raw(bytes));
+    }
+
+    /// Queues the fields that `write` writes.
+    pub(crate) fn fields(&mut self, write: impl FnOnce(&mut Writer<Big>)) {
+        let takes_more = |last: &mut Segment| match last {
+            Segment::Headers(bytes) => bytes.len() < HEADERS,
+            Segment::Data(_) => false,
+        };
+        let before = match self.segments.pop_back_if(takes_more) {
+            Some(Segment::Headers(bytes)) => bytes,
+            _ => self.spares.pop().unwrap_or_default(),
+        };
+        self.len -= before.len();
+        let mut w = Writer::behind(before);
+        write(&mut w);
+        let bytes = w.finish();
         self.len += bytes.len();
-        if let Some(Segment::Headers(last)) = self.segments.back_mut()
-            && last.len() + bytes.len() <= HEADERS
-        {
-            last.extend_from_slice(bytes);
-            return;
+        if !bytes.is_empty() {
+            self.segments.push_back(Segment::Headers(bytes));
         }
-        let mut fresh = self.spares.pop().unwrap_or_default();
-        fresh.extend_from_slice(bytes);
-        self.segments.push_back(Segment::Headers(fresh));
     }
 
     /// Queues `bytes` themselves.

@@ -2,7 +2,7 @@
 //!
 //! Everything on the wire is big-endian.
 
-use bytes::{Buf, BufMut};
+use weft_bytes::{Big, Read, Reader, Writer};
 
 /// Numbers that open a message.
 pub mod magic {
@@ -222,32 +222,26 @@ impl RequestHeader {
     pub const LEN: usize = 28;
 
     /// The header with its magic number in front.
-    pub fn encode(&self) -> [u8; RequestHeader::LEN] {
-        let mut bytes = [0; RequestHeader::LEN];
-        let mut out = &mut bytes[..];
-        out.put_u32(magic::REQUEST);
-        out.put_u16(self.flags);
-        out.put_u16(self.kind);
-        out.put_u64(self.cookie);
-        out.put_u64(self.offset);
-        out.put_u32(self.length);
-        bytes
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::<Big>::with_room(RequestHeader::LEN);
+        w.u32(magic::REQUEST);
+        w.u16(self.flags);
+        w.u16(self.kind);
+        w.u64(self.cookie);
+        w.u64(self.offset);
+        w.u32(self.length);
+        w.finish()
     }
 
     /// Reads a header; the magic number found there if it is the wrong one.
     pub fn decode(bytes: &[u8; RequestHeader::LEN]) -> Result<RequestHeader, u32> {
-        let mut from = &bytes[..];
-        let found = from.get_u32();
-        if found != magic::REQUEST {
-            return Err(found);
-        }
-        Ok(RequestHeader {
-            flags: from.get_u16(),
-            kind: from.get_u16(),
-            cookie: from.get_u64(),
-            offset: from.get_u64(),
-            length: from.get_u32(),
-        })
+        let (found, header) = whole(bytes, |r| {
+            let found = r.u32()?;
+            let (flags, kind, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+            let (offset, length) = (r.u64()?, r.u32()?);
+            Ok((found, RequestHeader { flags, kind, cookie, offset, length }))
+        });
+        if found == magic::REQUEST { Ok(header) } else { Err(found) }
     }
 }
 
@@ -265,22 +259,26 @@ impl OptionHeader {
     pub const LEN: usize = 16;
 
     /// The header with its magic number in front.
-    pub fn encode(&self) -> [u8; OptionHeader::LEN] {
-        let mut bytes = [0; OptionHeader::LEN];
-        let mut out = &mut bytes[..];
-        out.put_u64(magic::OPTION);
-        out.put_u32(self.option);
-        out.put_u32(self.length);
-        bytes
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::<Big>::with_room(OptionHeader::LEN);
+        w.u64(magic::OPTION);
+        w.u32(self.option);
+        w.u32(self.length);
+        w.finish()
     }
 
     /// Reads a header; the magic number found there if it is the wrong one.
     pub fn decode(bytes: &[u8; OptionHeader::LEN]) -> Result<OptionHeader, u64> {
-        let mut from = &bytes[..];
-        let found = from.get_u64();
-        if found != magic::OPTION {
-            return Err(found);
-        }
-        Ok(OptionHeader { option: from.get_u32(), length: from.get_u32() })
+        let (found, header) =
+            whole(bytes, |r| Ok((r.u64()?, OptionHeader { option: r.u32()?, length: r.u32()? })));
+        if found == magic::OPTION { Ok(header) } else { Err(found) }
     }
+}
+
+/// What `read` makes of fixed fields that are all there.
+pub(super) fn whole<'a, const N: usize, T>(
+    bytes: &'a [u8; N],
+    read: impl FnOnce(&mut Reader<'a, Big>) -> Read<T>,
+) -> T {
+    read(&mut Reader::new(bytes)).expect("the fields are as long as they are")
 }

@@ -3,8 +3,10 @@
 use std::io::{ErrorKind, IoSlice, Read, Write};
 
 use bytes::Bytes;
+use weft_bytes::{Big, Reader, Writer};
 
 use super::Result;
+use crate::nbd::wire::whole;
 use crate::outbox::Outbox;
 
 /// Size of the buffer small reads go through.
@@ -46,6 +48,11 @@ impl<S: Read + Write> Link<S> {
     /// Queues a copy of `bytes`.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.outbox.header(bytes);
+    }
+
+    /// Queues the fields that `write` writes.
+    pub(super) fn fields(&mut self, write: impl FnOnce(&mut Writer<Big>)) {
+        self.outbox.fields(write);
     }
 
     /// Queues `bytes` themselves.
@@ -121,15 +128,15 @@ impl<S: Read + Write> Link<S> {
     }
 
     pub(super) fn u16(&mut self) -> Result<u16> {
-        Ok(u16::from_be_bytes(self.array()?))
+        Ok(whole(&self.array::<2>()?, Reader::u16))
     }
 
     pub(super) fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_be_bytes(self.array()?))
+        Ok(whole(&self.array::<4>()?, Reader::u32))
     }
 
     pub(super) fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_be_bytes(self.array()?))
+        Ok(whole(&self.array::<8>()?, Reader::u64))
     }
 }
 

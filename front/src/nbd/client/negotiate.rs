@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use bytes::{Buf, BufMut};
+use weft_bytes::{Big, BytesError, Reader, Writer};
 
 use super::link::Link;
 use super::{ClientError, Opened, Result, Settings};
@@ -24,7 +24,7 @@ pub(super) fn greet<S: Read + Write>(link: &mut Link<S>) -> Result<bool> {
         return Err(ClientError::Protocol("server is not fixed newstyle"));
     }
     let flags = offered & (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
-    link.put(&u32::from(flags).to_be_bytes());
+    link.fields(|w| w.u32(flags.into()));
     Ok(flags & handshake::NO_ZEROES != 0)
 }
 
@@ -62,9 +62,8 @@ pub(super) fn list<S: Read + Write>(link: &mut Link<S>) -> Result<Vec<String>> {
     let mut names = Vec::new();
     while let Some((kind, data)) = answered(link, option::LIST)? {
         if kind == answer::SERVER {
-            let mut rest = &data[..];
-            let length = rest.try_get_u32().map_err(|_| short())? as usize;
-            names.push(text(rest.get(..length).ok_or_else(short)?));
+            let name = Reader::<Big>::new(&data).bytes().map_err(short)?;
+            names.push(text(name));
         }
     }
     ask(link, option::ABORT, &[]);
@@ -83,16 +82,16 @@ fn structured<S: Read + Write>(link: &mut Link<S>) -> Result<bool> {
 
 /// Asks for the context `base:allocation`; its number if it is granted.
 fn allocation<S: Read + Write>(link: &mut Link<S>, export: &str) -> Result<Option<u32>> {
-    let mut data = Vec::new();
-    put_string(&mut data, export);
-    data.put_u32(1);
-    put_string(&mut data, wire::ALLOCATION);
-    ask(link, option::SET_META_CONTEXT, &data);
+    let mut w = Writer::<Big>::default();
+    w.bytes(export.as_bytes());
+    w.u32(1);
+    w.bytes(wire::ALLOCATION.as_bytes());
+    ask(link, option::SET_META_CONTEXT, w.written());
     let mut id = None;
     loop {
         match answered(link, option::SET_META_CONTEXT) {
             Ok(Some((answer::META_CONTEXT, data))) => {
-                id = Some((&data[..]).try_get_u32().map_err(|_| short())?);
+                id = Some(Reader::<Big>::new(&data).u32().map_err(short)?);
             }
             Ok(Some(_)) => {}
             Ok(None) => return Ok(id),
@@ -104,17 +103,17 @@ fn allocation<S: Read + Write>(link: &mut Link<S>, export: &str) -> Result<Optio
 
 fn go<S: Read + Write>(link: &mut Link<S>, export: &str, opened: &mut Opened) -> Result<()> {
     let wanted = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
-    let mut data = Vec::new();
-    put_string(&mut data, export);
-    data.put_u16(wanted.len() as u16);
+    let mut w = Writer::<Big>::default();
+    w.bytes(export.as_bytes());
+    w.u16(wanted.len() as u16);
     for kind in wanted {
-        data.put_u16(kind);
+        w.u16(kind);
     }
-    ask(link, option::GO, &data);
+    ask(link, option::GO, w.written());
     let mut sized = false;
     while let Some((kind, data)) = answered(link, option::GO)? {
         if kind == answer::INFO {
-            sized |= note(opened, &data)? == info::EXPORT;
+            sized |= note(opened, &data).map_err(short)? == info::EXPORT;
         }
     }
     if sized {
@@ -124,19 +123,17 @@ fn go<S: Read + Write>(link: &mut Link<S>, export: &str, opened: &mut Opened) ->
 }
 
 /// Notes a piece of information, and returns of which kind it was.
-fn note(opened: &mut Opened, mut data: &[u8]) -> Result<u16> {
-    let kind = data.try_get_u16().map_err(|_| short())?;
+fn note(opened: &mut Opened, data: &[u8]) -> weft_bytes::Read<u16> {
+    let mut r = Reader::<Big>::new(data);
+    let kind = r.u16()?;
     match kind {
-        info::EXPORT => {
-            opened.size = data.try_get_u64().map_err(|_| short())?;
-            opened.flags = data.try_get_u16().map_err(|_| short())?;
-        }
-        info::NAME => opened.name = text(data),
-        info::DESCRIPTION => opened.description = text(data),
+        info::EXPORT => (opened.size, opened.flags) = (r.u64()?, r.u16()?),
+        info::NAME => opened.name = text(r.raw(r.left())?),
+        info::DESCRIPTION => opened.description = text(r.raw(r.left())?),
         info::BLOCK_SIZE => {
-            opened.min_block = data.try_get_u32().map_err(|_| short())?;
-            opened.preferred_block = data.try_get_u32().map_err(|_| short())?;
-            opened.max_payload = data.try_get_u32().map_err(|_| short())?;
+            opened.min_block = r.u32()?;
+            opened.preferred_block = r.u32()?;
+            opened.max_payload = r.u32()?;
         }
         _ => {}
     }
@@ -184,15 +181,10 @@ fn answered<S: Read + Write>(link: &mut Link<S>, asked: u32) -> Result<Option<(u
     Err(ClientError::Refused { option: asked, kind, message: text(&data) })
 }
 
-fn put_string(data: &mut Vec<u8>, string: &str) {
-    data.put_u32(string.len() as u32);
-    data.put_slice(string.as_bytes());
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn short() -> ClientError {
+fn short(_: BytesError) -> ClientError {
     ClientError::Protocol("answer cut short")
 }

@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
+use weft_bytes::{Big, BytesError, Reader};
 
 use super::{Client, ClientError, Completion, Data, Errno, Extent, Result};
 use crate::nbd::wire::{self, chunk, command, magic, state};
@@ -133,7 +134,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     fn data(&mut self, pending: &mut Pending, length: u32) -> Result<()> {
-        let length = length.checked_sub(8).ok_or_else(short)?;
+        let length = length.checked_sub(8).ok_or(CUT_SHORT)?;
         let offset = self.link.u64()?;
         let place = pending.place(offset, u64::from(length))?;
         self.link.read(place)
@@ -144,25 +145,24 @@ impl<S: Read + Write> Client<S> {
 fn take_in(
     pending: &mut Pending,
     kind: u16,
-    mut payload: &[u8],
+    payload: &[u8],
     allocation: Option<u32>,
 ) -> Result<()> {
+    let mut r = Reader::<Big>::new(payload);
     match kind {
         chunk::NONE => {}
         chunk::OFFSET_HOLE => {
-            let offset = payload.try_get_u64().map_err(|_| short())?;
-            let length = payload.try_get_u32().map_err(|_| short())?;
+            let (offset, length) = (r.u64().map_err(short)?, r.u32().map_err(short)?);
             pending.place(offset, u64::from(length))?;
         }
         chunk::BLOCK_STATUS => {
-            if Some(payload.try_get_u32().map_err(|_| short())?) == allocation {
-                pending.extents.extend(payload.chunks_exact(8).map(extent));
+            if Some(r.u32().map_err(short)?) == allocation {
+                pending.extents.extend(std::iter::from_fn(|| extent(&mut r).ok()));
             }
         }
         _ if kind & chunk::IS_ERROR != 0 => {
-            let code = payload.try_get_u32().map_err(|_| short())?;
-            let length = payload.try_get_u16().map_err(|_| short())?;
-            let message = payload.get(..usize::from(length)).ok_or_else(short)?;
+            let (code, length) = (r.u32().map_err(short)?, r.u16().map_err(short)?);
+            let message = r.raw(length.into()).map_err(short)?;
             let message = String::from_utf8_lossy(message).into_owned();
             // The first error is the one that matters.
             pending.error.get_or_insert(Errno::from_code(code).with(message));
@@ -172,12 +172,13 @@ fn take_in(
     Ok(())
 }
 
-fn extent(mut bytes: &[u8]) -> Extent {
-    let length = bytes.get_u32();
-    let flags = bytes.get_u32();
-    Extent { length, hole: flags & state::HOLE != 0, zero: flags & state::ZERO != 0 }
+fn extent(r: &mut Reader<'_, Big>) -> weft_bytes::Read<Extent> {
+    let (length, flags) = (r.u32()?, r.u32()?);
+    Ok(Extent { length, hole: flags & state::HOLE != 0, zero: flags & state::ZERO != 0 })
 }
 
-fn short() -> ClientError {
-    ClientError::Protocol("chunk cut short")
+const CUT_SHORT: ClientError = ClientError::Protocol("chunk cut short");
+
+fn short(_: BytesError) -> ClientError {
+    CUT_SHORT
 }

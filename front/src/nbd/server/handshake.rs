@@ -1,8 +1,10 @@
 //! The greeting, and options as they come in.
 
+use weft_bytes::Reader;
+
 use super::options::Refusal;
 use super::{Event, Phase, ProtocolError, Server};
-use crate::nbd::wire::{OptionHeader, answer, handshake, magic, option};
+use crate::nbd::wire::{OptionHeader, answer, handshake, magic, option, whole};
 
 /// Option data up to this length are looked at. It holds the longest name the
 /// protocol allows, with room for whatever goes with it.
@@ -32,9 +34,11 @@ pub(super) struct Negotiation {
 impl Server {
     pub(super) fn greet(&mut self) {
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
-        self.outbox.header(&magic::GREETING.to_be_bytes());
-        self.outbox.header(&magic::OPTION.to_be_bytes());
-        self.outbox.header(&flags.to_be_bytes());
+        self.outbox.fields(|w| {
+            w.u64(magic::GREETING);
+            w.u64(magic::OPTION);
+            w.u16(flags);
+        });
     }
 
     pub(super) fn negotiate(&mut self) -> Result<Option<Event>, ProtocolError> {
@@ -60,10 +64,10 @@ impl Server {
 
     /// Whether the client's flags are there.
     fn client_flags(&mut self) -> Result<bool, ProtocolError> {
-        let Some(bytes) = self.intake.peek() else {
+        let Some(bytes) = self.intake.peek::<4>() else {
             return Ok(false);
         };
-        let flags = u32::from_be_bytes(*bytes);
+        let flags = whole(bytes, Reader::u32);
         let fixed = u32::from(handshake::FIXED_NEWSTYLE);
         let no_zeroes = u32::from(handshake::NO_ZEROES);
         if flags & !(fixed | no_zeroes) != 0 {
@@ -129,10 +133,11 @@ impl Server {
 
     /// Queues one answer to an option.
     pub(super) fn answer(&mut self, option: u32, kind: u32, data: &[u8]) {
-        self.outbox.header(&magic::ANSWER.to_be_bytes());
-        self.outbox.header(&option.to_be_bytes());
-        self.outbox.header(&kind.to_be_bytes());
-        self.outbox.header(&(data.len() as u32).to_be_bytes());
-        self.outbox.header(data);
+        self.outbox.fields(|w| {
+            w.u64(magic::ANSWER);
+            w.u32(option);
+            w.u32(kind);
+            w.bytes(data);
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::{Buf, BufMut};
+use weft_bytes::{Big, BytesError, Reader, Writer};
 
 use super::{Event, Export, Phase, Server};
 use crate::nbd::wire::{self, answer, info, option};
@@ -77,6 +77,15 @@ impl Refusal {
     }
 }
 
+impl From<BytesError> for Refusal {
+    fn from(error: BytesError) -> Refusal {
+        Refusal::invalid(match error {
+            BytesError::Trailing(_) => "more data than the option takes",
+            _ => "option data cut short",
+        })
+    }
+}
+
 impl Server {
     /// Deals with an option as far as that goes without the driver.
     pub(super) fn take_option(
@@ -121,10 +130,10 @@ impl Server {
         }
         self.phase = Phase::Negotiating;
         for export in list {
-            let mut data = Vec::new();
-            put_string(&mut data, &export.name);
-            data.put_slice(export.description.as_bytes());
-            self.answer(option::LIST, answer::SERVER, &data);
+            let mut w = Writer::<Big>::default();
+            w.bytes(export.name.as_bytes());
+            w.raw(export.description.as_bytes());
+            self.answer(option::LIST, answer::SERVER, w.written());
         }
         self.answer(option::LIST, answer::ACK, &[]);
     }
@@ -165,11 +174,14 @@ impl Server {
 
     fn start(&mut self, export: Export) {
         let flags = export.transmission_flags(self.negotiation.structured);
-        self.outbox.header(&export.size.to_be_bytes());
-        self.outbox.header(&flags.to_be_bytes());
-        if !self.negotiation.no_zeroes {
-            self.outbox.header(&[0; wire::PADDING]);
-        }
+        let no_zeroes = self.negotiation.no_zeroes;
+        self.outbox.fields(|w| {
+            w.u64(export.size);
+            w.u16(flags);
+            if !no_zeroes {
+                w.raw(&[0; wire::PADDING]);
+            }
+        });
         self.serve(export);
     }
 
@@ -186,10 +198,10 @@ impl Server {
     fn contexts(&mut self, option: u32, allocation: bool, export: Export) {
         let set = option == option::SET_META_CONTEXT;
         if allocation {
-            let mut data = Vec::new();
-            data.put_u32(if set { ALLOCATION_ID } else { 0 });
-            data.put_slice(wire::ALLOCATION.as_bytes());
-            self.answer(option, answer::META_CONTEXT, &data);
+            let mut w = Writer::<Big>::default();
+            w.u32(if set { ALLOCATION_ID } else { 0 });
+            w.raw(wire::ALLOCATION.as_bytes());
+            self.answer(option, answer::META_CONTEXT, w.written());
         }
         self.answer(option, answer::ACK, &[]);
         if set {
@@ -202,47 +214,49 @@ impl Server {
 /// client that does not know them must be told, and one that does not care
 /// ignores them.
 fn infos(export: &Export, structured: bool, wanted: &[u16]) -> Vec<Vec<u8>> {
-    let mut basic = Vec::new();
-    basic.put_u16(info::EXPORT);
-    basic.put_u64(export.size);
-    basic.put_u16(export.transmission_flags(structured));
-    let mut sizes = Vec::new();
-    sizes.put_u16(info::BLOCK_SIZE);
-    sizes.put_u32(export.min_block);
-    sizes.put_u32(export.preferred_block);
-    sizes.put_u32(export.max_payload);
-    let mut all = vec![basic, sizes];
+    let mut basic = Writer::<Big>::default();
+    basic.u16(info::EXPORT);
+    basic.u64(export.size);
+    basic.u16(export.transmission_flags(structured));
+    let mut sizes = Writer::<Big>::default();
+    sizes.u16(info::BLOCK_SIZE);
+    sizes.u32(export.min_block);
+    sizes.u32(export.preferred_block);
+    sizes.u32(export.max_payload);
+    let mut all = vec![basic.finish(), sizes.finish()];
     for (kind, text) in [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)] {
         if wanted.contains(&kind) && !text.is_empty() {
-            let mut data = Vec::new();
-            data.put_u16(kind);
-            data.put_slice(text.as_bytes());
-            all.push(data);
+            let mut w = Writer::<Big>::default();
+            w.u16(kind);
+            w.raw(text.as_bytes());
+            all.push(w.finish());
         }
     }
     all
 }
 
-fn describe(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
-    let name = name(take_string(&mut data)?)?;
-    let count = data.try_get_u16().map_err(|_| cut_short())?;
-    if data.len() != 2 * usize::from(count) {
+fn describe(option: u32, data: &[u8]) -> Result<Question, Refusal> {
+    let mut r = Reader::<Big>::new(data);
+    let name = name(r.bytes()?)?;
+    let count = r.u16()?;
+    if r.left() != 2 * usize::from(count) {
         return Err(Refusal::invalid("number of requests does not fit the data"));
     }
-    let wanted = (0..count).map(|_| data.get_u16()).collect();
+    let wanted = (0..count).map(|_| r.u16()).collect::<Result<_, _>>()?;
     Ok(Question::Describe { option, name, wanted })
 }
 
-fn contexts(option: u32, mut data: &[u8]) -> Result<Question, Refusal> {
-    let name = name(take_string(&mut data)?)?;
-    let count = data.try_get_u32().map_err(|_| cut_short())?;
+fn contexts(option: u32, data: &[u8]) -> Result<Question, Refusal> {
+    let mut r = Reader::<Big>::new(data);
+    let name = name(r.bytes()?)?;
+    let count = r.u32()?;
     let listing = option == option::LIST_META_CONTEXT;
     let mut allocation = listing && count == 0;
     for _ in 0..count {
-        let query = take_string(&mut data)?;
+        let query = r.bytes()?;
         allocation |= query == wire::ALLOCATION.as_bytes() || (listing && query == b"base:");
     }
-    no_data(data)?;
+    r.end()?;
     Ok(Question::Contexts { option, name, allocation })
 }
 
@@ -253,26 +267,6 @@ fn name(bytes: &[u8]) -> Result<String, Refusal> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Refusal::invalid("name is not UTF-8"))
 }
 
-/// A string with its length in front.
-fn take_string<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], Refusal> {
-    let length = data.try_get_u32().map_err(|_| cut_short())? as usize;
-    let (string, rest) = data.split_at_checked(length).ok_or_else(cut_short)?;
-    *data = rest;
-    Ok(string)
-}
-
-fn put_string(data: &mut Vec<u8>, string: &str) {
-    data.put_u32(string.len() as u32);
-    data.put_slice(string.as_bytes());
-}
-
 fn no_data(data: &[u8]) -> Result<(), Refusal> {
-    if data.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal::invalid("more data than the option takes"))
-}
-
-fn cut_short() -> Refusal {
-    Refusal::invalid("option data cut short")
+    Ok(Reader::<Big>::new(data).end()?)
 }

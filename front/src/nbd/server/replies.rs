@@ -1,6 +1,7 @@
 //! Replies to commands.
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
+use weft_bytes::{Big, Writer};
 
 use super::options::ALLOCATION_ID;
 use super::{Cookie, Errno, Extent, Piece, Reply, Server};
@@ -52,11 +53,11 @@ impl Server {
             return self.simple(request, errno.code());
         }
         let message = clipped(errno.message()).as_bytes();
-        let kind = chunk::ERROR;
-        self.chunk(request, kind, chunk::DONE, 6 + message.len());
-        self.outbox.header(&errno.code().to_be_bytes());
-        self.outbox.header(&(message.len() as u16).to_be_bytes());
-        self.outbox.header(message);
+        self.chunk(request, chunk::ERROR, chunk::DONE, 6 + message.len(), |w| {
+            w.u32(errno.code());
+            w.u16(message.len() as u16);
+            w.raw(message);
+        });
     }
 
     fn read(&mut self, request: &RequestHeader, segments: Vec<Bytes>) -> Result<(), Errno> {
@@ -65,8 +66,9 @@ impl Server {
             return Err(misfit());
         }
         if self.structured() {
-            self.chunk(request, chunk::OFFSET_DATA, chunk::DONE, 8 + length);
-            self.outbox.header(&request.offset.to_be_bytes());
+            let offset = request.offset;
+            let kind = chunk::OFFSET_DATA;
+            self.chunk(request, kind, chunk::DONE, 8 + length, |w| w.u64(offset));
         } else {
             self.simple(request, 0);
         }
@@ -98,14 +100,15 @@ impl Server {
     fn piece(&mut self, request: &RequestHeader, offset: u64, piece: Piece, flags: u16) {
         match piece {
             Piece::Data(bytes) => {
-                self.chunk(request, chunk::OFFSET_DATA, flags, 8 + bytes.len());
-                self.outbox.header(&offset.to_be_bytes());
+                let length = 8 + bytes.len();
+                self.chunk(request, chunk::OFFSET_DATA, flags, length, |w| w.u64(offset));
                 self.outbox.data(bytes);
             }
             Piece::Zeroes(length) => {
-                self.chunk(request, chunk::OFFSET_HOLE, flags, 12);
-                self.outbox.header(&offset.to_be_bytes());
-                self.outbox.header(&length.to_be_bytes());
+                self.chunk(request, chunk::OFFSET_HOLE, flags, 12, |w| {
+                    w.u64(offset);
+                    w.u32(length);
+                });
             }
         }
     }
@@ -120,33 +123,41 @@ impl Server {
             return Err(misfit());
         }
         let kind = chunk::BLOCK_STATUS;
-        self.chunk(request, kind, chunk::DONE, 4 + 8 * told.len());
-        self.outbox.header(&ALLOCATION_ID.to_be_bytes());
-        for (length, state) in told {
-            self.outbox.header(&length.to_be_bytes());
-            self.outbox.header(&state.to_be_bytes());
-        }
+        self.chunk(request, kind, chunk::DONE, 4 + 8 * told.len(), |w| {
+            w.u32(ALLOCATION_ID);
+            for (length, state) in told {
+                w.u32(length);
+                w.u32(state);
+            }
+        });
         Ok(())
     }
 
     fn simple(&mut self, request: &RequestHeader, code: u32) {
-        let mut header = [0; 16];
-        let mut out = &mut header[..];
-        out.put_u32(magic::SIMPLE_REPLY);
-        out.put_u32(code);
-        out.put_u64(request.cookie);
-        self.outbox.header(&header);
+        self.outbox.fields(|w| {
+            w.u32(magic::SIMPLE_REPLY);
+            w.u32(code);
+            w.u64(request.cookie);
+        });
     }
 
-    fn chunk(&mut self, request: &RequestHeader, kind: u16, flags: u16, length: usize) {
-        let mut header = [0; 20];
-        let mut out = &mut header[..];
-        out.put_u32(magic::CHUNK);
-        out.put_u16(flags);
-        out.put_u16(kind);
-        out.put_u64(request.cookie);
-        out.put_u32(length as u32);
-        self.outbox.header(&header);
+    /// Queues the header of a chunk, and the fields that it begins with.
+    fn chunk(
+        &mut self,
+        request: &RequestHeader,
+        kind: u16,
+        flags: u16,
+        length: usize,
+        fields: impl FnOnce(&mut Writer<Big>),
+    ) {
+        self.outbox.fields(|w| {
+            w.u32(magic::CHUNK);
+            w.u16(flags);
+            w.u16(kind);
+            w.u64(request.cookie);
+            w.u32(length as u32);
+            fields(w);
+        });
     }
 
     fn structured(&self) -> bool {
