@@ -196,6 +196,11 @@ impl<'a, O: Order> Reader<'a, O> {
         Ok(head)
     }
 
+    /// All that is left, as it is.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// So many bytes as they are.
     pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk().ok_or(BytesError::Truncated)?;

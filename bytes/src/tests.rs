@@ -16,13 +16,14 @@ fn some<O: Order>(mut w: Writer<O>) -> Vec<u8> {
 
 #[test]
 fn what_is_written_is_read_in_either_order() {
-    fn check<O: Order>(bytes: &[u8]) {
+    fn check<O: Order + Clone>(bytes: &[u8]) {
         let mut r = Reader::<O>::new(bytes);
         assert_eq!((r.u8(), r.u16(), r.u32()), (Ok(1), Ok(0x0203), Ok(4)));
         assert_eq!((r.u64(), r.u128(), r.bytes()), (Ok(5), Ok(6), Ok(&b"ab"[..])));
         assert_eq!(r.list(2, Reader::u16), Ok(vec![7, 8]));
         assert_eq!((r.option(Reader::u8), r.option(Reader::u8)), (Ok(Some(9)), Ok(None)));
-        assert_eq!((r.text(2), r.end()), (Ok("é"), Ok(())));
+        assert_eq!((r.clone().rest(), r.text(2)), ("é".as_bytes(), Ok("é")));
+        assert_eq!((r.end(), r.rest()), (Ok(()), &[][..]));
     }
     let (little, big) = (some(Writer::<Little>::default()), some(Writer::<Big>::default()));
     assert_eq!((&little[1..3], &big[1..3]), (&[3, 2][..], &[2, 3][..]));

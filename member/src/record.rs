@@ -213,9 +213,9 @@ impl Stored {
     fn read(log: &[u8]) -> Result<(Stored, usize), LogError> {
         let mut stored = Stored::default();
         let mut at = 0;
-        while let Some(body) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
+        while let Some((number, body)) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
             stored.witnessed |= log[at + 3] == VERSION;
-            stored.frame = frame_number(&log[at..]);
+            stored.frame = number;
             stored.apply(body).map_err(|why| LogError::Damaged { at, why })?;
             at += HEADER + body.len();
         }
@@ -252,8 +252,8 @@ impl Stored {
     }
 }
 
-/// The body of the frame that begins at `at`, if there is a whole one with a number that fits.
-fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<&[u8]> {
+/// Number and body of the frame that begins at `at`, if there is a whole one with a number that fits.
+fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<(u64, &[u8])> {
     let header = log.get(at..at.checked_add(HEADER)?)?;
     if header[..3] != MAGIC || !(1..=VERSION).contains(&header[3]) {
         return None;
@@ -261,12 +261,13 @@ fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<&[u8]> 
     let mut r: Reader = Reader::new(&header[4..]);
     let (len, frame, crc) = (r.u32().ok()? as usize, r.u64().ok()?, r.u32().ok()?);
     let body = log.get(at + HEADER..(at + HEADER).checked_add(len)?)?;
-    (fits(frame) && crc == checksum(&header[4..16], body)).then_some(body)
+    (fits(frame) && crc == checksum(&header[4..16], body)).then_some((frame, body))
 }
 
 /// The number of the frame that these bytes begin with.
 pub(crate) fn frame_number(frame: &[u8]) -> u64 {
-    u64::from_le_bytes(frame[8..16].try_into().expect("8 bytes"))
+    let mut r: Reader = Reader::new(&frame[8..]);
+    r.u64().expect("a frame has a number")
 }
 
 fn checksum(header: &[u8], body: &[u8]) -> u32 {

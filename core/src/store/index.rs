@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use super::page::{self, Kind};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
+use weft_bytes::{Read, Reader, Writer};
 
 /// How many pages of the table a page of the index is for.
 pub const PAGES_PER_INDEX: usize = EARLIER / 8;
@@ -72,13 +73,9 @@ impl Index {
         let end = (first + PAGES_PER_INDEX).min(self.entries.len());
         match page::decode(Kind::Index, self.disk, number, bytes) {
             Ok(checkpoint) => {
-                let entries = bytes
-                    .chunks_exact(8)
-                    .map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes")));
-                self.entries[first..end].iter_mut().zip(entries).for_each(|(e, read)| *e = read);
-                let before =
-                    |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-                self.written[number as usize] = [checkpoint, before(EARLIER), before(EARLIER + 8)];
+                let (all, earlier) = decode_body(bytes).expect("a page has these fields");
+                self.entries[first..end].copy_from_slice(&all[..end - first]);
+                self.written[number as usize] = [checkpoint, earlier[0], earlier[1]];
                 None
             }
             Err(wrong) => {
@@ -176,17 +173,22 @@ impl Index {
     }
 
     fn encode(&self, number: u64) -> Buffer {
-        let mut bytes = vec![0; SECTOR_BYTES];
+        let mut w = Writer::with_room(SECTOR_BYTES);
         let entries = self.entries.iter().skip(number as usize * PAGES_PER_INDEX);
-        for (entry, out) in entries.zip(bytes[..EARLIER].chunks_exact_mut(8)) {
-            out.copy_from_slice(&entry.to_le_bytes());
-        }
+        entries.take(PAGES_PER_INDEX).for_each(|entry| w.u64(*entry));
+        w.pad(EARLIER);
         let [checkpoint, before, earlier] = self.written[number as usize];
-        bytes[EARLIER..EARLIER + 8].copy_from_slice(&before.to_le_bytes());
-        bytes[EARLIER + 8..EARLIER + 16].copy_from_slice(&earlier.to_le_bytes());
-        page::seal(Kind::Index, self.disk, number, checkpoint, &mut bytes);
-        bytes.into()
+        w.u64(before);
+        w.u64(earlier);
+        page::seal(Kind::Index, self.disk, number, checkpoint, w).into()
     }
+}
+
+/// The entries of a page, and the two checkpoints at which it was written before.
+fn decode_body(page: &[u8]) -> Read<(Vec<u64>, [u64; 2])> {
+    let mut r: Reader = Reader::new(page);
+    let entries = (0..PAGES_PER_INDEX).map(|_| r.u64()).collect::<Read<_>>()?;
+    Ok((entries, [r.u64()?, r.u64()?]))
 }
 
 /// A number for a version of a page, 0 if it was never written but when the disk was formatted.

@@ -23,8 +23,9 @@ pub const MOST_PAYLOAD: usize = MAP_SECTORS as usize * SECTOR_BYTES - FIXED;
 const MAGIC: &[u8; 8] = b"WEFTMAPS";
 const VERSION: u32 = 1;
 const FIXED: usize = 48;
-/// Where the checksum is, which is of everything else.
-const CRC: Range<usize> = 12..16;
+/// Bytes before the checksum, which is of everything else, and up to its end.
+const BEFORE: usize = 12;
+const BEHIND: usize = 16;
 
 /// Sectors of the area on a disk of so many sectors.
 pub fn map_area_sectors(sectors: u64) -> u64 {
@@ -55,19 +56,18 @@ impl MapCopy {
         if self.payload.len() > MOST_PAYLOAD {
             return None;
         }
+        let mut rest: Writer = Writer::default();
+        rest.u128(self.cluster);
+        rest.u64(self.version);
+        rest.u64(self.payload.len() as u64);
+        rest.raw(&self.payload);
         let mut w: Writer = Writer::behind(MAGIC);
         w.u32(VERSION);
-        w.u32(0);
-        w.u128(self.cluster);
-        w.u64(self.version);
-        w.u64(self.payload.len() as u64);
-        debug_assert_eq!(w.written().len(), FIXED);
-        w.raw(&self.payload);
-        let mut bytes = w.finish();
-        let crc = checksum(&bytes).to_le_bytes();
-        bytes[CRC].copy_from_slice(&crc);
-        bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
-        Some(bytes)
+        w.u32(checksum(w.written(), rest.written()));
+        debug_assert_eq!(w.written().len(), BEHIND);
+        w.raw(rest.written());
+        w.pad(w.written().len().next_multiple_of(SECTOR_BYTES));
+        Some(w.finish())
     }
 
     /// The copy that these bytes begin with, if there is a whole one.
@@ -84,13 +84,13 @@ impl MapCopy {
         let (cluster, version, len) = (r.u128()?, r.u64()?, r.u64()?);
         at_most("the length of a map", len, MOST_PAYLOAD as u64)?;
         let payload = r.raw(len as usize)?.to_vec();
-        let good = crc == checksum(&bytes[..FIXED + payload.len()]);
+        let good = crc == checksum(&bytes[..BEFORE], &bytes[BEHIND..FIXED + payload.len()]);
         Ok((MapCopy { cluster, version, payload }, good))
     }
 }
 
-fn checksum(copy: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&copy[..CRC.start]), &copy[CRC.end..])
+fn checksum(before: &[u8], behind: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(before), behind)
 }
 
 /// The copies in an area, given all its bytes; nothing where one is broken or was never written.
@@ -163,8 +163,8 @@ mod tests {
         bytes.extend(
             b"\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\x01\x02",
         );
-        let crc = checksum(&bytes).to_le_bytes();
-        bytes[CRC].copy_from_slice(&crc);
+        let crc = checksum(&bytes[..BEFORE], &bytes[BEHIND..]).to_le_bytes();
+        bytes[BEFORE..BEHIND].copy_from_slice(&crc);
         assert_eq!(copy(9, 3).encode().unwrap()[..bytes.len()], bytes);
         assert_eq!(MapCopy::decode(&bytes), Some(copy(9, 3)));
     }

@@ -2,12 +2,12 @@
 //! number, the checkpoint at which it was written, and a checksum that also covers which disk and which kind of
 //! page it is. So a page that stands in another's place, or on another disk, is no page.
 
+use weft_bytes::{Reader, Writer};
+
 use crate::units::SECTOR_BYTES;
 
 /// Bytes of a page before what it says of itself.
 pub const BODY_BYTES: usize = SECTOR_BYTES - 16;
-const NUMBER: usize = BODY_BYTES;
-const CHECKPOINT: usize = BODY_BYTES + 4;
 const CRC: usize = SECTOR_BYTES - 4;
 
 /// The kinds of pages.
@@ -20,13 +20,13 @@ pub enum Kind {
     Index = 2,
 }
 
-/// Completes a page whose body stands in `sector`.
-pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, sector: &mut [u8]) {
-    let number = u32::try_from(number).expect("a disk has fewer pages than that");
-    sector[NUMBER..CHECKPOINT].copy_from_slice(&number.to_le_bytes());
-    sector[CHECKPOINT..CRC].copy_from_slice(&checkpoint.to_le_bytes());
-    let crc = crc_of(kind, disk, sector);
-    sector[CRC..].copy_from_slice(&crc.to_le_bytes());
+/// The page with this body, as a sector.
+pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, mut body: Writer) -> Vec<u8> {
+    body.pad(BODY_BYTES);
+    body.u32(u32::try_from(number).expect("a disk has fewer pages than that"));
+    body.u64(checkpoint);
+    body.u32(crc_of(kind, disk, body.written()));
+    body.finish()
 }
 
 /// At which checkpoint the page was written that stands in `sector`.
@@ -35,18 +35,21 @@ pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, sector: &mut [u
 ///
 /// What is wrong, if it is not this page of this disk.
 pub fn decode(kind: Kind, disk: u64, number: u64, sector: &[u8]) -> Result<u64, &'static str> {
-    if crc_of(kind, disk, sector).to_le_bytes() != sector[CRC..] {
+    let mut r: Reader = Reader::new(sector.get(BODY_BYTES..).unwrap_or_default());
+    let (Ok(found), Ok(checkpoint), Ok(crc)) = (r.u32(), r.u64(), r.u32()) else {
+        return Err("it is no whole sector");
+    };
+    if crc_of(kind, disk, &sector[..CRC]) != crc {
         return Err("it does not fit its checksum");
     }
-    if u64::from(u32::from_le_bytes(sector[NUMBER..CHECKPOINT].try_into().expect("4 bytes")))
-        != number
-    {
+    if u64::from(found) != number {
         return Err("another page stands in its place");
     }
-    Ok(u64::from_le_bytes(sector[CHECKPOINT..CRC].try_into().expect("8 bytes")))
+    Ok(checkpoint)
 }
 
-fn crc_of(kind: Kind, disk: u64, sector: &[u8]) -> u32 {
+/// The checksum of a page: of its kind, its disk, and all that stands before the checksum.
+fn crc_of(kind: Kind, disk: u64, page: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&[kind as u8]), &disk.to_le_bytes());
-    crc32c::crc32c_append(crc, &sector[..CRC])
+    crc32c::crc32c_append(crc, page)
 }

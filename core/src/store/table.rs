@@ -11,16 +11,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::format::{seal, sealed};
 use super::index::{Index, Known};
 use super::page::{self, Kind};
 use crate::Buffer;
 use crate::units::{SECTOR_BYTES, Timestamp};
+use weft_bytes::{Read, Reader, Writer};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 16;
 /// Entries in a page, which is a sector; the last 16 bytes say what page it is.
 pub const ENTRIES_PER_PAGE: usize = page::BODY_BYTES / ENTRY_BYTES;
-const PAGE_CRC: usize = SECTOR_BYTES - 4;
 
 /// What is known of a sector's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,18 +65,16 @@ impl TableEntry {
     const LENGTH: TableEntry =
         TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Written };
 
-    fn encode(&self, out: &mut [u8]) {
-        out[..8].copy_from_slice(&self.version.0.to_le_bytes());
-        out[8..12].copy_from_slice(&self.crc.to_le_bytes());
-        out[12..16].copy_from_slice(&u32::from(self.state as u8).to_le_bytes());
+    fn put(&self, w: &mut Writer) {
+        w.u64(self.version.0);
+        w.u32(self.crc);
+        w.u32((self.state as u8).into());
     }
 
-    fn decode(bytes: &[u8]) -> TableEntry {
-        TableEntry {
-            version: Timestamp(u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))),
-            crc: u32::from_le_bytes(bytes[8..12].try_into().expect("4 bytes")),
-            state: State::from_byte(bytes[12]),
-        }
+    fn take(r: &mut Reader) -> Read<TableEntry> {
+        let (version, crc, state) = (Timestamp(r.u64()?), r.u32()?, r.u32()?);
+        // The upper three bytes have never meant anything.
+        Ok(TableEntry { version, crc, state: State::from_byte(state as u8) })
     }
 }
 
@@ -193,9 +192,8 @@ impl Table {
         let zeros = || bytes.iter().all(|b| *b == 0);
         let Some(index) = &self.index else {
             // Version 1: a page of zeros was never written.
-            let good = crc32c::crc32c(&bytes[..PAGE_CRC]).to_le_bytes() == bytes[PAGE_CRC..];
-            return match good || zeros() {
-                true => Ok(decode_entries(bytes)),
+            return match sealed(bytes).is_some() || zeros() {
+                true => decode_entries(bytes),
                 false => Err("it does not fit its checksum"),
             };
         };
@@ -204,7 +202,7 @@ impl Table {
             (Ok(written), _) if !self.numbers.has(written) => {
                 Err("it is from a checkpoint of which the journal knows nothing")
             }
-            (Ok(_), _) => Ok(decode_entries(bytes)),
+            (Ok(_), _) => decode_entries(bytes),
             (Err(_), Known::Never) if zeros() => Ok(vec![TableEntry::FRESH; ENTRIES_PER_PAGE]),
             (Err(_), _) if zeros() => Err("it is all zeros"),
             (Err(wrong), _) => Err(wrong),
@@ -248,22 +246,21 @@ fn encode_page(
     checkpoint: u64,
     entries: &[TableEntry],
 ) -> Vec<u8> {
-    let mut bytes = vec![0; SECTOR_BYTES];
-    for (entry, out) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES)) {
-        entry.encode(out);
-    }
+    let mut w = Writer::with_room(SECTOR_BYTES);
+    entries.iter().for_each(|entry| entry.put(&mut w));
     match index {
-        Some(index) => page::seal(Kind::Table, index.disk, number, checkpoint, &mut bytes),
+        Some(index) => page::seal(Kind::Table, index.disk, number, checkpoint, w),
         None => {
-            let crc = crc32c::crc32c(&bytes[..PAGE_CRC]);
-            bytes[PAGE_CRC..].copy_from_slice(&crc.to_le_bytes());
+            w.pad(SECTOR_BYTES - 4);
+            seal(w)
         }
     }
-    bytes
 }
 
-fn decode_entries(bytes: &[u8]) -> Vec<TableEntry> {
-    bytes[..page::BODY_BYTES].chunks_exact(ENTRY_BYTES).map(TableEntry::decode).collect()
+fn decode_entries(page: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
+    let mut r = Reader::new(page);
+    let entries = (0..ENTRIES_PER_PAGE).map(|_| TableEntry::take(&mut r));
+    entries.collect::<Read<_>>().map_err(|_| "it is no whole sector")
 }
 
 fn lost_page() -> Vec<TableEntry> {

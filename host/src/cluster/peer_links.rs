@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::{Registry, Token};
+use weft_bytes::{Reader, Writer};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
 use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, SendError, Transport};
@@ -236,9 +237,12 @@ impl PeerLinks {
     }
 
     fn send_numbered(&self, to: NodeId, kind: u8, number: u64, text: &[u8]) -> Result<()> {
-        let mut payload = number.to_le_bytes().to_vec();
-        payload.extend_from_slice(text);
-        self.transport.send(to, kind, vec![payload.into()]).map_err(|e| Error(e.to_string()))
+        let mut payload: Writer = Writer::default();
+        payload.u64(number);
+        payload.raw(text);
+        self.transport
+            .send(to, kind, vec![payload.finish().into()])
+            .map_err(|e| Error(e.to_string()))
     }
 
     /// Tells every process how things are here; it may be lost.
@@ -277,8 +281,9 @@ impl PeerLinks {
 
 fn read(kind: u8, payload: &Bytes) -> std::result::Result<PeerEvent, String> {
     let numbered = || {
-        let (number, text) = payload.split_first_chunk::<8>().ok_or("a frame is too short")?;
-        Ok::<_, String>((u64::from_le_bytes(*number), text.to_vec()))
+        let mut r: Reader = Reader::new(payload);
+        let number = r.u64().map_err(|_| "a frame is too short")?;
+        Ok::<_, String>((number, r.rest().to_vec()))
     };
     match kind {
         MESSAGE => match Message::decode(payload).map_err(|e| e.to_string())? {

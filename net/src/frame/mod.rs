@@ -16,6 +16,7 @@
 //! frames; it does no I/O.
 
 use bytes::Bytes;
+use weft_bytes::{Read, Reader, Writer};
 
 /// The version of the protocol between processes: frames, handshake and messages.
 pub const VERSION: u16 = 1;
@@ -85,22 +86,43 @@ fn hint(bytes: &[u8; 4]) -> &'static str {
 }
 
 /// The header of a frame with this payload.
-pub fn header(kind: u8, payload: &[Bytes]) -> [u8; HEADER] {
+pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
     let len: usize = payload.iter().map(Bytes::len).sum();
     debug_assert!(len <= MAX_PAYLOAD);
-    let mut out = [0; HEADER];
-    out[..4].copy_from_slice(&MAGIC);
-    out[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    out[6] = kind;
-    out[8..12].copy_from_slice(&(len as u32).to_le_bytes());
-    let crc = payload.iter().fold(crc32c::crc32c(&out[..12]), |c, b| crc32c::crc32c_append(c, b));
-    out[12..].copy_from_slice(&crc.to_le_bytes());
-    out
+    let mut w: Writer = Writer::with_room(HEADER);
+    w.raw(&MAGIC);
+    w.u16(VERSION);
+    w.u8(kind);
+    w.u8(0);
+    w.u32(len as u32);
+    let begin = crc32c::crc32c(w.written());
+    w.u32(payload.iter().fold(begin, |crc, bytes| crc32c::crc32c_append(crc, bytes)));
+    w.finish()
+}
+
+/// What a header says behind magic and version.
+#[derive(Debug)]
+struct Fields {
+    kind: u8,
+    reserved: u8,
+    len: u32,
+    crc: u32,
+}
+
+impl Fields {
+    fn read(header: &[u8; HEADER]) -> Read<Fields> {
+        let mut r: Reader = Reader::new(header);
+        r.raw(MAGIC.len() + 2)?;
+        Ok(Fields { kind: r.u8()?, reserved: r.u8()?, len: r.u32()?, crc: r.u32()? })
+    }
 }
 
 #[derive(Debug)]
 struct Arriving {
-    header: [u8; HEADER],
+    kind: u8,
+    /// The checksum that the frame is to have, and that of the header, which it begins with.
+    crc: u32,
+    begin: u32,
     /// As long as the frame says.
     len: usize,
     /// Has room for all of it from the beginning, and after what has come nothing that counts.
@@ -174,12 +196,10 @@ impl FrameReader {
         if arriving.filled < arriving.len {
             return Ok(None);
         }
-        let crc = crc32c::crc32c(&arriving.header[..12]);
-        let good = crc32c::crc32c_append(crc, &arriving.payload).to_le_bytes();
-        if arriving.header[12..] != good {
+        if crc32c::crc32c_append(arriving.begin, &arriving.payload) != arriving.crc {
             return Err(FrameError::Checksum);
         }
-        let kind = arriving.header[6];
+        let kind = arriving.kind;
         let payload = std::mem::take(&mut arriving.payload).into();
         self.arriving = None;
         Ok(Some(Frame { kind, payload }))
@@ -188,24 +208,25 @@ impl FrameReader {
     /// Looks at magic and version as soon as they have come: one that speaks something else may
     /// never send a whole header.
     fn check_begin(&self) -> Result<(), FrameError> {
-        let header = &self.header;
-        if self.filled >= 4 && header[..4] != MAGIC {
-            return Err(FrameError::Magic([header[0], header[1], header[2], header[3]]));
+        let mut r: Reader = Reader::new(&self.header[..self.filled]);
+        match r.array() {
+            Err(_) => return Ok(()),
+            Ok(MAGIC) => {}
+            Ok(magic) => return Err(FrameError::Magic(magic)),
         }
-        let theirs = u16::from_le_bytes([header[4], header[5]]);
-        if self.filled >= 6 && theirs != VERSION {
-            return Err(FrameError::Version { theirs });
+        match r.u16() {
+            Ok(theirs) if theirs != VERSION => Err(FrameError::Version { theirs }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The header is whole.
     fn begin(&mut self) -> Result<(), FrameError> {
-        let header = self.header;
-        if header[7] != 0 {
-            return Err(FrameError::Reserved(header[7]));
+        let Fields { kind, reserved, len, crc } =
+            Fields::read(&self.header).expect("a header has these fields");
+        if reserved != 0 {
+            return Err(FrameError::Reserved(reserved));
         }
-        let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         if len as usize > self.max {
             return Err(FrameError::TooLong { len, max: self.max });
         }
@@ -213,7 +234,8 @@ impl FrameReader {
         self.max = MAX_PAYLOAD;
         let len = len as usize;
         let payload = Vec::with_capacity(len);
-        self.arriving = Some(Arriving { header, len, payload, filled: 0 });
+        let begin = crc32c::crc32c(&self.header[..HEADER - 4]);
+        self.arriving = Some(Arriving { kind, crc, begin, len, payload, filled: 0 });
         Ok(())
     }
 }

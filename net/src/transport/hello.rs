@@ -12,6 +12,7 @@
 //! The protocol's version stands in the header of the frame around it.
 
 use bytes::Bytes;
+use weft_bytes::{BytesError, Read, Reader, Writer};
 use weft_core::units::NodeId;
 
 use crate::identity::{ClusterId, NodeName};
@@ -95,33 +96,26 @@ pub enum HelloError {
 
 impl Hello {
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(64);
-        out.extend(self.cluster.0.to_le_bytes());
-        out.extend(self.life.to_le_bytes());
-        out.extend(self.node.0.to_le_bytes());
-        out.push(self.name.as_str().len() as u8);
-        out.extend(self.name.as_str().as_bytes());
-        out.into()
+        let name = self.name.as_str();
+        let mut w: Writer = Writer::with_room(64);
+        w.u128(self.cluster.0);
+        w.u64(self.life);
+        w.u16(self.node.0);
+        w.u8(name.len() as u8);
+        w.raw(name.as_bytes());
+        w.finish().into()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Hello, HelloError> {
-        Hello::parse(bytes).ok_or(HelloError::Malformed)
+        Hello::parse(&mut Reader::new(bytes)).map_err(|_| HelloError::Malformed)
     }
 
-    fn parse(bytes: &[u8]) -> Option<Hello> {
-        let (cluster, rest) = bytes.split_first_chunk()?;
-        let (life, rest) = rest.split_first_chunk()?;
-        let (node, rest) = rest.split_first_chunk()?;
-        let (len, name) = rest.split_first()?;
-        if name.len() != usize::from(*len) {
-            return None;
-        }
-        Some(Hello {
-            cluster: ClusterId(u128::from_le_bytes(*cluster)),
-            life: u64::from_le_bytes(*life),
-            node: NodeId(u16::from_le_bytes(*node)),
-            name: std::str::from_utf8(name).ok()?.parse().ok()?,
-        })
+    fn parse(r: &mut Reader) -> Read<Hello> {
+        let cluster = ClusterId(r.u128()?);
+        let (life, node, len) = (r.u64()?, NodeId(r.u16()?), r.u8()?);
+        let name = r.text(len.into())?.parse().map_err(|_| BytesError::Content("no name"))?;
+        r.end()?;
+        Ok(Hello { cluster, life, node, name })
     }
 
     /// Checks what somebody said. `shown` is the name in its certificate, `dialled` whom we

@@ -92,7 +92,7 @@ impl Link {
 
     /// Puts a frame behind what is being sent.
     pub fn queue(&mut self, kind: u8, payload: Vec<Bytes>) {
-        let header = Bytes::copy_from_slice(&frame::header(kind, &payload));
+        let header = Bytes::from(frame::header(kind, &payload));
         for chunk in std::iter::once(header).chain(payload).filter(|c| !c.is_empty()) {
             self.sending_bytes += chunk.len();
             self.sending.push_back(chunk);

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use weft_bytes::Reader;
+
 use super::locking::unlock;
 use super::{Job, Originator, Purpose, State, Txn, What};
 use crate::Buffer;
@@ -192,8 +194,8 @@ impl Reading {
     fn whole_unit(&self, g: &Geometry, stripe: u64, code_column: usize) -> Unit {
         let key = (stripe, g.column_of(stripe, code_column));
         let versions = self.versions.get(&key).map(Buffer::to_bytes).unwrap_or_default();
-        let number = |b: &[u8]| Timestamp(u64::from_le_bytes(b.try_into().expect("8 bytes")));
-        let versions = versions.chunks_exact(8).map(number).collect();
+        let mut r: Reader = Reader::new(&versions);
+        let versions = std::iter::from_fn(|| r.u64().ok()).map(Timestamp).collect();
         Unit { data: self.pieces[&key].clone(), versions }
     }
 

@@ -1,38 +1,43 @@
 //! What the journal keeps of a write besides its content: enough to settle it after a crash.
 
 use super::*;
+use weft_bytes::{Read, Reader, Writer};
 
 /// What the journal keeps of a write besides its changes: volume, extent, column, and who
 /// takes part.
 pub(super) fn encode(txn: &Txn) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 + 4 * txn.participants.len());
-    out.extend_from_slice(&txn.volume.0.to_le_bytes());
-    out.extend_from_slice(&(txn.extent as u32).to_le_bytes());
-    out.extend_from_slice(&(txn.column as u16).to_le_bytes());
-    out.extend_from_slice(&(txn.participants.len() as u16).to_le_bytes());
+    let mut w: Writer = Writer::with_room(12 + 4 * txn.participants.len());
+    w.u32(txn.volume.0);
+    w.u32(txn.extent as u32);
+    w.u16(txn.column as u16);
+    w.u16(txn.participants.len() as u16);
     for (column, node) in &txn.participants {
-        out.extend_from_slice(&(*column as u16).to_le_bytes());
-        out.extend_from_slice(&node.0.to_le_bytes());
+        w.u16(*column as u16);
+        w.u16(node.0);
     }
-    out
+    w.finish()
 }
 
 pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
-    let u16_at = |at: usize| Some(u16::from_le_bytes(meta.get(at..at + 2)?.try_into().ok()?));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(meta.get(at..at + 4)?.try_into().ok()?));
-    let count = u16_at(10)? as usize;
-    let participant = |n: usize| Some((u16_at(12 + 4 * n)? as usize, NodeId(u16_at(14 + 4 * n)?)));
-    Some(Txn {
+    read(&mut Reader::new(meta)).ok()
+}
+
+fn read(r: &mut Reader) -> Read<Txn> {
+    let (volume, extent, column) = (VolumeId(r.u32()?), r.u32()? as usize, r.u16()?.into());
+    let count = r.u16()?;
+    let participants = (0..count).map(|_| Ok((r.u16()?.into(), NodeId(r.u16()?))));
+    let participants = participants.collect::<Read<_>>()?;
+    Ok(Txn {
         epoch: 0,
-        volume: VolumeId(u32_at(0)?),
-        extent: u32_at(4)? as usize,
-        column: u16_at(8)? as usize,
+        volume,
+        extent,
+        column,
         journal: true,
         alone: false,
         unfinished: 0,
         new: false,
         originator: NodeId(0),
-        participants: (0..count).map(participant).collect::<Option<_>>()?,
+        participants,
         cells: Vec::new(),
         ranges: Vec::new(),
         writes: EVERYTHING,

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use weft_bytes::Writer;
+
 use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::node::outbox::Outbox;
@@ -336,7 +338,7 @@ impl ReadJob {
 
     /// The versions of a row's sectors, 8 bytes each, if the store has told them.
     fn versions(&self, row: &RowPart) -> Option<Buffer> {
-        let mut out = Vec::new();
+        let mut out: Writer = Writer::default();
         for span in row.spans.iter() {
             let at = sectors(row.base, span);
             let run = self
@@ -345,8 +347,9 @@ impl ReadJob {
                 .find(|r| r.sectors.start <= at.start && at.end <= r.sectors.end)?;
             let from = (at.start - run.sectors.start) as usize;
             let versions = run.versions.get(from..from + (at.end - at.start) as usize)?;
-            versions.iter().for_each(|v| out.extend(v.0.to_le_bytes()));
+            versions.iter().for_each(|v| out.u64(v.0));
         }
+        let out = out.finish();
         (!out.is_empty()).then(|| out.into())
     }
 

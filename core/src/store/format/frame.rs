@@ -3,7 +3,7 @@
 use super::super::ChangeKind;
 use super::super::reached::Reached;
 use super::super::table::State;
-use super::{put_heard, take_heard};
+use super::{put_heard, seal, sealed, take_heard};
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
@@ -112,7 +112,7 @@ pub(crate) fn encode_frame(
     w.u32(body.len() as u32);
     w.u32(crc32c::crc32c(&body));
     w.u32(entries.len() as u32);
-    w.u32(crc32c::crc32c(w.written()));
+    let mut w: Writer = Writer::behind(seal(w));
     assert_eq!(w.written().len(), FRAME_FIXED);
     w.raw(&body);
     w.pad((head_sectors * SECTOR) as usize);
@@ -135,12 +135,7 @@ pub(crate) struct Fixed {
 
 /// The fixed part at `at`, if a frame of this disk begins there.
 pub(crate) fn decode_head(incarnation: u64, sector: &[u8]) -> Option<Fixed> {
-    let fixed = sector.get(..FRAME_FIXED)?;
-    let (body, crc) = fixed.split_at(FRAME_FIXED - 4);
-    if crc32c::crc32c(body).to_le_bytes() != crc {
-        return None;
-    }
-    let mut r: Reader = Reader::new(body);
+    let mut r: Reader = Reader::new(sealed(sector.get(..FRAME_FIXED)?)?);
     r.magic(FRAME_MAGIC, "a frame of a journal").ok()?;
     let (disk, number) = (r.u64().ok()?, r.u64().ok()?);
     let (head, payload) = (r.u32().ok()?, r.u32().ok()?);

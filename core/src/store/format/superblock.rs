@@ -7,7 +7,7 @@ use super::super::map_area::{MAP_COPIES, MAP_SECTORS, map_area_sectors};
 use super::super::reached::Heard;
 use super::super::table::ENTRIES_PER_PAGE;
 use super::versions::{FORMAT_VERSION, Version};
-use super::{FormatError, MOST_HEARD, SUPERBLOCKS, put_heard, take_heard};
+use super::{FormatError, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard};
 use crate::units::{Epoch, SECTOR_BYTES, Timestamp};
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
@@ -216,8 +216,7 @@ impl Superblock {
             w.u64(self.durable_before);
         }
         w.pad(SECTOR_BYTES - 4);
-        w.u32(crc32c::crc32c(w.written()));
-        w.finish()
+        seal(w)
     }
 
     /// Reads a superblock from a sector.
@@ -226,11 +225,10 @@ impl Superblock {
     ///
     /// If it is none, or of a version that is not opened, or makes no sense.
     pub fn decode(sector: &[u8]) -> Result<Superblock, FormatError> {
-        let (body, crc) = sector.split_at_checked(SECTOR_BYTES - 4).ok_or(FormatError::NotOurs)?;
-        if !body.starts_with(SUPERBLOCK_MAGIC) || crc32c::crc32c(body).to_le_bytes() != crc {
-            return Err(FormatError::NotOurs);
-        }
-        let mut r = Reader::new(&body[SUPERBLOCK_MAGIC.len()..]);
+        let whole = sector.len() == SECTOR_BYTES;
+        let body = sealed(sector).filter(|_| whole).ok_or(FormatError::NotOurs)?;
+        let mut r = Reader::new(body);
+        r.magic(SUPERBLOCK_MAGIC, "a disk").map_err(|_| FormatError::NotOurs)?;
         let number = r.u32().map_err(FormatError::Superblock)?;
         let version = Version::of(number)?;
         let sb = Superblock::fields(version, &mut r).map_err(FormatError::Superblock)?;

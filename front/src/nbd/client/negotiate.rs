@@ -128,8 +128,8 @@ fn note(opened: &mut Opened, data: &[u8]) -> weft_bytes::Read<u16> {
     let kind = r.u16()?;
     match kind {
         info::EXPORT => (opened.size, opened.flags) = (r.u64()?, r.u16()?),
-        info::NAME => opened.name = text(r.raw(r.left())?),
-        info::DESCRIPTION => opened.description = text(r.raw(r.left())?),
+        info::NAME => opened.name = text(r.rest()),
+        info::DESCRIPTION => opened.description = text(r.rest()),
         info::BLOCK_SIZE => {
             opened.min_block = r.u32()?;
             opened.preferred_block = r.u32()?;
