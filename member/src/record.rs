@@ -8,7 +8,7 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
-use weft_bytes::{BytesError, Read, Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 use crate::consensus::wire;
 use crate::decision::Decision;
@@ -213,10 +213,13 @@ impl Stored {
     fn read(log: &[u8]) -> Result<(Stored, usize), LogError> {
         let mut stored = Stored::default();
         let mut at = 0;
-        while let Some((number, body)) = frame_at(log, at, |n| at == 0 || n == stored.frame + 1) {
+        let fits = |n: u64, before: u64| n.checked_sub(1) == Some(before);
+        while let Some((number, body)) = frame_at(log, at, |n| at == 0 || fits(n, stored.frame)) {
             stored.witnessed |= log[at + 3] == VERSION;
             stored.frame = number;
-            stored.apply(body).map_err(|why| LogError::Damaged { at, why })?;
+            let applied = counted("the number of a frame", number);
+            let applied = applied.and_then(|()| stored.apply(body));
+            applied.map_err(|why| LogError::Damaged { at, why })?;
             at += HEADER + body.len();
         }
         Ok((stored, at))
@@ -229,10 +232,18 @@ impl Stored {
                 STARTED => {
                     self.member = Some(MemberId(r.u64()?));
                     self.starts = r.u64()?;
+                    counted("the number of its starts", self.starts)?;
                 }
-                HARD_STATE => self.hard = wire::read_hard_state(&mut r)?,
+                HARD_STATE => {
+                    self.hard = wire::read_hard_state(&mut r)?;
+                    counted("a term", self.hard.term)?;
+                }
                 ENTRIES => {
                     let entries = wire::read_entries(&mut r)?;
+                    for entry in &entries {
+                        counted("the term of an entry", entry.term)?;
+                        counted("the number of an entry", entry.index)?;
+                    }
                     let base = self.snapshot.get_metadata().index;
                     let first = entries.first().map_or(0, |e| e.index);
                     let keep = first.checked_sub(base.saturating_add(1));
@@ -243,6 +254,9 @@ impl Stored {
                 }
                 SNAPSHOT => {
                     self.snapshot = wire::read_snapshot(&mut r)?;
+                    let metadata = self.snapshot.get_metadata();
+                    counted("the term of a snapshot", metadata.term)?;
+                    counted("the number of a snapshot", metadata.index)?;
                     self.entries.clear();
                 }
                 value => return Err(BytesError::Unknown { what: "record", value }),
@@ -250,6 +264,11 @@ impl Stored {
         }
         Ok(())
     }
+}
+
+/// No member counts further; so none of the sums that it and the library make overflows.
+fn counted(what: &'static str, value: u64) -> Read<()> {
+    at_most(what, value, u64::MAX >> 1)
 }
 
 /// Number and body of the frame that begins at `at`, if there is a whole one with a number that fits.
@@ -378,6 +397,27 @@ mod tests {
             bad[at] ^= 1;
             assert!(Stored::replay(&bad).is_err(), "byte {at}");
         }
+    }
+
+    /// Found by fuzzing: the next number overflowed.
+    #[test]
+    fn numbers_that_no_member_comes_to_are_refused() {
+        let refused = |write: &dyn Fn(&mut Frame), number: u64| {
+            let mut frame = Frame::default();
+            frame.started(MemberId(3), 2);
+            write(&mut frame);
+            let error = Stored::replay(&frame.finish(number)).unwrap_err();
+            assert!(error.to_string().contains("out of bounds"), "{error}");
+        };
+        let mut far = Snapshot::default();
+        far.mut_metadata().index = u64::MAX;
+        far.mut_metadata().mut_conf_state().voters = vec![3];
+        refused(&|_| {}, u64::MAX);
+        refused(&|f| f.started(MemberId(3), u64::MAX), 5);
+        refused(&|f| f.hard_state(&HardState { term: u64::MAX, ..HardState::default() }), 5);
+        refused(&|f| f.snapshot(&far), 5);
+        refused(&|f| f.entries(&[entry(1, u64::MAX)]), 5);
+        refused(&|f| f.entries(&[entry(u64::MAX, 1)]), 5);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use super::format::MOST_COUNTED;
 use super::page::{self, Kind};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
@@ -71,9 +72,9 @@ impl Index {
     pub fn load(&mut self, number: u64, bytes: &[u8]) -> Option<&'static str> {
         let first = number as usize * PAGES_PER_INDEX;
         let end = (first + PAGES_PER_INDEX).min(self.entries.len());
-        match page::decode(Kind::Index, self.disk, number, bytes) {
-            Ok(checkpoint) => {
-                let (all, earlier) = decode_body(bytes).expect("a page has these fields");
+        let checkpoint = page::decode(Kind::Index, self.disk, number, bytes);
+        match checkpoint.and_then(|n| decode_body(bytes, n).map(|body| (n, body))) {
+            Ok((checkpoint, (all, earlier))) => {
                 self.entries[first..end].copy_from_slice(&all[..end - first]);
                 self.written[number as usize] = [checkpoint, earlier[0], earlier[1]];
                 None
@@ -184,11 +185,19 @@ impl Index {
     }
 }
 
-/// The entries of a page, and the two checkpoints at which it was written before.
-fn decode_body(page: &[u8]) -> Read<(Vec<u64>, [u64; 2])> {
+/// The entries of a page, and the two checkpoints at which it was written before. None of them is later than the one
+/// at which it was written last.
+fn decode_body(page: &[u8], checkpoint: u64) -> Result<(Vec<u64>, [u64; 2]), &'static str> {
     let mut r: Reader = Reader::new(page);
-    let entries = (0..PAGES_PER_INDEX).map(|_| r.u64()).collect::<Read<_>>()?;
-    Ok((entries, [r.u64()?, r.u64()?]))
+    let mut numbers = |count| (0..count).map(|_| r.u64()).collect::<Read<Vec<_>>>();
+    let (Ok(entries), Ok(earlier)) = (numbers(PAGES_PER_INDEX), numbers(2)) else {
+        return Err("it is no whole sector");
+    };
+    let named = entries.iter().filter(|entry| **entry != UNKNOWN).chain(&earlier);
+    match checkpoint <= MOST_COUNTED && named.max() <= Some(&checkpoint) {
+        true => Ok((entries, [earlier[0], earlier[1]])),
+        false => Err("it names checkpoints that have not been"),
+    }
 }
 
 /// A number for a version of a page, 0 if it was never written but when the disk was formatted.
@@ -252,6 +261,25 @@ mod tests {
             index.take_dirty(checkpoint);
             assert!(index.fits(4, sum));
         }
+    }
+
+    /// Found by fuzzing: such a page has its checksum, and counting on from it went wrong.
+    #[test]
+    fn a_page_that_names_later_checkpoints_than_its_own_is_damaged() {
+        let page = |entry: u64, before: u64, checkpoint: u64| {
+            let mut w = Writer::with_room(SECTOR_BYTES);
+            w.u64(entry);
+            w.pad(EARLIER);
+            w.u64(before);
+            page::seal(Kind::Index, 9, 0, checkpoint, w)
+        };
+        let load = |page: Vec<u8>| Index::new(9, 3).load(0, &page);
+        assert_eq!(load(page(5, 4, 5)), None);
+        assert_eq!(load(page(UNKNOWN, 0, 5)), None);
+        let wrong = Some("it names checkpoints that have not been");
+        assert_eq!(load(page(6, 4, 5)), wrong);
+        assert_eq!(load(page(5, 6, 5)), wrong);
+        assert_eq!(load(page(5, 4, MOST_COUNTED + 1)), wrong);
     }
 
     #[test]

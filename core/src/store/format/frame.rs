@@ -3,7 +3,7 @@
 use super::super::ChangeKind;
 use super::super::reached::Reached;
 use super::super::table::State;
-use super::{put_heard, seal, sealed, take_heard};
+use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
@@ -138,6 +138,7 @@ pub(crate) fn decode_head(incarnation: u64, sector: &[u8]) -> Option<Fixed> {
     let mut r: Reader = Reader::new(sealed(sector.get(..FRAME_FIXED)?)?);
     r.magic(FRAME_MAGIC, "a frame of a journal").ok()?;
     let (disk, number) = (r.u64().ok()?, r.u64().ok()?);
+    at_most("the number of a frame", number, MOST_COUNTED).ok()?;
     let (head, payload) = (r.u32().ok()?, r.u32().ok()?);
     let (body_len, body_crc, entries) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
     let head = FrameHead { number, head_sectors: head.into(), payload_sectors: payload.into() };

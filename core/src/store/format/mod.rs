@@ -38,6 +38,8 @@ pub const SUPERBLOCKS: u64 = 2;
 /// Of how many other disks a superblock keeps what was heard; a disk with more neighbours keeps it of those
 /// that follow it in number.
 pub const MOST_HEARD: usize = 100;
+/// No disk counts so many superblocks or frames; so no sum with such a number overflows.
+pub(super) const MOST_COUNTED: u64 = 1 << 62;
 /// In the place of an epoch: the disk has forgotten what it promised before.
 pub const FORGOT: Epoch = 0;
 

@@ -7,7 +7,9 @@ use super::super::map_area::{MAP_COPIES, MAP_SECTORS, map_area_sectors};
 use super::super::reached::Heard;
 use super::super::table::ENTRIES_PER_PAGE;
 use super::versions::{FORMAT_VERSION, Version};
-use super::{FormatError, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard};
+use super::{
+    FormatError, MOST_COUNTED, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard,
+};
 use crate::units::{Epoch, SECTOR_BYTES, Timestamp};
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
@@ -187,6 +189,9 @@ impl Superblock {
         // No disk is larger; so no sum of these overflows.
         at_most("the size of its journal", self.journal, 1 << 48)?;
         at_most("the number of its data sectors", self.data, 1 << 48)?;
+        at_most("its sequence", self.sequence, MOST_COUNTED)?;
+        at_most("the number of the journal's oldest frame", self.tail_frame, MOST_COUNTED)?;
+        at_most("the number of a durable frame", self.durable_before, MOST_COUNTED)?;
         at_most("the sectors of a copy of the map", self.map, MAP_SECTORS)?;
         at_most("the journal's tail", self.tail, self.journal - 1)?;
         at_most("the number of disks heard of", self.heard.len() as u64, MOST_HEARD as u64)
@@ -303,6 +308,20 @@ mod tests {
         assert_eq!(Superblock::divide(7, 3, 9, least, 64).unwrap().data, 1);
         let small = Superblock::divide(7, 3, 9, least - 1, 64);
         assert_eq!(small, Err(FormatError::TooSmall(least - 1, least)));
+    }
+
+    /// Found by fuzzing: the next number overflowed.
+    #[test]
+    fn counters_that_no_disk_comes_to_make_no_sense() {
+        let sb = Superblock::divide(7, 3, 9, 100_000, 4096).unwrap();
+        assert_eq!(Superblock { sequence: MOST_COUNTED, ..sb.clone() }.check(), Ok(()));
+        for wrong in [
+            Superblock { sequence: u64::MAX, ..sb.clone() },
+            Superblock { tail_frame: u64::MAX, ..sb.clone() },
+            Superblock { durable_before: u64::MAX, ..sb },
+        ] {
+            assert!(matches!(wrong.check(), Err(BytesError::Bounds { value: u64::MAX, .. })));
+        }
     }
 
     #[test]
