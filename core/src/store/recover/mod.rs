@@ -11,6 +11,8 @@
 
 mod candidates;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

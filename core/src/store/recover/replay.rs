@@ -164,6 +164,7 @@ impl JournalStore {
                     let named = &mut self.recovery.as_mut().expect("opening").known;
                     named.0.get_or_insert(frame);
                     named.1.push(ts);
+                    self.superblock.latest = self.superblock.latest.max(ts);
                     self.writes.entry(ts).or_insert_with(|| Write::known(meta));
                 }
                 Entry::Begin => {
