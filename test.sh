@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Tests everything. Stages can be chosen: ./test.sh fmt clippy e2e
-#   setup     installs what the end-to-end tests use, from Debian's packages (as root)
+#   setup     installs what fuzzing and the end-to-end tests use, from Debian's packages (as root)
 #   fmt clippy doc rules licences
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
+#   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets)
 #   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
 #             and the native client's examples
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails)
 set -eu -o pipefail
 cd "$(dirname "$0")"
-all="setup fmt clippy doc rules licences test check e2e real"
+all="setup fmt clippy doc rules licences test check fuzz e2e real"
 seeds=${WEFT_SEEDS:-0..1000}
 
 setup() {
@@ -26,6 +27,7 @@ setup() {
     has mkfs.xfs || need+=(xfsprogs)
     has fusermount3 || need+=(fuse3)
     has losetup || need+=(mount)
+    has c++ || need+=(g++)
     has python3 || need+=(python3)
     has ip || need+=(iproute2)
     has nft || need+=(nftables)
@@ -40,7 +42,10 @@ setup() {
     apt-get install -q -y --no-install-recommends "${need[@]}"
 }
 
-fmt() { cargo fmt --all --check; }
+fmt() {
+    cargo fmt --all --check
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
 
 clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
 
@@ -74,6 +79,8 @@ licences() {
 tests() { cargo test --workspace --profile tested --locked; }
 
 check() { cargo run --profile tested --locked -- check --seeds "$seeds"; }
+
+fuzz() { tests/fuzz.sh; }
 
 e2e() {
     cargo build --profile tested --locked

@@ -38,7 +38,7 @@ LONG = {
 MOST_LINES = 600
 
 bad = []
-for crate in ("bytes", "code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "terminal", "trial", "scenario", "cli"):
+for crate in ("bytes", "code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "sim", "host", "terminal", "trial", "scenario", "cli", "fuzz"):
     for path in sorted(pathlib.Path(crate).rglob("*.rs")):
         a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
         length = len(path.read_text().splitlines())

@@ -1,5 +1,5 @@
-//! Fields to bytes and back: the one pair of [`Writer`] and [`Reader`] that the disk format, the members' log, the wire
-//! and the native protocol are written with.
+//! Fields to bytes and back: the one pair of [`Writer`] and [`Reader`] that the disk format, the members' log, the wire,
+//! NBD and the native protocol are written with.
 //!
 //! A reader believes nothing. Every read is bounded by the bytes that there are, a count is refused before
 //! anything is allocated for it, and no input makes it panic: it ends with a [`BytesError`] that says what was

@@ -154,6 +154,12 @@ impl Hello {
     }
 }
 
+/// A hello read, and written again: for fuzzing.
+#[doc(hidden)]
+pub fn hello_again(bytes: &[u8]) -> Option<Bytes> {
+    Hello::decode(bytes).ok().map(|hello| hello.encode())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

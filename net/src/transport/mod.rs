@@ -49,6 +49,8 @@ use weft_core::units::NodeId;
 pub use config::{Config, Limits, Peer, Security};
 pub use driver::Driver;
 pub use hello::HelloError;
+#[doc(hidden)]
+pub use hello::hello_again;
 pub use notes::Note;
 
 use crate::frame::{FIRST_KIND, Frame, FrameError, HEADER, MAX_PAYLOAD};

@@ -1,0 +1,27 @@
+//! A disk on which anything may stand. The first byte of the input says which disk and whether its checksums are
+//! mended, the rest what is changed on it. The disk is refused, or it is opened, whatever is lost on it; and what was
+//! opened once opens again and reads the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weft_fuzz::disk::{DISKS, Open};
+
+const MENDED: u8 = 4;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((how, changes)) = input.split_first() else { return };
+    let mut disk = DISKS[usize::from(how & 3)].clone();
+    disk.change(changes);
+    if how & MENDED != 0 {
+        disk.mend();
+    }
+    let Some(mut open) = Open::new(&mut disk) else { return };
+    let (read, forgot) = (open.read(), open.forgot());
+    open.put_in_place();
+    let mut again = Open::new(&mut disk).expect("it could be opened before");
+    for (sector, (before, now)) in read.iter().zip(again.read()).enumerate() {
+        // Of a disk that forgot what it promised more may be given up: the others rebuild it.
+        let given_up = forgot && now.is_none();
+        assert!(*before == now || given_up, "sector {sector} reads otherwise now");
+    }
+});

@@ -1,0 +1,83 @@
+//! What an NBD client may send, from its first byte on. The first byte of the input says in what pieces the rest
+//! arrives: whatever they are, the same is done and answered.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use weft_front::nbd::server::{Command, Event, Export, Extent, Op, Reply, Server};
+use weft_front::nbd::wire::RequestHeader;
+
+const SIZE: u64 = 128 << 10;
+
+/// What came of a conversation: the commands, what was sent, and how it broke.
+#[derive(Debug, PartialEq)]
+struct Talk {
+    commands: Vec<String>,
+    sent: Vec<u8>,
+    broken: Option<String>,
+}
+
+fn talk(mut bytes: &[u8], most: usize) -> Talk {
+    let export = Export::new("disk", SIZE);
+    let mut server = Server::new();
+    let mut talk = Talk { commands: Vec::new(), sent: Vec::new(), broken: None };
+    loop {
+        loop {
+            match server.poll() {
+                Ok(None) => break,
+                Ok(Some(Event::List)) => server.exports(std::slice::from_ref(&export)),
+                Ok(Some(Event::Open { name, .. })) => {
+                    let known = name.is_empty() || name == export.name;
+                    server.export(known.then(|| export.clone()));
+                }
+                Ok(Some(Event::Command(command))) => {
+                    talk.commands.push(format!("{command:?}"));
+                    let reply = carry_out(&command);
+                    server.reply(command.cookie, Ok(reply));
+                }
+                Err(error) => {
+                    talk.broken = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        weft_fuzz::take(&mut server, &mut talk.sent);
+        if bytes.is_empty() || talk.broken.is_some() {
+            return talk;
+        }
+        bytes = weft_fuzz::hand(&mut server, bytes, most);
+    }
+}
+
+/// The answer of a disk of zeros, half of them holes; a command that it could not carry out is the machine's fault.
+fn carry_out(command: &Command) -> Reply {
+    let end = command.offset.checked_add(command.length.into());
+    assert!(end.is_some_and(|end| end <= SIZE), "{command:?}");
+    assert_eq!(command.length == 0, command.op == Op::Flush, "{command:?}");
+    match &command.op {
+        Op::Read => Reply::Data(vec![Bytes::from(vec![0; command.length as usize])]),
+        Op::BlockStatus { .. } => Reply::Extents(vec![
+            Extent { length: command.length.div_ceil(2), hole: true, zero: true },
+            Extent { length: command.length, hole: false, zero: false },
+        ]),
+        Op::Write(payload) => {
+            assert_eq!(payload.len(), command.length as usize);
+            Reply::Done
+        }
+        _ => Reply::Done,
+    }
+}
+
+fn headers(bytes: &[u8]) {
+    if let Some(bytes) = bytes.first_chunk()
+        && let Ok(header) = RequestHeader::decode(bytes)
+    {
+        assert_eq!(header.encode(), bytes);
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((pieces, bytes)) = input.split_first() else { return };
+    headers(bytes);
+    assert_eq!(talk(bytes, usize::MAX), talk(bytes, 1 + usize::from(*pieces)));
+});
