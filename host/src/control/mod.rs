@@ -3,6 +3,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `connection` | who asks |
+//! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
 //! | `offers` | what other processes hand on |
 //! | `scrub` | a scrub, as it is asked for and answered |
@@ -11,6 +12,7 @@
 
 pub(crate) mod commands;
 pub(crate) mod connection;
+pub(crate) mod connections;
 pub(crate) mod offers;
 pub(crate) mod peer_status;
 pub(crate) mod scrub;

@@ -14,14 +14,12 @@ use crate::cluster::Together;
 use crate::control::commands::Commands;
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
+use crate::hosts::Hosts;
 use crate::policy;
 use crate::status::{
     ClusterStatus, Counters, Evenness, MissingNode, NodeState, NodeStatus, RequestLimits,
     ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
-
-/// How many hosts are connected to a volume.
-pub(crate) type Clients<'a> = &'a dyn Fn(VolumeId) -> usize;
 
 /// How everything is.
 pub(crate) fn status(commands: &Commands<'_>) -> Status {
@@ -166,12 +164,12 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
 }
 
 /// What the others are told of this process and its nodes.
-pub(crate) fn for_peers(engine: &Engine, clients: Clients<'_>) -> Option<Value> {
+pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts) -> Option<Value> {
     let ours = engine.rule.together()?.ours().into_iter().map(|n| usize::from(n.0));
     let known = ours.filter(|n| engine.map().nodes.get(*n).is_some());
     let nodes: Vec<NodeStatus> = known.map(|n| node(engine, n, &engine.instances[n])).collect();
     let ids = engine.map().volumes.keys();
-    let clients = ids.map(|v| (v.0.to_string(), json!(clients(*v)))).collect();
+    let clients = ids.map(|v| (v.0.to_string(), json!(hosts.users_of(*v)))).collect();
     Some(json!({
         "nodes": nodes,
         "clients": Value::Object(clients),

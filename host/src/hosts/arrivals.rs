@@ -188,15 +188,14 @@ impl Arrivals {
         }
     }
 
-    /// Asks whom it must, with numbers from `next` on, and says who can be let in now, or not at
-    /// all. Hosts that are not `here` any more are forgotten.
+    /// Asks whom it must, and says who can be let in now, or not at all. Who can be asked now is asked by
+    /// `ask`, which says the number of the question. Hosts that are not `here` any more are forgotten.
     pub(crate) fn step(
         &mut self,
         now: Instant,
         is_up: impl Fn(NodeId) -> bool,
         here: impl Fn(usize) -> bool,
-        next: &mut usize,
-        ask: impl Fn(NodeId, u64, &[u8]) -> bool,
+        mut ask: impl FnMut(NodeId, &[u8]) -> Option<u64>,
     ) -> Vec<Arrived> {
         self.0.retain(|a| here(a.conn));
         for arrival in &mut self.0 {
@@ -204,10 +203,7 @@ impl Arrivals {
             for (node, asked) in arrival.waits.iter_mut().filter(|(_, asked)| asked.is_none()) {
                 let question =
                     serde_json::to_vec(&arrival.question).expect("a request can be written");
-                if ask(*node, *next as u64, &question) {
-                    *asked = Some(*next as u64);
-                    *next += 1;
-                }
+                *asked = ask(*node, &question);
             }
         }
         let decided = self.0.extract_if(.., |a| a.is_decided(now));
@@ -229,18 +225,16 @@ mod tests {
         let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes: true };
         arrivals.expect(10, HostId(7), attach.clone(), &[NodeId(1), NodeId(2), NodeId(3)], now);
         arrivals.expect(11, HostId(7), attach.clone(), &[NodeId(1)], now);
-        let (asked, mut next) = (RefCell::new(Vec::new()), 100);
+        let asked = RefCell::new(Vec::new());
         let reachable = |n: NodeId| n != NodeId(2);
-        let mut step = |arrivals: &mut Arrivals, later: Duration, down: Option<NodeId>| {
-            let ask = |node: NodeId, number, question: &[u8]| {
+        let step = |arrivals: &mut Arrivals, later: Duration, down: Option<NodeId>| {
+            let ask = |node: NodeId, question: &[u8]| {
                 assert!(String::from_utf8_lossy(question).contains(r#""host":7"#));
-                reachable(node) && {
-                    asked.borrow_mut().push((node.0, number));
-                    true
-                }
+                let number = 100 + asked.borrow().len() as u64;
+                reachable(node).then(|| asked.borrow_mut().push((node.0, number))).map(|()| number)
             };
             let up = |n| Some(n) != down;
-            arrivals.step(now + later, up, |conn| conn == 10, &mut next, ask)
+            arrivals.step(now + later, up, |conn| conn == 10, ask)
         };
         assert!(step(&mut arrivals, Duration::ZERO, None).is_empty());
         assert_eq!(*asked.borrow(), [(1, 100), (3, 101)], "the other host is gone");
@@ -272,9 +266,8 @@ mod tests {
         let mut high_s = Arrivals::default();
         low_s.apply((10, someone()), volume, low, &[high], now);
         high_s.apply((20, someone()), volume, high, &[low], now);
-        let step = |arrivals: &mut Arrivals| {
-            arrivals.step(now, |_| true, |_| true, &mut 100, |_, _, _| true)
-        };
+        let step =
+            |arrivals: &mut Arrivals| arrivals.step(now, |_| true, |_| true, |_, _| Some(100));
         assert!(step(&mut low_s).is_empty() && step(&mut high_s).is_empty());
         let writers = |arrivals: &mut Arrivals, asker, us| {
             let n = arrivals.writers(volume, asker, us);

@@ -1,7 +1,215 @@
-//! Hosts' requests while nodes work on them, and hosts that want to come in.
+//! Hosts: what they ask and are told, their requests while nodes work on them, and who is let in.
 //!
 //! Which protocol a host speaks is not known here: that is for [`sessions`](crate::sessions).
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | this file | all that is known of hosts, and what the loop has done with it |
+//! | [`attach`] | which hosts are let in |
+//! | [`exchange`] | what hosts ask, and what they are told |
+//! | [`arrivals`] | hosts that wait until other processes agree |
+//! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
+mod attach;
+mod exchange;
 mod overlap;
 pub(crate) mod requests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_core::node::{HostData, HostError};
+use weft_core::order::HostId;
+use weft_core::units::{NodeId, VolumeId};
+
+use arrivals::Arrivals;
+use requests::{Job, Owner, Requests};
+
+use crate::engine::Engine;
+use crate::limits::Limits;
+use crate::log::Sparing;
+use crate::sessions::connections::Connections;
+use crate::sessions::link::End;
+use crate::sessions::numbered::NumberedHosts;
+use crate::sessions::{Said, Session};
+
+/// All hosts of this process.
+pub(crate) struct Hosts {
+    connections: Connections,
+    numbered: NumberedHosts,
+    arrivals: Arrivals,
+    requests: Requests,
+    /// The names of the volumes that hosts can use here, if not all.
+    serves: Option<BTreeSet<String>>,
+    /// Hosts wait for the node of this process to take part again.
+    away: bool,
+    /// The node that serves the next host, if it takes requests.
+    next_node: usize,
+    /// Connections that have ended, until their places are free.
+    ended: Vec<usize>,
+    /// Room for what a host says.
+    said: Vec<Said>,
+    /// The log for what hosts may cause as often as they like.
+    complaints: Arc<Sparing>,
+}
+
+/// What became of what a control connection had nodes do.
+pub(crate) struct Commanded {
+    pub(crate) conn: usize,
+    pub(crate) result: Result<HostData, HostError>,
+}
+
+impl Hosts {
+    /// None yet.
+    pub(crate) fn new(complaints: Arc<Sparing>) -> Hosts {
+        Hosts {
+            connections: Connections::new(Limits::default()),
+            numbered: NumberedHosts::default(),
+            arrivals: Arrivals::default(),
+            requests: Requests::default(),
+            serves: None,
+            away: false,
+            next_node: 0,
+            ended: Vec::new(),
+            said: Vec::new(),
+            complaints,
+        }
+    }
+
+    /// Lets them take so much; before the first comes.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        self.connections = Connections::new(limits);
+    }
+
+    /// Has these volumes for them and no others.
+    pub(crate) fn serve_only(&mut self, volumes: BTreeSet<String>) {
+        self.serves = Some(volumes);
+    }
+
+    /// The node that serves one who comes in now. If there is none, another process can serve it.
+    pub(crate) fn next_node(&mut self, engine: &Engine) -> Option<usize> {
+        let originator = engine.originator(self.next_node);
+        if originator.is_none() && engine.rule.together().is_some() {
+            return None;
+        }
+        let node = originator.unwrap_or(0);
+        self.next_node = (node + 1) % engine.instances.len();
+        Some(node)
+    }
+
+    /// A connection has come in.
+    pub(crate) fn add(&mut self, id: usize, session: Box<dyn Session>) {
+        self.connections.add(id, session);
+    }
+
+    /// Takes note of what the poll says. Says whether there is such a connection.
+    pub(crate) fn ready(&mut self, id: usize, readable: bool, writable: bool) -> bool {
+        self.connections.ready(id, readable, writable)
+    }
+
+    /// Whether any may have something to say.
+    pub(crate) fn has_to_receive(&self) -> bool {
+        self.connections.has_to_receive()
+    }
+
+    /// How many use a volume.
+    pub(crate) fn users_of(&self, volume: VolumeId) -> usize {
+        self.connections.users_of(volume)
+    }
+
+    /// How many of their requests are not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.requests.of_hosts()
+    }
+
+    /// Takes the connections that have ended.
+    pub(crate) fn take_ended(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// How long until something is to be done though nothing happens.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let numbered = self.numbered.next_due();
+        let numbered = numbered.map(|at| at.saturating_duration_since(Instant::now()));
+        let others = [self.arrivals.look_again(), self.connections.patience_due()];
+        numbered.into_iter().chain(others.into_iter().flatten()).min()
+    }
+
+    /// What a node had in work goes to another of this process. If there is none, hosts must
+    /// look for another process: their connections end, so that nothing is refused that
+    /// another node would do. Those of a host that is its own controller wait for its node.
+    pub(crate) fn node_stopped(&mut self, engine: &mut Engine, node: usize) {
+        if engine.rule.together().is_none() || engine.originator(0).is_some() {
+            return self.requests.move_from(engine, node);
+        }
+        self.away = engine.hosts_wait();
+        // What is still to be read of a host that names its requests it may have asked elsewhere by now. It
+        // comes again, and is told.
+        let away = self.away;
+        self.hang_up_all(engine, |s| !away || s.is_numbered());
+        self.requests.move_from(engine, node);
+    }
+
+    /// The node that hosts waited for takes part again, or will not, if it is so. A volume that takes one
+    /// writer may have got another in the meantime.
+    pub(crate) fn look_for_node(&mut self, engine: &mut Engine) {
+        if !self.away || engine.hosts_wait() {
+            return;
+        }
+        self.away = false;
+        let (map, gone) = (engine.map().clone(), engine.originator(0).is_none());
+        let alone = |s: &dyn Session| {
+            s.volume().is_some_and(|v| map.volumes.get(&v).is_none_or(|v| v.takes_one_writer()))
+        };
+        self.hang_up_all(engine, |s| gone || alone(s));
+        self.requests.resume(engine);
+    }
+
+    fn hang_up_all(&mut self, engine: &mut Engine, which: impl Fn(&dyn Session) -> bool) {
+        for id in self.connections.such(which) {
+            self.hang_up(engine, id, End::Closed);
+        }
+    }
+
+    /// Another process has answered a question; perhaps one about a host that waits to be let in.
+    pub(crate) fn answered(&mut self, process: NodeId, number: u64, answer: &[u8]) {
+        self.arrivals.answered(process, number, answer);
+    }
+
+    /// The connection to a process broke: what it was asked about hosts is to be asked again.
+    pub(crate) fn lose_process(&mut self, process: NodeId) {
+        self.arrivals.lose(process);
+    }
+
+    /// A host that numbers its requests is to leave: it is at another process now, or does not keep to the rules.
+    pub(crate) fn send_away(&mut self, engine: &mut Engine, host: HostId) {
+        if let Some(conn) = self.numbered.conn(host) {
+            self.hang_up(engine, conn, End::Closed);
+        }
+    }
+
+    /// Which requests of a host that was sent away were done, once none is in work any more.
+    pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
+        self.numbered.take_leave(host)
+    }
+
+    /// How many stand in the way of one that wants a volume for itself at the process `asker`; this is `us`.
+    pub(crate) fn writers(&mut self, volume: VolumeId, asker: NodeId, us: NodeId) -> usize {
+        match self.users_of(volume) {
+            0 => self.arrivals.writers(volume, asker, us),
+            n => n,
+        }
+    }
+
+    /// Has nodes do what a control connection asks for, in its turn among what hosts ask.
+    pub(crate) fn command(&mut self, engine: &mut Engine, conn: usize, job: Job) {
+        self.requests.submit(engine, Owner::Control { conn }, 0, job);
+    }
+
+    /// A control connection is over, and with it what it had nodes do.
+    pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
+        self.requests.forget(engine, conn);
+    }
+}

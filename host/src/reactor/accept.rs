@@ -3,11 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use mio::{Interest, Token};
-
 use super::Reactor;
 use super::acceptor::CONTROL_SOCKET;
-use crate::control::connection::{ControlConnection, Line};
 use crate::sessions::listen::Caller;
 use crate::socket::Stream;
 
@@ -17,6 +14,7 @@ const AT_ONCE: usize = 64;
 impl Reactor {
     /// Lets in who waits at the listeners.
     pub(super) fn accept_all(&mut self) {
+        self.hosts.take_ended().into_iter().for_each(|id| self.acceptor.leave(id));
         if !self.acceptor.has_waiting() {
             return;
         }
@@ -41,24 +39,19 @@ impl Reactor {
 
     /// Takes a connection, unless there is no place for it: then it is closed.
     fn let_come(&mut self, listener: usize, mut caller: Caller, now: Instant) -> io::Result<()> {
-        let id = self.next_connection;
-        self.next_connection += 1;
-        let ours = |c: &&ControlConnection| matches!(c.line, Line::Socket(_));
-        let controls = self.controls.values().filter(ours).count();
-        if let Err(why) = self.acceptor.enter(id, listener, &caller, controls) {
+        let id = self.poller.number();
+        if let Err(why) = self.acceptor.enter(id, listener, &caller, self.controls.sockets()) {
             let why = format!("{} is not let in: {why}", caller.peer);
             self.complaints.say(now, &why);
             return Ok(());
         }
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(caller.stream.source(), Token(id), interest);
-        if let Err(e) = registered {
+        if let Err(e) = self.poller.watch_connection(id, caller.stream.source()) {
             self.acceptor.leave(id);
             return Err(e);
         }
         match caller.stream {
             Stream::Unix(stream) if listener == CONTROL_SOCKET => {
-                self.controls.insert(id, ControlConnection::new(stream));
+                self.controls.accept(id, stream);
             }
             stream => self.welcome(id, listener, stream, caller.peer),
         }
@@ -67,15 +60,11 @@ impl Reactor {
 
     /// A host's connection is served by the next node that takes requests.
     fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
-        let originator = self.engine.originator(self.next_node);
-        if originator.is_none() && self.engine.rule.together().is_some() {
+        match self.hosts.next_node(&self.engine) {
+            Some(node) => self.hosts.add(id, self.acceptor.begin(listener, stream, peer, node)),
             // Another process can serve the host; this one closes the connection.
-            self.acceptor.leave(id);
-            return;
+            None => self.acceptor.leave(id),
         }
-        let node = originator.unwrap_or(0);
-        self.next_node = (node + 1) % self.engine.instances.len();
-        self.hosts.add(id, self.acceptor.begin(listener, stream, peer, node));
     }
 
     /// How long until it is said how many lines about connections were left out.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Registry, Token};
 
-use super::CONTROL;
+use super::events::LISTENERS;
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::Session;
@@ -83,7 +83,7 @@ impl Acceptor {
     }
 
     fn watch(&mut self, n: usize, registry: &Registry) -> io::Result<()> {
-        registry.register(self.listeners[n].source(), Token(CONTROL + n), Interest::READABLE)
+        registry.register(self.listeners[n].source(), Token(LISTENERS + n), Interest::READABLE)
     }
 
     /// Somebody waits at a listener.

@@ -1,72 +1,97 @@
-//! Waiting for something to happen.
+//! Waiting for something to happen: the poll, and whose numbers stand for what in it.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::os::fd::RawFd;
+use std::time::Duration;
 
-use mio::Events;
+use mio::event::{Event, Source};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use super::{CONNECTIONS, CONTROL, PEERS, Reactor};
+const WAKER: Token = Token(0);
+pub(super) const RING: Token = Token(1);
+pub(super) const SIGNALS: Token = Token(2);
+pub(super) const EMULATED: Token = Token(3);
 
-impl Reactor {
-    /// Waits until something happens. What nodes have put off comes before idling.
-    pub(super) fn wait(&mut self) -> io::Result<()> {
-        let busy = self.engine.has_work()
-            || self.engine.has_answers()
-            || (self.hosts.has_to_receive() && !self.ending.is_on());
-        let soon = !busy && self.engine.has_soon();
-        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
+/// The first of the tokens of listeners.
+pub(super) const LISTENERS: usize = 4;
+
+/// The first number of a connection that comes in.
+const CONNECTIONS: usize = 1 << 16;
+
+/// The first of the tokens of connections to other processes; there are never so many hosts.
+pub(crate) const PEERS: Token = Token(1 << 48);
+
+/// The poll, and what it has said.
+pub(super) struct Poller {
+    poll: Poll,
+    events: Events,
+    next_number: usize,
+}
+
+/// Something that has happened.
+pub(super) enum Happened<'a> {
+    /// At a connection to another process.
+    Peer(&'a Event),
+    /// At a connection that came in.
+    Connection { id: usize, readable: bool, writable: bool },
+    /// Somebody waits at a listener.
+    Caller(usize),
+}
+
+impl Poller {
+    /// One that waits for what is in `poll`, and for what is still to come.
+    pub(super) fn new(poll: Poll) -> Poller {
+        Poller { poll, events: Events::with_capacity(256), next_number: CONNECTIONS }
+    }
+
+    /// Where what is waited for is listed.
+    pub(super) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// What makes it look up, from another thread.
+    pub(super) fn waker(&self) -> io::Result<Waker> {
+        Waker::new(self.registry(), WAKER)
+    }
+
+    /// Waits for a descriptor to become readable from now on.
+    pub(super) fn watch(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)
+    }
+
+    /// Waits for something at a connection from now on.
+    pub(super) fn watch_connection(&self, id: usize, source: &mut dyn Source) -> io::Result<()> {
+        self.registry().register(source, Token(id), Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// A number that no connection and no question has had.
+    pub(super) fn number(&mut self) -> usize {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    /// Waits until something happens. Says whether anything has.
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         if let Err(e) = self.poll.poll(&mut self.events, timeout)
             && e.kind() != io::ErrorKind::Interrupted
         {
             return Err(e);
         }
-        if soon && self.events.is_empty() {
-            self.engine.fire_soon();
-        }
-        self.take_events();
-        Ok(())
+        Ok(!self.events.is_empty())
     }
 
-    fn idle_time(&mut self) -> Option<Duration> {
-        let due = self.engine.next_due().map(Duration::from_nanos);
-        // While stopping there is a time limit to look at.
-        let look = self.ending.is_on().then_some(Duration::from_millis(20));
-        let held = self.numbered.next_due().map(|at| at.saturating_duration_since(Instant::now()));
-        let arrivals = self.arrivals.look_again();
-        let others = [
-            self.acceptor.due(),
-            self.hosts.patience_due(),
-            self.complaints_due(),
-            self.controls_due(),
-        ];
-        let others = others.into_iter().flatten();
-        due.into_iter().chain(look).chain(held).chain(arrivals).chain(others).min()
-    }
-
-    fn take_events(&mut self) {
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        for event in &events {
-            let token = event.token().0;
-            if token >= PEERS.0 {
-                self.engine.peer_is_ready(event);
-            } else if token >= CONNECTIONS {
-                let readable = event.is_readable() || event.is_read_closed();
-                self.connection_is_ready(token, readable, event.is_writable());
-            } else if token >= CONTROL {
-                self.acceptor.somebody_waits(token - CONTROL);
-            }
-            // The others only had to wake us: the ring and the flag are looked at always.
-        }
-        self.events = events;
-        self.accept_all();
-    }
-
-    fn connection_is_ready(&mut self, id: usize, readable: bool, writable: bool) {
-        if !self.hosts.ready(id, readable, writable)
-            && let Some(control) = self.controls.get_mut(&id)
-            && readable
-        {
-            control.receive();
-        }
+    /// What has happened. Other events only had to wake us: the ring and the flag are looked at always.
+    pub(super) fn happened(&self) -> impl Iterator<Item = Happened<'_>> {
+        self.events.iter().filter_map(|event| match event.token().0 {
+            token if token >= PEERS.0 => Some(Happened::Peer(event)),
+            id if id >= CONNECTIONS => Some(Happened::Connection {
+                id,
+                readable: event.is_readable() || event.is_read_closed(),
+                writable: event.is_writable(),
+            }),
+            token if token >= LISTENERS => Some(Happened::Caller(token - LISTENERS)),
+            _ => None,
+        })
     }
 }

@@ -10,7 +10,6 @@ use weft_core::units::VolumeId;
 
 use super::Reactor;
 use crate::control::commands::{Outcome, Wait};
-use crate::control::connection::ControlConnection;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
 /// done about a volume is a step at a time, and others hear of it with the next status.
@@ -37,15 +36,15 @@ impl Reactor {
     /// Deletes the volumes that nobody finishes, if this process leads.
     pub(super) fn delete_what_is_left_over(&mut self, now: Instant) {
         let there = self.hidden_volumes_in_nobodys_hand();
-        for id in self.left_over.look(&there, now) {
+        for id in self.lookout.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            (self.log)(&format!(
+            (self.engine.log)(&format!(
                 "volume '{name}' is given up: nobody finishes making or deleting it"
             ));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
-                Err(e) => (self.log)(&format!("volume '{name}' cannot be deleted: {e}")),
+                Err(e) => (self.engine.log)(&format!("volume '{name}' cannot be deleted: {e}")),
             }
         }
     }
@@ -57,30 +56,21 @@ impl Reactor {
             return Vec::new();
         }
         let hidden = self.engine.map().volumes.values().filter(|v| v.visible == 0).map(|v| v.id);
-        let (ours, others) = (self.volumes_in_hand(), &self.peer_status);
+        let (ours, others) = (self.controls.volumes_in_hand(), &self.peer_status);
         hidden.filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
-    }
-
-    /// The volumes that are being made, changed or deleted by what this process was asked.
-    pub(super) fn volumes_in_hand(&self) -> Vec<VolumeId> {
-        let volume = |c: &ControlConnection| c.wait.as_ref().and_then(Wait::volume);
-        self.controls.values().filter_map(volume).collect()
     }
 
     /// Has something done that nobody outside waits for.
     fn have_done(&mut self, wait: Wait) {
-        let id = self.next_connection;
-        self.next_connection += 1;
-        self.controls.insert(id, ControlConnection::for_nobody(wait));
+        self.controls.have_done(self.poller.number(), wait);
     }
 
     /// Says what became of something that nobody outside waits for, if that failed.
     pub(super) fn log_failure_for_nobody(&self, id: usize, outcome: &Outcome) {
-        let nobody = self.controls.get(&id).is_some_and(ControlConnection::is_for_nobody);
-        if let (true, Outcome::Answer(answer)) = (nobody, outcome)
+        if let (true, Outcome::Answer(answer)) = (self.controls.is_for_nobody(id), outcome)
             && let Some(error) = answer["error"].as_str()
         {
-            (self.log)(&format!("a volume that nobody finishes was not deleted: {error}"));
+            (self.engine.log)(&format!("a volume that nobody finishes was not deleted: {error}"));
         }
     }
 }

@@ -15,102 +15,63 @@
 //! - this file: the round
 //! - [`events`]: waiting for something to happen
 //! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
-//! - [`attach`]: which hosts are let in
-//! - [`hosts`]: what hosts ask and are told
 //! - [`controls`]: control connections
+//! - [`lookout`]: what is looked at now and then
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
+//!
+//! What hosts ask and are told is in [`hosts`](crate::hosts).
 
 mod accept;
 mod acceptor;
-mod attach;
 mod controls;
 mod events;
-mod hosts;
 mod leftovers;
+mod lookout;
 mod stop;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::Poll;
 
 use crate::cluster::Admission;
-use crate::control::connection::ControlConnection;
-use crate::control::offers::Offers;
+use crate::control::connections::Controls;
 use crate::control::peer_status::PeerStatus;
 use crate::control_client::control_path;
 use crate::disk::emulated::Emulation;
 use crate::engine::{Engine, Rule};
 use crate::error::{Error, Result};
-use crate::hosts::arrivals::Arrivals;
-use crate::hosts::requests::Requests;
+use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::log::{Log, Sparing};
-use crate::sessions::connections::Connections;
-use crate::sessions::link::End;
 use crate::sessions::listen::Listen;
-use crate::sessions::numbered::NumberedHosts;
-use crate::sessions::{Said, Session};
 
-use leftovers::LeftOver;
-
+pub(crate) use events::PEERS;
 pub use stop::Stopped;
 pub(crate) use stop::Stopper;
 
 use acceptor::Acceptor;
+use events::{EMULATED, Happened, Poller, RING, SIGNALS};
+use lookout::Lookout;
 use stop::Ending;
-
-/// How long hosts wait for a cluster whose nodes have not all come.
-const GATHERING: Duration = Duration::from_secs(30);
-
-/// How often one looks around: how fast nodes catch up, and what is left over.
-const LOOKS: Duration = Duration::from_millis(200);
-
-const WAKER: Token = Token(0);
-const RING: Token = Token(1);
-const SIGNALS: Token = Token(2);
-const EMULATED: Token = Token(3);
-const CONTROL: usize = 4;
-const CONNECTIONS: usize = 1 << 16;
-
-/// The first of the tokens of connections to other processes; there are never so many hosts.
-pub(crate) const PEERS: Token = Token(1 << 48);
 
 /// Everything that runs.
 pub(crate) struct Reactor {
-    poll: Poll,
-    events: Events,
+    poller: Poller,
     engine: Engine,
-    requests: Requests,
-    numbered: NumberedHosts,
-    arrivals: Arrivals,
-    offers: Offers,
-    peer_status: PeerStatus,
-    admission: Option<Admission>,
-    /// The names of the volumes that hosts can use here, if not all.
-    serves: Option<BTreeSet<String>>,
-    /// Hosts wait for the node of this process to take part again.
-    away: bool,
+    hosts: Hosts,
     /// Where connections come in. Hosts are let in once the nodes agree on a map.
     acceptor: Acceptor,
-    hosts: Connections,
-    controls: HashMap<usize, ControlConnection>,
-    next_connection: usize,
-    next_node: usize,
-    /// Room for what a host says.
-    said: Vec<Said>,
-    started: Instant,
-    /// When it was last looked how fast nodes catch up, and for what is left over.
-    looked: Instant,
-    left_over: LeftOver,
+    controls: Controls,
+    peer_status: PeerStatus,
+    admission: Option<Admission>,
+    lookout: Lookout,
     ending: Ending,
-    log: Log,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
 }
@@ -122,7 +83,8 @@ impl Reactor {
         let control = Listen::unix(control_path(rule.dir()));
         let acceptor = Acceptor::bind(&control, listens)?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(cannot)?);
+        let poller = Poller::new(poll);
+        let waker = Arc::new(poller.waker().map_err(cannot)?);
         let complaints = Arc::new(Sparing::new(log.clone()));
         let admission = match rule.together() {
             Some(together) => {
@@ -132,53 +94,41 @@ impl Reactor {
             None => None,
         };
         let mut reactor = Reactor {
-            poll,
-            events: Events::with_capacity(256),
-            engine: Engine::new(rule, log.clone()),
-            requests: Requests::default(),
-            numbered: NumberedHosts::default(),
-            arrivals: Arrivals::default(),
-            offers: Offers::default(),
+            poller,
+            engine: Engine::new(rule, log),
+            hosts: Hosts::new(complaints.clone()),
+            acceptor,
+            controls: Controls::default(),
             peer_status: PeerStatus::default(),
             admission,
-            serves: None,
-            away: false,
-            acceptor,
-            hosts: Connections::new(Limits::default()),
-            controls: HashMap::new(),
-            next_connection: CONNECTIONS,
-            next_node: 0,
-            said: Vec::new(),
-            started: Instant::now(),
-            looked: Instant::now(),
-            left_over: LeftOver::default(),
+            lookout: Lookout::new(),
             ending: Ending::new(waker),
-            log,
             complaints,
         };
         if let Some(fd) = reactor.engine.ring_fd() {
-            reactor.watch(fd, RING).map_err(cannot)?;
+            reactor.poller.watch(fd, RING).map_err(cannot)?;
         }
-        reactor.acceptor.watch_control(reactor.poll.registry()).map_err(cannot)?;
+        reactor.acceptor.watch_control(reactor.poller.registry()).map_err(cannot)?;
         Ok(reactor)
     }
 
     /// Has the nodes' disks take as long as others.
     pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<()> {
         let timer = self.engine.emulate(emulation)?;
-        self.watch(timer, EMULATED).map_err(|e| Error(format!("cannot wait for a timer: {e}")))
+        let watched = self.poller.watch(timer, EMULATED);
+        watched.map_err(|e| Error(format!("cannot wait for a timer: {e}")))
     }
 
     /// Lets hosts take so much.
     pub(crate) fn limit(&mut self, limits: Limits) {
         assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
         self.acceptor.limit(limits);
-        self.hosts = Connections::new(limits);
+        self.hosts.limit(limits);
     }
 
     /// Serves these volumes and no others.
     pub(crate) fn serve_only(&mut self, volumes: BTreeSet<String>) {
-        self.serves = Some(volumes);
+        self.hosts.serve_only(volumes);
     }
 
     /// Where hosts can connect, as URIs.
@@ -193,12 +143,9 @@ impl Reactor {
 
     /// Stops when `fd` becomes readable and the stopper's flag is set: for signals.
     pub(crate) fn watch_signals(&mut self, fd: RawFd) -> Result<Arc<AtomicBool>> {
-        self.watch(fd, SIGNALS).map_err(|e| Error(format!("cannot wait for signals: {e}")))?;
+        let watched = self.poller.watch(fd, SIGNALS);
+        watched.map_err(|e| Error(format!("cannot wait for signals: {e}")))?;
         Ok(self.ending.stopper().flag())
-    }
-
-    fn watch(&mut self, fd: RawFd, token: Token) -> io::Result<()> {
-        self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
     /// Runs until it is stopped, and says how that went.
@@ -215,8 +162,10 @@ impl Reactor {
 
     fn round(&mut self) -> Result<()> {
         self.engine.fire_due();
-        self.do_due();
-        self.receive();
+        self.hosts.do_due(&mut self.engine);
+        if !self.ending.is_on() {
+            self.hosts.receive(&mut self.engine);
+        }
         // What a control connection asks for may come about at once, and nothing else
         // would make us look again.
         loop {
@@ -230,7 +179,7 @@ impl Reactor {
                 break;
             }
         }
-        self.send();
+        self.hosts.send(&mut self.engine);
         self.look_around();
         self.tell_status();
         self.open_listeners()?;
@@ -240,24 +189,26 @@ impl Reactor {
         }
     }
 
+    fn step_arrivals(&mut self) -> bool {
+        self.hosts.step_arrivals(&mut self.engine, || self.poller.number())
+    }
+
     /// Turns the nodes' crank and hands out the answers, until nothing is left, or until it
     /// has taken long enough. Says whether nothing is left.
     fn turn(&mut self) -> bool {
         loop {
             let finished = self.engine.run();
-            if self.away && !self.engine.hosts_wait() {
-                self.come_back();
-            }
+            self.hosts.look_for_node(&mut self.engine);
             for node in std::mem::take(&mut self.engine.stopped) {
-                self.node_stopped(node);
+                self.hosts.node_stopped(&mut self.engine, node);
             }
             let answers = self.engine.take_answers();
             if answers.is_empty() && !self.engine.has_work() {
                 return true;
             }
             for answer in answers {
-                if let Some(finished) = self.requests.finish(&mut self.engine, answer) {
-                    self.hand_out(finished);
+                if let Some(commanded) = self.hosts.finish(&mut self.engine, answer) {
+                    self.commanded(commanded);
                 }
             }
             if !finished {
@@ -269,46 +220,12 @@ impl Reactor {
     /// Looks now and then how fast nodes catch up, and for what is left over.
     fn look_around(&mut self) {
         let now = Instant::now();
-        if now.duration_since(self.looked) >= LOOKS {
-            self.looked = now;
+        if self.lookout.is_time(now) {
             self.engine.instances.iter_mut().for_each(|instance| instance.look_at_pace(now));
             self.delete_what_is_left_over(now);
             self.complaints.sum_up(now);
         }
-        self.end_patience(now);
-    }
-
-    /// What a node had in work goes to another of this process. If there is none, hosts must
-    /// look for another process: their connections end, so that nothing is refused that
-    /// another node would do. Those of a host that is its own controller wait for its node.
-    fn node_stopped(&mut self, node: usize) {
-        if self.engine.rule.together().is_none() || self.engine.originator(0).is_some() {
-            return self.requests.move_from(&mut self.engine, node);
-        }
-        self.away = self.engine.hosts_wait();
-        // What is still to be read of a host that names its requests it may have asked elsewhere by now. It
-        // comes again, and is told.
-        let away = self.away;
-        self.hang_up_all(|s| !away || s.is_numbered());
-        self.requests.move_from(&mut self.engine, node);
-    }
-
-    /// The node that hosts waited for takes part again, or will not. A volume that takes one writer
-    /// may have got another in the meantime.
-    fn come_back(&mut self) {
-        self.away = false;
-        let (map, gone) = (self.engine.map().clone(), self.engine.originator(0).is_none());
-        let alone = |s: &dyn Session| {
-            s.volume().is_some_and(|v| map.volumes.get(&v).is_none_or(|v| v.takes_one_writer()))
-        };
-        self.hang_up_all(|s| gone || alone(s));
-        self.requests.resume(&mut self.engine);
-    }
-
-    fn hang_up_all(&mut self, which: impl Fn(&dyn Session) -> bool) {
-        for id in self.hosts.such(which) {
-            self.hang_up(id, End::Closed);
-        }
+        self.hosts.end_patience(&mut self.engine, now);
     }
 
     /// Lets hosts in once the nodes agree. In a cluster nodes come one after the other: hosts
@@ -319,13 +236,51 @@ impl Reactor {
         }
         let map = self.engine.map();
         let awake = map.volumes.values().all(|v| !map.lacks_nodes(v));
-        let patient = self.started.elapsed() < GATHERING;
+        let patient = self.lookout.is_gathering();
         if self.engine.rule.together().is_some() && !awake && patient {
             return Ok(());
         }
-        let opened = self.acceptor.open(self.poll.registry());
+        let opened = self.acceptor.open(self.poller.registry());
         opened.map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
-        self.listens().iter().for_each(|at| (self.log)(&format!("listening at {at}")));
+        self.listens().iter().for_each(|at| (self.engine.log)(&format!("listening at {at}")));
         Ok(())
+    }
+
+    /// Waits until something happens. What nodes have put off comes before idling.
+    fn wait(&mut self) -> io::Result<()> {
+        let busy = self.engine.has_work()
+            || self.engine.has_answers()
+            || (self.hosts.has_to_receive() && !self.ending.is_on());
+        let soon = !busy && self.engine.has_soon();
+        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
+        if !self.poller.wait(timeout)? && soon {
+            self.engine.fire_soon();
+        }
+        self.take_events();
+        Ok(())
+    }
+
+    fn idle_time(&mut self) -> Option<Duration> {
+        let due = self.engine.next_due().map(Duration::from_nanos);
+        // While stopping there is a time limit to look at.
+        let look = self.ending.is_on().then_some(Duration::from_millis(20));
+        let others =
+            [self.acceptor.due(), self.hosts.due(), self.complaints_due(), self.controls.due()];
+        due.into_iter().chain(look).chain(others.into_iter().flatten()).min()
+    }
+
+    fn take_events(&mut self) {
+        for happened in self.poller.happened() {
+            match happened {
+                Happened::Peer(event) => self.engine.peer_is_ready(event),
+                Happened::Connection { id, readable, writable } => {
+                    if !self.hosts.ready(id, readable, writable) && readable {
+                        self.controls.receive(id);
+                    }
+                }
+                Happened::Caller(listener) => self.acceptor.somebody_waits(listener),
+            }
+        }
+        self.accept_all();
     }
 }

@@ -8,8 +8,6 @@ use mio::Waker;
 use serde_json::json;
 
 use super::Reactor;
-use crate::control::commands::{Outcome, Wait};
-use crate::control_protocol::ok;
 use weft_core::units::NodeId;
 
 use crate::engine::instance::Phase;
@@ -91,7 +89,7 @@ impl Reactor {
     /// time enough.
     pub(super) fn has_stopped(&mut self) -> bool {
         let Some(waited) = self.ending.waited() else { return false };
-        if self.requests.of_hosts() > 0 && waited < PATIENCE {
+        if self.hosts.unanswered() > 0 && waited < PATIENCE {
             return false;
         }
         let Some(ours) = self.engine.rule.together().map(|t| t.ours()) else {
@@ -128,23 +126,21 @@ impl Reactor {
 
     /// Says the last words.
     pub(super) fn farewell(&mut self) -> Stopped {
-        self.send();
+        self.hosts.send(&mut self.engine);
         let stopped = self.stopped();
-        for control in self.controls.values_mut() {
-            if matches!(control.wait.take(), Some(Wait::Shutdown)) {
-                let answer = json!({ "unfinished": stopped.unfinished });
-                control.settle(Outcome::Answer(ok(answer)));
-            }
-            control.send(self.engine.rule.together());
-        }
-        stopped.unfinished.iter().for_each(|line| (self.log)(&format!("unfinished: {line}")));
-        (self.log)("stopped");
+        let farewell = json!({ "unfinished": stopped.unfinished });
+        self.controls.part(&farewell, self.engine.rule.together());
+        stopped
+            .unfinished
+            .iter()
+            .for_each(|line| (self.engine.log)(&format!("unfinished: {line}")));
+        (self.engine.log)("stopped");
         stopped
     }
 
     fn stopped(&self) -> Stopped {
         let mut unfinished = Vec::new();
-        match self.requests.of_hosts() {
+        match self.hosts.unanswered() {
             0 => {}
             1 => unfinished.push("1 request of a host is not answered".to_string()),
             n => unfinished.push(format!("{n} requests of hosts are not answered")),

@@ -26,16 +26,15 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 use crate::cluster::{Admission, Together};
 use crate::control::peer_status::PeerStatus;
 use crate::control::scrub;
-use crate::control::status::{self, Clients};
+use crate::control::status;
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::disk::claim::Claim;
 use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
-use crate::hosts::arrivals::Arrivals;
-use crate::hosts::requests::{Job, Owner, Requests};
+use crate::hosts::Hosts;
+use crate::hosts::requests::Job;
 use crate::policy;
-use crate::sessions::numbered::NumberedHosts;
 use crate::spec::Spec;
 
 use shrinking::Survey;
@@ -135,12 +134,7 @@ fn used_by(connections: u64) -> String {
 /// What a question is about.
 pub(crate) struct Commands<'a> {
     pub(crate) engine: &'a mut Engine,
-    pub(crate) requests: &'a mut Requests,
-    pub(crate) numbered: &'a mut NumberedHosts,
-    pub(crate) arrivals: &'a mut Arrivals,
-    /// Connections of hosts that are to end.
-    pub(crate) leaving: &'a mut Vec<usize>,
-    pub(crate) clients: Clients<'a>,
+    pub(crate) hosts: &'a mut Hosts,
     /// Volumes whose size others are changing.
     pub(crate) sizing: &'a [VolumeId],
     pub(crate) peer_status: &'a PeerStatus,
@@ -390,7 +384,7 @@ impl Commands<'_> {
             }
             ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
-                self.leaving.extend(self.numbered.conn(host));
+                self.hosts.send_away(self.engine, host);
                 Outcome::Wait(Wait::HostLeft(host))
             }
             ControlRequest::WriterComes { volume, process } => {
@@ -405,17 +399,14 @@ impl Commands<'_> {
     /// How many hosts stand in the way of one that wants a volume for itself at another process.
     fn writers(&mut self, volume: VolumeId, process: NodeId) -> usize {
         let Some(us) = self.engine.rule.together().map(|t| t.us()) else { return 0 };
-        match (self.clients)(volume) {
-            0 => self.arrivals.writers(volume, process, us),
-            n => n,
-        }
+        self.hosts.writers(volume, process, us)
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
         // That a room is clear is only said of what is safe.
         let then_flush = matches!(op, HostOp::WriteZeroes(_));
         let job = Job::new(volume, op, then_flush);
-        self.requests.submit(self.engine, Owner::Control { conn }, 0, job);
+        self.hosts.command(self.engine, conn, job);
     }
 
     /// What a volume's ordering is called, if the volume is still there.
@@ -489,7 +480,7 @@ impl Commands<'_> {
             | Wait::Removable(..)
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
-            Wait::HostLeft(host) => Ok(match self.numbered.take_leave(host) {
+            Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
                 None => Outcome::Wait(Wait::HostLeft(host)),
             }),
@@ -550,7 +541,7 @@ impl Commands<'_> {
 
     /// Connections of hosts to a volume, in all processes.
     pub(crate) fn clients_of(&self, volume: VolumeId) -> u64 {
-        (self.clients)(volume) as u64 + self.peer_status.clients_of(volume)
+        self.hosts.users_of(volume) as u64 + self.peer_status.clients_of(volume)
     }
 }
 

@@ -6,41 +6,48 @@ use weft_core::cluster::Volume;
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
-use super::Reactor;
-use crate::hosts::arrivals::{Applicant, Arrived, Refusal};
+use super::Hosts;
+use super::arrivals::{Applicant, Arrived, Refusal};
+use crate::engine::Engine;
 use crate::sessions::link::End;
 use crate::sessions::{Attach, Refused, Session};
 
-impl Reactor {
+impl Hosts {
     /// Lets a host in, or says why not. One that has been at another process must have left it.
-    pub(super) fn greet(&mut self, id: usize, attach: Attach) {
-        if let Some(together) = self.engine.rule.together()
+    pub(super) fn greet(&mut self, engine: &mut Engine, id: usize, attach: Attach) {
+        if let Some(together) = engine.rule.together()
             && let Some(host) = attach.host.filter(|_| attach.resumes)
         {
             let others: Vec<NodeId> = together.others().into_iter().collect();
             return self.arrivals.expect(id, host, attach, &others, Instant::now());
         }
-        self.let_in(id, Applicant { attach, done: Vec::new() });
+        self.let_in(engine, id, Applicant { attach, done: Vec::new() });
     }
 
-    /// Goes on with hosts that wait to be let in. Says whether there was any progress.
-    pub(super) fn step_arrivals(&mut self) -> bool {
+    /// Goes on with hosts that wait to be let in; questions to other processes get a number each. Says whether
+    /// there was any progress.
+    pub(crate) fn step_arrivals(
+        &mut self,
+        engine: &mut Engine,
+        mut number: impl FnMut() -> usize,
+    ) -> bool {
         if self.arrivals.is_empty() {
             return false;
         }
-        let together = self.engine.rule.together();
+        let together = engine.rule.together();
         let others = together.map(|t| t.others()).unwrap_or_default();
-        let ask = |node, number, question: &[u8]| {
-            together.is_some_and(|t| t.is_connected(node) && t.ask(node, number, question).is_ok())
+        let ask = |node, question: &[u8]| {
+            let together = together.filter(|t| t.is_connected(node))?;
+            let number = number() as u64;
+            together.ask(node, number, question).ok().map(|()| number)
         };
-        let here = |conn| self.hosts.has(conn);
-        let next = &mut self.next_connection;
-        let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, next, ask);
+        let here = |conn| self.connections.has(conn);
+        let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, ask);
         let any = !arrived.is_empty();
         for Arrived { conn, applicant, result } in arrived {
             match result {
-                Ok(None) => self.let_in(conn, applicant),
-                Ok(Some(volume)) => self.admit(conn, &applicant, volume),
+                Ok(None) => self.let_in(engine, conn, applicant),
+                Ok(Some(volume)) => self.admit(engine, conn, &applicant, volume),
                 Err(refusal) => self.turn_away(conn, refusal),
             }
         }
@@ -48,8 +55,8 @@ impl Reactor {
     }
 
     /// Lets a host in that is at no other process any more, or says why not.
-    fn let_in(&mut self, id: usize, applicant: Applicant) {
-        let exports = self.engine.exports().only(self.serves.as_ref());
+    fn let_in(&mut self, engine: &mut Engine, id: usize, applicant: Applicant) {
+        let exports = engine.exports().only(self.serves.as_ref());
         let name = &applicant.attach.volume;
         let Some(volume) = exports.named(name) else {
             let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
@@ -59,27 +66,27 @@ impl Reactor {
         };
         let (volume, alone) = (volume.id, volume.takes_one_writer());
         match alone {
-            true => self.apply(id, applicant, volume),
-            false => self.admit(id, &applicant, volume),
+            true => self.apply(engine, id, applicant, volume),
+            false => self.admit(engine, id, &applicant, volume),
         }
     }
 
     /// A host wants to use a volume that nobody orders the requests of, so that there is room for
     /// one. In a cluster the other processes are asked whether it has one.
-    fn apply(&mut self, id: usize, applicant: Applicant, volume: VolumeId) {
+    fn apply(&mut self, engine: &mut Engine, id: usize, applicant: Applicant, volume: VolumeId) {
         let host = applicant.attach.host;
         let itself = |s: &dyn Session| host.is_some() && s.host() == host;
-        let others = self.hosts.such(|s| s.volume() == Some(volume) && !itself(s));
+        let others = self.connections.such(|s| s.volume() == Some(volume) && !itself(s));
         if !others.is_empty() || self.arrivals.applies_for(volume) {
             let why = "another host uses it at this process".to_string();
             return self.turn_away(id, Refusal::Taken(why));
         }
-        match self.engine.rule.together().map(|t| (t.us(), t.others())) {
+        match engine.rule.together().map(|t| (t.us(), t.others())) {
             Some((us, others)) if !others.is_empty() => {
                 let others: Vec<NodeId> = others.into_iter().collect();
                 self.arrivals.apply((id, applicant), volume, us, &others, Instant::now());
             }
-            _ => self.admit(id, &applicant, volume),
+            _ => self.admit(engine, id, &applicant, volume),
         }
     }
 
@@ -102,38 +109,45 @@ impl Reactor {
 
     /// Tells a host why it is not let in.
     fn refuse(&mut self, id: usize, why: Refused, text: String) {
-        if let Some(line) = self.hosts.turn_away(id, why, text) {
+        if let Some(line) = self.connections.turn_away(id, why, text) {
             self.complaints.say(Instant::now(), &line);
         }
     }
 
     /// A host may use a volume, if that is still there and the node takes part.
-    fn admit(&mut self, id: usize, applicant: &Applicant, volume: VolumeId) {
-        if self.engine.originator(0).is_none() {
+    fn admit(&mut self, engine: &mut Engine, id: usize, applicant: &Applicant, volume: VolumeId) {
+        if engine.originator(0).is_none() {
             let text = "this node does not take part in the cluster now".to_string();
             return self.refuse(id, Refused::NotServing, text);
         }
-        let exports = self.engine.exports().only(self.serves.as_ref());
+        let exports = engine.exports().only(self.serves.as_ref());
         let Some(volume) = exports.all().find(|v| v.id == volume).cloned() else {
             let text = "the volume has just been deleted".to_string();
             return self.refuse(id, Refused::NoVolume, text);
         };
         let remembered = match applicant.attach.host {
-            Some(host) => match self.remember(id, host, &applicant.done, &volume) {
+            Some(host) => match self.remember(engine, id, host, &applicant.done, &volume) {
                 Some(remembered) => remembered,
                 None => return,
             },
             None => false,
         };
-        self.hosts.let_in(id, &volume, remembered);
+        self.connections.let_in(id, &volume, remembered);
     }
 
     /// Takes note of a host that numbers its requests. Says whether it is known from before; nothing if it
     /// cannot be let in.
-    fn remember(&mut self, id: usize, host: HostId, done: &[u64], volume: &Volume) -> Option<bool> {
+    fn remember(
+        &mut self,
+        engine: &mut Engine,
+        id: usize,
+        host: HostId,
+        done: &[u64],
+        volume: &Volume,
+    ) -> Option<bool> {
         if let Some(before) = self.numbered.conn(host) {
             // The host knows before we do that it is gone.
-            self.hang_up(before, End::Closed);
+            self.hang_up(engine, before, End::Closed);
         }
         let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
             let text = "a host's number is for one volume; draw another for this one".to_string();

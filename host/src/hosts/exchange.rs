@@ -1,0 +1,209 @@
+//! What hosts ask, and what they are told.
+
+use std::time::Instant;
+
+use weft_core::node::HostData;
+use weft_core::order::{HostId, Ordering, Place, RequestId};
+
+use super::requests::{Finished, Job, Leave, Owner};
+use super::{Commanded, Hosts};
+use crate::engine::{Answer, Engine};
+use crate::sessions::link::End;
+use crate::sessions::numbered::{Ask, Failure, Step};
+use crate::sessions::{Asked, Said};
+
+impl Hosts {
+    /// Reads from the hosts that may have something to say.
+    pub(crate) fn receive(&mut self, engine: &mut Engine) {
+        if engine.is_leaving() {
+            return self.see_hosts_off(engine);
+        }
+        let now = Instant::now();
+        for id in self.connections.take_to_receive() {
+            self.receive_from(engine, id, now);
+        }
+        while let Some(id) = self.connections.next_with_room() {
+            self.receive_from(engine, id, now);
+        }
+    }
+
+    fn receive_from(&mut self, engine: &mut Engine, id: usize, now: Instant) {
+        if !self.connections.has(id) {
+            return;
+        }
+        let mut said = std::mem::take(&mut self.said);
+        let exports = engine.exports().only(self.serves.as_ref());
+        let mut end = self.connections.receive(id, exports, &mut said);
+        for said in said.drain(..) {
+            match said {
+                Said::Ask(asked) => self.take(engine, id, asked),
+                Said::Attach(attach) => self.greet(engine, id, attach),
+                Said::Bye => {
+                    self.bye(engine, id, now);
+                    end = Err(End::Closed);
+                }
+            }
+        }
+        self.said = said;
+        match end {
+            Ok(()) => self.connections.look_at_patience(id, now),
+            Err(end) => self.hang_up(engine, id, end),
+        }
+    }
+
+    /// A host has said that it will not come back.
+    fn bye(&mut self, engine: &mut Engine, id: usize, now: Instant) {
+        if let Some(host) = self.connections.get(id).and_then(|session| session.host()) {
+            self.numbered.bye(host, id, now);
+            self.leave(engine, host, Leave::ForGood);
+        }
+    }
+
+    /// The nodes of this process are about to stop and another process can serve its hosts: no
+    /// more is taken from them, and those that have their answers are let go.
+    fn see_hosts_off(&mut self, engine: &mut Engine) {
+        for id in self.connections.such(|session| session.is_idle()) {
+            self.hang_up(engine, id, End::Closed);
+        }
+    }
+
+    /// Takes a request. One that has a number goes to what is known of its host.
+    fn take(&mut self, engine: &mut Engine, id: usize, asked: Asked) {
+        let Some(session) = self.connections.get(id) else { return };
+        let Some(volume) = session.volume() else { return };
+        let policy = engine.map().volumes.get(&volume).map(|v| v.policy);
+        let journaled = policy.is_some_and(|p| p.is_journaled());
+        // With the journal whatever is answered is safe.
+        let (number, then_flush) = (asked.number, asked.durable && !journaled);
+        let Some(order) = asked.order else {
+            let (owner, node) = (Owner::Session { conn: id, number }, session.node());
+            let job = Job::new(volume, asked.op, then_flush);
+            return self.requests.submit(engine, owner, node, job);
+        };
+        let Some(host) = session.host() else { return };
+        let comes_after = !order.after.is_empty() || order.after_completed;
+        let ask = Ask {
+            number,
+            oldest: order.oldest,
+            op: asked.op,
+            again: order.again,
+            then_flush,
+            first_flush: comes_after && !journaled,
+            sequenced: policy.is_some_and(|p| p.ordering == Ordering::Sequencer),
+            after: order.after,
+        };
+        let mut steps = Vec::new();
+        self.numbered.take(host, ask, Instant::now(), &mut steps);
+        self.carry_out(engine, steps);
+    }
+
+    /// What waits too long for what is not sent is aborted.
+    pub(crate) fn do_due(&mut self, engine: &mut Engine) {
+        let mut steps = Vec::new();
+        self.numbered.do_due(Instant::now(), &mut steps);
+        self.carry_out(engine, steps);
+    }
+
+    fn carry_out(&mut self, engine: &mut Engine, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Begin(host, name, ask) => self.begin(engine, host, name, ask),
+                Step::Answer(host, number, result) => self.tell(engine, host, number, result),
+                Step::HangUp(host) => self.send_away(engine, host),
+            }
+        }
+    }
+
+    fn begin(&mut self, engine: &mut Engine, host: HostId, id: RequestId, ask: Ask) {
+        let conn = self.numbered.conn(host).and_then(|conn| self.connections.get(conn));
+        let Some(session) = conn else { return };
+        let Some(volume) = session.volume() else { return };
+        let number = ask.number;
+        // What comes first is complete already, unless the nodes see to it.
+        let Ask { op, first_flush, then_flush, after, sequenced, oldest, again, .. } = ask;
+        let oldest = oldest.max(1);
+        let place = sequenced.then_some(Place { id, after, oldest });
+        let job = Job { volume, op, place, first_flush, then_flush, again, oldest: Some(oldest) };
+        let (owner, node) = (Owner::Host { host, number }, session.node());
+        self.requests.submit(engine, owner, node, job);
+    }
+
+    fn tell(
+        &mut self,
+        engine: &mut Engine,
+        host: HostId,
+        number: u64,
+        result: Result<HostData, Failure>,
+    ) {
+        if let Some(conn) = self.numbered.conn(host) {
+            self.answer(engine, conn, number, result);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        engine: &mut Engine,
+        conn: usize,
+        number: u64,
+        result: Result<HostData, Failure>,
+    ) {
+        if let Some(line) = self.connections.answer(conn, number, result) {
+            (engine.log)(&line);
+        }
+    }
+
+    /// A host that names its requests is not connected any more.
+    fn leave(&mut self, engine: &mut Engine, host: HostId, leave: Leave) {
+        let mut steps = Vec::new();
+        for number in self.requests.leave(engine, host, leave) {
+            let gone = Err(weft_core::node::HostError::Gone);
+            self.numbered.finished(host, number, gone, Instant::now(), &mut steps);
+        }
+        self.carry_out(engine, steps);
+    }
+
+    /// Hands out a node's answer. What a control connection waits for is given back.
+    pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Commanded> {
+        let Finished { owner, result } = self.requests.finish(engine, answer)?;
+        match owner {
+            Owner::Session { conn, number } => {
+                self.answer(engine, conn, number, result.map_err(Failure::from));
+            }
+            Owner::Host { host, number } => {
+                let mut steps = Vec::new();
+                self.numbered.finished(host, number, result, Instant::now(), &mut steps);
+                self.carry_out(engine, steps);
+            }
+            Owner::Control { conn } => return Some(Commanded { conn, result }),
+        }
+        None
+    }
+
+    /// Writes to the hosts that have something to be told.
+    pub(crate) fn send(&mut self, engine: &mut Engine) {
+        for (id, end) in self.connections.send() {
+            self.hang_up(engine, id, end);
+        }
+    }
+
+    /// Ends the connections of hosts that have kept us waiting for too long.
+    pub(crate) fn end_patience(&mut self, engine: &mut Engine, now: Instant) {
+        for (id, end) in self.connections.out_of_patience(now) {
+            self.hang_up(engine, id, end);
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, engine: &mut Engine, id: usize, end: End) {
+        if let End::Failed(why) = end {
+            self.complaints.say(Instant::now(), &why);
+        }
+        let session = self.connections.remove(id);
+        self.ended.push(id);
+        self.requests.forget(engine, id);
+        if let Some(host) = session.and_then(|session| session.host())
+            && self.numbered.lose(host, id, Instant::now())
+        {
+            self.leave(engine, host, Leave::Unsaid);
+        }
+    }
+}

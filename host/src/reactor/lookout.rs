@@ -1,0 +1,50 @@
+//! What is looked at now and then, though nothing happens.
+
+use std::time::{Duration, Instant};
+
+use super::leftovers::LeftOver;
+
+/// How long hosts wait for a cluster whose nodes have not all come.
+const GATHERING: Duration = Duration::from_secs(30);
+
+/// How often one looks around: how fast nodes catch up, and what is left over.
+const LOOKS: Duration = Duration::from_millis(200);
+
+/// Since when things have been looked at, and when they were last.
+pub(super) struct Lookout {
+    started: Instant,
+    looked: Instant,
+    left_over: LeftOver,
+}
+
+impl Lookout {
+    /// It begins now.
+    pub(super) fn new() -> Lookout {
+        let now = Instant::now();
+        Lookout { started: now, looked: now, left_over: LeftOver::default() }
+    }
+
+    /// For how long this process has run.
+    pub(super) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether nodes that have not come are waited for, for the sake of hosts.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.uptime() < GATHERING
+    }
+
+    /// Whether it is time to look around; if so, it is done now.
+    pub(super) fn is_time(&mut self, now: Instant) -> bool {
+        let is_time = now.duration_since(self.looked) >= LOOKS;
+        if is_time {
+            self.looked = now;
+        }
+        is_time
+    }
+
+    /// What is known of volumes that nobody finishes.
+    pub(super) fn left_over(&mut self) -> &mut LeftOver {
+        &mut self.left_over
+    }
+}
