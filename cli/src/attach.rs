@@ -136,25 +136,22 @@ impl Attach {
         };
         let name = self.name.clone().or(before.map(|b| b.name.to_string()));
         let name = name.unwrap_or_else(|| format!("host-{}", address.port()));
-        let (nbd, native) = self.listens();
-        let or = |given: Vec<Listen>, usual: Listen| match given.is_empty() {
-            true => vec![absolute(usual)],
-            false => given,
-        };
-        let config = Configuration {
+        let usual =
+            [Listen::unix(dir.join("nbd.sock")), Listen::native_unix(dir.join("weft.sock"))];
+        let mut config = Configuration {
             name: name.parse()?,
             dir: dir.to_path_buf(),
             disks: Vec::new(),
             disk_size: None,
             address,
             admit: None,
-            nbd: or(nbd, Listen::unix(dir.join("nbd.sock"))),
-            native: or(native, Listen::native_unix(dir.join("weft.sock"))),
+            listens: usual.map(absolute).into(),
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),
             limits: Limits::default(),
         };
+        config.listen_at(self.listens());
         let place = NewDirectory::make(dir)?;
         Listen::tcp(address.to_string()).check()?;
         store(&config, file)?;
@@ -165,31 +162,26 @@ impl Attach {
         Ok(joined?)
     }
 
-    /// Where it is to be reached that hosts can say: by NBD, and by the native protocol.
-    fn listens(&self) -> (Vec<Listen>, Vec<Listen>) {
-        let given = self.nbd.iter().chain(&self.native).cloned().map(absolute);
-        given.partition(|l| !l.is_native())
+    /// Where hosts are to reach it, as far as it is said.
+    fn listens(&self) -> Vec<Listen> {
+        self.nbd.iter().chain(&self.native).cloned().map(absolute).collect()
     }
 
     /// A host that has been here before is to be reached elsewhere, if that is said.
     fn listen_elsewhere(&self, file: &Path) -> Result<()> {
-        let (nbd, native) = self.listens();
-        if nbd.is_empty() && native.is_empty() {
+        let listens = self.listens();
+        if listens.is_empty() {
             return Ok(());
         }
         let mut config = Configuration::load(file)?;
-        for (given, stored) in [(nbd, &mut config.nbd), (native, &mut config.native)] {
-            if !given.is_empty() {
-                *stored = given;
-            }
-        }
+        config.listen_at(listens);
         store(&config, file)
     }
 }
 
 /// Writes a configuration that hosts can be served by.
 fn store(config: &Configuration, file: &Path) -> Result<()> {
-    config.nbd.iter().chain(&config.native).try_for_each(Listen::check)?;
+    config.listens.iter().try_for_each(Listen::check)?;
     write_private(file, config.to_toml()?.as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }

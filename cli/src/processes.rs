@@ -4,6 +4,7 @@
 //! messages; what runs is `weft node --config` on each, so that they can be killed and started
 //! again one by one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -160,8 +161,10 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             disk_size: Some(spec.disk_size()),
             address,
             admit: (n == 0).then_some(admit),
-            nbd: vec![absolute(Listen::unix(own.join("nbd.sock")))],
-            native: vec![absolute(Listen::native_unix(own.join("weft.sock")))],
+            listens: vec![
+                absolute(Listen::unix(own.join("nbd.sock"))),
+                absolute(Listen::native_unix(own.join("weft.sock"))),
+            ],
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),
@@ -215,14 +218,10 @@ fn limit_hosts(paths: &[PathBuf], limits: &LimitsInWords) -> Result<()> {
 fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
     let path = config_path(dir, 0);
     let mut config = Configuration::load(&path)?;
-    config.nbd.truncate(1);
-    config.native.truncate(1);
-    for listen in listens.iter().cloned() {
-        match listen.is_native() {
-            true => config.native.push(listen),
-            false => config.nbd.push(listen),
-        }
-    }
+    // Its own sockets come first, one for each protocol.
+    let mut keys = BTreeSet::new();
+    config.listens.retain(|own| keys.insert(own.key()));
+    config.listens.extend_from_slice(listens);
     write_config(&path, &config)
 }
 

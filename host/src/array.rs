@@ -41,8 +41,7 @@ impl Array {
     /// The node of a cluster, in a process of its own.
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
-        let listens: Vec<Listen> = config.nbd.iter().chain(&config.native).cloned().collect();
-        let (poll, limits) = (poll()?, config.limits);
+        let (poll, limits, listens) = (poll()?, config.limits, config.listens.clone());
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir }.limited(limits))

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, Deserializer, ValueDeserializer};
 use weft_core::cluster;
 use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
@@ -17,6 +18,7 @@ use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::limits::{Limits, LimitsInWords};
 use crate::sessions::listen::Listen;
+use crate::sessions::{FRONT_ENDS, FrontEnd};
 use crate::size::{Size, parse_size};
 
 /// The longest value of a label.
@@ -38,10 +40,8 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Where it lets new nodes in, if it does.
     pub admit: Option<SocketAddr>,
-    /// Where hosts reach it by NBD.
-    pub nbd: Vec<Listen>,
-    /// Where hosts reach it by the native protocol.
-    pub native: Vec<Listen>,
+    /// Where hosts reach it. In the file each protocol has a key of its own.
+    pub listens: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
     /// How fast a disk is filled with what it missed, what is rebuilt on it, and what moves to it.
@@ -66,10 +66,6 @@ struct File {
     address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admit: Option<String>,
-    #[serde(default)]
-    nbd: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    native: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rebuild_floor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +78,29 @@ struct File {
     limits: LimitsInWords,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+/// Where hosts reach a process, by the protocols' keys.
+type Places = BTreeMap<&'static str, Vec<String>>;
+
+/// A file as it is written.
+#[derive(Serialize)]
+struct Written {
+    #[serde(flatten)]
+    places: Places,
+    #[serde(flatten)]
+    file: File,
+}
+
+/// Reads a file: the protocols' keys, which the list of front ends has, and then all others.
+fn read(text: &str) -> std::result::Result<(File, Places), toml::de::Error> {
+    let (mut table, mut places) = (DeTable::parse(text)?, Places::new());
+    for front_end in &FRONT_ENDS {
+        if let Some(value) = table.get_mut().remove(front_end.key) {
+            places.insert(front_end.key, Vec::deserialize(ValueDeserializer::from(value))?);
+        }
+    }
+    Ok((File::deserialize(Deserializer::from(table))?, places))
 }
 
 impl Configuration {
@@ -104,15 +123,20 @@ impl Configuration {
     }
 
     fn parse(text: &str, base: &Path) -> Result<Configuration> {
-        let file: File = toml::from_str(text).map_err(|e| Error(e.to_string()))?;
+        let (file, places) = read(text).map_err(|mut e| {
+            e.set_input(Some(text));
+            Error(e.to_string())
+        })?;
         let size = |text: String| parse_size(&text).map_err(|e| Error(format!("disk_size: {e}")));
-        let listen = |key: &str, before: &str, text: &String| {
-            let listen: Listen = format!("{before}{text}")
+        let listen = |front_end: &FrontEnd, text: &String| {
+            let listen: Listen = format!("{}{text}", front_end.prefix)
                 .parse()
-                .map_err(|e: Error| Error(format!("{key}: {e}")))?;
+                .map_err(|e: Error| Error(format!("{}: {e}", front_end.key)))?;
             let path = listen.path().map(|p| base.join(p));
             Ok(path.into_iter().fold(listen, Listen::at_path))
         };
+        let places = FRONT_ENDS.iter().filter_map(|f| Some((f, places.get(f.key)?)));
+        let listens = places.flat_map(|(f, texts)| texts.iter().map(move |text| listen(f, text)));
         let disks: Vec<PathBuf> = match (file.disk, file.disks) {
             (Some(_), Some(_)) => return fail("give `disk` or `disks`, not both"),
             (_, Some(disks)) if disks.is_empty() => {
@@ -134,12 +158,7 @@ impl Configuration {
             disk_size: file.disk_size.map(size).transpose()?,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
-            nbd: file.nbd.iter().map(|t| listen("nbd", "", t)).collect::<Result<_>>()?,
-            native: file
-                .native
-                .iter()
-                .map(|t| listen("native", "native:", t))
-                .collect::<Result<_>>()?,
+            listens: listens.collect::<Result<_>>()?,
             labels: file.labels,
             fill,
             queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
@@ -152,14 +171,21 @@ impl Configuration {
         Ok(config)
     }
 
+    /// Has each protocol that one of these speaks spoken at these addresses alone.
+    pub fn listen_at(&mut self, listens: Vec<Listen>) {
+        self.listens.retain(|old| listens.iter().all(|new| new.key() != old.key()));
+        self.listens.extend(listens);
+        let place = |l: &Listen| FRONT_ENDS.iter().position(|f| f.key == l.key());
+        self.listens.sort_by_key(place);
+    }
+
     /// Where it listens, and by which keys.
     fn listens(&self) -> impl Iterator<Item = (&'static str, Listen)> + '_ {
         let tcp = |address: SocketAddr| Listen::tcp(address.to_string());
         [("address", tcp(self.address))]
             .into_iter()
             .chain(self.admit.map(|a| ("admit", tcp(a))))
-            .chain(self.nbd.iter().map(|l| ("nbd", l.clone())))
-            .chain(self.native.iter().map(|l| ("native", l.clone())))
+            .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
     }
 
     /// Refuses to listen at one address twice.
@@ -189,8 +215,10 @@ impl Configuration {
 
     /// The configuration as a file, with paths as they are.
     pub fn to_toml(&self) -> Result<String> {
-        let listens = self.nbd.iter().chain(&self.native);
-        let (native, nbd): (Vec<&Listen>, Vec<&Listen>) = listens.partition(|l| l.is_native());
+        let mut places = Places::new();
+        for listen in &self.listens {
+            places.entry(listen.key()).or_default().push(listen.place());
+        }
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
         let file = File {
@@ -201,8 +229,6 @@ impl Configuration {
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
-            nbd: nbd.into_iter().map(Listen::place).collect(),
-            native: native.into_iter().map(Listen::place).collect(),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
@@ -211,7 +237,8 @@ impl Configuration {
             limits: LimitsInWords::of(&self.limits),
             labels: self.labels.clone(),
         };
-        toml::to_string(&file).map_err(|e| Error(format!("cannot write the configuration: {e}")))
+        toml::to_string(&Written { places, file })
+            .map_err(|e| Error(format!("cannot write the configuration: {e}")))
     }
 
     /// What the cluster is told of it.
@@ -290,21 +317,40 @@ mod tests {
         let base = Path::new("/etc/weft");
         let read = Configuration::parse(GOOD, base).unwrap();
         assert_eq!(read.dir, Path::new("/etc/weft/state"));
-        assert_eq!(read.nbd[0], Listen::unix("/etc/weft/nbd.sock"));
-        assert_eq!(read.native[0], Listen::native_unix("/etc/weft/weft.sock"));
-        assert_eq!(read.native[1], Listen::native_tcp("127.0.0.1:10812"));
+        assert_eq!(read.listens[0], Listen::unix("/etc/weft/nbd.sock"));
+        assert_eq!(read.listens[2], Listen::native_unix("/etc/weft/weft.sock"));
+        assert_eq!(read.listens[3], Listen::native_tcp("127.0.0.1:10812"));
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
     }
 
     #[test]
-    fn what_speaks_the_native_protocol_does_so_after_it_was_written() {
+    fn every_front_end_has_a_key_of_its_own() {
+        let alone = GOOD.replace("nbd = ['nbd.sock', '127.0.0.1:10809']\n", "");
+        let alone = alone.replace("native = ['weft.sock', '127.0.0.1:10812']\n", "");
+        for front_end in &FRONT_ENDS {
+            let text = format!("{} = ['/x.sock']\n{alone}", front_end.key);
+            let read = Configuration::parse(&text, Path::new("/")).unwrap();
+            let at: Listen = format!("{}/x.sock", front_end.prefix).parse().unwrap();
+            assert_eq!(read.listens, [at]);
+            let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+            assert_eq!(again, read);
+        }
+        let text = GOOD.replace("'weft.sock'", "5");
+        let err = Configuration::parse(&text, Path::new("/")).unwrap_err();
+        assert!(err.0.contains("line 6") && err.0.contains("expected a string"), "{err}");
+    }
+
+    #[test]
+    fn a_protocol_is_spoken_where_it_is_said_and_others_where_they_were() {
         let mut read = Configuration::parse(GOOD, Path::new("/etc/weft")).unwrap();
-        read.nbd.push(Listen::native_unix("/x"));
+        read.listen_at(vec![Listen::native_unix("/x"), Listen::native_unix("/y")]);
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!((again.nbd.len(), again.native.len()), (2, 3));
-        assert!(again.native.contains(&Listen::native_unix("/x")));
+        assert_eq!(again, read);
+        let there: Vec<&str> = read.listens.iter().map(Listen::key).collect();
+        assert_eq!(there, ["nbd", "nbd", "native", "native"]);
+        assert!(!read.listens.contains(&Listen::native_unix("/etc/weft/weft.sock")));
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub(super) trait Protocol: Default + Send {
     /// The machine, which speaks through a socket.
     type Machine: Service + Send;
 
+    /// What a process's configuration has its addresses under.
+    const KEY: &'static str;
+
     /// What stands before an address where it is spoken; nothing, for one protocol.
     const PREFIX: &'static str;
 

@@ -70,9 +70,9 @@ impl Listen {
         Place::Tcp(address.into()).for_protocol(NATIVE)
     }
 
-    /// Whether the native protocol is spoken there.
-    pub fn is_native(&self) -> bool {
-        self.front_end.prefix == NATIVE
+    /// What a process's configuration has addresses of this protocol under.
+    pub fn key(&self) -> &'static str {
+        self.front_end.key
     }
 
     /// The path, if it is one.

@@ -2,7 +2,7 @@
 //! in.
 //!
 //! A protocol is a module that says what its machine does ([`Protocol`]), and a line in [`FRONT_ENDS`]. Nothing
-//! else names one: the reactor knows sessions, and addresses know the list.
+//! else names one: the reactor knows sessions, and addresses and configurations know the list.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -45,8 +45,10 @@ use crate::volumes::Exports;
 pub(crate) static FRONT_ENDS: [FrontEnd; 2] =
     [FrontEnd::of::<nbd::Nbd>(), FrontEnd::of::<native::Native>()];
 
-/// A protocol, as addresses name it.
+/// A protocol, as addresses and configurations name it.
 pub(crate) struct FrontEnd {
+    /// What a process's configuration has its addresses under.
+    pub(crate) key: &'static str,
     /// What stands before an address where it is spoken.
     pub(crate) prefix: &'static str,
     /// What its URIs begin with.
@@ -60,7 +62,7 @@ impl FrontEnd {
         let begin = |stream, peer, node| -> Box<dyn Session> {
             Box::new(Connection::<P>::new(stream, peer, node))
         };
-        FrontEnd { prefix: P::PREFIX, scheme: P::SCHEME, begin }
+        FrontEnd { key: P::KEY, prefix: P::PREFIX, scheme: P::SCHEME, begin }
     }
 }
 

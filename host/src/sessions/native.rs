@@ -37,6 +37,7 @@ pub(super) struct Native {
 impl Protocol for Native {
     type Machine = Server;
 
+    const KEY: &'static str = "native";
     const PREFIX: &'static str = "native:";
     const SCHEME: &'static str = "weft";
     const BOUNDS: Bounds =

@@ -25,6 +25,7 @@ pub(super) struct Nbd {
 impl Protocol for Nbd {
     type Machine = Server;
 
+    const KEY: &'static str = "nbd";
     const PREFIX: &'static str = "";
     const SCHEME: &'static str = "nbd";
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
