@@ -31,7 +31,7 @@ pub enum Access {
 
 /// The answer to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Admittance {
     /// It may go on.
     Admitted,
     /// It comes too late; a timestamp above this one would do.
@@ -146,9 +146,9 @@ impl Admission {
     }
 
     /// Admits transaction `ts` to all of `accesses`, or to none.
-    pub fn admit(&mut self, ts: Timestamp, accesses: &[(Range<u64>, Access)]) -> Verdict {
+    pub fn admit(&mut self, ts: Timestamp, accesses: &[(Range<u64>, Access)]) -> Admittance {
         if ts <= self.floor {
-            return Verdict::Rejected(self.floor);
+            return Admittance::Rejected(self.floor);
         }
         if let [(range, access)] = accesses
             && let Some(verdict) = self.admit_one(ts, range.clone(), *access)
@@ -157,16 +157,21 @@ impl Admission {
         }
         let latest = accesses.iter().map(|(r, a)| self.latest_against(r.clone(), *a)).max();
         if let Some(latest) = latest.filter(|&l| l >= ts) {
-            return Verdict::Rejected(latest);
+            return Admittance::Rejected(latest);
         }
         for (range, access) in accesses {
             self.stamp(ts, range.clone(), *access);
         }
-        Verdict::Admitted
+        Admittance::Admitted
     }
 
     /// The same for one access in one granule, most often what there is: it is looked up once.
-    fn admit_one(&mut self, ts: Timestamp, range: Range<u64>, access: Access) -> Option<Verdict> {
+    fn admit_one(
+        &mut self,
+        ts: Timestamp,
+        range: Range<u64>,
+        access: Access,
+    ) -> Option<Admittance> {
         let (number, within) = granules(range.clone()).next()?;
         if range.end > (number + 1) * GRANULE {
             return None;
@@ -174,10 +179,10 @@ impl Admission {
         let granule = self.granules.entry(number).or_default();
         let latest = granule.against(within.clone(), access);
         if latest >= ts && latest > Timestamp::ZERO {
-            return Some(Verdict::Rejected(latest));
+            return Some(Admittance::Rejected(latest));
         }
         granule.stamp(ts, within, range, access);
-        Some(Verdict::Admitted)
+        Some(Admittance::Admitted)
     }
 
     /// Admits a transaction whatever came before it; its place among those that are put in place
@@ -303,7 +308,7 @@ mod tests {
     }
 
     fn one(a: &mut Admission, ts: u64, access: Access) -> bool {
-        a.admit(at(ts), &[(10..20, access)]) == Verdict::Admitted
+        a.admit(at(ts), &[(10..20, access)]) == Admittance::Admitted
     }
 
     #[test]
@@ -339,7 +344,7 @@ mod tests {
         let mut a = Admission::default();
         assert!(one(&mut a, 20, Access::Content));
         let both = [(0..5, Access::Content), (19..21, Access::Content)];
-        assert_eq!(a.admit(at(15), &both), Verdict::Rejected(at(20)));
+        assert_eq!(a.admit(at(15), &both), Admittance::Rejected(at(20)));
         assert!(!a.must_wait(at(100), 0..5));
     }
 
@@ -349,14 +354,14 @@ mod tests {
         for n in 0..10 {
             let sector = n * GRANULE;
             let verdict = a.admit(at(100 - n), &[(sector..sector + 1, Access::Read)]);
-            assert_eq!(verdict, Verdict::Admitted);
+            assert_eq!(verdict, Admittance::Admitted);
         }
         a.bound(10);
         assert_eq!(a.granules.len(), 10);
         a.bound(9);
         assert_eq!(a.granules.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!(a.admit(at(96), &[(900..901, Access::Read)]), Verdict::Rejected(at(96)));
-        assert_eq!(a.admit(at(97), &[(900..901, Access::Read)]), Verdict::Admitted);
+        assert_eq!(a.admit(at(96), &[(900..901, Access::Read)]), Admittance::Rejected(at(96)));
+        assert_eq!(a.admit(at(97), &[(900..901, Access::Read)]), Admittance::Admitted);
     }
 
     #[test]
@@ -364,7 +369,7 @@ mod tests {
         let mut a = Admission::default();
         assert!(one(&mut a, 10, Access::Read));
         a.raise_floor(at(50));
-        assert_eq!(a.admit(at(50), &[(0..1, Access::Read)]), Verdict::Rejected(at(50)));
+        assert_eq!(a.admit(at(50), &[(0..1, Access::Read)]), Admittance::Rejected(at(50)));
         let late = (a.before_read(at(40), 0..1), a.latest_committed(0..1));
         assert_eq!(late, ((false, at(50)), at(50)), "what a read would miss is forgotten");
         assert!(a.granules.is_empty());

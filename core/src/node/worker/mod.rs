@@ -41,7 +41,7 @@ use super::{
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
-use crate::order::{Admission, Asker, Ordering, Verdict as Admitted};
+use crate::order::{Admission, Admittance, Asker, Ordering};
 use crate::plan::{Commit, Destination, Range as VolumeRange, Role, Sending, Span};
 use crate::store::{
     AnyStore, Change, ChangeKind, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,

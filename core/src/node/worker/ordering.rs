@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Admitted, Phase, Txn, Worker};
+use super::{Admittance, Phase, Txn, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Notice, Output, Refusal, Timer};
 use crate::order::{Access, Lock, LockTable, Ordering, joined};
@@ -108,8 +108,8 @@ impl Worker {
             _ => self.admission.admit(ts, accesses),
         };
         match verdict {
-            Admitted::Admitted => Entrance::Open,
-            Admitted::Rejected(latest) => Entrance::Late(latest),
+            Admittance::Admitted => Entrance::Open,
+            Admittance::Rejected(latest) => Entrance::Late(latest),
         }
     }
 

@@ -41,8 +41,9 @@ struct Base {
     users: u32,
 }
 
+/// A write that has yet to be in place, or dropped.
 #[derive(Clone, Debug, Default, Hash)]
-struct Txn {
+struct PendingWrite {
     /// Sectors of whose bases it is a user.
     bases: Vec<Range<u64>>,
     /// It is prepared when these are here.
@@ -53,7 +54,7 @@ struct Txn {
     left: u32,
 }
 
-impl Txn {
+impl PendingWrite {
     fn waits(&self) -> bool {
         matches!(self.stage, Stage::Preparing | Stage::Committed)
     }
@@ -79,7 +80,7 @@ pub struct PlainStore {
     /// two of (reading only).
     gap: u64,
     latest: Timestamp,
-    txns: BTreeMap<Timestamp, Txn>,
+    txns: BTreeMap<Timestamp, PendingWrite>,
     /// Those of them that wait for their bases.
     unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
