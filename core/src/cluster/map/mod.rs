@@ -1,0 +1,97 @@
+//! The cluster map: nodes, volumes, their stripe maps, and the epoch.
+
+mod attendance;
+mod check;
+mod losses;
+mod node;
+mod room;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use attendance::Attendance;
+pub use node::{Home, NodeInfo};
+pub use volume::{Extent, Volume};
+
+use crate::order::sequencer::SequencerForm;
+use crate::units::{Epoch, NodeId, VolumeId};
+
+/// The label of failure domains that volumes go by unless another is chosen.
+pub const APART: &str = "box";
+
+/// The label of failure domains by which each disk is one by itself.
+pub const APART_BY_NODE: &str = "node";
+
+/// The nodes, the volumes, and the number of this state of affairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClusterMap {
+    /// Grows with every change.
+    pub epoch: Epoch,
+    /// By node number.
+    pub nodes: Vec<NodeInfo>,
+    /// By volume number.
+    pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
+    /// The number of the next volume. Numbers are not given twice, so that what a disk remembers
+    /// of a deleted volume is never taken for a new one's.
+    pub next_volume: u32,
+    /// Whether room that no volume has may hold what one had: then it is cleared before hosts see
+    /// it.
+    pub room_used: bool,
+    /// Whether columns are moved so that all disks are equally full (see [`super::plan_balance`]).
+    pub rebalancing: bool,
+    /// By volume number, if any of its nodes has been away.
+    pub attendance: BTreeMap<VolumeId, Attendance>,
+}
+
+impl ClusterMap {
+    /// The node that serves locks: the first that takes part, one without a disk if there is one.
+    pub fn server(&self) -> Option<NodeId> {
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// The nodes that take part and are not hosts that are their own controllers: those on which
+    /// roles can be that serve everybody.
+    pub fn serving(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.up().filter(|n| !self.nodes[usize::from(n.0)].is_host)
+    }
+
+    /// Whether any volume needs a lock server.
+    pub fn locks_are_served(&self) -> bool {
+        self.volumes.values().any(|v| v.policy.ordering.keeps_locks().is_some())
+    }
+
+    /// Who keeps the graph of requests, if any volume has a sequencer.
+    pub fn sequencer(&self) -> Option<SequencerForm> {
+        self.volumes.values().find(|v| v.is_sequenced()).map(|v| v.policy.sequencer)
+    }
+
+    /// Whether a node takes part.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.nodes.get(node.0 as usize).is_some_and(|n| n.up)
+    }
+
+    /// The nodes that take part.
+    pub fn up(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.nodes.len() as u16).map(NodeId).filter(|n| self.is_up(*n))
+    }
+
+    /// The number of the process that serves a node.
+    pub fn process_of(&self, node: NodeId) -> NodeId {
+        self.nodes.get(usize::from(node.0)).and_then(|i| i.process).unwrap_or(node)
+    }
+
+    /// The nodes that a process serves, and that have not left.
+    pub fn served_by(&self, process: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let serves = move |n: &NodeId| {
+            self.process_of(*n) == process && !self.nodes[usize::from(n.0)].removed
+        };
+        (0..self.nodes.len() as u16).map(NodeId).filter(serves)
+    }
+
+    /// A volume by name; the empty name means the first.
+    pub fn volume_named(&self, name: &str) -> Option<&Arc<Volume>> {
+        self.volumes.values().find(|v| name.is_empty() || v.name == name)
+    }
+}

@@ -1,0 +1,74 @@
+//! What the map knows of a node: where it lives, whether it takes part, and its disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::store::Reached;
+use crate::units::NodeId;
+
+/// Where a node lives, as its operator configured it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Home {
+    /// Its name; no two nodes of a cluster have the same.
+    pub name: String,
+    /// Where other nodes reach it, as `address:port`.
+    pub address: String,
+    /// The failure domains that it is in, such as `box` = `b1`.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What the cluster knows of a node and its disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeInfo {
+    /// Whether it takes part.
+    pub up: bool,
+    /// Whether it is not expected back: what was on it is rebuilt on other disks.
+    pub given_up: bool,
+    /// The incarnation of its disk, 0 before it was first seen. One with another incarnation is
+    /// empty.
+    pub disk: u64,
+    /// Data sectors of its disk.
+    pub sectors: u64,
+    /// How far its disk had got when the map was made, as far as anybody knew.
+    pub reached: Reached,
+    /// Whether what is on its disk is being moved to others.
+    pub draining: bool,
+    /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
+    /// disk.
+    pub is_host: bool,
+    /// Whether it has left the cluster for good. Its number is not given to another.
+    pub removed: bool,
+    /// Where it lives, if the nodes are in several processes.
+    pub home: Option<Arc<Home>>,
+    /// The number of the process that serves it, if that is not its own: that of the first node
+    /// which the process had. A process keeps its number when that node has left.
+    pub process: Option<NodeId>,
+}
+
+impl NodeInfo {
+    /// A node that takes part, with this disk.
+    pub fn new(disk: u64, sectors: u64) -> NodeInfo {
+        NodeInfo {
+            up: true,
+            given_up: false,
+            disk,
+            sectors,
+            reached: Reached::default(),
+            draining: false,
+            is_host: false,
+            removed: false,
+            home: None,
+            process: None,
+        }
+    }
+
+    /// A node whose disk has not been seen.
+    pub fn unseen() -> NodeInfo {
+        NodeInfo::new(0, 0)
+    }
+
+    /// A node that has been admitted to the cluster and has not come yet.
+    pub fn expected(home: Option<Arc<Home>>) -> NodeInfo {
+        NodeInfo { up: false, home, ..NodeInfo::unseen() }
+    }
+}

@@ -1,0 +1,54 @@
+//! What stands on the nodes' disks, where there is room, and in which failure domains.
+
+use std::sync::Arc;
+
+use super::{APART, APART_BY_NODE, ClusterMap, NodeInfo, Volume};
+use crate::cluster::placement::Place;
+use crate::units::NodeId;
+
+impl ClusterMap {
+    /// How many columns are on a node's disk.
+    pub fn columns_on(&self, node: NodeId) -> usize {
+        let extents = self.volumes.values().flat_map(|v| &v.extents);
+        extents.filter(|e| e.place_on(node).is_some()).count()
+    }
+
+    /// How many data sectors a node's disk must have for what the map has put on it.
+    pub fn needed_on(&self, node: NodeId) -> u64 {
+        let ends = |v: &Arc<Volume>| {
+            let end = |n: usize| Some(v.extents[n].place_on(node)?.1 + v.extent_sectors(n));
+            (0..v.extents.len()).filter_map(end).max()
+        };
+        self.volumes.values().filter_map(ends).max().unwrap_or(0)
+    }
+
+    /// The failure domains of the nodes by a label: nodes with the same number are in the same
+    /// one. Without the label the nodes of a process are one; but by [`APART_BY_NODE`] each node is
+    /// one by itself.
+    pub fn domains(&self, label: &str) -> Vec<usize> {
+        let value = |n: usize| self.nodes[n].home.as_ref()?.labels.get(label);
+        let process = |n: usize| usize::from(self.process_of(NodeId(n as u16)).0);
+        let domain = |n: usize| match value(n) {
+            Some(value_of_n) => (0..n).find(|m| value(*m) == Some(value_of_n)).unwrap_or(n),
+            None if label == APART_BY_NODE => n,
+            None => process(n),
+        };
+        (0..self.nodes.len()).map(domain).collect()
+    }
+
+    /// Where new extents can go: of each node the room on its disk, and its failure domain by a
+    /// label. There is no room on nodes that have left or are not expected back.
+    pub fn places(&self, label: &str) -> Vec<Place> {
+        let room = |info: &NodeInfo| match info.given_up || info.draining || info.removed {
+            true => 0,
+            false => info.sectors,
+        };
+        let domains = self.domains(label).into_iter().zip(self.domains(APART));
+        let place = |(info, (domain, in_box)): (&NodeInfo, (usize, usize))| Place {
+            sectors: room(info),
+            domain,
+            in_box,
+        };
+        self.nodes.iter().zip(domains).map(place).collect()
+    }
+}

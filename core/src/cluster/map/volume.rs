@@ -1,0 +1,234 @@
+//! A volume and its stripe map: which disks hold which columns of which stripes, and where.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::APART;
+use crate::layout::{Geometry, LayoutSpec};
+use crate::order::Ordering;
+use crate::policy::Policy;
+use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+
+/// A run of stripes kept on one set of disks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// Its first stripe; it ends where the next extent begins, or with the volume.
+    pub first: u64,
+    /// For each column the disk, and the data sector where its units begin.
+    pub columns: Vec<(NodeId, u64)>,
+    /// Columns that have come to a disk which does not have their content yet. They take part in
+    /// writes from the given time on; what is older is being rebuilt, or copied.
+    pub filling: BTreeMap<usize, Timestamp>,
+    /// Of columns that are moved from a disk that works: that disk, and the data sector there.
+    /// It holds what was written before the column came to the other disk, from which it is
+    /// copied.
+    pub leaving: BTreeMap<usize, (NodeId, u64)>,
+}
+
+impl Extent {
+    /// An extent whose columns are all in place.
+    pub fn new(first: u64, columns: Vec<(NodeId, u64)>) -> Extent {
+        Extent { first, columns, filling: BTreeMap::new(), leaving: BTreeMap::new() }
+    }
+
+    /// Moves a column to another place, which is filled with what was written before `from`; it is
+    /// copied from where it was if that can be had, and computed if not.
+    pub(in crate::cluster) fn move_column(
+        &mut self,
+        column: usize,
+        place: (NodeId, u64),
+        from: Timestamp,
+        copies: bool,
+    ) {
+        let before = std::mem::replace(&mut self.columns[column], place);
+        self.filling.insert(column, from);
+        if copies {
+            self.leaving.insert(column, before);
+        }
+    }
+
+    /// Since when a node's disk is being filled with its column, if it is.
+    pub fn filling_on(&self, node: NodeId) -> Option<Timestamp> {
+        self.filling.get(&self.column_of(node)?).copied()
+    }
+
+    /// The column that a node's disk held and that is being copied from it, if any.
+    pub fn column_leaving(&self, node: NodeId) -> Option<usize> {
+        self.leaving.iter().find(|(_, l)| l.0 == node).map(|(column, _)| *column)
+    }
+
+    /// The column that a node's disk holds, or that is being copied from it, and where on the
+    /// disk it begins.
+    pub fn place_on(&self, node: NodeId) -> Option<(usize, u64)> {
+        match self.column_of(node) {
+            Some(column) => Some((column, self.columns[column].1)),
+            None => self.column_leaving(node).map(|column| (column, self.leaving[&column].1)),
+        }
+    }
+
+    /// The column that a node's disk holds, if any.
+    pub fn column_of(&self, node: NodeId) -> Option<usize> {
+        self.columns.iter().position(|c| c.0 == node)
+    }
+}
+
+/// A volume and its stripe map.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Volume {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The layout's name.
+    pub layout: String,
+    /// Where in a stripe everything is.
+    pub geometry: Geometry,
+    /// How its writes are planned and decided.
+    pub policy: Policy,
+    /// The stripe map, in the order of stripes; the first extent begins at stripe 0.
+    pub extents: Vec<Extent>,
+    /// The label of failure domains, such as `box`: no two columns of an extent are on nodes
+    /// that have the same value for it.
+    pub apart: String,
+    /// Bytes that hosts see: all, or less while room of it still holds what another volume left
+    /// there. With 0 they do not see it.
+    pub visible: u64,
+    /// Whether several hosts may write to it though nothing orders their requests: an operator
+    /// wants it so. It means something only with [`Ordering::None`].
+    pub unordered_sharing: bool,
+}
+
+impl Volume {
+    /// Whether its requests have places in the graph that all such volumes share.
+    pub fn is_sequenced(&self) -> bool {
+        self.policy.ordering == Ordering::Sequencer
+    }
+
+    /// Whether only one host may use it, because nothing orders the requests of several.
+    pub fn takes_one_writer(&self) -> bool {
+        self.policy.ordering == Ordering::None && !self.unordered_sharing
+    }
+
+    /// A volume with the usual policy, whose room is clear.
+    pub fn new(
+        id: VolumeId,
+        name: &str,
+        size: u64,
+        layout: &LayoutSpec,
+        geometry: Geometry,
+        extents: Vec<Extent>,
+    ) -> Volume {
+        Volume {
+            id,
+            name: name.to_string(),
+            size,
+            layout: layout.to_string(),
+            geometry,
+            policy: Policy::default(),
+            extents,
+            apart: APART.to_string(),
+            visible: size,
+            unordered_sharing: false,
+        }
+    }
+
+    /// Cuts it to what hosts see.
+    pub fn cut_to_visible(&mut self) {
+        self.size = self.visible;
+        let stripes = self.stripes();
+        self.extents.retain(|e| e.first < stripes);
+    }
+
+    /// The nodes that hold parts of it, or from which parts are being copied.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        let places = |e: &Extent| {
+            let leaving: Vec<NodeId> = e.leaving.values().map(|l| l.0).collect();
+            e.columns.iter().map(|c| c.0).chain(leaving).collect::<Vec<_>>()
+        };
+        self.extents.iter().flat_map(places).collect()
+    }
+
+    /// Whether in some extent the columns on such nodes, and those that are being filled and cannot be
+    /// copied from another, cannot be recovered from the rest.
+    pub fn is_lost_with(&self, which: impl Fn(NodeId) -> bool) -> bool {
+        let copied = |e: &Extent, c: &usize| e.leaving.get(c).is_some_and(|l| !which(l.0));
+        let bad = |e: &Extent, c: usize| {
+            which(e.columns[c].0) || (e.filling.contains_key(&c) && !copied(e, &c))
+        };
+        let lost = |e: &Extent| (0..e.columns.len()).filter(|c| bad(e, *c)).collect();
+        // Extents after one another have mostly lost the same.
+        let mut borne = ColumnSet::EMPTY;
+        self.extents.iter().map(lost).any(|lost: ColumnSet| {
+            let is_borne = borne.covers(lost) || self.geometry.is_always_recoverable(lost);
+            if is_borne {
+                borne = lost;
+            }
+            !is_borne
+        })
+    }
+
+    /// Whether a range that another names lies in it, and is not empty. A verified stripe may end
+    /// past the last byte that hosts have.
+    pub fn holds(&self, range: crate::units::Range) -> bool {
+        let end = self.stripes() * self.geometry.stripe_bytes();
+        range.len > 0 && range.offset.checked_add(range.len).is_some_and(|e| e <= end)
+    }
+
+    /// Stripes in all.
+    pub fn stripes(&self) -> u64 {
+        self.size.div_ceil(self.geometry.stripe_bytes())
+    }
+
+    /// The number of the extent that holds `stripe`.
+    pub fn extent_of(&self, stripe: u64) -> usize {
+        self.extents.partition_point(|e| e.first <= stripe) - 1
+    }
+
+    /// The extent that holds `stripe`.
+    pub fn extent(&self, stripe: u64) -> &Extent {
+        &self.extents[self.extent_of(stripe)]
+    }
+
+    /// Sectors in a stripe unit.
+    pub fn unit_sectors(&self) -> u64 {
+        self.geometry.unit / SECTOR
+    }
+
+    /// The data sector, on the disk of `column`, where its unit of `stripe` begins.
+    pub fn sector(&self, stripe: u64, column: usize) -> u64 {
+        let extent = self.extent(stripe);
+        extent.columns[column].1 + (stripe - extent.first) * self.unit_sectors()
+    }
+
+    /// Where the extent that holds `stripe` ends: the first stripe that is not in it.
+    pub fn extent_end(&self, stripe: u64) -> u64 {
+        self.extent_stripes(self.extent_of(stripe)).end
+    }
+
+    /// The stripes of extent number `n`.
+    pub fn extent_stripes(&self, n: usize) -> Range<u64> {
+        let end = self.extents.get(n + 1).map_or_else(|| self.stripes(), |e| e.first);
+        self.extents[n].first..end
+    }
+
+    /// Sectors that one column of extent number `n` takes.
+    pub fn extent_sectors(&self, n: usize) -> u64 {
+        let stripes = self.extent_stripes(n);
+        (stripes.end - stripes.start) * self.unit_sectors()
+    }
+
+    /// The stripe, the column, and the sector in its unit, that stand at `sector` of a node's
+    /// disk.
+    pub fn stripe_at(&self, node: NodeId, sector: u64) -> Option<(u64, usize, u64)> {
+        self.extents.iter().enumerate().find_map(|(n, extent)| {
+            let (column, first) = extent.place_on(node)?;
+            let within = sector.checked_sub(first)?;
+            (within < self.extent_sectors(n)).then(|| {
+                let stripe = extent.first + within / self.unit_sectors();
+                (stripe, column, within % self.unit_sectors())
+            })
+        })
+    }
+}
