@@ -14,20 +14,23 @@
 //! It is a state machine like a node. An array in one process has one; of several processes the one that
 //! leads has it, and a map is stored when a majority has it (`weft-member`).
 
+mod change;
+mod frozen;
+mod next_map;
 mod policy;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use change::{NewNodes, VolumeSize};
 pub use policy::PolicyChange;
-use policy::set_policy;
 
-use super::map::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
-use super::message::{MapMessage, MemberReport, Memory};
-use super::{balance, moves};
-use crate::order::FOLLOWED;
-use crate::store::Reached;
-use crate::units::{Epoch, MAX_NODES, NodeId, Timestamp, VolumeId};
+use super::map::{ClusterMap, Volume};
+use super::message::{MapMessage, MemberReport};
+use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
+use change::Change;
+use frozen::{Frozen, forgetful, known_of, latest_right};
+use next_map::Findings;
 
 /// A node that runs, and the disk that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,55 +42,6 @@ pub struct Arrival {
     /// Data sectors of its disk.
     pub sectors: u64,
 }
-
-/// How large a volume is to be.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct VolumeSize {
-    /// Its size in bytes; extents behind it go, and their room may be had by others.
-    pub size: u64,
-    /// Bytes that hosts see.
-    pub visible: u64,
-    /// Extents that are put behind its own. If they do not begin where those end, or their room
-    /// has been taken meanwhile, nothing is done.
-    pub more: Vec<Extent>,
-}
-
-/// Nodes that are to be admitted, all in one process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NewNodes {
-    /// The number of the first, which is the next that is free; if it is not, nothing is done.
-    pub first: NodeId,
-    /// How many, under the numbers from there on.
-    pub count: usize,
-    /// Where they live, if there are several processes.
-    pub home: Option<Arc<Home>>,
-    /// Whether it is a host that is its own controller.
-    pub is_host: bool,
-    /// The process that serves them, if it has nodes already. If none: it gets the number of the
-    /// first, or each has one of its own in an array in one process.
-    pub process: Option<NodeId>,
-}
-
-impl NewNodes {
-    /// One node of an array in one process.
-    pub fn one(node: NodeId) -> NewNodes {
-        NewNodes { first: node, count: 1, home: None, is_host: false, process: None }
-    }
-
-    fn apply(&self, map: &mut ClusterMap) {
-        let first = usize::from(self.first.0);
-        let known = self.process.is_none_or(|p| map.served_by(p).next().is_some());
-        if map.nodes.len() != first || first + self.count > MAX_NODES || !known {
-            return;
-        }
-        for n in 0..self.count {
-            let process = self.process.or((n > 0).then_some(self.first));
-            let info = NodeInfo::expected(self.home.clone());
-            map.nodes.push(NodeInfo { is_host: self.is_host, process, ..info });
-        }
-    }
-}
-
 /// What the authority is told.
 #[derive(Clone, Debug, Hash)]
 pub enum AuthorityInput {
@@ -166,68 +120,6 @@ enum Phase {
         floor: Timestamp,
     },
 }
-
-/// What a node said that has stopped, as in [`MemberReport::Frozen`].
-#[derive(Clone, Debug, Hash)]
-struct Frozen {
-    oldest: Timestamp,
-    clock: Timestamp,
-    written: Timestamp,
-    busy: bool,
-    memory: Memory,
-    heard: Vec<(NodeId, Reached)>,
-}
-
-/// The latest time that any of them has written or shows, but for clocks that are wrong: those that are farther
-/// ahead of one in the middle than is followed (shared storage 4.1 wants clocks that are close; see [`FOLLOWED`]).
-/// What is written is right by definition: all that comes must be later.
-fn latest_right(frozen: &BTreeMap<NodeId, Frozen>) -> Timestamp {
-    let mut clocks: Vec<Timestamp> = frozen.values().map(|f| f.clock).collect();
-    clocks.sort_unstable();
-    let middle = clocks[(clocks.len() - 1) / 2];
-    let followed = |c: &Timestamp| c.micros() <= middle.micros().saturating_add(FOLLOWED);
-    let written = frozen.values().map(|f| f.written);
-    clocks.into_iter().filter(followed).chain(written).max().expect("somebody has stopped")
-}
-
-/// How far a node's disk has got, as each knows who has stopped, or the map.
-fn known_of(
-    node: NodeId,
-    map: &ClusterMap,
-    frozen: &BTreeMap<NodeId, Frozen>,
-) -> impl Iterator<Item = Reached> {
-    let heard = frozen.values().flat_map(|f| &f.heard).filter(move |(n, _)| *n == node);
-    let own = frozen.get(&node).map(|f| f.memory.reached);
-    let kept = map.nodes.get(usize::from(node.0)).map(|info| info.reached);
-    heard.map(|(_, reached)| *reached).chain(own).chain(kept)
-}
-
-/// The nodes whose disks have forgotten something that they had promised: they know it themselves, or somebody
-/// has heard that they had got further than they were found.
-fn forgetful(map: &ClusterMap, frozen: &BTreeMap<NodeId, Frozen>) -> BTreeSet<NodeId> {
-    let shown = |node: NodeId, memory: &Memory| {
-        known_of(node, map, frozen).any(|r| r.shows_loss(memory.found, memory.began))
-    };
-    let forgot = |(node, f): &(&NodeId, &Frozen)| f.memory.forgot || shown(**node, &f.memory);
-    frozen.iter().filter(forgot).map(|(node, _)| *node).collect()
-}
-
-/// What a new map is made from, besides what is known of the nodes.
-struct Findings<'a> {
-    /// The nodes that take part.
-    members: &'a [NodeId],
-    /// The oldest write that any of them has unsettled.
-    oldest: Timestamp,
-    /// Every write until now comes before this, every later one after it.
-    floor: Timestamp,
-    /// None of them has anything in work.
-    idle: bool,
-    /// Those whose disks have forgotten something that they had promised.
-    forgot: &'a BTreeSet<NodeId>,
-    /// Those of which that has just been looked at.
-    looked_at: &'a BTreeSet<NodeId>,
-}
-
 /// The holder of the map.
 #[derive(Clone, Debug, Hash)]
 pub struct Authority {
@@ -248,77 +140,6 @@ pub struct Authority {
     proposed: Epoch,
     settled_once: bool,
 }
-
-#[derive(Clone, Debug, Hash)]
-enum Change {
-    AddVolume(Arc<Volume>),
-    SizeVolume(VolumeId, VolumeSize),
-    SetPolicy(VolumeId, PolicyChange),
-    RemoveVolume(VolumeId),
-    Drain(NodeId, bool),
-    Rebalance(bool),
-    AddNodes(NewNodes),
-    RemoveNode(NodeId),
-}
-
-impl Change {
-    /// Applies it, if what comes of it is sound.
-    fn apply(&self, map: &mut ClusterMap) {
-        match self {
-            Change::AddVolume(volume) => {
-                let refused = map.check_new_policy(volume, &[]).is_err();
-                if map.volumes.contains_key(&volume.id) || refused {
-                    return;
-                }
-                map.volumes.insert(volume.id, volume.clone());
-                if map.check().is_err() {
-                    map.volumes.remove(&volume.id);
-                } else {
-                    map.next_volume = map.next_volume.max(volume.id.0 + 1);
-                }
-            }
-            Change::SizeVolume(id, to) => {
-                let Some(before) = map.volumes.get(id).cloned() else { return };
-                let first = to.more.first().map_or(before.stripes(), |e| e.first);
-                let mut sized = Volume::clone(&before);
-                (sized.size, sized.visible) = (to.size, to.visible);
-                sized.extents.extend(to.more.iter().cloned());
-                let stripes = sized.stripes();
-                sized.extents.retain(|e| e.first < stripes);
-                map.volumes.insert(*id, Arc::new(sized));
-                // Without room for more it can only become smaller, or stay in its last stripe.
-                let grows = to.more.is_empty() && stripes > before.stripes();
-                if first != before.stripes() || grows || map.check().is_err() {
-                    map.volumes.insert(*id, before);
-                } else if stripes < before.stripes() {
-                    map.room_used = true;
-                }
-            }
-            Change::SetPolicy(id, change) => set_policy(map, *id, change),
-            Change::RemoveVolume(id) => {
-                map.volumes.remove(id);
-                map.attendance.remove(id);
-                map.room_used = true;
-            }
-            Change::Drain(node, draining) => {
-                if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
-                    info.draining = *draining;
-                }
-            }
-            Change::Rebalance(on) => map.rebalancing = *on,
-            Change::AddNodes(new) => new.apply(map),
-            Change::RemoveNode(node) => {
-                let holds = map.volumes.values().any(|v| v.nodes().contains(node));
-                let info = map.nodes.get_mut(usize::from(node.0));
-                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.is_host);
-                if let Some(info) = info.filter(|i| !holds && gone(i)) {
-                    info.removed = true;
-                }
-            }
-        }
-    }
-}
-
 impl Authority {
     /// An authority that takes up the map as it was last stored. No node runs yet.
     pub fn new(map: ClusterMap) -> Authority {
@@ -471,157 +292,6 @@ impl Authority {
         self.keep_reached(reached);
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
-    }
-
-    /// The map says how far disks have got: nothing that is written later is needed to know it.
-    fn keep_reached(&mut self, reached: BTreeMap<NodeId, Vec<Reached>>) {
-        for (node, known) in reached {
-            let Some(info) = self.next.nodes.get_mut(usize::from(node.0)) else { continue };
-            let of_its_disk = known.into_iter().filter(|r| r.disk == info.disk);
-            info.reached = of_its_disk.reduce(Reached::merge).unwrap_or_default();
-        }
-    }
-
-    fn make_map(&mut self, findings: &Findings<'_>) {
-        let Findings { members, floor, .. } = *findings;
-        // Who was down, and is to leave for good, may have come back since that was asked for.
-        let is_back = |c: &&Change| matches!(c, Change::RemoveNode(n) if members.contains(n));
-        let changes = self.changes.iter().filter(|c| !is_back(c));
-        changes.for_each(|change| change.apply(&mut self.next));
-        for node in self.caught_up.iter().filter(|n| members.contains(n)) {
-            self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
-        }
-        let empty = self.take_attendance_of_nodes(members);
-        for node in &empty {
-            self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));
-        }
-        let volumes: Vec<Arc<Volume>> = self.next.volumes.values().cloned().collect();
-        for volume in &volumes {
-            let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
-            attendance.stale_since.retain(|n, _| !empty.contains(n));
-            attendance.forgot.retain(|n| !empty.contains(n));
-            self.attend(volume, &mut attendance, findings);
-            attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
-            self.next.attendance.insert(volume.id, attendance);
-        }
-        for (id, volume) in &mut self.next.volumes {
-            if let Some(a) = self.next.attendance.get(id) {
-                moves::stop_copying(volume, |n| {
-                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
-                });
-            }
-        }
-        moves::move_columns(&mut self.next, floor);
-        balance::rebalance(&mut self.next, floor);
-        self.next.assert_sound();
-        let volumes = &self.next.volumes;
-        self.next.attendance.retain(|id, a| {
-            let nodes = volumes.get(id).map(|v| v.nodes()).unwrap_or_default();
-            a.away.retain(|n| nodes.contains(n));
-            a.stale_since.retain(|n, _| nodes.contains(n));
-            a.counts_from.retain(|n, _| nodes.contains(n));
-            a.forgot.retain(|n| nodes.contains(n));
-            *a != Attendance::default()
-        });
-    }
-
-    /// Says of each node whether it is up and what disk it has. Returns those whose disks are
-    /// not the ones that the map knew: they are empty.
-    fn take_attendance_of_nodes(&mut self, members: &[NodeId]) -> Vec<NodeId> {
-        let mut empty = Vec::new();
-        for (n, info) in self.next.nodes.iter_mut().enumerate() {
-            let node = NodeId(n as u16);
-            let running = self.running.get(&node).filter(|_| members.contains(&node));
-            let given_up = info.given_up || self.given_up.contains(&node);
-            let Some(arrival) = running else {
-                (info.up, info.given_up) = (false, given_up);
-                continue;
-            };
-            if info.disk != 0 && arrival.disk != info.disk {
-                empty.push(node);
-            }
-            *info = NodeInfo {
-                up: true,
-                given_up: false,
-                disk: arrival.disk,
-                sectors: arrival.sectors,
-                ..info.clone()
-            };
-        }
-        empty
-    }
-
-    /// Who takes part in a volume from now on, and who has missed what of it.
-    fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
-        let Findings { members, oldest, floor, .. } = *findings;
-        a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
-        let behind = a.stale_since.clone();
-        let runs = |n: NodeId| members.contains(&n);
-        let nodes = volume.nodes();
-        // Who has started again since it was found to have forgotten, and is found not to have, has its disk
-        // back.
-        a.forgot.retain(|n| !findings.looked_at.contains(n));
-        a.forgot.extend(findings.forgot.iter().filter(|n| nodes.contains(n)));
-        let forgot = a.forgot.clone();
-        let unsound = |n: NodeId| {
-            !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
-        };
-        if volume.is_lost_with(unsound) || self.may_rest(volume, a, findings) {
-            // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
-            // same: the others may need what it has to catch up.
-            a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
-            a.away.retain(|n| !runs(*n));
-            return;
-        }
-        // One that was not missed when it went and came may have lost what it was told; but if
-        // the volume would then have too few, it is waited for as after a power cut.
-        let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
-        let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
-        // Who has forgotten may have missed anything, and has no say in what came before.
-        for node in std::mem::take(&mut a.forgot) {
-            a.stale_since.insert(node, Timestamp::ZERO);
-            a.counts_from.insert(node, floor);
-        }
-        for node in volume.nodes() {
-            let was_away = a.away.contains(&node);
-            let left = !was_away && (!runs(node) || (lapse && lapsed(node)));
-            if left {
-                let since = a.stale_since.entry(node).or_insert(oldest);
-                *since = oldest.min(*since);
-            }
-            if runs(node) && (was_away || left) {
-                a.counts_from.insert(node, floor);
-            }
-        }
-        a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
-    }
-
-    /// Whether a volume may rest: nodes have left it, and nobody has anything in work. It sleeps then, as
-    /// one that has lost too many, though it could go on: so who has left misses nothing, is current when
-    /// it is back, and may be the one without which others could not be made whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
-    ///
-    /// A volume whose columns are to be moved or rebuilt has no rest.
-    fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
-        let map = &self.next;
-        let nodes = volume.nodes();
-        let info = |n: &NodeId| map.nodes.get(usize::from(n.0));
-        let moves = |n: &NodeId| info(n).is_some_and(|i| i.given_up || i.draining);
-        let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
-        findings.idle
-            && !self.wakes
-            && volume.policy.is_journaled()
-            && nodes.iter().any(|n| !findings.members.contains(n))
-            && (a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
-            && !map.rebalancing
-            && volume.extents.iter().all(whole)
-            && !nodes.iter().any(|n| moves(n) || self.has_lapsed(volume, *n))
-    }
-
-    /// Whether a node was started again while a volume went on, and was not missed: it may not know what it
-    /// was told before.
-    fn has_lapsed(&self, volume: &Volume, node: NodeId) -> bool {
-        let slept = self.map.is_asleep(volume) || !self.settled_once;
-        !slept && self.map.is_up(node) && self.restarted.contains(&node)
     }
 
     fn stored(&mut self, epoch: Epoch, out: &mut Vec<AuthorityOutput>) {

@@ -1,0 +1,180 @@
+//! How the next map is made: the changes that were asked for, who is up, who takes part in which volume and what
+//! the others miss of it, and which columns move.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Authority, Change};
+use crate::cluster::map::{Attendance, Extent, NodeInfo, Volume};
+use crate::cluster::{balance, moves};
+use crate::store::Reached;
+use crate::units::{NodeId, Timestamp};
+
+/// What a new map is made from, besides what is known of the nodes.
+pub(super) struct Findings<'a> {
+    /// The nodes that take part.
+    pub members: &'a [NodeId],
+    /// The oldest write that any of them has unsettled.
+    pub oldest: Timestamp,
+    /// Every write until now comes before this, every later one after it.
+    pub floor: Timestamp,
+    /// None of them has anything in work.
+    pub idle: bool,
+    /// Those whose disks have forgotten something that they had promised.
+    pub forgot: &'a BTreeSet<NodeId>,
+    /// Those of which that has just been looked at.
+    pub looked_at: &'a BTreeSet<NodeId>,
+}
+
+impl Authority {
+    /// The map says how far disks have got: nothing that is written later is needed to know it.
+    pub(super) fn keep_reached(&mut self, reached: BTreeMap<NodeId, Vec<Reached>>) {
+        for (node, known) in reached {
+            let Some(info) = self.next.nodes.get_mut(usize::from(node.0)) else { continue };
+            let of_its_disk = known.into_iter().filter(|r| r.disk == info.disk);
+            info.reached = of_its_disk.reduce(Reached::merge).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn make_map(&mut self, findings: &Findings<'_>) {
+        let Findings { members, floor, .. } = *findings;
+        // Who was down, and is to leave for good, may have come back since that was asked for.
+        let is_back = |c: &&Change| matches!(c, Change::RemoveNode(n) if members.contains(n));
+        let changes = self.changes.iter().filter(|c| !is_back(c));
+        changes.for_each(|change| change.apply(&mut self.next));
+        for node in self.caught_up.iter().filter(|n| members.contains(n)) {
+            self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
+        }
+        let empty = self.take_attendance_of_nodes(members);
+        for node in &empty {
+            self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));
+        }
+        let volumes: Vec<Arc<Volume>> = self.next.volumes.values().cloned().collect();
+        for volume in &volumes {
+            let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
+            attendance.stale_since.retain(|n, _| !empty.contains(n));
+            attendance.forgot.retain(|n| !empty.contains(n));
+            self.attend(volume, &mut attendance, findings);
+            attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
+            self.next.attendance.insert(volume.id, attendance);
+        }
+        for (id, volume) in &mut self.next.volumes {
+            if let Some(a) = self.next.attendance.get(id) {
+                moves::stop_copying(volume, |n| {
+                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
+                });
+            }
+        }
+        moves::move_columns(&mut self.next, floor);
+        balance::rebalance(&mut self.next, floor);
+        self.next.assert_sound();
+        let volumes = &self.next.volumes;
+        self.next.attendance.retain(|id, a| {
+            let nodes = volumes.get(id).map(|v| v.nodes()).unwrap_or_default();
+            a.away.retain(|n| nodes.contains(n));
+            a.stale_since.retain(|n, _| nodes.contains(n));
+            a.counts_from.retain(|n, _| nodes.contains(n));
+            a.forgot.retain(|n| nodes.contains(n));
+            *a != Attendance::default()
+        });
+    }
+
+    /// Says of each node whether it is up and what disk it has. Returns those whose disks are
+    /// not the ones that the map knew: they are empty.
+    fn take_attendance_of_nodes(&mut self, members: &[NodeId]) -> Vec<NodeId> {
+        let mut empty = Vec::new();
+        for (n, info) in self.next.nodes.iter_mut().enumerate() {
+            let node = NodeId(n as u16);
+            let running = self.running.get(&node).filter(|_| members.contains(&node));
+            let given_up = info.given_up || self.given_up.contains(&node);
+            let Some(arrival) = running else {
+                (info.up, info.given_up) = (false, given_up);
+                continue;
+            };
+            if info.disk != 0 && arrival.disk != info.disk {
+                empty.push(node);
+            }
+            *info = NodeInfo {
+                up: true,
+                given_up: false,
+                disk: arrival.disk,
+                sectors: arrival.sectors,
+                ..info.clone()
+            };
+        }
+        empty
+    }
+
+    /// Who takes part in a volume from now on, and who has missed what of it.
+    fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
+        let Findings { members, oldest, floor, .. } = *findings;
+        a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
+        let behind = a.stale_since.clone();
+        let runs = |n: NodeId| members.contains(&n);
+        let nodes = volume.nodes();
+        // Who has started again since it was found to have forgotten, and is found not to have, has its disk
+        // back.
+        a.forgot.retain(|n| !findings.looked_at.contains(n));
+        a.forgot.extend(findings.forgot.iter().filter(|n| nodes.contains(n)));
+        let forgot = a.forgot.clone();
+        let unsound = |n: NodeId| {
+            !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
+        };
+        if volume.is_lost_with(unsound) || self.may_rest(volume, a, findings) {
+            // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
+            // same: the others may need what it has to catch up.
+            a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
+            a.away.retain(|n| !runs(*n));
+            return;
+        }
+        // One that was not missed when it went and came may have lost what it was told; but if
+        // the volume would then have too few, it is waited for as after a power cut.
+        let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
+        let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
+        // Who has forgotten may have missed anything, and has no say in what came before.
+        for node in std::mem::take(&mut a.forgot) {
+            a.stale_since.insert(node, Timestamp::ZERO);
+            a.counts_from.insert(node, floor);
+        }
+        for node in volume.nodes() {
+            let was_away = a.away.contains(&node);
+            let left = !was_away && (!runs(node) || (lapse && lapsed(node)));
+            if left {
+                let since = a.stale_since.entry(node).or_insert(oldest);
+                *since = oldest.min(*since);
+            }
+            if runs(node) && (was_away || left) {
+                a.counts_from.insert(node, floor);
+            }
+        }
+        a.away = volume.nodes().into_iter().filter(|n| !runs(*n)).collect();
+    }
+
+    /// Whether a volume may rest: nodes have left it, and nobody has anything in work. It sleeps then, as
+    /// one that has lost too many, though it could go on: so who has left misses nothing, is current when
+    /// it is back, and may be the one without which others could not be made whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
+    ///
+    /// A volume whose columns are to be moved or rebuilt has no rest.
+    fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
+        let map = &self.next;
+        let nodes = volume.nodes();
+        let info = |n: &NodeId| map.nodes.get(usize::from(n.0));
+        let moves = |n: &NodeId| info(n).is_some_and(|i| i.given_up || i.draining);
+        let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
+        findings.idle
+            && !self.wakes
+            && volume.policy.is_journaled()
+            && nodes.iter().any(|n| !findings.members.contains(n))
+            && (a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
+            && !map.rebalancing
+            && volume.extents.iter().all(whole)
+            && !nodes.iter().any(|n| moves(n) || self.has_lapsed(volume, *n))
+    }
+
+    /// Whether a node was started again while a volume went on, and was not missed: it may not know what it
+    /// was told before.
+    fn has_lapsed(&self, volume: &Volume, node: NodeId) -> bool {
+        let slept = self.map.is_asleep(volume) || !self.settled_once;
+        !slept && self.map.is_up(node) && self.restarted.contains(&node)
+    }
+}

@@ -1,0 +1,176 @@
+//! What operators change of volumes and nodes.
+
+use super::*;
+use crate::policy::{Commit, Dispatch, Ordering, SequencerForm, Setting};
+use crate::units::MAX_NODES;
+
+/// Whoever asked for another size had looked before columns moved: where they are now counts.
+#[test]
+fn a_change_of_size_changes_nothing_else() {
+    let mut a = started("rs:2+1", 5, 6);
+    let before = a.map().volumes[&VolumeId(1)].clone();
+    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    let moved = a.map().volumes[&VolumeId(1)].clone();
+    assert_ne!(before.extents, moved.extents, "there is something to move");
+    let to = |size, more| VolumeSize { size, visible: 0, more };
+    let size = before.size - UNIT;
+    change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), to(size, Vec::new())), 30);
+    let sized = a.map().volumes[&VolumeId(1)].clone();
+    assert_eq!((sized.size, sized.visible), (size, 0));
+    let places = |v: &Volume| v.extents.iter().map(|e| e.columns.clone()).collect::<Vec<_>>();
+    assert_eq!(places(&sized), places(&moved));
+    // Neither extents that do not follow, nor a size without room for it.
+    let odd = Extent::new(99, moved.extents[0].columns.clone());
+    for wrong in [to(before.size, vec![odd]), to(10 * before.size, Vec::new())] {
+        change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), wrong), 40);
+        assert_eq!((a.map().volumes[&VolumeId(1)].size, places(&sized)), (size, places(&moved)));
+    }
+    change(&mut a, AuthorityInput::AddVolume(before), 50);
+    assert_eq!(a.map().volumes[&VolumeId(1)].size, size, "it is there already");
+}
+
+#[test]
+fn volumes_with_a_sequencer_have_one_form_of_it() {
+    let mut a = started("rs:2+1", 5, 6);
+    let (one, two) = (VolumeId(1), VolumeId(2));
+    let mut other = Volume::clone(&a.map().volumes[&one]);
+    (other.id, other.extents) = (two, Vec::new());
+    other.size = 0;
+    let sequenced = Setting::Ordering(Ordering::Sequencer);
+    let to = |form| PolicyChange::to([Setting::Sequencer(form)]);
+    let set = AuthorityInput::SetPolicy;
+    let forms = |a: &Authority| -> Vec<_> {
+        let all = a.map().volumes.values().filter(|v| v.is_sequenced());
+        all.map(|v| v.policy.sequencer).collect()
+    };
+    use SequencerForm::*;
+    change(&mut a, set(one, PolicyChange::to([sequenced, Setting::Sequencer(WorkerDriven)])), 20);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other.clone())), 30);
+    assert_eq!(forms(&a), [WorkerDriven]);
+    change(&mut a, set(two, PolicyChange::to([sequenced])), 40);
+    assert_eq!(forms(&a), [WorkerDriven; 2], "the second takes the form of the first");
+    change(&mut a, set(two, to(OriginatorDriven)), 50);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "one is set, and so are all");
+    other.id = VolumeId(3);
+    (other.policy.ordering, other.policy.sequencer) = (Ordering::Sequencer, Centralized);
+    change(&mut a, AuthorityInput::AddVolume(Arc::new(other)), 60);
+    assert_eq!(forms(&a), [OriginatorDriven; 2], "a volume with another form is not added");
+}
+
+#[test]
+fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
+    let mut a = started("rs:2+1", 5, 6);
+    let id = VolumeId(1);
+    let before = a.map().volumes[&id].clone();
+    let set = |change: PolicyChange| AuthorityInput::SetPolicy(id, change);
+    let unordered = PolicyChange::to([Setting::Ordering(Ordering::None)]);
+    let none = PolicyChange { unordered_sharing: true, ..unordered.clone() };
+    let epoch = a.map().epoch;
+    change(&mut a, set(none), 20);
+    assert_eq!(a.map().epoch, epoch + 1);
+    let mut expected = Volume::clone(&before);
+    (expected.policy.ordering, expected.unordered_sharing) = (Ordering::None, true);
+    assert_eq!(*a.map().volumes[&id], expected);
+    assert!(!expected.takes_one_writer());
+    let commanded =
+        PolicyChange::to([Setting::Commit(Commit::Early), Setting::Dispatch(Dispatch::Commanded)]);
+    change(&mut a, set(commanded), 30);
+    let there = a.map().volumes[&id].clone();
+    assert!(there.unordered_sharing, "the ordering is as it was, and so is what was forced");
+    change(&mut a, set(unordered), 40);
+    assert!(a.map().volumes[&id].takes_one_writer());
+    let back = PolicyChange {
+        unordered_sharing: true,
+        ..PolicyChange::to([Setting::Ordering(Ordering::Timestamps)])
+    };
+    change(&mut a, set(back.clone()), 50);
+    expected = Volume::clone(&before);
+    (expected.policy.commit, expected.policy.dispatch) = (Commit::Early, Dispatch::Commanded);
+    assert_eq!(*a.map().volumes[&id], expected);
+    change(&mut a, AuthorityInput::SetPolicy(VolumeId(99), back), 60);
+    assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
+}
+
+/// A volume that becomes smaller gives back what lies behind it, and its last extent ends sooner.
+#[test]
+fn a_smaller_volume_gives_its_room_back() {
+    let mut a = started("rs:2+1", 5, 6);
+    let id = VolumeId(1);
+    let before = a.map().volumes[&id].clone();
+    let size = before.geometry.stripe_bytes() * 3 - UNIT;
+    assert!(!a.map().room_used);
+    let to = VolumeSize { size, visible: size, more: Vec::new() };
+    let map = change(&mut a, AuthorityInput::SizeVolume(id, to), 20).unwrap();
+    let cut = volume(&map);
+    assert_eq!((cut.size, cut.stripes(), cut.extents.len()), (size, 3, 2));
+    assert_eq!(cut.extents[..], before.extents[..2]);
+    assert_eq!((cut.extent_sectors(1), before.extent_sectors(1)), (1, 2));
+    assert!(map.room_used, "what it leaves must be cleared before others have it");
+    // What is known of a write to what is cut off is that nobody has a say in it any more.
+    assert!(!map.has_say(cut, 2, before.extents[2].columns[0].0, at(5)));
+    assert!(map.voters(cut, 2, &[(0, before.extents[2].columns[0].0)], at(5)).is_empty());
+}
+
+/// Two nodes of one process come, it dies with both of them, and they come back; one of them has
+/// left and is not taken back, though its process does not know yet.
+#[test]
+fn the_nodes_of_a_process_are_admitted_and_leave_together() {
+    let mut a = started("raid1", 3, 90);
+    let home = Arc::new(Home::default());
+    let new = |first: u16, count, process: Option<u16>| {
+        let (home, process) = (Some(home.clone()), process.map(NodeId));
+        let first = NodeId(first);
+        AuthorityInput::AddNodes(NewNodes { first, count, home, is_host: false, process })
+    };
+    let map = change(&mut a, new(3, 2, None), 20).unwrap();
+    assert_eq!(map.nodes.len(), 5);
+    assert!((3..5).all(|n| map.process_of(NodeId(n)) == NodeId(3)));
+    assert_eq!(change(&mut a, new(3, 1, None), 21).unwrap().nodes.len(), 5, "they are there");
+    assert_eq!(change(&mut a, new(5, 1, Some(9)), 21).unwrap().nodes.len(), 5, "no such process");
+    let too_many = change(&mut a, new(5, MAX_NODES, None), 21).unwrap();
+    assert_eq!(too_many.nodes.len(), 5);
+    let map = change(&mut a, new(5, 1, Some(3)), 22).unwrap();
+    assert_eq!(map.served_by(NodeId(3)).collect::<Vec<_>>(), [3, 4, 5].map(NodeId));
+    assert_eq!(map.domains("box"), [0, 1, 2, 3, 3, 3], "a process is a box if nothing is said");
+    assert_eq!(map.domains(crate::cluster::APART_BY_NODE), [0, 1, 2, 3, 4, 5]);
+    for n in 3..6 {
+        change(&mut a, AuthorityInput::NodeUp(arrival(n, 1)), 23);
+    }
+    // The second death is heard of before anybody has entered a map without the first.
+    let mut out = Vec::new();
+    let before = a.map().epoch;
+    a.handle(AuthorityInput::NodeDown(NodeId(3)), &mut out);
+    a.handle(AuthorityInput::NodeDown(NodeId(4)), &mut out);
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(5)), 30).unwrap();
+    assert_eq!(map.up().collect::<Vec<_>>(), [0, 1, 2].map(NodeId));
+    assert!(map.epoch > before && !out.iter().any(|o| matches!(o, AuthorityOutput::Store(_))));
+    change(&mut a, AuthorityInput::GiveUp(NodeId(3)), 31);
+    let map = change(&mut a, AuthorityInput::RemoveNode(NodeId(3)), 32).unwrap();
+    assert_eq!(map.served_by(NodeId(3)).collect::<Vec<_>>(), [4, 5].map(NodeId));
+    a.handle(AuthorityInput::NodeUp(arrival(3, 1)), &mut out);
+    assert!(a.is_settled(), "one that has left stays away");
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(4, 1)), 33).unwrap();
+    assert!(map.is_up(NodeId(4)) && !map.is_up(NodeId(3)));
+}
+
+/// Of six columns over three boxes of two disks, one box may be lost, or any two disks.
+#[test]
+fn what_a_volume_bears_is_counted_by_failure_domain() {
+    let spec: LayoutSpec = "rs:4+2".parse().unwrap();
+    let geometry = Geometry::new(spec.over(6).unwrap(), 4096);
+    let extents = vec![Extent::new(0, (0..6).map(|n| (NodeId(n), 0)).collect())];
+    let volume = Volume::new(VolumeId(0), "v", 4096, &spec, geometry, extents);
+    let process = |n: u16| NodeInfo { process: Some(NodeId(n / 2 * 2)), ..NodeInfo::new(1, 100) };
+    let map = ClusterMap { nodes: (0..6).map(process).collect(), ..ClusterMap::default() };
+    assert_eq!(map.survives(&volume, "node", |_, _| false), 2);
+    let volumes = [(volume.id, Arc::new(volume.clone()))].into();
+    let placed = ClusterMap { volumes, ..map.clone() };
+    assert_eq!((placed.needed_on(NodeId(3)), placed.needed_on(NodeId(6))), (1, 0));
+    assert_eq!(map.survives(&volume, "box", |_, _| false), 1);
+    let one_lost = |_: usize, node: NodeId| node == NodeId(5);
+    assert_eq!(map.survives(&volume, "node", one_lost), 1);
+    assert_eq!(map.survives(&volume, "box", one_lost), 0);
+    let all = NodeInfo { process: Some(NodeId(0)), ..NodeInfo::new(1, 100) };
+    let map = ClusterMap { nodes: vec![all; 6], ..ClusterMap::default() };
+    assert_eq!(map.survives(&volume, "box", |_, _| false), 0, "all are in one");
+}
