@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
+use weft_core::cluster::{Arrival, Change, ClusterMap};
 use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Nanos, NodeId};
 
@@ -48,8 +48,7 @@ pub enum Input {
     /// A node of this process reports to the authority.
     Report(NodeId, MemberReport),
     /// A change of the map is asked for, with a number of the caller's choice for the answer.
-    /// Any input of the authority that an operator gives; not those that tell of nodes' lives.
-    Change(u64, AuthorityInput),
+    Change(u64, Change),
     /// A process joins the group.
     AddMember(u64, MemberId),
     /// A process leaves the group for good.
@@ -123,9 +122,6 @@ pub enum Refusal {
     /// The leader that had taken it up leads no more.
     #[error("the leader changed meanwhile: it may or may not have been done; look, and ask again")]
     LostLead,
-    /// It is the authority's own business.
-    #[error("nodes are declared up or down by their processes, not by request")]
-    NotForOperators,
     /// The process is the last one.
     #[error("{0} is the only voter; add another process first")]
     LastVoter(MemberId),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, ClusterMap};
+use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -66,7 +66,7 @@ pub(crate) struct Leader {
     returned: BTreeMap<MemberId, u64>,
     /// Changes asked for: those that the authority has, and those that it is yet to be given.
     given: Vec<u64>,
-    asked: Vec<(u64, AuthorityInput)>,
+    asked: Vec<(u64, Change)>,
     group: Vec<(u64, GroupChange)>,
 }
 
@@ -175,17 +175,8 @@ impl Leader {
     }
 
     /// A change of the map is asked for.
-    pub fn change(&mut self, id: u64, change: AuthorityInput, context: &mut Context) {
-        match change {
-            AuthorityInput::Start(_)
-            | AuthorityInput::NodeUp(_)
-            | AuthorityInput::NodeDown(_)
-            | AuthorityInput::Report(..)
-            | AuthorityInput::Stored(_) => {
-                context.acts.push(Act::Answer(id, Err(Refusal::NotForOperators)));
-            }
-            change => self.asked.push((id, change)),
-        }
+    pub fn change(&mut self, id: u64, change: Change) {
+        self.asked.push((id, change));
     }
 
     /// A change of the group is asked for.
@@ -248,7 +239,7 @@ impl Leader {
         if self.reign == Reign::Settled {
             for (id, change) in std::mem::take(&mut self.asked) {
                 self.given.push(id);
-                self.tell(change, context);
+                self.tell(AuthorityInput::Change(change), context);
             }
         }
         let trusted: Vec<MemberId> = if context.begun {

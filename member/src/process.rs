@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use weft_core::cluster::{AuthorityInput, ClusterMap};
+use weft_core::cluster::{Change, ClusterMap};
 use weft_core::node::MapMessage;
 use weft_core::units::{Nanos, NodeId};
 
@@ -139,7 +139,7 @@ impl Process {
 
     /// Asks for a change of the map, which the leader alone can make; returns what to ask
     /// [`Process::outcome`] for.
-    pub fn change(&mut self, now: Nanos, change: AuthorityInput) -> u64 {
+    pub fn change(&mut self, now: Nanos, change: Change) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.tickets.insert(ticket, None);

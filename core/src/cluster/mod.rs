@@ -8,7 +8,7 @@ mod moves;
 mod placement;
 
 pub use authority::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, NewNodes, PolicyChange, VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, Change, NewNodes, PolicyChange, VolumeSize,
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{APART, APART_BY_NODE, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{Arrival, AuthorityInput, Volume};
+use weft_core::cluster::{Arrival, Change, Volume};
 use weft_core::node::{Node, NodeConfig};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -275,7 +275,7 @@ impl Engine {
     /// disk is rebuilt on others that have room.
     pub(crate) fn fail_disk(&mut self, n: usize) -> Result<Ticket> {
         self.lose_disk(n)?;
-        Ok(self.change(AuthorityInput::GiveUp(NodeId(n as u16))))
+        Ok(self.change(Change::GiveUp(NodeId(n as u16))))
     }
 
     /// Has a node be down because its disk is lost, if no volume needs it.

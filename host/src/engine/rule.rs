@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, ClusterMap, Extent, PolicyChange, Volume,
-    VolumeSize,
+    Arrival, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, Extent, PolicyChange,
+    Volume, VolumeSize,
 };
 use weft_core::node::MemberReport;
 use weft_core::store::map_area::MapCopy;
@@ -218,14 +218,14 @@ impl Engine {
     }
 
     /// Asks for a change of the map.
-    pub(crate) fn change(&mut self, input: AuthorityInput) -> Ticket {
+    pub(crate) fn change(&mut self, change: Change) -> Ticket {
         match &mut self.rule {
             Rule::Alone(_) => {
-                self.tell_authority(input);
+                self.tell_authority(AuthorityInput::Change(change));
                 Ticket(0)
             }
             Rule::Together(together) => {
-                let ticket = together.change(input);
+                let ticket = together.change(change);
                 self.take_effects();
                 Ticket(ticket)
             }
@@ -245,22 +245,22 @@ impl Engine {
 
     /// Changes how large a volume is.
     pub(crate) fn size_volume(&mut self, id: VolumeId, size: VolumeSize) -> Ticket {
-        self.change(AuthorityInput::SizeVolume(id, size))
+        self.change(Change::SizeVolume(id, size))
     }
 
     /// Changes a volume's policy.
     pub(crate) fn set_policy(&mut self, id: VolumeId, change: PolicyChange) -> Ticket {
-        self.change(AuthorityInput::SetPolicy(id, change))
+        self.change(Change::SetPolicy(id, change))
     }
 
     /// Adds a volume.
     pub(crate) fn add_volume(&mut self, volume: Volume) -> Ticket {
-        self.change(AuthorityInput::AddVolume(Arc::new(volume)))
+        self.change(Change::AddVolume(Arc::new(volume)))
     }
 
     /// Removes a volume.
     pub(crate) fn remove_volume(&mut self, id: VolumeId) -> Ticket {
-        self.change(AuthorityInput::RemoveVolume(id))
+        self.change(Change::RemoveVolume(id))
     }
 
     /// When no node runs any more, those that ran last start together, as they do when the

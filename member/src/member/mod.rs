@@ -164,7 +164,7 @@ impl Member {
                 self.show(now);
             }
             Input::Change(id, change) => {
-                self.as_leader(now, id, out, |l, context| l.change(id, change, context));
+                self.as_leader(now, id, out, |l, _| l.change(id, change));
             }
             Input::AddMember(id, member) => {
                 let change = GroupChange::AddLearner(member);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_core::cluster::{AuthorityInput, Volume};
+use weft_core::cluster::{Change, Volume};
 use weft_core::units::{MILLIS, VolumeId};
 use weft_member::{Input, MemberId, Refusal};
 
@@ -36,7 +36,7 @@ impl World {
                 let have: Vec<VolumeId> = self.checks.volumes.iter().copied().collect();
                 if have.len() > 2 {
                     let id = have[0];
-                    let drop = AuthorityInput::RemoveVolume(id);
+                    let drop = Change::RemoveVolume(id);
                     (Asked::Drop(id), Box::new(move |n| Input::Change(n, drop.clone())))
                 } else {
                     let id = VolumeId(self.next_volume);
@@ -46,7 +46,7 @@ impl World {
                     let len = volume.extent_sectors(0);
                     volume.extents[0].columns.iter_mut().for_each(|c| c.1 = u64::from(id.0) * len);
                     let volume = Arc::new(volume);
-                    let add = AuthorityInput::AddVolume(volume);
+                    let add = Change::AddVolume(volume);
                     (Asked::Volume(id), Box::new(move |n| Input::Change(n, add.clone())))
                 }
             } else {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, ClusterMap, NewNodes,
+    Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, NewNodes,
     NodeInfo, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{

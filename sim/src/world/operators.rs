@@ -6,19 +6,19 @@ impl World {
     /// A dead node is not expected back.
     pub fn give_up(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is given up"));
-        self.operator(AuthorityInput::GiveUp(id));
+        self.operator(Change::GiveUp(id));
     }
 
     /// An operator changes a volume's policy.
     pub fn set_policy(&mut self, volume: VolumeId, change: PolicyChange) {
         self.tell(|| format!("{volume:?}: {change:?}"));
-        self.operator(AuthorityInput::SetPolicy(volume, change));
+        self.operator(Change::SetPolicy(volume, change));
     }
 
     /// What is on a node's disk is to be moved to others, or no more of it.
     pub fn drain(&mut self, id: NodeId, on: bool) {
         self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));
-        self.operator(AuthorityInput::Drain(id, on));
+        self.operator(Change::Drain(id, on));
     }
 
     /// The next node that is not in the map is admitted, and starts some time after that.
@@ -26,44 +26,44 @@ impl World {
         let node = NodeId(self.map().nodes.len() as u16);
         let process = Some(self.process_of(node)).filter(|p| *p != node);
         self.tell(|| format!("{node} is to be admitted"));
-        self.operator(AuthorityInput::AddNodes(NewNodes { process, ..NewNodes::one(node) }));
+        self.operator(Change::AddNodes(NewNodes { process, ..NewNodes::one(node) }));
     }
 
     /// A node that was drained leaves for good.
     pub fn remove_node(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is removed"));
-        self.operator(AuthorityInput::RemoveNode(id));
+        self.operator(Change::RemoveNode(id));
     }
 
-    pub(super) fn operator(&mut self, change: AuthorityInput) {
+    pub(super) fn operator(&mut self, change: Change) {
         match self.together {
             Some(_) => self.wish(change),
-            None => self.authority_input(change),
+            None => self.authority_input(AuthorityInput::Change(change)),
         }
     }
 
     /// Columns are to be moved until all disks are equally full, or no more of them.
     pub fn rebalance(&mut self, on: bool) {
         self.tell(|| format!("disks are {}made equally full", if on { "" } else { "no more " }));
-        self.operator(AuthorityInput::Rebalance(on));
+        self.operator(Change::Rebalance(on));
     }
 
     /// A volume is to have another size.
     pub fn size_volume(&mut self, id: VolumeId, to: VolumeSize) {
         self.tell(|| format!("{id:?} is to have {} bytes", to.size));
-        self.operator(AuthorityInput::SizeVolume(id, to));
+        self.operator(Change::SizeVolume(id, to));
     }
 
     /// A volume is removed.
     pub fn remove_volume(&mut self, id: VolumeId) {
         self.tell(|| format!("{id:?} is removed"));
-        self.operator(AuthorityInput::RemoveVolume(id));
+        self.operator(Change::RemoveVolume(id));
     }
 
     /// A volume is added.
     pub fn add_volume(&mut self, volume: Volume) {
         self.tell(|| format!("{:?} is added", volume.id));
-        self.operator(AuthorityInput::AddVolume(Arc::new(volume)));
+        self.operator(Change::AddVolume(Arc::new(volume)));
     }
 
     /// Whether the authority runs, and no change of the map is under way.

@@ -18,6 +18,26 @@ pub struct VolumeSize {
     pub more: Vec<Extent>,
 }
 
+impl VolumeSize {
+    fn apply(&self, map: &mut ClusterMap, id: VolumeId) {
+        let Some(before) = map.volumes.get(&id).cloned() else { return };
+        let first = self.more.first().map_or(before.stripes(), |e| e.first);
+        let mut sized = Volume::clone(&before);
+        (sized.size, sized.visible) = (self.size, self.visible);
+        sized.extents.extend(self.more.iter().cloned());
+        let stripes = sized.stripes();
+        sized.extents.retain(|e| e.first < stripes);
+        map.volumes.insert(id, Arc::new(sized));
+        // Without room for more it can only become smaller, or stay in its last stripe.
+        let grows = self.more.is_empty() && stripes > before.stripes();
+        if first != before.stripes() || grows || map.check().is_err() {
+            map.volumes.insert(id, before);
+        } else if stripes < before.stripes() {
+            map.room_used = true;
+        }
+    }
+}
+
 /// Nodes that are to be admitted, all in one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewNodes {
@@ -54,51 +74,64 @@ impl NewNodes {
     }
 }
 
-#[derive(Clone, Debug, Hash)]
-pub(super) enum Change {
+/// What an operator changes of the map.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// A node that is down is not expected back.
+    GiveUp(NodeId),
+    /// An operator adds a volume. It is not done if there is one of that number, if what it chooses does not
+    /// go together, or if the map would not be sound: if its room has been taken meanwhile.
     AddVolume(Arc<Volume>),
+    /// An operator changes how large a volume is. Nothing else of it changes: columns may have
+    /// moved since the operator looked.
     SizeVolume(VolumeId, VolumeSize),
+    /// An operator changes a volume's policy. It is not done if its values do not go together
+    /// ([`ClusterMap::check_policy`]). Writes that are not settled yet are settled as
+    /// after any change of the map: what a participant has prepared does not depend on it.
     SetPolicy(VolumeId, PolicyChange),
+    /// An operator removes one. Its room may be another's with the next map, whatever is in work of it
+    /// now, is undecided, not in place, or in the journal of a node that is down. Nothing of it can come to
+    /// lie in what has its room then, for four reasons:
+    ///
+    /// - Nothing of it begins any more: messages of the epochs before are dropped, and without a map
+    ///   of it no node takes part in anything new. Volumes' numbers are not used twice.
+    /// - Nothing of it is decided any more: each node, as it enters an epoch without the volume,
+    ///   aborts what it has prepared, also what it found in its journal when it opened its disk.
+    /// - What was decided is older. A disk orders what is written to a sector by timestamp, whatever
+    ///   volume it is of: in memory, in place and in replaying the journal later content stays on top, and
+    ///   a sector with an earlier write that is undecided is not put in place before that is decided.
+    /// - Whoever gets the room is not seen before all of it has been written to, in whole stripes,
+    ///   later than all this (`ClusterMap::room_used`). A disk that was away then, or that a column comes to, is behind
+    ///   there until it has been rebuilt, later still; and what it has from before makes nothing
+    ///   fresh.
+    ///
+    /// The same holds of what [`Change::SizeVolume`] cuts off; but where a stripe is cut off and
+    /// others of its extent stay, a write that goes across is decided later all the same. It is older
+    /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
+    /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
+    /// An operator has columns moved until all disks are equally full, or that stopped: what is
+    /// under way then comes to its end.
     Rebalance(bool),
+    /// An operator admits nodes.
     AddNodes(NewNodes),
+    /// An operator takes a node out for good. It is not done unless the node is down, given up or
+    /// drained, and holds nothing.
     RemoveNode(NodeId),
 }
 
 impl Change {
-    /// Applies it, if what comes of it is sound.
+    /// Makes it, if what comes of it is sound.
     pub(super) fn apply(&self, map: &mut ClusterMap) {
         match self {
-            Change::AddVolume(volume) => {
-                let refused = map.check_new_policy(volume, &[]).is_err();
-                if map.volumes.contains_key(&volume.id) || refused {
-                    return;
-                }
-                map.volumes.insert(volume.id, volume.clone());
-                if map.check().is_err() {
-                    map.volumes.remove(&volume.id);
-                } else {
-                    map.next_volume = map.next_volume.max(volume.id.0 + 1);
+            Change::GiveUp(node) => {
+                if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
+                    info.given_up = true;
                 }
             }
-            Change::SizeVolume(id, to) => {
-                let Some(before) = map.volumes.get(id).cloned() else { return };
-                let first = to.more.first().map_or(before.stripes(), |e| e.first);
-                let mut sized = Volume::clone(&before);
-                (sized.size, sized.visible) = (to.size, to.visible);
-                sized.extents.extend(to.more.iter().cloned());
-                let stripes = sized.stripes();
-                sized.extents.retain(|e| e.first < stripes);
-                map.volumes.insert(*id, Arc::new(sized));
-                // Without room for more it can only become smaller, or stay in its last stripe.
-                let grows = to.more.is_empty() && stripes > before.stripes();
-                if first != before.stripes() || grows || map.check().is_err() {
-                    map.volumes.insert(*id, before);
-                } else if stripes < before.stripes() {
-                    map.room_used = true;
-                }
-            }
+            Change::AddVolume(volume) => add_volume(map, volume),
+            Change::SizeVolume(id, size) => size.apply(map, *id),
             Change::SetPolicy(id, change) => set_policy(map, *id, change),
             Change::RemoveVolume(id) => {
                 map.volumes.remove(id);
@@ -112,14 +145,29 @@ impl Change {
             }
             Change::Rebalance(on) => map.rebalancing = *on,
             Change::AddNodes(new) => new.apply(map),
-            Change::RemoveNode(node) => {
-                let holds = map.volumes.values().any(|v| v.nodes().contains(node));
-                let info = map.nodes.get_mut(usize::from(node.0));
-                let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.is_host);
-                if let Some(info) = info.filter(|i| !holds && gone(i)) {
-                    info.removed = true;
-                }
-            }
+            Change::RemoveNode(node) => remove_node(map, *node),
         }
+    }
+}
+
+fn add_volume(map: &mut ClusterMap, volume: &Arc<Volume>) {
+    let refused = map.check_new_policy(volume, &[]).is_err();
+    if map.volumes.contains_key(&volume.id) || refused {
+        return;
+    }
+    map.volumes.insert(volume.id, volume.clone());
+    if map.check().is_err() {
+        map.volumes.remove(&volume.id);
+    } else {
+        map.next_volume = map.next_volume.max(volume.id.0 + 1);
+    }
+}
+
+fn remove_node(map: &mut ClusterMap, node: NodeId) {
+    let holds = map.volumes.values().any(|v| v.nodes().contains(&node));
+    let info = map.nodes.get_mut(usize::from(node.0));
+    let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.is_host);
+    if let Some(info) = info.filter(|i| !holds && gone(i)) {
+        info.removed = true;
     }
 }

@@ -22,13 +22,12 @@ mod policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use change::{NewNodes, VolumeSize};
+pub use change::{Change, NewNodes, VolumeSize};
 pub use policy::PolicyChange;
 
-use super::map::{ClusterMap, Volume};
+use super::map::ClusterMap;
 use super::message::{MapMessage, MemberReport};
-use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
-use change::Change;
+use crate::units::{Epoch, NodeId, Timestamp};
 use frozen::{Frozen, forgetful, known_of, latest_right};
 use next_map::Findings;
 
@@ -51,48 +50,8 @@ pub enum AuthorityInput {
     NodeDown(NodeId),
     /// A node has started and wants to take part.
     NodeUp(Arrival),
-    /// A node that is down is not expected back.
-    GiveUp(NodeId),
-    /// An operator adds a volume. It is not done if there is one of that number, if what it chooses does not
-    /// go together, or if the map would not be sound: if its room has been taken meanwhile.
-    AddVolume(Arc<Volume>),
-    /// An operator changes how large a volume is. Nothing else of it changes: columns may have
-    /// moved since the operator looked.
-    SizeVolume(VolumeId, VolumeSize),
-    /// An operator changes a volume's policy. It is not done if its values do not go together
-    /// ([`ClusterMap::check_policy`]). Writes that are not settled yet are settled as
-    /// after any change of the map: what a participant has prepared does not depend on it.
-    SetPolicy(VolumeId, PolicyChange),
-    /// An operator removes one. Its room may be another's with the next map, whatever is in work of it
-    /// now, is undecided, not in place, or in the journal of a node that is down. Nothing of it can come to
-    /// lie in what has its room then, for four reasons:
-    ///
-    /// - Nothing of it begins any more: messages of the epochs before are dropped, and without a map
-    ///   of it no node takes part in anything new. Volumes' numbers are not used twice.
-    /// - Nothing of it is decided any more: each node, as it enters an epoch without the volume,
-    ///   aborts what it has prepared, also what it found in its journal when it opened its disk.
-    /// - What was decided is older. A disk orders what is written to a sector by timestamp, whatever
-    ///   volume it is of: in memory, in place and in replaying the journal later content stays on top, and
-    ///   a sector with an earlier write that is undecided is not put in place before that is decided.
-    /// - Whoever gets the room is not seen before all of it has been written to, in whole stripes,
-    ///   later than all this (`ClusterMap::room_used`). A disk that was away then, or that a column comes to, is behind
-    ///   there until it has been rebuilt, later still; and what it has from before makes nothing
-    ///   fresh.
-    ///
-    /// The same holds of what [`AuthorityInput::SizeVolume`] cuts off; but where a stripe is cut off and
-    /// others of its extent stay, a write that goes across is decided later all the same. It is older
-    /// than what has come there since, and makes nothing fresh either.
-    RemoveVolume(VolumeId),
-    /// An operator has what is on a node's disk moved to others, or that stopped.
-    Drain(NodeId, bool),
-    /// An operator has columns moved until all disks are equally full, or that stopped: what is
-    /// under way then comes to its end.
-    Rebalance(bool),
-    /// An operator admits nodes.
-    AddNodes(NewNodes),
-    /// An operator takes a node out for good. It is not done unless the node is down, given up or
-    /// drained, and holds nothing.
-    RemoveNode(NodeId),
+    /// An operator has the map changed.
+    Change(Change),
     /// A node reports.
     Report(NodeId, MemberReport),
     /// The map handed out for storing is safe.
@@ -126,8 +85,6 @@ pub struct Authority {
     map: ClusterMap,
     /// The nodes that run, whether or not the map knows.
     running: BTreeMap<NodeId, Arrival>,
-    /// Nodes that are given up from now on.
-    given_up: Vec<NodeId>,
     /// Nodes that restarted since the map last saw them.
     restarted: Vec<NodeId>,
     caught_up: Vec<NodeId>,
@@ -147,7 +104,6 @@ impl Authority {
             next: map.clone(),
             map,
             running: BTreeMap::new(),
-            given_up: Vec::new(),
             restarted: Vec::new(),
             caught_up: Vec::new(),
             changes: Vec::new(),
@@ -187,33 +143,20 @@ impl Authority {
             AuthorityInput::NodeUp(arrival) => {
                 let node = arrival.node;
                 self.running.insert(node, arrival);
-                self.given_up.retain(|n| *n != node);
+                self.changes.retain(|c| *c != Change::GiveUp(node));
                 self.restarted.push(node);
                 self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
-            AuthorityInput::GiveUp(node) => {
-                if !self.runs(node) {
-                    self.given_up.push(node);
-                    self.propose(out);
-                }
+            // It is here, so it is not given up.
+            AuthorityInput::Change(Change::GiveUp(node)) if self.runs(node) => {}
+            AuthorityInput::Change(change) => {
+                self.changes.push(change);
+                self.propose(out);
             }
-            AuthorityInput::AddVolume(volume) => self.change(Change::AddVolume(volume), out),
-            AuthorityInput::SizeVolume(id, to) => self.change(Change::SizeVolume(id, to), out),
-            AuthorityInput::SetPolicy(id, to) => self.change(Change::SetPolicy(id, to), out),
-            AuthorityInput::RemoveVolume(id) => self.change(Change::RemoveVolume(id), out),
-            AuthorityInput::Drain(node, on) => self.change(Change::Drain(node, on), out),
-            AuthorityInput::Rebalance(on) => self.change(Change::Rebalance(on), out),
-            AuthorityInput::AddNodes(new) => self.change(Change::AddNodes(new), out),
-            AuthorityInput::RemoveNode(node) => self.change(Change::RemoveNode(node), out),
             AuthorityInput::Report(node, report) => self.report(node, report, out),
             AuthorityInput::Stored(epoch) => self.stored(epoch, out),
         }
-    }
-
-    fn change(&mut self, change: Change, out: &mut Vec<AuthorityOutput>) {
-        self.changes.push(change);
-        self.propose(out);
     }
 
     fn has_left(&self, node: NodeId) -> bool {
@@ -304,7 +247,6 @@ impl Authority {
         self.restarted.clear();
         self.caught_up.clear();
         self.changes.clear();
-        self.given_up.clear();
         self.wakes = false;
         self.settled_once = true;
         let map = Arc::new(self.map.clone());

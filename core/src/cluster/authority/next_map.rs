@@ -86,9 +86,8 @@ impl Authority {
         for (n, info) in self.next.nodes.iter_mut().enumerate() {
             let node = NodeId(n as u16);
             let running = self.running.get(&node).filter(|_| members.contains(&node));
-            let given_up = info.given_up || self.given_up.contains(&node);
             let Some(arrival) = running else {
-                (info.up, info.given_up) = (false, given_up);
+                info.up = false;
                 continue;
             };
             if info.disk != 0 && arrival.disk != info.disk {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mio::{Registry, Token};
-use weft_core::cluster::{Arrival, AuthorityInput, ClusterMap};
+use weft_core::cluster::{Arrival, Change, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId};
@@ -268,7 +268,7 @@ impl Together {
     }
 
     /// Asks for a change of the map, which the leader alone can make.
-    pub(crate) fn change(&mut self, change: AuthorityInput) -> u64 {
+    pub(crate) fn change(&mut self, change: Change) -> u64 {
         let ticket = self.process.change(boot_time(), change);
         self.take_over();
         ticket

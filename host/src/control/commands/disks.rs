@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{AuthorityInput, Home, NewNodes, can_drain};
+use weft_core::cluster::{Change, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, NewDisk, Outcome, Wait, overtaken};
@@ -25,7 +25,7 @@ impl Commands<'_> {
                 if !self.engine.map().nodes[node].draining {
                     return fail(format!("the disk of node {node} is not being drained"));
                 }
-                let ticket = self.engine.change(AuthorityInput::Drain(NodeId(node as u16), false));
+                let ticket = self.engine.change(Change::Drain(NodeId(node as u16), false));
                 Ok(Wait::Draining(node, false, ticket))
             }
             DiskAction::Fail => {
@@ -54,7 +54,7 @@ impl Commands<'_> {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
         self.engine.add_slot(force)?;
-        let change = AuthorityInput::AddNodes(NewNodes::one(NodeId(node as u16)));
+        let change = Change::AddNodes(NewNodes::one(NodeId(node as u16)));
         Ok(Wait::DiskAdded(node, self.engine.change(change)))
     }
 
@@ -75,7 +75,7 @@ impl Commands<'_> {
             _ if waits => None,
             None => {
                 let (_, new) = self.one_more(us)?;
-                Some(self.engine.change(AuthorityInput::AddNodes(new)))
+                Some(self.engine.change(Change::AddNodes(new)))
             }
             Some(leader) => {
                 let request = ControlRequest::DiskAdmit { process: us.0 };
@@ -128,7 +128,7 @@ impl Commands<'_> {
     pub(super) fn admit_disk(&mut self, process: u16) -> Result<Wait> {
         let (home, new) = self.one_more(NodeId(process))?;
         let (number, name) = (usize::from(new.first.0), home.name.clone());
-        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        let ticket = self.engine.change(Change::AddNodes(new));
         Ok(Wait::NodeAdded(number, NodeId(process), name, ticket))
     }
 
@@ -166,7 +166,7 @@ impl Commands<'_> {
                  in another failure domain; add a node, or delete something"
             ));
         }
-        let ticket = self.engine.change(AuthorityInput::Drain(id, true));
+        let ticket = self.engine.change(Change::Drain(id, true));
         Ok(Wait::Draining(node, true, ticket))
     }
 

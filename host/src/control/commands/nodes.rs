@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{AuthorityInput, ClusterMap, Home, NewNodes, NodeInfo};
+use weft_core::cluster::{Change, ClusterMap, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
@@ -37,7 +37,7 @@ impl Commands<'_> {
             RebalanceAction::Start => true,
             RebalanceAction::Stop => false,
         };
-        let ticket = self.engine.change(AuthorityInput::Rebalance(on));
+        let ticket = self.engine.change(Change::Rebalance(on));
         Outcome::Wait(Wait::Rebalancing(on, ticket))
     }
 
@@ -105,7 +105,7 @@ impl Commands<'_> {
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
         let first = NodeId(number as u16);
         let new = NewNodes { first, count, home: Some(home), is_host, process: None };
-        let ticket = self.engine.change(AuthorityInput::AddNodes(new));
+        let ticket = self.engine.change(Change::AddNodes(new));
         Ok(Outcome::Wait(Wait::NodeAdded(number, first, name, ticket)))
     }
 
@@ -152,7 +152,7 @@ impl Commands<'_> {
                 volume.name
             ));
         }
-        let ticket = self.engine.change(AuthorityInput::RemoveNode(id));
+        let ticket = self.engine.change(Change::RemoveNode(id));
         Ok(Wait::NodeRemoved(node, ticket))
     }
 

@@ -6,7 +6,7 @@
 //! meanwhile that may have seen the larger size, it is looked at once more, and the map changes. Until
 //! then everything can be given back. What is still in work of what is cut off was asked for by hosts
 //! that are gone, and does no harm to whoever has its room then
-//! (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
+//! (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
 //!
 //! If whoever does this dies between, hosts see the smaller size and the room is kept; the same command
 //! again finishes it.

@@ -106,7 +106,7 @@ impl Commands<'_> {
     /// Deletes a volume: hosts see it no more, every process says that none uses it, and the map
     /// changes. Nothing is waited for that is in work of it, or of anything else: what is undecided
     /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
-    /// written before (see [`RemoveVolume`](weft_core::cluster::AuthorityInput::RemoveVolume)).
+    /// written before (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
     /// process that leads deletes it ([`Commands::delete_left_over`]).

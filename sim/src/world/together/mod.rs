@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use weft_core::cluster::{AuthorityInput, ClusterMap};
+use weft_core::cluster::{Change, ClusterMap};
 use weft_core::node::{Envelope, HostData, HostError, Input, MapMessage, Node};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use weft_member::{
@@ -119,7 +119,7 @@ struct Seat {
 
 /// Something that an operator wants done, and whom it was asked of: node, its life, the ticket.
 struct Wish {
-    change: AuthorityInput,
+    change: Change,
     asked: Option<(NodeId, u64, u64)>,
     done: bool,
 }

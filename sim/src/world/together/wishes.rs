@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     /// An operator wants a change of the map, and asks until it has been made.
-    pub fn wish(&mut self, change: AuthorityInput) {
+    pub fn wish(&mut self, change: Change) {
         self.together_mut().wishes.push(Wish { change, asked: None, done: false });
         let n = self.together().wishes.len() - 1;
         self.queue.push(MICROS, Event::Wish(n));

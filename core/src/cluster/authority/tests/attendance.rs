@@ -74,7 +74,7 @@ fn who_comes_before_its_admission_is_known_is_not_forgotten() {
     let mut a = started("raid1", 3, 2);
     let home = Home { name: "n3".into(), address: "h3:1".into(), ..Home::default() };
     let mut out = Vec::new();
-    a.handle(admit(3, Arc::new(home)), &mut out);
+    a.handle(admit(3, Arc::new(home)).into(), &mut out);
     a.handle(AuthorityInput::NodeUp(arrival(3, 1)), &mut out);
     assert!(out.iter().all(|o| matches!(o, AuthorityOutput::Tell(_, MapMessage::Freeze { .. }))));
     let map = change(&mut a, AuthorityInput::NodeDown(NodeId(0)), 20).unwrap();
@@ -87,18 +87,33 @@ fn who_comes_before_its_admission_is_known_is_not_forgotten() {
 fn a_node_that_comes_back_while_it_is_taken_out_stays() {
     let mut a = started("raid5", 3, 2);
     for node in [3, 4] {
-        change(&mut a, AuthorityInput::AddNodes(NewNodes::one(NodeId(node))), 20);
+        change(&mut a, Change::AddNodes(NewNodes::one(NodeId(node))), 20);
     }
     for input in [AuthorityInput::NodeUp(arrival(3, 1)), AuthorityInput::NodeDown(NodeId(3))] {
         change(&mut a, input, 30);
     }
     for node in [3, 4] {
-        change(&mut a, AuthorityInput::Drain(NodeId(node), true), 40);
+        change(&mut a, Change::Drain(NodeId(node), true), 40);
     }
     // The others have yet to stop for the change when it comes.
-    a.handle(AuthorityInput::RemoveNode(NodeId(3)), &mut Vec::new());
+    a.handle(Change::RemoveNode(NodeId(3)).into(), &mut Vec::new());
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 50).unwrap();
     assert!(map.is_up(NodeId(3)) && !map.nodes[3].removed);
-    let map = change(&mut a, AuthorityInput::RemoveNode(NodeId(4)), 60).unwrap();
+    let map = change(&mut a, Change::RemoveNode(NodeId(4)), 60).unwrap();
     assert!(map.nodes[4].removed, "one that stays away is");
+}
+
+/// It came back before a map was made without it, so it is expected the next time too.
+#[test]
+fn who_comes_back_is_not_given_up() {
+    let mut a = started("raid5", 4, 2);
+    let gone = NodeId(3);
+    change(&mut a, AuthorityInput::NodeDown(gone), 20);
+    for input in [Change::GiveUp(gone).into(), AuthorityInput::NodeUp(arrival(3, 1))] {
+        a.handle(input, &mut Vec::new());
+    }
+    let map = change(&mut a, AuthorityInput::NodeDown(gone), 30).unwrap();
+    assert!(!map.nodes[3].given_up && !map.is_up(gone));
+    let map = change(&mut a, Change::GiveUp(gone), 40).unwrap();
+    assert!(map.nodes[3].given_up);
 }

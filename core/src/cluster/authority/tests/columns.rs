@@ -11,7 +11,7 @@ fn a_volume_waits_for_the_disk_that_a_column_is_copied_from() {
     let of = |map: &ClusterMap| volume(map).extents[0].columns.iter().map(|c| c.0).collect();
     let before: Vec<NodeId> = of(a.map());
     let (from, other) = (before[0], before[1]);
-    let map = change(&mut a, AuthorityInput::Drain(from, true), 20).unwrap();
+    let map = change(&mut a, Change::Drain(from, true), 20).unwrap();
     let now: Vec<NodeId> = of(&map);
     assert!(
         !now.contains(&from) && volume(&map).nodes().contains(&from),
@@ -52,8 +52,8 @@ fn what_was_on_a_node_given_up_moves_a_few_extents_at_a_time() {
     let before = on_it(a.map());
     assert!(before >= 10);
     change(&mut a, AuthorityInput::NodeDown(gone), 20);
-    assert!(change(&mut a, AuthorityInput::GiveUp(NodeId(1)), 25).is_none(), "it runs");
-    let map = change(&mut a, AuthorityInput::GiveUp(gone), 30).unwrap();
+    assert!(change(&mut a, Change::GiveUp(NodeId(1)), 25).is_none(), "it runs");
+    let map = change(&mut a, Change::GiveUp(gone), 30).unwrap();
     let filling = |m: &ClusterMap, n: u16| {
         volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
     };
@@ -84,7 +84,7 @@ fn rebalancing_moves_a_few_columns_at_a_time_until_disks_are_even() {
     }
     let planned = balance::plan(a.map(), usize::MAX);
     assert!(planned.moves.len() > 20, "{}", planned.moves.len());
-    let mut map = change(&mut a, AuthorityInput::Rebalance(true), 30).unwrap();
+    let mut map = change(&mut a, Change::Rebalance(true), 30).unwrap();
     let filling = |m: &ClusterMap, n: u16| {
         volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
     };
@@ -119,11 +119,11 @@ fn rebalancing_can_be_stopped_and_waits_for_nodes_that_are_away() {
     change(&mut a, admit(3, home), 20);
     change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
     change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 25);
-    let map = change(&mut a, AuthorityInput::Rebalance(true), 30).unwrap();
+    let map = change(&mut a, Change::Rebalance(true), 30).unwrap();
     let moving =
         |m: &ClusterMap| volume(m).extents.iter().filter(|e| !e.filling.is_empty()).count();
     assert_eq!(moving(&map), 4, "of what is whole");
-    let map = change(&mut a, AuthorityInput::Rebalance(false), 40).unwrap();
+    let map = change(&mut a, Change::Rebalance(false), 40).unwrap();
     assert!(!map.rebalancing && moving(&map) == 4);
     let map = caught_up(&mut a, 3, 50).unwrap();
     assert_eq!(moving(&map), 0, "nothing new is begun");
@@ -136,8 +136,8 @@ fn columns_are_not_copied_to_a_disk_that_is_behind() {
     let filled = |m: &ClusterMap, n: u16| {
         volume(m).extents.iter().filter(|e| e.filling_on(NodeId(n)).is_some()).count()
     };
-    let drain = AuthorityInput::Drain(NodeId(0), true);
-    for (moves, elsewhere) in [(drain, true), (AuthorityInput::Rebalance(true), false)] {
+    let drain = Change::Drain(NodeId(0), true);
+    for (moves, elsewhere) in [(drain, true), (Change::Rebalance(true), false)] {
         let mut a = started("raid1", 3, 30);
         for n in [3, 4] {
             let home =
@@ -145,9 +145,9 @@ fn columns_are_not_copied_to_a_disk_that_is_behind() {
             change(&mut a, admit(n, Arc::new(home)), 20);
         }
         change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
-        let map = change(&mut a, AuthorityInput::Rebalance(true), 22).unwrap();
+        let map = change(&mut a, Change::Rebalance(true), 22).unwrap();
         assert_eq!(filled(&map, 3), 4);
-        change(&mut a, AuthorityInput::Rebalance(false), 23);
+        change(&mut a, Change::Rebalance(false), 23);
         caught_up(&mut a, 3, 25);
         change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 30);
         let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 40).unwrap();
@@ -169,7 +169,7 @@ fn columns_are_not_copied_any_more_where_an_empty_disk_came_back() {
     let home = Home { name: "n3".into(), address: "h3:1".into(), ..Home::default() };
     change(&mut a, admit(3, Arc::new(home)), 20);
     change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
-    let map = change(&mut a, AuthorityInput::Rebalance(true), 22).unwrap();
+    let map = change(&mut a, Change::Rebalance(true), 22).unwrap();
     let copied = |map: &ClusterMap| -> Vec<(NodeId, NodeId)> {
         let of = |e: &Extent| -> Vec<(NodeId, NodeId)> {
             e.leaving.iter().map(|(c, from)| (from.0, e.columns[*c].0)).collect()
@@ -194,15 +194,15 @@ fn what_is_drained_must_fit_beside_what_is_being_drained() {
     // 4 disks of 1,000 sectors, of which 1,800 are taken.
     let mut a = started("raid1", 4, 900);
     assert!(can_drain(a.map(), NodeId(0)) && can_drain(a.map(), NodeId(1)));
-    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    change(&mut a, Change::Drain(NodeId(0), true), 20);
     assert!(can_drain(a.map(), NodeId(0)), "it may be asked again");
     assert!(can_drain(a.map(), NodeId(1)), "two hold it as well");
-    change(&mut a, AuthorityInput::Drain(NodeId(1), true), 30);
+    change(&mut a, Change::Drain(NodeId(1), true), 30);
     assert!(!can_drain(a.map(), NodeId(2)), "one column has no place");
     // With more on them two are not enough.
     let mut a = started("raid1", 4, 1200);
-    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    change(&mut a, Change::Drain(NodeId(0), true), 20);
     assert!(!can_drain(a.map(), NodeId(1)));
-    change(&mut a, AuthorityInput::Drain(NodeId(0), false), 30);
+    change(&mut a, Change::Drain(NodeId(0), false), 30);
     assert!(can_drain(a.map(), NodeId(1)));
 }

@@ -33,7 +33,7 @@ fn a_volume_of_which_too_many_have_forgotten_waits_until_one_has_its_disk_back()
     assert_eq!(map.forgetful(VolumeId(1)).collect::<Vec<_>>(), [NodeId(1), NodeId(2)]);
     assert!(map.lost(volume(&map), 0).contains(1), "what it has may be old");
     // Nothing is concluded from what they say later of themselves.
-    let map = change_while(true, &knows_nothing_new, &mut a, AuthorityInput::Rebalance(false), 30);
+    let map = change_while(true, &knows_nothing_new, &mut a, Change::Rebalance(false), 30);
     assert!(map.is_some_and(|m| m.is_asleep(volume(&m))));
     let down = AuthorityInput::NodeDown(NodeId(2));
     change_while(true, &knows_nothing_new, &mut a, down, 40).unwrap();

@@ -8,9 +8,10 @@ mod rest;
 
 use super::*;
 use crate::cluster::message::Memory;
-use crate::cluster::{Extent, Home, NodeInfo, Place, place_volume};
+use crate::cluster::{Extent, Home, NodeInfo, Place, Volume, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::store::Reached;
+use crate::units::VolumeId;
 
 const UNIT: u64 = 4096;
 const DISK: u64 = 1000;
@@ -34,12 +35,18 @@ fn started(layout: &str, nodes: u16, stripes: u64) -> Authority {
     authority
 }
 
+impl From<Change> for AuthorityInput {
+    fn from(change: Change) -> AuthorityInput {
+        AuthorityInput::Change(change)
+    }
+}
+
 fn arrival(node: u16, disk: u64) -> Arrival {
     Arrival { node: NodeId(node), disk, sectors: DISK }
 }
 
-fn admit(n: u16, home: Arc<Home>) -> AuthorityInput {
-    AuthorityInput::AddNodes(NewNodes { home: Some(home), ..NewNodes::one(NodeId(n)) })
+fn admit(n: u16, home: Arc<Home>) -> Change {
+    Change::AddNodes(NewNodes { home: Some(home), ..NewNodes::one(NodeId(n)) })
 }
 
 fn at(time: u64) -> Timestamp {
@@ -53,7 +60,11 @@ fn assert_floor(map: &ClusterMap, floor: Timestamp, time: u64) {
 
 /// Has a change made, with every node saying that its oldest unsettled write is at `time - 1`
 /// and its clock at `time`. Returns the map that the nodes enter, if there is a change.
-fn change(a: &mut Authority, input: AuthorityInput, time: u64) -> Option<Arc<ClusterMap>> {
+fn change(
+    a: &mut Authority,
+    input: impl Into<AuthorityInput>,
+    time: u64,
+) -> Option<Arc<ClusterMap>> {
     change_while(true, &knows_nothing, a, input, time)
 }
 
@@ -65,7 +76,7 @@ fn knows_nothing(_: NodeId) -> (Memory, Vec<(NodeId, Reached)>) {
 }
 
 /// The same while nobody has anything in work.
-fn change_idle(a: &mut Authority, input: AuthorityInput, time: u64) -> Arc<ClusterMap> {
+fn change_idle(a: &mut Authority, input: impl Into<AuthorityInput>, time: u64) -> Arc<ClusterMap> {
     change_while(false, &knows_nothing, a, input, time).unwrap()
 }
 
@@ -73,10 +84,10 @@ fn change_while(
     busy: bool,
     knows: Knows<'_>,
     a: &mut Authority,
-    input: AuthorityInput,
+    input: impl Into<AuthorityInput>,
     time: u64,
 ) -> Option<Arc<ClusterMap>> {
-    let mut inputs = vec![input];
+    let mut inputs = vec![input.into()];
     let mut entered = None;
     while let Some(input) = inputs.pop() {
         let mut out = Vec::new();

@@ -9,12 +9,12 @@ use crate::units::MAX_NODES;
 fn a_change_of_size_changes_nothing_else() {
     let mut a = started("rs:2+1", 5, 6);
     let before = a.map().volumes[&VolumeId(1)].clone();
-    change(&mut a, AuthorityInput::Drain(NodeId(0), true), 20);
+    change(&mut a, Change::Drain(NodeId(0), true), 20);
     let moved = a.map().volumes[&VolumeId(1)].clone();
     assert_ne!(before.extents, moved.extents, "there is something to move");
     let to = |size, more| VolumeSize { size, visible: 0, more };
     let size = before.size - UNIT;
-    change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), to(size, Vec::new())), 30);
+    change(&mut a, Change::SizeVolume(VolumeId(1), to(size, Vec::new())), 30);
     let sized = a.map().volumes[&VolumeId(1)].clone();
     assert_eq!((sized.size, sized.visible), (size, 0));
     let places = |v: &Volume| v.extents.iter().map(|e| e.columns.clone()).collect::<Vec<_>>();
@@ -22,10 +22,10 @@ fn a_change_of_size_changes_nothing_else() {
     // Neither extents that do not follow, nor a size without room for it.
     let odd = Extent::new(99, moved.extents[0].columns.clone());
     for wrong in [to(before.size, vec![odd]), to(10 * before.size, Vec::new())] {
-        change(&mut a, AuthorityInput::SizeVolume(VolumeId(1), wrong), 40);
+        change(&mut a, Change::SizeVolume(VolumeId(1), wrong), 40);
         assert_eq!((a.map().volumes[&VolumeId(1)].size, places(&sized)), (size, places(&moved)));
     }
-    change(&mut a, AuthorityInput::AddVolume(before), 50);
+    change(&mut a, Change::AddVolume(before), 50);
     assert_eq!(a.map().volumes[&VolumeId(1)].size, size, "it is there already");
 }
 
@@ -38,14 +38,14 @@ fn volumes_with_a_sequencer_have_one_form_of_it() {
     other.size = 0;
     let sequenced = Setting::Ordering(Ordering::Sequencer);
     let to = |form| PolicyChange::to([Setting::Sequencer(form)]);
-    let set = AuthorityInput::SetPolicy;
+    let set = Change::SetPolicy;
     let forms = |a: &Authority| -> Vec<_> {
         let all = a.map().volumes.values().filter(|v| v.is_sequenced());
         all.map(|v| v.policy.sequencer).collect()
     };
     use SequencerForm::*;
     change(&mut a, set(one, PolicyChange::to([sequenced, Setting::Sequencer(WorkerDriven)])), 20);
-    change(&mut a, AuthorityInput::AddVolume(Arc::new(other.clone())), 30);
+    change(&mut a, Change::AddVolume(Arc::new(other.clone())), 30);
     assert_eq!(forms(&a), [WorkerDriven]);
     change(&mut a, set(two, PolicyChange::to([sequenced])), 40);
     assert_eq!(forms(&a), [WorkerDriven; 2], "the second takes the form of the first");
@@ -53,7 +53,7 @@ fn volumes_with_a_sequencer_have_one_form_of_it() {
     assert_eq!(forms(&a), [OriginatorDriven; 2], "one is set, and so are all");
     other.id = VolumeId(3);
     (other.policy.ordering, other.policy.sequencer) = (Ordering::Sequencer, Centralized);
-    change(&mut a, AuthorityInput::AddVolume(Arc::new(other)), 60);
+    change(&mut a, Change::AddVolume(Arc::new(other)), 60);
     assert_eq!(forms(&a), [OriginatorDriven; 2], "a volume with another form is not added");
 }
 
@@ -62,7 +62,7 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     let mut a = started("rs:2+1", 5, 6);
     let id = VolumeId(1);
     let before = a.map().volumes[&id].clone();
-    let set = |change: PolicyChange| AuthorityInput::SetPolicy(id, change);
+    let set = |change: PolicyChange| Change::SetPolicy(id, change);
     let unordered = PolicyChange::to([Setting::Ordering(Ordering::None)]);
     let none = PolicyChange { unordered_sharing: true, ..unordered.clone() };
     let epoch = a.map().epoch;
@@ -87,7 +87,7 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     expected = Volume::clone(&before);
     (expected.policy.commit, expected.policy.dispatch) = (Commit::Early, Dispatch::Commanded);
     assert_eq!(*a.map().volumes[&id], expected);
-    change(&mut a, AuthorityInput::SetPolicy(VolumeId(99), back), 60);
+    change(&mut a, Change::SetPolicy(VolumeId(99), back), 60);
     assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
 }
 
@@ -100,7 +100,7 @@ fn a_smaller_volume_gives_its_room_back() {
     let size = before.geometry.stripe_bytes() * 3 - UNIT;
     assert!(!a.map().room_used);
     let to = VolumeSize { size, visible: size, more: Vec::new() };
-    let map = change(&mut a, AuthorityInput::SizeVolume(id, to), 20).unwrap();
+    let map = change(&mut a, Change::SizeVolume(id, to), 20).unwrap();
     let cut = volume(&map);
     assert_eq!((cut.size, cut.stripes(), cut.extents.len()), (size, 3, 2));
     assert_eq!(cut.extents[..], before.extents[..2]);
@@ -120,7 +120,7 @@ fn the_nodes_of_a_process_are_admitted_and_leave_together() {
     let new = |first: u16, count, process: Option<u16>| {
         let (home, process) = (Some(home.clone()), process.map(NodeId));
         let first = NodeId(first);
-        AuthorityInput::AddNodes(NewNodes { first, count, home, is_host: false, process })
+        Change::AddNodes(NewNodes { first, count, home, is_host: false, process })
     };
     let map = change(&mut a, new(3, 2, None), 20).unwrap();
     assert_eq!(map.nodes.len(), 5);
@@ -144,8 +144,8 @@ fn the_nodes_of_a_process_are_admitted_and_leave_together() {
     let map = change(&mut a, AuthorityInput::NodeDown(NodeId(5)), 30).unwrap();
     assert_eq!(map.up().collect::<Vec<_>>(), [0, 1, 2].map(NodeId));
     assert!(map.epoch > before && !out.iter().any(|o| matches!(o, AuthorityOutput::Store(_))));
-    change(&mut a, AuthorityInput::GiveUp(NodeId(3)), 31);
-    let map = change(&mut a, AuthorityInput::RemoveNode(NodeId(3)), 32).unwrap();
+    change(&mut a, Change::GiveUp(NodeId(3)), 31);
+    let map = change(&mut a, Change::RemoveNode(NodeId(3)), 32).unwrap();
     assert_eq!(map.served_by(NodeId(3)).collect::<Vec<_>>(), [4, 5].map(NodeId));
     a.handle(AuthorityInput::NodeUp(arrival(3, 1)), &mut out);
     assert!(a.is_settled(), "one that has left stays away");

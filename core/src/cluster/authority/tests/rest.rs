@@ -65,12 +65,12 @@ fn a_volume_with_anything_to_do_has_no_rest() {
     let map = change(&mut busy, down(), 20).unwrap();
     assert!(!map.is_asleep(volume(&map)));
     let mut drained = started("raid5", 5, 2);
-    change_idle(&mut drained, AuthorityInput::Drain(NodeId(0), true), 20);
+    change_idle(&mut drained, Change::Drain(NodeId(0), true), 20);
     goes_on(&mut drained, down());
     let mut given_up = started("raid5", 5, 2);
     let map = change_idle(&mut given_up, down(), 20);
     assert!(map.rests(volume(&map)));
-    goes_on(&mut given_up, AuthorityInput::GiveUp(NodeId(2)));
+    goes_on(&mut given_up, Change::GiveUp(NodeId(2)).into());
     let mut restarted = started("raid5", 4, 2);
     let mut out = Vec::new();
     restarted.handle(AuthorityInput::NodeUp(arrival(1, 1)), &mut out);
@@ -78,6 +78,6 @@ fn a_volume_with_anything_to_do_has_no_rest() {
     let mut unsafe_after_a_power_cut = started("raid5", 4, 2);
     let dispatch = Setting::Dispatch(Dispatch::Commanded);
     let change = PolicyChange::to([Setting::Commit(Commit::Limited), dispatch]);
-    change_idle(&mut unsafe_after_a_power_cut, AuthorityInput::SetPolicy(VolumeId(1), change), 20);
+    change_idle(&mut unsafe_after_a_power_cut, Change::SetPolicy(VolumeId(1), change), 20);
     goes_on(&mut unsafe_after_a_power_cut, down());
 }
