@@ -73,7 +73,14 @@ impl Bench {
     /// A host begins a write; returns the name of the transaction.
     fn write(&mut self, host: NodeId, range: Range) -> Timestamp {
         let (ts, task) = (self.ts(host), Task::Write(range));
-        let header = Header { ts, volume: V, avoid: ColumnSet::EMPTY, task, asker: None };
+        let header = Header {
+            ts,
+            volume: V,
+            avoid: ColumnSet::EMPTY,
+            waits: ColumnSet::EMPTY,
+            task,
+            asker: None,
+        };
         self.say(host, Body::Write { header, items: Vec::new() });
         ts
     }
@@ -226,6 +233,7 @@ fn a_write_of_a_paused_host_is_refused_when_others_have_gone_on() {
             ts,
             volume: V,
             avoid: ColumnSet::EMPTY,
+            waits: ColumnSet::EMPTY,
             task: Task::Write(FIRST),
             asker: None,
         };

@@ -6,12 +6,17 @@ use std::path::{Path, PathBuf};
 
 /// Who may speak of the number of parities: layouts, the code, plans (which go through them), the encoding, and
 /// what shows them.
-const MAY: [&str; 7] = [
+const MAY: [&str; 11] = [
     "code/",
     "core/src/layout/",
     "core/src/plan/",
     "net/src/wire/",
     "cli/src/explain/",
+    // Which parities wait, and how many may.
+    "core/src/node/originator/deferring.rs",
+    "core/src/node/worker/exposure.rs",
+    "core/src/cluster/authority/policy.rs",
+    "sim/src/check/run/",
     // The scrub goes through all equations.
     "core/src/node/originator/writing.rs",
     // It looks at sums alone, and asserts that there is one parity.

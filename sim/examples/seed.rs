@@ -3,7 +3,7 @@
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `fixed` nobody
-//! changes what the volume chooses; with `steady` hosts are never
+//! changes what the volume chooses; with `deferred` parity may wait in all runs; with `steady` hosts are never
 //! silent all together; with `once` the story is told of the run as it is.
 use weft_core::node::Bug as NodeBug;
 use weft_core::plan::Commit;
@@ -42,6 +42,7 @@ fn main() {
         NodeBug::OnUndecidedContent,
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
+        NodeBug::LoneSurvivor,
     ];
     let bug = node_bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let rare = match (has("rare"), has("usual")) {
@@ -57,6 +58,7 @@ fn main() {
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
     let lulls = !has("steady");
+    let deferral = Some(has("deferred"));
     let choices = !has("fixed");
     let options = Options {
         members,
@@ -67,6 +69,7 @@ fn main() {
         lulls,
         rare,
         choices,
+        deferral,
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

@@ -16,6 +16,8 @@ use crate::units::Nanos;
 pub(crate) enum Loop {
     /// Filling the node's disk: until it is whole, another loss may be one too many.
     Fill,
+    /// Computing parity that waits: until it is done, a loss is one too many for what is exposed.
+    Refresh,
     /// The scrub with the number of its host's request.
     Scrub(u64),
 }
@@ -42,7 +44,9 @@ impl Background {
     /// Of a node that fills its disk and nothing else as yet.
     pub fn new(config: &NodeConfig) -> Background {
         Background {
-            loops: BTreeMap::from([(Loop::Fill, Share::new(config.fill))]),
+            loops: BTreeMap::from(
+                [Loop::Fill, Loop::Refresh].map(|l| (l, Share::new(config.fill))),
+            ),
             hosts_are_busy: false,
             most: config.rebuilds,
             most_busy: config.rebuilds_busy,
@@ -68,7 +72,7 @@ impl Background {
     /// These scrubs are in work; others are over.
     pub fn keep_scrubs(&mut self, scrubs: &BTreeSet<u64>) {
         self.loops.retain(|which, _| match which {
-            Loop::Fill => true,
+            Loop::Fill | Loop::Refresh => true,
             Loop::Scrub(id) => scrubs.contains(id),
         });
     }
@@ -87,8 +91,8 @@ impl Background {
         let rate = share.rates.at(hosts_are_busy);
         share.pace.may(now, rate);
         match which {
-            Loop::Fill if hosts_are_busy && !share.pace.lags(rate) => most_busy,
-            Loop::Fill => most,
+            Loop::Fill | Loop::Refresh if hosts_are_busy && !share.pace.lags(rate) => most_busy,
+            Loop::Fill | Loop::Refresh => most,
             Loop::Scrub(_) if fills => 1,
             Loop::Scrub(_) => most_busy,
         }
@@ -163,7 +167,7 @@ mod tests {
         background.has_in_work(Loop::Fill, 0);
         assert_eq!(background.most(Loop::Scrub(7), 0), 8);
         background.keep_scrubs(&BTreeSet::new());
-        assert_eq!(background.loops.len(), 1);
+        assert_eq!(background.loops.len(), 2);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub enum Bug {
     SilentAborts,
     /// What is computed from other disks is put back over an undecided write.
     OverUndecidedWrite,
+    /// Who has only marked parity forgets the write though the disk that has its data is away.
+    LoneSurvivor,
 }
 
 impl NodeConfig {
@@ -126,6 +128,11 @@ impl NodeConfig {
     /// Whether nothing is put back over a write that is undecided.
     pub(super) fn waits_to_put_back(&self) -> bool {
         !self.has(Bug::OverUndecidedWrite)
+    }
+
+    /// Whether a write is remembered until who has its data knows of it.
+    pub(super) fn waits_for_holders(&self) -> bool {
+        !self.has(Bug::LoneSurvivor)
     }
 
     /// Whether who is told that a write did not happen drops it.

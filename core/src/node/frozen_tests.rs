@@ -66,7 +66,7 @@ fn nothing_is_put_back_over_an_undecided_write() {
     let ts = at(200);
     let task = Task::Rebuild { stripe: 0, column: 0, part: Span::new(0, UNIT) };
     let avoid = ColumnSet::of(0);
-    let header = Header { ts, volume: VOLUME, avoid, task, asker: None };
+    let header = Header { ts, volume: VOLUME, avoid, waits: ColumnSet::EMPTY, task, asker: None };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::Result, data }];
     bench.hear(PEER, Body::Part { header, to: Role::Column(0), items });
@@ -92,8 +92,8 @@ fn a_disk_has_caught_up_when_what_it_was_told_is_safe() {
     };
     bench.enter(map(2, behind), at(150));
     bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
-    bench.hear(PEER, Body::DirtyReply { found: vec![(VOLUME, vec![(0, 0, ts)])] });
-    bench.hear(THIRD, Body::DirtyReply { found: vec![] });
+    bench.hear(PEER, Body::DirtyReply { found: vec![(VOLUME, vec![(0, 0, ts)])], marked: vec![] });
+    bench.hear(THIRD, Body::DirtyReply { found: vec![], marked: vec![] });
     let is_safe =
         |b: &Bench| b.node.writes().any(|w| w == (ts, Standing::Committed { safe: true }));
     for _ in 0..20 {

@@ -68,6 +68,8 @@ pub struct Header {
     pub volume: VolumeId,
     /// The columns that are not used.
     pub avoid: ColumnSet,
+    /// The parities, counted from 0, that wait: they are marked, and computed later.
+    pub waits: ColumnSet,
     /// What is to be done.
     pub task: Task,
     /// Whose request it is part of, if that has a name.
@@ -81,6 +83,15 @@ pub enum Task {
     Write(Range),
     /// Putting back a column's part of a stripe.
     Rebuild {
+        /// The stripe.
+        stripe: u64,
+        /// The column.
+        column: usize,
+        /// The bytes of the unit, whole sectors.
+        part: Span,
+    },
+    /// A column's part of a stripe is lost for good: what it is made of is out of date.
+    Lose {
         /// The stripe.
         stripe: u64,
         /// The column.
@@ -134,7 +145,14 @@ pub enum Refusal {
         parts: Vec<(u64, Span)>,
         /// Whether the disk has yet to get it, rather than having lost it.
         behind: bool,
+        /// Whether all of it is marked as out of date: parity that waits, or what is lost for good.
+        marked: bool,
+        /// Whether it is known that the disk has not got it and that no other has it in its place: else it may be there
+        /// by and by.
+        known: bool,
     },
+    /// Too much parity waits already: this write's must not.
+    MustNotWait,
     /// It was aborted.
     Aborted,
     /// A lock was not to be had in time; two may be waiting for each other.
@@ -290,6 +308,8 @@ pub enum Body {
     DirtyReply {
         /// Volumes and their sectors.
         found: Vec<(VolumeId, Vec<DirtySector>)>,
+        /// What is marked there as out of date, whenever that was: of whom has been away it says nothing.
+        marked: Vec<(VolumeId, Vec<DirtySector>)>,
     },
     /// Between the roles that order requests.
     Sequence(SequenceMessage),

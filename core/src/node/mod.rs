@@ -286,7 +286,7 @@ impl Node {
             }
             Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
-            Body::DirtyReply { found } => worker.on_dirty_reply(from, found),
+            Body::DirtyReply { found, marked } => worker.on_dirty_reply(from, found, marked),
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
         }
     }
@@ -347,6 +347,9 @@ impl Node {
             let rebuilds = self.worker.take_rebuilds();
             for (volume, stripe, column, part) in rebuilds {
                 self.originator.rebuild(volume, stripe, column, part);
+            }
+            for part in self.originator.take_hopeless() {
+                self.worker.is_hopeless(part);
             }
             self.originator.repair(self.worker.take_half_written());
             let resumed =

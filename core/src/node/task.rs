@@ -11,7 +11,9 @@ impl Task {
     pub fn first_stripe(&self, volume: &Volume) -> u64 {
         match *self {
             Task::Write(range) => range.stripes(&volume.geometry).start,
-            Task::Rebuild { stripe, .. } | Task::Copy { stripe, .. } => stripe,
+            Task::Rebuild { stripe, .. }
+            | Task::Lose { stripe, .. }
+            | Task::Copy { stripe, .. } => stripe,
         }
     }
 
@@ -20,20 +22,28 @@ impl Task {
         let g = &volume.geometry;
         match *self {
             Task::Write(range) => volume.holds(range),
-            Task::Rebuild { stripe, column, part } | Task::Copy { stripe, column, part } => {
+            Task::Rebuild { stripe, column, part }
+            | Task::Lose { stripe, column, part }
+            | Task::Copy { stripe, column, part } => {
                 stripe < volume.stripes() && column < g.layout.width() && part.hi <= g.unit
             }
         }
     }
 
-    /// Its plan when the columns of `avoid` are not used.
-    pub fn plan(&self, volume: &Volume, avoid: ColumnSet) -> Result<WritePlan, PlanError> {
+    /// Its plan when the columns of `avoid` are not used and the parities of `waits` are only marked.
+    pub fn plan(
+        &self,
+        volume: &Volume,
+        avoid: ColumnSet,
+        waits: ColumnSet,
+    ) -> Result<WritePlan, PlanError> {
         let g = &volume.geometry;
         match *self {
-            Task::Write(range) => WritePlan::new(g, range, avoid, volume.policy),
+            Task::Write(range) => WritePlan::deferring(g, range, avoid, volume.policy, waits),
             Task::Rebuild { stripe, column, part } => {
                 WritePlan::rebuild(g, stripe, column, part, avoid)
             }
+            Task::Lose { stripe, column, part } => Ok(WritePlan::lose(g, stripe, column, part)),
             Task::Copy { stripe, column, part } => Ok(WritePlan::copy(g, stripe, column, part)),
         }
     }

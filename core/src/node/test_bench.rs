@@ -128,6 +128,7 @@ impl Bench {
             ts,
             volume: VOLUME,
             avoid: ColumnSet::EMPTY,
+            waits: ColumnSet::EMPTY,
             task: Task::Write(range),
             asker: None,
         };

@@ -66,6 +66,8 @@ pub enum Value {
     Given(Part),
     /// A sum of parts; unless it is what is written, an earlier step awaits or combines them.
     Sum(Vec<Term>),
+    /// Nothing: what is there is marked as out of date.
+    Mark,
 }
 
 /// To whom a cell sends something.
@@ -178,6 +180,11 @@ impl Cell {
         self.write().is_some_and(|w| w.is_change)
     }
 
+    /// Whether it marks what is there as out of date, and writes nothing else.
+    pub fn marks(&self) -> bool {
+        self.write().is_some_and(|w| w.value == Value::Mark)
+    }
+
     /// What it waits for before it goes on, in so many words: not what its sums are made of.
     pub fn awaited(&self) -> &[(Part, Spans)] {
         let find = |s: &'_ Step| matches!(s, Step::Await(_));
@@ -194,7 +201,11 @@ impl Cell {
 
     /// Whether its role must be told to begin: nothing that it waits for would do that.
     pub fn begins(&self) -> bool {
-        matches!(self.steps.first(), Some(Step::Read(_) | Step::Send(_)))
+        match self.steps.first() {
+            Some(Step::Read(_) | Step::Send(_)) => true,
+            Some(Step::Write(write)) => write.value == Value::Mark,
+            _ => false,
+        }
     }
 }
 

@@ -203,6 +203,7 @@ impl Execution {
             }
             Value::Given(part) => self.part(*part).cloned(),
             Value::Sum(terms) => Some(self.sum_of(spans, terms)),
+            Value::Mark => Some(Buffer::Zero(spans.len() as usize)),
         }
     }
 

@@ -191,12 +191,16 @@ impl Cell {
                             words.push(format!("await {}, combine", terms.len()));
                         }
                         Value::Given(_) => words.push("await 1 from O".to_string()),
-                        Value::Old | Value::Change | Value::Content => {}
+                        Value::Old | Value::Change | Value::Content | Value::Mark => {}
                     }
                     if policy.commit.is_voted() {
                         words.push("prepare".to_string());
                     }
-                    let what = if write.is_change { "fold" } else { "write" };
+                    let what = match (&write.value, write.is_change) {
+                        (Value::Mark, _) => "mark",
+                        (_, true) => "fold",
+                        (_, false) => "write",
+                    };
                     words.push(format!("{what} {}", write.spans.len()));
                 }
             }
@@ -212,6 +216,7 @@ fn send_in_words(Send { value, spans, to, .. }: &Send) -> String {
         Value::Content => "content",
         Value::Given(_) => "new",
         Value::Sum(_) => "sum",
+        Value::Mark => "nothing",
     };
     let to = if to.columns().is_empty() { "O" } else { "P" };
     match spans.is_empty() {

@@ -251,6 +251,7 @@ impl<'a> Run<'a> {
             }
             Value::Given(part) => self.parts.get(&(cell.at, *part))?.clone(),
             Value::Sum(terms) => self.sum(cell, terms)?,
+            Value::Mark => old(),
         };
         Some(masked(&unit, spans))
     }

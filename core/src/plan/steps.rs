@@ -37,7 +37,8 @@ impl WriteRow {
         let role = g.layout.role(self.stripe, column);
         let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(column)) };
         if self.target == Some(column) {
-            cell.steps.push(Step::Write(self.result(self.parity)));
+            let value = if self.loses { Value::Mark } else { Value::Given(Part::Result) };
+            cell.steps.push(Step::Write(Write { value, ..self.result(self.parity) }));
             return cell;
         }
         if self.avoid.contains(column) {
@@ -47,6 +48,10 @@ impl WriteRow {
             ColumnRole::Data(i) => self.add_data_steps(g, i, &mut cell),
             ColumnRole::Parity(j) if self.parities().contains(j) => {
                 self.add_parity_steps(g, j, &mut cell);
+            }
+            ColumnRole::Parity(j) if self.marked.contains(j) => {
+                let (value, spans) = (Value::Mark, self.spans(g, j));
+                cell.steps.push(Step::Write(Write { value, spans, is_change: false }));
             }
             ColumnRole::Parity(_) => {}
         }
@@ -372,7 +377,9 @@ impl WriteRow {
             let last = match &cell.write()?.value {
                 Value::Sum(terms) => terms.iter().map(|t| arrival(&t.part)).max(),
                 Value::Given(part) => Some(arrival(part)),
-                Value::Old | Value::Change | Value::Content => Some(arrival(&Part::New)),
+                Value::Old | Value::Change | Value::Content | Value::Mark => {
+                    Some(arrival(&Part::New))
+                }
             };
             Some(last.unwrap_or(1) + 1)
         };

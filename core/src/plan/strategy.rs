@@ -72,7 +72,7 @@ impl WriteRow {
         for j in 0..g.code.parity_columns() {
             let support = g.code.support(j);
             let lost = self.avoid.contains(g.layout.parity_column(self.stripe, j));
-            if lost || new.intersection(support).is_empty() {
+            if lost || self.marked.contains(j) || new.intersection(support).is_empty() {
                 continue;
             }
             if let Some(same) = out.iter_mut().find(|a: &&mut Alike| a.support == support) {

@@ -125,7 +125,9 @@ impl<'a> Tally<'a> {
                     self.begun.insert(column);
                 }
                 self.read[column].extend(on_disk(cell.reads()));
-                self.written[column].extend(on_disk(cell.writes()));
+                if !cell.marks() {
+                    self.written[column].extend(on_disk(cell.writes()));
+                }
                 if cell.adds() {
                     self.added[column].extend(on_disk(cell.writes()));
                 }

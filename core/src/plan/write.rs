@@ -32,6 +32,8 @@ pub struct WriteRow {
     pub changed: ColumnSet,
     /// The parities, counted from 0, that are computed afresh: large and full writes.
     pub afresh: ColumnSet,
+    /// The parities, counted from 0, that are only marked as out of date, and computed later (AFRAID 2).
+    pub marked: ColumnSet,
     /// Where parity is computed.
     pub parity_at: ParityAt,
     /// Whether the originator hands out new data only when it knows all that is to be written,
@@ -47,6 +49,8 @@ pub struct WriteRow {
     pub parity: Spans,
     /// The column that a rebuild puts back.
     pub target: Option<usize>,
+    /// Whether it is not put back but marked, since nothing determines it any more.
+    pub loses: bool,
 }
 
 impl WritePlan {
@@ -56,6 +60,18 @@ impl WritePlan {
         range: Range,
         avoid: ColumnSet,
         policy: Policy,
+    ) -> Result<WritePlan, PlanError> {
+        WritePlan::deferring(g, range, avoid, policy, ColumnSet::EMPTY)
+    }
+
+    /// Plans a write of `range` when the columns of `avoid` cannot be used and these parities, counted from 0, wait:
+    /// they are only marked. In a stripe of which all data is new they do not, nor where a data column cannot be used.
+    pub fn deferring(
+        g: &Geometry,
+        range: Range,
+        avoid: ColumnSet,
+        policy: Policy,
+        waits: ColumnSet,
     ) -> Result<WritePlan, PlanError> {
         let stripes = range.stripes(g);
         if !g.is_recoverable_in(stripes.clone(), avoid) {
@@ -72,7 +88,7 @@ impl WritePlan {
                 {
                     WriteRow { stripe, ..*last }
                 }
-                _ => WriteRow::new(g, range, stripe, avoid, policy)?,
+                _ => WriteRow::new(g, range, stripe, avoid, policy, waits)?,
             };
             // Else nobody left would know of it (docs/architecture.md, "Commit and settling").
             let remembered = |i| row.is_remembered(g, i);
@@ -106,10 +122,27 @@ impl WritePlan {
         WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, all, nobody)] }
     }
 
+    /// Plans that the bytes `part` (whole sectors) of `column` of `stripe` are lost for good: the column marks them, and
+    /// no other takes part.
+    pub fn lose(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
+        let mut plan = WritePlan::copy(g, stripe, column, part);
+        plan.rows[0].loses = true;
+        plan
+    }
+
     /// The columns that change something on their disks.
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
         columns.filter(|&c| self.rows.iter().any(|r| r.changes(g, c))).collect()
+    }
+
+    /// Those of them that write nothing and only mark parity as out of date.
+    pub fn markers(&self, g: &Geometry) -> ColumnSet {
+        let only_marks = |column: &usize| {
+            let mut changed = self.rows.iter().filter(|r| r.changes(g, *column)).peekable();
+            changed.peek().is_some() && changed.all(|r| r.marks(g, *column))
+        };
+        (0..g.layout.width()).filter(only_marks).collect()
     }
 }
 
@@ -120,6 +153,7 @@ impl WriteRow {
         stripe: u64,
         avoid: ColumnSet,
         policy: Policy,
+        waits: ColumnSet,
     ) -> Result<WriteRow, PlanError> {
         let (lo, hi) = range.within(g, stripe);
         let mut row = WriteRow {
@@ -129,14 +163,17 @@ impl WriteRow {
             avoid,
             changed: ColumnSet::EMPTY,
             afresh: ColumnSet::EMPTY,
+            marked: ColumnSet::EMPTY,
             parity_at: ParityAt::Parity,
             commanded: policy.dispatch == Dispatch::Commanded,
             asks_first: policy.asks_first(),
             solves_from: ColumnSet::EMPTY,
             parity: Spans::EMPTY,
             target: None,
+            loses: false,
         };
         row.parity = row.spans_over(g, ColumnSet::first(g.data_columns()));
+        row.marked = row.waiting(g, waits);
         row.choose_strategy(g, policy.strategy)?;
         row.choose_place(g, policy);
         Ok(row)
@@ -157,13 +194,31 @@ impl WriteRow {
             avoid,
             changed: ColumnSet::EMPTY,
             afresh: ColumnSet::EMPTY,
+            marked: ColumnSet::EMPTY,
             parity_at: ParityAt::Originator,
             commanded: false,
             asks_first: false,
             solves_from: helpers,
             parity: part.sectors_out().into(),
             target: Some(column),
+            loses: false,
         }
+    }
+
+    /// Which of these parities wait: none if all data of the stripe is new, or if data columns cannot be used.
+    fn waiting(&self, g: &Geometry, waits: ColumnSet) -> ColumnSet {
+        let lost = |i: usize| self.data_lost(g, i);
+        if waits.is_empty() || self.is_whole(g) || (0..g.data_columns()).any(lost) {
+            return ColumnSet::EMPTY;
+        }
+        let new = self.new_units(g);
+        let covers = |j: usize| !new.intersection(g.code.support(j)).is_empty();
+        let can_be_used = |j: usize| !self.avoid.contains(g.layout.parity_column(self.stripe, j));
+        waits
+            .iter()
+            .filter(|&j| j < g.code.parity_columns())
+            .filter(|&j| covers(j) && can_be_used(j))
+            .collect()
     }
 
     /// Whether all data of the stripe is new.
@@ -223,7 +278,7 @@ impl WriteRow {
         !self.data_lost(g, i) || !self.parities().intersection(g.code.parities_of(i)).is_empty()
     }
 
-    /// The parities, counted from 0, that take part.
+    /// The parities, counted from 0, that are computed.
     pub fn parities(&self) -> ColumnSet {
         self.changed.union(self.afresh)
     }
@@ -235,7 +290,7 @@ impl WriteRow {
 
     /// Whether the target is copied from another disk.
     pub fn copies(&self) -> bool {
-        self.target.is_some() && self.solves_from.is_empty()
+        self.target.is_some() && self.solves_from.is_empty() && !self.loses
     }
 
     /// How the row's parity comes about; `None` if some parities take in changes and some are
@@ -361,8 +416,14 @@ impl WriteRow {
         }
         match g.layout.role(self.stripe, column) {
             ColumnRole::Data(i) => !self.cover(g, i).is_empty(),
-            ColumnRole::Parity(j) => self.parities().contains(j),
+            ColumnRole::Parity(j) => self.parities().union(self.marked).contains(j),
         }
+    }
+
+    /// Whether all that `column` does is to mark parity as out of date.
+    fn marks(&self, g: &Geometry, column: usize) -> bool {
+        let role = g.layout.role(self.stripe, column);
+        matches!(role, ColumnRole::Parity(j) if self.marked.contains(j))
     }
 
     /// The columns of these parities.

@@ -6,8 +6,8 @@ use std::fmt;
 use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
-    Commit, Dispatch, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Row,
-    SequencerForm, Valued,
+    Commit, Dispatch, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh, Row,
+    SequencerForm, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -30,6 +30,18 @@ pub enum Setting {
     Journal(bool),
     /// Of [`Policy::lost_wait`].
     LostWait(Nanos),
+    /// Of [`Redundancy::timing`](super::Redundancy::timing).
+    Redundancy(Timing),
+    /// Of [`Redundancy::immediate_parities`](super::Redundancy::immediate_parities).
+    ImmediateParities(u8),
+    /// Of [`Redundancy::refresh`](super::Redundancy::refresh).
+    Refresh(Refresh),
+    /// Of [`Redundancy::idle`](super::Redundancy::idle).
+    Idle(Nanos),
+    /// Of [`Redundancy::exposed_bytes`](super::Redundancy::exposed_bytes).
+    ExposedBytes(u64),
+    /// Of [`Redundancy::exposed_for`](super::Redundancy::exposed_for).
+    ExposedFor(Nanos),
 }
 
 /// A choice, by its key.
@@ -147,6 +159,64 @@ pub static CHOICES: [Choice; 9] = [
     },
 ];
 
+/// What runs of the simulator choose besides: when parity is computed. No volume can be given these yet.
+pub static WAITING: [Choice; 6] = [
+    Choice {
+        key: "redundancy",
+        help: "when the parity of a stripe that is written in part is computed",
+        same_as: None,
+        in_use: true,
+        values: || listed(Timing::ROWS),
+        parse: |word| word.parse().map(Setting::Redundancy),
+        of: |policy| Setting::Redundancy(policy.redundancy.timing),
+    },
+    Choice {
+        key: "immediate-parities",
+        help: "of parity that waits, how many take each write at once all the same",
+        same_as: None,
+        in_use: true,
+        values: || COUNTS.to_vec(),
+        parse: |word| redundancy::count("immediate-parities", word).map(Setting::ImmediateParities),
+        of: |policy| Setting::ImmediateParities(policy.redundancy.immediate_parities),
+    },
+    Choice {
+        key: "refresh",
+        help: "when parity that waits is computed",
+        same_as: None,
+        in_use: true,
+        values: || listed(Refresh::ROWS),
+        parse: |word| word.parse().map(Setting::Refresh),
+        of: |policy| Setting::Refresh(policy.redundancy.refresh),
+    },
+    Choice {
+        key: "idle",
+        help: "for how long a disk must have been idle before parity that waits is computed",
+        same_as: None,
+        in_use: true,
+        values: || IDLE_TIMES.to_vec(),
+        parse: |word| redundancy::bound_in_time("idle", word).map(Setting::Idle),
+        of: |policy| Setting::Idle(policy.redundancy.idle),
+    },
+    Choice {
+        key: "exposed-bytes",
+        help: "how much data may be exposed before parity is computed whatever the load; at twice that none waits",
+        same_as: None,
+        in_use: true,
+        values: || BOUNDS.to_vec(),
+        parse: |word| redundancy::bound_in_bytes("exposed-bytes", word).map(Setting::ExposedBytes),
+        of: |policy| Setting::ExposedBytes(policy.redundancy.exposed_bytes),
+    },
+    Choice {
+        key: "exposed-for",
+        help: "for how long data may be exposed before parity is computed whatever the load",
+        same_as: None,
+        in_use: true,
+        values: || EXPOSED_TIMES.to_vec(),
+        parse: |word| redundancy::bound_in_time("exposed-for", word).map(Setting::ExposedFor),
+        of: |policy| Setting::ExposedFor(policy.redundancy.exposed_for),
+    },
+];
+
 /// Some of the times that requests can wait.
 const TIMES: [Value; 4] = [
     Value { word: "0s", help: "they fail at once", kind: Kind::Usual },
@@ -154,6 +224,29 @@ const TIMES: [Value; 4] = [
     Value { word: "5m", help: "so long", kind: Kind::Usual },
     Value { word: FOREVER, help: "until the nodes are back", kind: Kind::Usual },
 ];
+
+const fn usual(word: &'static str, help: &'static str) -> Value {
+    Value { word, help, kind: Kind::Usual }
+}
+
+/// Some of the numbers of parities.
+const COUNTS: [Value; 3] = [
+    usual("0", "all parity waits"),
+    usual("1", "the first parity takes each write at once"),
+    usual("2", "the first two do"),
+];
+
+/// Some of the times for which a disk must be idle.
+const IDLE_TIMES: [Value; 3] =
+    [usual("10ms", "so long"), usual("100ms", "so long"), usual("1s", "so long")];
+
+/// Some of the bounds on what is exposed.
+const BOUNDS: [Value; 3] =
+    [usual("64M", "so much"), usual("1G", "so much"), usual("none", "there is no bound")];
+
+/// Some of the times for which it may be.
+const EXPOSED_TIMES: [Value; 3] =
+    [usual("1s", "so long"), usual("30s", "so long"), usual("none", "there is no bound")];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
     rows.iter().map(|r| Value { word: r.word, help: r.help, kind: r.kind }).collect()
@@ -175,7 +268,7 @@ fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
 
 /// The choice of this key.
 pub fn choice(key: &str) -> Option<&'static Choice> {
-    CHOICES.iter().find(|c| c.key == key)
+    CHOICES.iter().chain(&WAITING).find(|c| c.key == key)
 }
 
 /// What is to be otherwise, from keys and words, in the order of the table. `fits` says which choices can be set here.
@@ -243,6 +336,12 @@ impl Setting {
             Setting::Sequencer(to) => policy.sequencer = to,
             Setting::Journal(to) => policy.journal = to,
             Setting::LostWait(to) => policy.lost_wait = to,
+            Setting::Redundancy(to) => policy.redundancy.timing = to,
+            Setting::ImmediateParities(to) => policy.redundancy.immediate_parities = to,
+            Setting::Refresh(to) => policy.redundancy.refresh = to,
+            Setting::Idle(to) => policy.redundancy.idle = to,
+            Setting::ExposedBytes(to) => policy.redundancy.exposed_bytes = to,
+            Setting::ExposedFor(to) => policy.redundancy.exposed_for = to,
         }
     }
 
@@ -257,6 +356,12 @@ impl Setting {
             Setting::Sequencer(_) => SequencerForm::KEY,
             Setting::Journal(_) => "journal",
             Setting::LostWait(_) => "lost-wait",
+            Setting::Redundancy(_) => Timing::KEY,
+            Setting::ImmediateParities(_) => "immediate-parities",
+            Setting::Refresh(_) => Refresh::KEY,
+            Setting::Idle(_) => "idle",
+            Setting::ExposedBytes(_) => "exposed-bytes",
+            Setting::ExposedFor(_) => "exposed-for",
         }
     }
 
@@ -272,6 +377,11 @@ impl Setting {
             Setting::Journal(v) => if v { "on" } else { "off" }.to_string(),
             Setting::LostWait(Policy::FOREVER) => FOREVER.to_string(),
             Setting::LostWait(wait) => in_words(wait / (1000 * MILLIS)),
+            Setting::Redundancy(v) => v.to_string(),
+            Setting::ImmediateParities(v) => v.to_string(),
+            Setting::Refresh(v) => v.to_string(),
+            Setting::Idle(v) | Setting::ExposedFor(v) => redundancy::time_in_words(v),
+            Setting::ExposedBytes(v) => redundancy::bytes_in_words(v),
         }
     }
 

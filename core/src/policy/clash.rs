@@ -27,6 +27,31 @@ pub enum PolicyError {
     /// No length of time.
     #[error("{0}; or forever")]
     Time(NoTime),
+    /// No such amount.
+    #[error("'{word}' is no {key}: it is {like}")]
+    Amount {
+        /// The choice's key.
+        key: &'static str,
+        /// What was given.
+        word: String,
+        /// What it is like.
+        like: &'static str,
+    },
+    /// So many parities cannot take each write at once while others wait.
+    #[error(
+        "{given} leaves no parity of {layout} to wait: it has {parities}, so at most {most} can take each write at once; \
+         or set redundancy=immediate"
+    )]
+    NoneWaits {
+        /// What was given.
+        given: Setting,
+        /// The volume's layout.
+        layout: String,
+        /// How many parities it has.
+        parities: usize,
+        /// How many of them may be immediate.
+        most: usize,
+    },
     /// One choice was made twice.
     #[error("{0} and {1} are one choice; set one of them")]
     Twice(&'static str, &'static str),
@@ -115,7 +140,19 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 4] = [
+const CLASHES: [Clash; 6] = [
+    Clash {
+        one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
+        other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
+        if_said: false,
+        why: "without votes nobody knows whether parity was marked as out of date; choose commit=late",
+    },
+    Clash {
+        one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
+        other: |p| (!p.journal).then_some(Setting::Journal(p.journal)),
+        if_said: false,
+        why: "that parity is out of date must be durable before the data is; leave the journal on",
+    },
     Clash {
         one: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),
         other: |p| (p.dispatch != Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),

@@ -4,6 +4,7 @@
 //!   means
 //! - [`choices`]: the table of the choices, by their keys: what `weft volume set`, options, scenarios, files
 //!   and `weft status` call them
+//! - [`redundancy`]: when parity is computed, and how long it may wait
 //! - [`clash`]: what does not go together
 //! - [`time`]: lengths of time in words
 //!
@@ -13,11 +14,13 @@
 
 mod choices;
 mod clash;
+mod redundancy;
 pub mod time;
 mod values;
 
-pub use choices::{CHOICES, Choice, Setting, choice, settings};
+pub use choices::{CHOICES, Choice, Setting, WAITING, choice, settings};
 pub use clash::PolicyError;
+pub use redundancy::{Redundancy, Refresh, Timing};
 pub use values::{
     Commit, Dispatch, Kind, Ordering, ParityAt, Preference, Row, SequencerForm, Valued, words,
 };
@@ -45,6 +48,8 @@ pub struct Policy {
     /// For how long hosts' requests wait when the volume has lost nodes that it cannot do without; from then
     /// on, until they are back, they fail. [`Policy::FOREVER`] is no bound.
     pub lost_wait: Nanos,
+    /// When parity is computed, and how long it may wait.
+    pub redundancy: Redundancy,
 }
 
 impl Policy {
@@ -97,6 +102,7 @@ impl Default for Policy {
             sequencer: SequencerForm::Centralized,
             journal: true,
             lost_wait: Policy::USUAL_LOST_WAIT,
+            redundancy: Redundancy::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::PolicyError;
+use super::redundancy::{Refresh, Timing};
 
 /// A value of a choice.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub enum Kind {
     Measuring,
 }
 
-const fn row<T>(value: T, word: &'static str, tag: u8, help: &'static str) -> Row<T> {
+pub(super) const fn row<T>(value: T, word: &'static str, tag: u8, help: &'static str) -> Row<T> {
     Row { value, word, tag, help, kind: Kind::Usual }
 }
 
@@ -97,7 +98,7 @@ macro_rules! named {
     )*};
 }
 
-named!(Dispatch, Commit, Ordering, SequencerForm);
+named!(Dispatch, Commit, Ordering, SequencerForm, Timing, Refresh);
 
 /// How to deal with a stripe that is written in part, where both ways are possible (TickerTAIP 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

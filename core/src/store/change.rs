@@ -12,12 +12,20 @@ pub enum ChangeKind {
     Content,
     /// It is added to what is there.
     Delta,
+    /// It says that what is there is out of date, and puts nothing in its place: parity that waits (AFRAID), or data
+    /// that is lost for good. The sectors are erased until content of a later write comes.
+    Mark,
 }
 
 impl ChangeKind {
     /// Whether what it makes depends on what is there.
     pub fn is_delta(self) -> bool {
         self == ChangeKind::Delta
+    }
+
+    /// Whether it only says that what is there is out of date.
+    pub fn is_mark(self) -> bool {
+        self == ChangeKind::Mark
     }
 }
 
@@ -37,7 +45,7 @@ pub struct Change {
     pub sector: u64,
     /// Whether `data` is put there or added.
     pub kind: ChangeKind,
-    /// Whole sectors.
+    /// Whole sectors; of a mark zeros, which mean nothing.
     pub data: Buffer,
 }
 

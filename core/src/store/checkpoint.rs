@@ -62,8 +62,8 @@ pub(super) struct Checkpoint {
     waiting: usize,
     /// The sequence of the superblock that it writes, once it places anything.
     number: u64,
-    /// The pages of the table that it has written.
-    written: Vec<u64>,
+    /// The pages of the table that it has written, and whether a sector of each is marked.
+    written: Vec<(u64, bool)>,
     /// Writes without journal that are in place, of which nothing is said before the superblock is safe.
     placed: Vec<Timestamp>,
     /// The journal said what it does before the disk was opened: it does it again.
@@ -287,6 +287,7 @@ impl JournalStore {
             }
             let content = content.map(|b| add_deltas(b, over));
             let (state, crc) = match &content {
+                None if base.is_marked() => (State::Marked, 0),
                 None => (State::Bad, 0),
                 Some(b) if b.is_zero() => (State::Hole, 0),
                 Some(b) => (State::Written, b.crc()),
@@ -350,7 +351,7 @@ impl JournalStore {
             self.write_superblock(Purpose::Checkpoint, false);
         }
         for run in runs {
-            let data = run.clone().map(|s| c.sectors[&s].content.clone().expect("settled").1);
+            let data = run.clone().map(|s| c.sectors[&s].settled().clone());
             let data = data.collect();
             self.counters.disk_writes += 1;
             self.write_place(Purpose::Checkpoint, run, data);
@@ -437,7 +438,8 @@ impl JournalStore {
     fn write_table(&mut self) {
         let c = self.checkpoint.as_mut().expect("in work");
         let pages = self.table.take_dirty(c.number);
-        c.written = pages.iter().map(|(number, _)| *number).collect();
+        c.written = pages.iter().map(|page| (page.number, page.is_marked)).collect();
+        let pages = pages.into_iter().map(|page| (page.number, page.bytes)).collect();
         let started =
             self.write_pages(Purpose::Checkpoint, self.superblock.table_start(), pages, false);
         self.checkpoint.as_mut().expect("in work").waiting = started;
@@ -475,7 +477,8 @@ impl JournalStore {
         let written = std::mem::take(&mut c.written);
         let next = self.superblock.sequence + 1;
         let pages = self.table.index.as_mut().map_or_else(Vec::new, |index| {
-            written.into_iter().for_each(|page| index.wrote(page, c.number));
+            let wrote = |(page, is_marked)| index.wrote(page, c.number, is_marked);
+            written.into_iter().for_each(wrote);
             index.take_dirty(next)
         });
         let start = self.superblock.index_start();

@@ -23,6 +23,9 @@ pub const PAGES_PER_INDEX: usize = EARLIER / 8;
 /// Where in a page of the index the two checkpoints stand at which it was written before.
 const EARLIER: usize = page::BODY_BYTES - 16;
 
+/// Set in the entry of a page on which a sector is marked.
+const MARKED: u64 = 1 << 63;
+
 const NEVER: u64 = 0;
 const UNKNOWN: u64 = u64::MAX;
 
@@ -134,15 +137,21 @@ impl Index {
         match self.entries[page as usize] {
             NEVER => Known::Never,
             UNKNOWN => Known::Nothing,
-            checkpoint => Known::Written(checkpoint),
+            entry => Known::Written(entry & !MARKED),
         }
     }
 
-    /// A page of the table that was written at a checkpoint is safe.
-    pub fn wrote(&mut self, page: u64, checkpoint: u64) {
+    /// Whether a sector of a page of the table may be marked, as far as checkpoints have written it.
+    pub fn may_be_marked(&self, page: u64) -> bool {
+        self.entries[page as usize] & MARKED != 0
+    }
+
+    /// A page of the table that was written at a checkpoint is safe. Says whether a sector of it is marked.
+    pub fn wrote(&mut self, page: u64, checkpoint: u64, is_marked: bool) {
         let entry = &mut self.entries[page as usize];
-        assert!(*entry == UNKNOWN || *entry <= checkpoint, "checkpoints go forward");
-        *entry = checkpoint;
+        let forward = *entry == UNKNOWN || *entry & !MARKED <= checkpoint;
+        assert!(forward && checkpoint < MARKED, "checkpoints go forward");
+        *entry = if is_marked { checkpoint | MARKED } else { checkpoint };
         self.dirty.insert(page / PAGES_PER_INDEX as u64);
     }
 
@@ -193,8 +202,9 @@ fn decode_body(page: &[u8], checkpoint: u64) -> Result<(Vec<u64>, [u64; 2]), &'s
     let (Ok(entries), Ok(earlier)) = (numbers(PAGES_PER_INDEX), numbers(2)) else {
         return Err("it is no whole sector");
     };
-    let named = entries.iter().filter(|entry| **entry != UNKNOWN).chain(&earlier);
-    match checkpoint <= MOST_COUNTED && named.max() <= Some(&checkpoint) {
+    let known = entries.iter().filter(|entry| **entry != UNKNOWN).map(|entry| entry & !MARKED);
+    let named = known.chain(earlier.iter().copied());
+    match checkpoint <= MOST_COUNTED && named.max() <= Some(checkpoint) {
         true => Ok((entries, [earlier[0], earlier[1]])),
         false => Err("it names checkpoints that have not been"),
     }
@@ -223,9 +233,9 @@ mod tests {
         let mut index = Index::new(9, pages);
         let mut steps = Vec::new();
         for checkpoint in 2..6 {
-            index.wrote(first, checkpoint);
+            index.wrote(first, checkpoint, false);
             if checkpoint % 2 == 0 {
-                index.wrote(second, checkpoint);
+                index.wrote(second, checkpoint, false);
             }
             let written = index.take_dirty(checkpoint);
             assert_eq!(index.sum(), index.sum_at(checkpoint));
@@ -257,7 +267,7 @@ mod tests {
         let mut index = load(4, None);
         for checkpoint in [6, 8, 10] {
             index.settle(4);
-            index.wrote(first, checkpoint);
+            index.wrote(first, checkpoint, false);
             index.take_dirty(checkpoint);
             assert!(index.fits(4, sum));
         }
@@ -287,8 +297,8 @@ mod tests {
         let pages = 2 * PAGES_PER_INDEX as u64 + 3;
         let mut index = Index::new(9, pages);
         let last = pages - 1;
-        index.wrote(0, 3);
-        index.wrote(last, 4);
+        index.wrote(0, 3, false);
+        index.wrote(last, 4, false);
         let written = index.take_dirty(4);
         assert_eq!(written.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
         assert!(index.take_dirty(5).is_empty());
@@ -304,7 +314,7 @@ mod tests {
         assert!(again.load(2, &written[0].1.to_bytes()).is_some(), "a page of another place");
         assert_eq!((again.known(last), again.known(0)), (Known::Nothing, Known::Written(3)));
         assert_eq!(again.take_dirty(6).len(), 1, "it is written anew");
-        again.wrote(last, 7);
+        again.wrote(last, 7, false);
         assert_eq!(again.known(last), Known::Written(7));
     }
 }

@@ -2,15 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use super::Change;
+use super::{Change, ChangeKind};
 use crate::Buffer;
 use crate::units::{SECTOR_BYTES, Timestamp};
+
+/// What takes the place of what a sector held.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(crate) enum Content {
+    Bytes(Buffer),
+    /// Nothing: what was there is out of date, and so is whatever is added to it.
+    Mark,
+}
+
+impl Content {
+    /// The bytes, if there are any.
+    pub fn bytes(&self) -> Option<&Buffer> {
+        match self {
+            Content::Bytes(bytes) => Some(bytes),
+            Content::Mark => None,
+        }
+    }
+}
 
 /// What is committed of a sector: content, if any, and deltas on top of it (or of what is
 /// in place).
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Over {
-    pub content: Option<(Timestamp, Buffer)>,
+    pub content: Option<(Timestamp, Content)>,
     pub deltas: Vec<(Timestamp, Buffer)>,
     /// The writes that went into content that has been summed up.
     settled: Vec<Timestamp>,
@@ -23,8 +41,14 @@ impl Over {
     pub fn settle(&mut self, content: Buffer) {
         let newest = self.newest();
         self.settled = self.writes().collect();
-        self.content = Some((newest, content));
+        self.content = Some((newest, Content::Bytes(content)));
         self.deltas.clear();
+    }
+
+    /// The content that it was summed up as.
+    pub fn settled(&self) -> &Buffer {
+        let content = self.content.as_ref().and_then(|c| c.1.bytes());
+        content.expect("it is summed up")
     }
 
     /// The writes that count this sector as theirs, once each.
@@ -44,6 +68,11 @@ impl Over {
         Over { content, deltas: old, ..Over::default() }
     }
 
+    /// Whether what it was laid over is out of date, and nothing has taken its place.
+    pub fn is_marked(&self) -> bool {
+        matches!(self.content, Some((_, Content::Mark)))
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.content.is_none() && self.deltas.is_empty()
@@ -60,11 +89,11 @@ impl Over {
         self.deltas.iter().map(|d| d.0).chain(self.content.iter().map(|c| c.0))
     }
 
-    fn put(&mut self, ts: Timestamp, data: Buffer, superseded: &mut Vec<Timestamp>) -> bool {
+    fn put(&mut self, ts: Timestamp, content: Content, superseded: &mut Vec<Timestamp>) -> bool {
         if self.content.as_ref().is_some_and(|c| c.0 > ts) {
             return false;
         }
-        superseded.extend(self.content.replace((ts, data)).map(|c| c.0));
+        superseded.extend(self.content.replace((ts, content)).map(|c| c.0));
         self.deltas.retain(|d| {
             let later = d.0 > ts;
             if !later {
@@ -123,10 +152,10 @@ impl Overlay {
             let data = change.data.slice(at, at + SECTOR_BYTES);
             let over = self.sectors.entry(change.sector + n).or_default();
             let before = superseded.len();
-            let counts = if change.kind.is_delta() {
-                over.add(ts, data)
-            } else {
-                over.put(ts, data, superseded)
+            let counts = match change.kind {
+                ChangeKind::Delta => over.add(ts, data),
+                ChangeKind::Content => over.put(ts, Content::Bytes(data), superseded),
+                ChangeKind::Mark => over.put(ts, Content::Mark, superseded),
             };
             if !counts {
                 overtaken.push(change.sector + n);
@@ -138,6 +167,11 @@ impl Overlay {
             taken += u64::from(counts || volatile);
         }
         taken
+    }
+
+    /// The first of these sectors that is marked here.
+    pub fn next_mark(&self, from: u64, end: u64) -> Option<u64> {
+        self.sectors.range(from..end).find(|(_, over)| over.is_marked()).map(|(s, _)| *s)
     }
 
     pub fn get(&self, sector: u64) -> Option<&Over> {
@@ -167,7 +201,6 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ChangeKind;
     use super::*;
 
     fn change(kind: ChangeKind, byte: u8) -> Change {
@@ -201,6 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_is_cleared_by_later_content_alone() {
+        let mut o = Overlay::default();
+        let mut add = |ts, kind| {
+            let mut overtaken = Vec::new();
+            o.add(Timestamp(ts), &change(kind, 7), false, &mut Vec::new(), &mut overtaken);
+            let over = o.get(5).unwrap();
+            (over.content.as_ref().map(|c| c.1 == Content::Mark), over.newest().0)
+        };
+        assert_eq!(add(1, ChangeKind::Content), (Some(false), 1));
+        assert_eq!(add(4, ChangeKind::Mark), (Some(true), 4));
+        assert_eq!(add(5, ChangeKind::Delta), (Some(true), 5));
+        assert_eq!(add(3, ChangeKind::Content), (Some(true), 5), "from before the mark");
+        assert_eq!(add(6, ChangeKind::Content), (Some(false), 6));
+    }
+
+    #[test]
     fn a_write_without_journal_is_safe_only_with_what_stands_for_it() {
         let mut o = Overlay::default();
         let mut gone = Vec::new();
@@ -219,7 +268,7 @@ mod tests {
         assert!(gone.is_empty());
         let mut over = o.remove(5).unwrap();
         let content = over.content.clone().unwrap().1;
-        over.settle(content);
+        over.settle(content.bytes().unwrap().clone());
         assert_eq!(over.names(), [Timestamp(3), Timestamp(2), Timestamp(1)]);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::overlay::Over;
+use super::overlay::{Content, Over};
 use super::table::{State, TableEntry};
 use super::{DiskOp, JournalStore, Purpose};
 use crate::Buffer;
@@ -25,13 +25,16 @@ pub(super) enum Base {
     },
     /// Nowhere: it is lost.
     Lost,
+    /// Nowhere: it is marked as out of date.
+    Marked,
 }
 
 impl Base {
     /// Where the content lies of a sector with these layers above this place.
     pub fn of(layers: &Over, entry: TableEntry) -> Base {
         match (&layers.content, entry.state) {
-            (Some((_, content)), _) => Base::Memory(content.clone()),
+            (Some((_, Content::Bytes(content))), _) => Base::Memory(content.clone()),
+            (Some((_, Content::Mark)), _) | (None, State::Marked) => Base::Marked,
             (None, State::Hole) => Base::Hole,
             (None, State::Written) => Base::Disk { crc: entry.crc },
             (None, State::Bad) => Base::Lost,
@@ -43,22 +46,27 @@ impl Base {
         matches!(self, Base::Disk { .. })
     }
 
+    /// Whether it is marked as out of date.
+    pub fn is_marked(&self) -> bool {
+        matches!(self, Base::Marked)
+    }
+
     /// Whether it is zeros, as far as can be said without the disk.
     pub fn is_zero(&self) -> bool {
         match self {
             Base::Memory(content) => content.is_zero(),
             Base::Hole => true,
-            Base::Disk { .. } | Base::Lost => false,
+            Base::Disk { .. } | Base::Lost | Base::Marked => false,
         }
     }
 
-    /// The content, given what was read in its place if that could be read; nothing if it is lost.
+    /// The content, given what was read in its place if that could be read; nothing if it is lost or marked.
     pub fn content(&self, read: impl FnOnce() -> Option<Buffer>) -> Option<Buffer> {
         match self {
             Base::Memory(content) => Some(content.clone()),
             Base::Hole => Some(Buffer::Zero(SECTOR_BYTES)),
             Base::Disk { crc } => read().filter(|b| b.crc() == *crc),
-            Base::Lost => None,
+            Base::Lost | Base::Marked => None,
         }
     }
 }

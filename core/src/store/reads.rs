@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::checkpoint::Checkpoint;
 use super::place::Base;
 use super::table::page_of;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
@@ -21,6 +22,8 @@ pub enum Scan {
     Kept(Timestamp),
     /// Sectors that are not holes.
     Content,
+    /// Sectors that are marked as out of date.
+    Marked,
 }
 
 #[derive(Clone, Hash)]
@@ -197,17 +200,18 @@ impl JournalStore {
         };
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
-        let mut erased = Vec::new();
+        let (mut erased, mut marked) = (Vec::new(), Vec::new());
         for (n, (source, sector)) in sources.iter().zip(job.first..).enumerate() {
             let readable = || base.as_ref().filter(|_| !bad_sectors.contains(&sector));
             let read = || readable().map(|b| b.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES));
             if source.base.content(read).is_none() {
                 erased.push(sector);
+                marked.extend(source.base.is_marked().then_some(sector));
             }
         }
-        let raced = !erased.is_empty() && may_have_raced;
+        let raced = erased.len() > marked.len() && may_have_raced;
         if !raced {
-            self.counters.erasures += erased.len() as u64;
+            self.counters.erasures += (erased.len() - marked.len()) as u64;
         }
         let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
         let untouched =
@@ -230,6 +234,7 @@ impl JournalStore {
             data,
             versions,
             erased,
+            marked,
             raced,
             deferred,
         }));
@@ -250,29 +255,60 @@ impl JournalStore {
                 self.events.push_back(Event::Scanned(ticket, job.found));
                 return;
             }
-            let (first, what) = (job.next, job.what);
-            let last = (first / PIECE * PIECE + PIECE).min(job.end) - 1;
+            let what = job.what;
+            let (first, last) = match what {
+                Scan::Marked => match self.next_marked(job.next, job.end) {
+                    Some(sectors) => sectors,
+                    None => {
+                        self.scans.get_mut(&ticket).expect("just seen").next = job.end;
+                        continue;
+                    }
+                },
+                _ => (job.next, (job.next / PIECE * PIECE + PIECE).min(job.end) - 1),
+            };
             if !self.want_pages(page_of(first), page_of(last)) {
                 return;
             }
             // Of a lost sector nobody knows when it was written last.
             let lost = match what {
                 Scan::Kept(_) => Timestamp::ZERO,
-                Scan::Since(_) | Scan::Content => Timestamp(u64::MAX),
+                Scan::Since(_) | Scan::Content | Scan::Marked => Timestamp(u64::MAX),
             };
             let versions = (first..=last).map(|s| (s, self.version(s, lost)));
             let mut found: Vec<_> = versions.collect();
             found.retain(|(sector, version)| match what {
-                Scan::Since(since) | Scan::Kept(since) => {
-                    *version > Timestamp::ZERO && *version >= since
+                // What is marked says nothing of what a disk has missed that was away: that would have been computed.
+                // But one that has lost what it had cannot tell what it has.
+                Scan::Since(since) => {
+                    let says = since == Timestamp::ZERO || !self.is_marked(*sector);
+                    *version > Timestamp::ZERO && *version >= since && says
                 }
+                Scan::Kept(since) => *version > Timestamp::ZERO && *version >= since,
                 Scan::Content => !self.is_hole(*sector),
+                Scan::Marked => self.is_marked(*sector),
             });
             let job = self.scans.get_mut(&ticket).expect("just seen");
             job.found.extend(found);
             job.next = last + 1;
             self.trim_table();
         }
+    }
+
+    /// The first and the last of these sectors on the next page on which one may be marked.
+    fn next_marked(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        let in_memory = self.overlay.next_mark(from, end).map(page_of);
+        let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
+        let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
+        let on_disk = self.table.next_marked(page_of(from), page_of(end - 1));
+        let pages = in_memory.into_iter().chain(placing.map(|(s, _)| page_of(s)).min());
+        let page = pages.chain(on_disk).min()?;
+        let entries = super::table::ENTRIES_PER_PAGE as u64;
+        Some((from.max(page * entries), end.min((page + 1) * entries) - 1))
+    }
+
+    /// Whether a sector whose page is in memory is marked.
+    fn is_marked(&mut self, sector: u64) -> bool {
+        self.source(sector).base.is_marked()
     }
 
     /// Whether a sector whose page is in memory reads as zeros without a look.
@@ -285,7 +321,7 @@ impl JournalStore {
 fn assemble(sources: &[Source], base: &Buffer) -> Buffer {
     let in_memory = |s: &Source| match &s.base {
         Base::Memory(content) => content.is_length(),
-        Base::Hole | Base::Disk { .. } | Base::Lost => false,
+        Base::Hole | Base::Disk { .. } | Base::Lost | Base::Marked => false,
     };
     let is_length = |s: &Source| in_memory(s) || s.deltas.iter().any(Buffer::is_length);
     if base.is_length() || sources.iter().any(is_length) {
@@ -299,7 +335,7 @@ fn assemble(sources: &[Source], base: &Buffer) -> Buffer {
             Base::Disk { .. } => {
                 base.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES).copy_to(sector);
             }
-            Base::Hole | Base::Lost => {}
+            Base::Hole | Base::Lost | Base::Marked => {}
         }
         source.deltas.iter().for_each(|d| d.add_to(sector, 1));
     }

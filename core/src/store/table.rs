@@ -33,6 +33,8 @@ pub enum State {
     Written = 1,
     /// Lost: what stood there could not be read.
     Bad = 2,
+    /// Out of date: a later write has said so, and put nothing in its place. The entry's version is that write's.
+    Marked = 3,
 }
 
 impl State {
@@ -41,6 +43,7 @@ impl State {
         match byte {
             0 => State::Hole,
             1 => State::Written,
+            3 => State::Marked,
             _ => State::Bad,
         }
     }
@@ -114,10 +117,21 @@ pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
     room: usize,
     clock: u64,
+    /// Pages that were seen with a marked sector, since before the index says so.
+    marked: BTreeSet<u64>,
     /// At which checkpoints there may be pages.
     pub numbers: Numbers,
     /// Which pages there must be; none on disks of version 1, and where data has only a length.
     pub index: Option<Index>,
+}
+
+/// A page that is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DirtyPage {
+    pub number: u64,
+    /// Whether a sector of it is marked.
+    pub is_marked: bool,
+    pub bytes: Buffer,
 }
 
 /// The page that holds a sector's entry.
@@ -127,7 +141,8 @@ pub(crate) fn page_of(sector: u64) -> u64 {
 
 impl Table {
     pub fn new(room: usize) -> Table {
-        Table { pages: BTreeMap::new(), room, clock: 0, numbers: Numbers::default(), index: None }
+        let (pages, marked) = (BTreeMap::new(), BTreeSet::new());
+        Table { pages, room, clock: 0, marked, numbers: Numbers::default(), index: None }
     }
 
     pub fn has(&self, page: u64) -> bool {
@@ -145,6 +160,9 @@ impl Table {
     pub fn set(&mut self, sector: u64, entry: TableEntry) {
         let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
         page.dirty = true;
+        if entry.state == State::Marked {
+            self.marked.insert(page_of(sector));
+        }
         if page.entries.is_empty() {
             if entry.state == State::Written {
                 return;
@@ -152,6 +170,14 @@ impl Table {
             page.entries = vec![TableEntry::LENGTH; ENTRIES_PER_PAGE];
         }
         page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
+    }
+
+    /// The first page from `first` to `last` on which a sector may be marked.
+    pub fn next_marked(&self, first: u64, last: u64) -> Option<u64> {
+        let seen = self.marked.range(first..=last).next().copied();
+        let listed = |page: &u64| self.index.as_ref().is_some_and(|i| i.may_be_marked(*page));
+        // Not past one that was seen.
+        (first..=seen.unwrap_or(last)).find(listed).or(seen)
     }
 
     /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be
@@ -167,6 +193,9 @@ impl Table {
         };
         let wrong = entries.as_ref().err().copied();
         let entries = entries.unwrap_or_else(|_| lost_page());
+        if entries.iter().any(|e| e.state == State::Marked) {
+            self.marked.insert(number);
+        }
         self.clock += 1;
         self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
         wrong
@@ -224,7 +253,7 @@ impl Table {
     }
 
     /// The dirty pages as bytes, written at this checkpoint; they count as clean from now on.
-    pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<(u64, Buffer)> {
+    pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
         let index = &self.index;
         let dirty = self.pages.iter_mut().filter(|(_, p)| p.dirty);
         dirty
@@ -234,7 +263,11 @@ impl Table {
                     true => Buffer::Length(SECTOR_BYTES),
                     false => encode_page(index.as_ref(), *number, checkpoint, &page.entries).into(),
                 };
-                (*number, bytes)
+                let is_marked = page.entries.iter().any(|e| e.state == State::Marked);
+                if !is_marked {
+                    self.marked.remove(number);
+                }
+                DirtyPage { number: *number, is_marked, bytes }
             })
             .collect()
     }
@@ -282,8 +315,8 @@ mod tests {
         t.trim(|n| n == 3);
         assert!(t.has(1) && t.has(3), "dirty and wanted pages stay");
         assert!(!t.has(0));
-        let (number, page) = t.take_dirty(5).pop().unwrap();
-        assert_eq!(number, 1);
+        let DirtyPage { number, bytes: page, is_marked } = t.take_dirty(5).pop().unwrap();
+        assert_eq!((number, is_marked), (1, false));
         let mut again = Table::new(2);
         again.load(1, Some(&page));
         assert_eq!(again.get(300), entry);
@@ -301,7 +334,7 @@ mod tests {
     fn a_page_is_what_the_index_says_or_lost() {
         let mut t = Table::new(9);
         let mut index = Index::new(77, 9);
-        index.wrote(1, 5);
+        index.wrote(1, 5, false);
         t.index = Some(index);
         let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
         let written = |disk, number, checkpoint| {
@@ -341,7 +374,8 @@ mod tests {
         assert_eq!(t.get(300), TableEntry::LENGTH);
         let entry = TableEntry { version: Timestamp(9), ..TableEntry::LENGTH };
         t.set(300, entry);
-        assert_eq!(t.take_dirty(5), [(1, Buffer::Length(SECTOR_BYTES))]);
+        let bytes = Buffer::Length(SECTOR_BYTES);
+        assert_eq!(t.take_dirty(5), [DirtyPage { number: 1, is_marked: false, bytes }]);
         t.set(300, TableEntry::FRESH);
         assert_eq!((t.get(300), t.get(301)), (TableEntry::FRESH, TableEntry::LENGTH));
         t.trim(|_| false);

@@ -25,7 +25,7 @@ impl MapCodec for Codec {
     }
 
     fn decode(&self, bytes: &[u8]) -> Option<ClusterMap> {
-        match Message::decode(&Bytes::copy_from_slice(bytes)).ok()? {
+        match Message::decode_kept(&Bytes::copy_from_slice(bytes)).ok()? {
             Message::Map(MapMessage::Enter { map, .. }) => {
                 map.check().is_ok().then(|| Arc::unwrap_or_clone(map))
             }

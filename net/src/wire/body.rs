@@ -19,7 +19,7 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Header { ts, volume, avoid, task, asker });
+wire_struct!(Header { ts, volume, avoid, waits, task, asker });
 
 wire_struct!(Asker { id, oldest });
 
@@ -38,6 +38,7 @@ wire_enum!(Task, "task" {
     1 = Write(range),
     2 = Rebuild { stripe, column, part },
     3 = Copy { stripe, column, part },
+    4 = Lose { stripe, column, part },
 });
 
 wire_enum!(Part, "part" {
@@ -64,9 +65,10 @@ wire_enum!(Wanted, "wish of a read" {
 
 wire_enum!(Refusal, "refusal" {
     1 = Late(ts),
-    2 = Erased { column, parts, behind },
+    2 = Erased { column, parts, behind, marked, known },
     3 = Aborted,
     4 = Busy,
+    5 = MustNotWait,
 });
 
 wire_enum!(Standing, "standing" {
@@ -96,7 +98,7 @@ wire_enum!(Body, "body" {
     10 = Flush { id },
     11 = Flushed { id },
     12 = Dirty { extents },
-    13 = DirtyReply { found },
+    13 = DirtyReply { found, marked },
     14 = Lock(message),
     15 = Sequence(message),
     16 = Recall { id, request, since, volume, range },

@@ -6,7 +6,8 @@ use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume}
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
-    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Valued,
+    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, Redundancy, Refresh, SequencerForm,
+    Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -165,16 +166,53 @@ fn rotation_tag(placement: Placement) -> u8 {
     ROTATIONS.iter().find(|r| r.1 == placement).expect("all have one").0
 }
 
-wire_struct!(Policy {
-    strategy,
-    parity_at,
-    dispatch,
-    commit,
-    ordering,
-    sequencer,
-    journal,
-    lost_wait
-});
+/// What a policy says besides whether there is a journal: that it says when parity is computed, too. A policy by which
+/// that is always at once has the bytes that it had before there was a choice.
+const DEFERS: u8 = 2;
+
+impl Wire for Policy {
+    fn put(&self, w: &mut Writer) {
+        self.strategy.put(w);
+        self.parity_at.put(w);
+        self.dispatch.put(w);
+        self.commit.put(w);
+        self.ordering.put(w);
+        self.sequencer.put(w);
+        let says = self.redundancy != Redundancy::default();
+        (u8::from(self.journal) | if says { DEFERS } else { 0 }).put(w);
+        self.lost_wait.put(w);
+        if says {
+            self.redundancy.put(w);
+        }
+    }
+
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let (strategy, parity_at) = (Wire::take(r)?, Wire::take(r)?);
+        let (dispatch, commit) = (Wire::take(r)?, Wire::take(r)?);
+        let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
+        let flags = u8::take(r)?;
+        at_most("the flags of a policy", flags.into(), (1 | DEFERS).into())?;
+        let lost_wait = Wire::take(r)?;
+        let redundancy = match flags & DEFERS {
+            0 => Redundancy::default(),
+            _ => Wire::take(r)?,
+        };
+        let journal = flags & 1 != 0;
+        Ok(Policy {
+            strategy,
+            parity_at,
+            dispatch,
+            commit,
+            ordering,
+            sequencer,
+            journal,
+            lost_wait,
+            redundancy,
+        })
+    }
+}
+
+wire_struct!(Redundancy { timing, immediate_parities, refresh, idle, exposed_bytes, exposed_for });
 
 /// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
 /// number of its own behind whether there is one.
@@ -204,6 +242,8 @@ wire_choice!(Dispatch, "kind of dispatch");
 wire_choice!(Commit, "kind of commit");
 wire_choice!(Ordering, "ordering");
 wire_choice!(SequencerForm, "form of a sequencer");
+wire_choice!(Timing, "timing of redundancy");
+wire_choice!(Refresh, "time of refreshing");
 
 wire_enum!(MapMessage, "message of the authority" {
     1 = Freeze { epoch },

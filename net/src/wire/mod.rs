@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  width
-//!      0      1  version of the encoding, 9
+//!      0      1  version of the encoding
 //!      1      1  zero
 //!      2      4  length of the head, H, counted from offset 6
 //!      6      H  the head: what kind of message, then its fields
@@ -38,7 +38,10 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
+
+/// The oldest version whose maps have the encoding that they have now.
+const OLDEST_KEPT: u8 = 11;
 
 /// The most bulk data, real bytes and runs of zeros together, in one message.
 pub const MAX_BULK: usize = 16 << 20;
@@ -97,9 +100,23 @@ impl Message {
     ///
     /// If it is not exactly one good message.
     pub fn decode(payload: &Bytes) -> Result<Message, WireError> {
+        Message::decode_of(payload, VERSION)
+    }
+
+    /// Decodes a map that was kept, perhaps by an earlier Weft.
+    ///
+    /// # Errors
+    ///
+    /// If it is not exactly one good message.
+    pub fn decode_kept(payload: &Bytes) -> Result<Message, WireError> {
+        Message::decode_of(payload, OLDEST_KEPT)
+    }
+
+    /// Decodes a message of this version, or of an earlier one from `oldest` on.
+    fn decode_of(payload: &Bytes, oldest: u8) -> Result<Message, WireError> {
         let mut prefix: weft_bytes::Reader = weft_bytes::Reader::new(payload);
         let theirs = prefix.u8()?;
-        if theirs != VERSION {
+        if !(oldest..=VERSION).contains(&theirs) {
             return Err(WireError::Version { theirs });
         }
         at_most("a reserved byte", prefix.u8()?.into(), 0)?;

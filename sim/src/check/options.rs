@@ -128,6 +128,8 @@ pub struct Options {
     pub local: bool,
     /// Whether an operator may change what the volume chooses while hosts use it.
     pub choices: bool,
+    /// Whether parity may wait; drawn if open.
+    pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
@@ -165,6 +167,7 @@ impl Options {
         layout: None,
         local: true,
         choices: true,
+        deferral: Some(false),
         ordering: None,
         sequencer: None,
         commit: None,

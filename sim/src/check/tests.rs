@@ -87,6 +87,16 @@ fn choices_change_in_use() {
     }
 }
 
+/// The disk that has the data of a write goes away just after its host was answered; who marked the parity remembers it.
+#[test]
+fn forgetting_a_write_whose_data_is_away_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    for seed in [61, 101] {
+        passed(seed, options);
+        assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
+    }
+}
+
 #[test]
 fn hosts_ask_again_and_mostly_hear_what_became_of_it() {
     let mut sum = (0, 0);
@@ -403,7 +413,7 @@ fn pass_together(seeds: std::ops::Range<u64>, options: Options) {
         let members = passed(seed, options).members.expect("it has processes");
         (terms, maps) = (terms + members.0, maps + members.1);
     }
-    assert!(terms > 2 * count && maps > 10 * count, "{terms} terms, {maps} maps");
+    assert!(terms >= 2 * count && maps > 10 * count, "{terms} terms, {maps} maps");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::map::{ClusterMap, Volume};
-use crate::policy::{Ordering, PolicyError, Setting};
+use crate::policy::{Ordering, PolicyError, Setting, Timing};
 use crate::units::VolumeId;
 
 /// What is to be otherwise of a volume's policy; what is not named stays as it is.
@@ -34,13 +34,35 @@ impl PolicyChange {
 
 /// What is asked for goes with the volume's layout.
 fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
-    let of_parity =
-        |s: &Setting| matches!(s, Setting::Strategy(Some(_)) | Setting::ParityAt(Some(_)));
+    let of_parity = |s: &Setting| match s {
+        Setting::Strategy(Some(_)) | Setting::ParityAt(Some(_)) => true,
+        Setting::Redundancy(timing) => *timing != Timing::Immediate,
+        _ => false,
+    };
     match said.iter().copied().find(of_parity) {
         Some(given) if !volume.geometry.is_redundant() => {
             Err(PolicyError::NoParity { given, layout: volume.layout.clone() })
         }
-        _ => Ok(()),
+        _ => check_waiting(volume, said),
+    }
+}
+
+/// Where parity waits, one parity at least does.
+fn check_waiting(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+    let redundancy = volume.policy.redundancy;
+    let parities = volume.geometry.code.parity_columns();
+    let immediate = usize::from(redundancy.immediate_parities);
+    let of_waiting =
+        |s: &Setting| matches!(s, Setting::Redundancy(_) | Setting::ImmediateParities(_));
+    let is_said = said.iter().any(of_waiting);
+    match is_said && immediate > 0 && immediate >= parities {
+        true => Err(PolicyError::NoneWaits {
+            given: Setting::ImmediateParities(redundancy.immediate_parities),
+            layout: volume.layout.clone(),
+            parities,
+            most: parities.saturating_sub(1),
+        }),
+        false => Ok(()),
     }
 }
 

@@ -30,6 +30,12 @@ pub(super) enum What {
         column: usize,
         part: Span,
     },
+    /// A part of a column is lost for good.
+    Lose {
+        stripe: u64,
+        column: usize,
+        part: Span,
+    },
     Verify {
         stripe: u64,
         trust: Trust,
@@ -43,6 +49,14 @@ pub(super) struct Job {
     pub what: What,
     /// Columns found unreadable on the way.
     pub avoid: ColumnSet,
+    /// Those of them whose disks have lost it for good, and those of these that have marked it.
+    pub bad: ColumnSet,
+    pub marked: ColumnSet,
+    /// Of what was asked for it puts back only the beginning.
+    pub in_part: bool,
+    /// All its parity waits, since it cannot be computed now; no parity of it may.
+    pub must_wait: bool,
+    pub must_not_wait: bool,
     pub attempts: u32,
     /// How often it has forgotten which columns to avoid.
     pub fresh_looks: u32,
@@ -65,6 +79,11 @@ impl Job {
             volume,
             what,
             avoid: ColumnSet::EMPTY,
+            bad: ColumnSet::EMPTY,
+            marked: ColumnSet::EMPTY,
+            in_part: false,
+            must_wait: false,
+            must_not_wait: false,
             attempts: 0,
             fresh_looks: 0,
             computes: false,
@@ -73,6 +92,12 @@ impl Job {
             recalled: false,
             has_room: false,
         }
+    }
+
+    /// It looks again at which columns can be used.
+    pub fn look_anew(&mut self) {
+        (self.avoid, self.bad, self.marked) =
+            (ColumnSet::EMPTY, ColumnSet::EMPTY, ColumnSet::EMPTY);
     }
 
     /// Bytes that it holds while in work.
@@ -90,7 +115,9 @@ impl What {
             What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
                 r.stripes(&volume.geometry)
             }
-            What::Rebuild { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
+            What::Rebuild { stripe, .. }
+            | What::Lose { stripe, .. }
+            | What::Verify { stripe, .. } => *stripe..*stripe + 1,
         }
     }
 
@@ -101,7 +128,7 @@ impl What {
     pub fn offset(&self) -> u64 {
         match self {
             What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
-            What::Rebuild { .. } | What::Verify { .. } => 0,
+            What::Rebuild { .. } | What::Lose { .. } | What::Verify { .. } => 0,
         }
     }
 }

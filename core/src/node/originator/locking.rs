@@ -308,12 +308,15 @@ pub(super) fn needed(
         }
         What::Verify { stripe, .. } => columns().for_each(|c| add(*stripe, c, whole, false)),
         What::Write(range, _) => {
-            add_write(g, &Task::Write(*range).plan(volume, avoid)?, &mut add);
+            add_write(g, &Task::Write(*range).plan(volume, avoid, ColumnSet::EMPTY)?, &mut add);
         }
         &What::Rebuild { stripe, column, part } => {
             let down = avoid.union(map.lost(volume, volume.extent_of(stripe)));
             let task = Task::Rebuild { stripe, column, part };
-            add_write(g, &task.plan(volume, down)?, &mut add);
+            add_write(g, &task.plan(volume, down, ColumnSet::EMPTY)?, &mut add);
+        }
+        &What::Lose { stripe, column, part } => {
+            add_write(g, &WritePlan::lose(g, stripe, column, part), &mut add);
         }
     }
     Ok(joined(out))

@@ -11,9 +11,11 @@
 //! - [`reading`]: reads, maps of holes and verifying
 //! - [`waiting`]: jobs that wait for nodes that are lost
 //! - [`recalling`]: what became of requests that are asked for again
+//! - [`deferring`]: parity that waits
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
 mod check;
+mod deferring;
 mod job;
 mod locking;
 mod reading;
@@ -36,6 +38,7 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
+use crate::plan::Span;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -59,6 +62,10 @@ struct Txn {
     volume: Arc<Volume>,
     /// What the volume chose when it was begun: it ends by that, whatever is chosen meanwhile.
     policy: Policy,
+    /// The parities that it marks.
+    waits: ColumnSet,
+    /// Whether its job is over when it has happened.
+    answers: bool,
     extent: usize,
     state: State,
     started: Nanos,
@@ -128,6 +135,10 @@ pub(crate) struct Originator {
     locks: Locks,
     rebuilding: BTreeSet<Key>,
     parked: Vec<(Key, Job)>,
+    /// Parts of columns that nothing determines any more, of which the node's disk is to be told.
+    hopeless: Vec<(VolumeId, u64, usize, Span)>,
+    /// Since when disks of volumes are lost whose parity may wait.
+    exposed_since: BTreeMap<VolumeId, Nanos>,
     pub retries: u64,
 }
 
@@ -169,6 +180,8 @@ impl Originator {
             locks: Locks::default(),
             rebuilding: BTreeSet::new(),
             parked: Vec::new(),
+            hopeless: Vec::new(),
+            exposed_since: BTreeMap::new(),
             retries: 0,
         }
     }
@@ -262,13 +275,15 @@ impl Originator {
         let lost = self.map.lost(&volume, extent);
         let avoid = lost.union(job.avoid).union(job.mistrusts);
         let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);
-        if !recoverable(avoid) && recoverable(lost) && job.fresh_looks < FRESH_LOOKS {
-            job.avoid = ColumnSet::EMPTY;
+        // What is marked stays so, however often it is looked at.
+        let may_change = !job.avoid.minus(job.marked).is_empty();
+        if may_change && !recoverable(avoid) && recoverable(lost) && job.fresh_looks < FRESH_LOOKS {
+            job.look_anew();
             job.fresh_looks += 1;
             self.retry_later(job, outbox);
             return;
         }
-        let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. });
+        let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. } | What::Lose { .. });
         let is_disturbed = self.map.rests(&volume) && !self.config.keeps_rest();
         if writes && self.map.is_asleep(&volume) && !is_disturbed {
             return self.lacks_nodes(job, outbox);
@@ -292,7 +307,7 @@ impl Originator {
             What::Read(_) | What::Holes(_) | What::Compare(..) | What::Verify { .. } => {
                 self.launch_read(ts, job, volume, extent, avoid, outbox);
             }
-            What::Write(..) | What::Rebuild { .. } => {
+            What::Write(..) | What::Rebuild { .. } | What::Lose { .. } => {
                 self.launch_write(ts, job, volume, extent, avoid, outbox);
             }
         }
@@ -479,8 +494,19 @@ impl Originator {
 
 impl Txn {
     fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
-        let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
-        Txn { job, volume, policy, extent, state, started, awaited_by, decided: false }
+        let (awaited_by, policy, waits) = (BTreeSet::new(), volume.policy, ColumnSet::EMPTY);
+        Txn {
+            job,
+            volume,
+            policy,
+            waits,
+            answers: true,
+            extent,
+            state,
+            started,
+            awaited_by,
+            decided: false,
+        }
     }
 }
 

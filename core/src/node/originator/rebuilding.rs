@@ -3,6 +3,7 @@
 
 use super::{Job, Key, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use crate::cluster::Volume;
+use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::{HostData, Refusal};
 use crate::plan::Span;
@@ -26,8 +27,26 @@ impl Originator {
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
+            Refusal::Aborted if matches!(job.what, What::Lose { .. }) => {
+                return self.finish(job, Ok(HostData::Done), outbox);
+            }
             Refusal::Aborted => return self.retry(job),
-            Refusal::Erased { column, parts, behind } => (column, parts, behind),
+            Refusal::MustNotWait => {
+                job.must_not_wait = true;
+                return self.retry(job);
+            }
+            Refusal::Erased { column, parts, behind, marked, known } => {
+                if known {
+                    job.bad.insert(column);
+                }
+                if marked {
+                    job.marked.insert(column);
+                }
+                if marked && job.purpose != Purpose::Rebuild && self.is_data(&job, &parts, column) {
+                    return self.lacks_for_good(job, column, outbox);
+                }
+                (column, parts, behind)
+            }
         };
         let copied = self.map.volumes.get(&job.volume).is_some_and(|v| {
             let leaving = &v.extent(parts[0].0).leaving;
@@ -66,6 +85,13 @@ impl Originator {
                 self.parked.push((key, job));
             }
         }
+    }
+
+    /// Whether a column holds data in the first of these parts.
+    fn is_data(&self, job: &Job, parts: &[(u64, Span)], column: usize) -> bool {
+        let volume = self.map.volumes.get(&job.volume);
+        let role = volume.map(|v| v.geometry.layout.role(parts[0].0, column));
+        matches!(role, Some(ColumnRole::Data(_)))
     }
 
     /// The disk from which a rebuild's column can be copied.
@@ -120,15 +146,27 @@ impl Originator {
 
     /// A rebuild is done, or cannot be: those that waited for it go on.
     pub(super) fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
-        let What::Rebuild { stripe, column, .. } = job.what else { return };
+        let (What::Rebuild { stripe, column, .. } | What::Lose { stripe, column, .. }) = job.what
+        else {
+            return;
+        };
+        if let What::Lose { stripe, column, part } = job.what {
+            self.hopeless.push((job.volume, stripe, column, part));
+        }
+        let good = good && !job.in_part && !matches!(job.what, What::Lose { .. });
         let key = (job.volume, stripe, column);
         self.rebuilding.remove(&key);
         let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);
         self.parked = rest;
         let waited: Vec<(Key, Job)> = waited;
+        let volume = self.map.volumes.get(&job.volume);
+        let defers = volume.is_some_and(|v| v.policy.redundancy.defers());
         for (_, job) in waited {
             if good {
                 self.ready.push_back(job);
+            } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
+                // It can do without what is lost if its parity is computed later, from what it writes.
+                self.ready.push_back(Job { must_wait: true, ..job });
             } else {
                 self.lacks_nodes(job, outbox);
             }

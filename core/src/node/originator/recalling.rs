@@ -181,7 +181,7 @@ struct Row {
 fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     let g = &volume.geometry;
     let width = g.layout.width();
-    let plan = Task::Write(range).plan(volume, ColumnSet::EMPTY);
+    let plan = Task::Write(range).plan(volume, ColumnSet::EMPTY, ColumnSet::EMPTY);
     let rows = plan.expect("all columns are there").rows;
     let row = |row: &crate::plan::WriteRow| Row {
         changed: (0..width).filter(|c| row.changes(g, *c)).collect(),

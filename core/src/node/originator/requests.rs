@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::deferring;
 use super::scrubbing::Scrub;
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
@@ -123,8 +124,13 @@ impl Originator {
         let cut = chunks(&volume.geometry, range, self.max_chunk, |s| volume.extent_end(s));
         let mut left = 0;
         for chunk in cut {
-            left += 1;
-            self.queue.push_back(Job::new(Purpose::Host(id), volume.id, what(chunk)));
+            let pieces = match what(chunk) {
+                What::Write(..) => deferring::cut(volume, chunk),
+                _ => vec![chunk],
+            };
+            left += pieces.len();
+            let jobs = pieces.into_iter().map(|p| Job::new(Purpose::Host(id), volume.id, what(p)));
+            self.queue.extend(jobs);
         }
         let request = Request::new(volume.id, answer, left);
         self.requests.insert(id, request);

@@ -269,8 +269,14 @@ impl Originator {
         if verdict == Verdict::Abort {
             return self.give_up(ts, from, None, outbox);
         }
+        let participants = participants.clone();
         let txn = self.txns.remove(&ts).expect("just seen");
-        self.commit(ts, txn, voters, outbox);
+        let open = self.leaves_open(&txn.job, &txn.volume, &participants, &voters, txn.waits);
+        let again = open.then(|| txn.job.clone());
+        self.commit(ts, Txn { answers: !open && txn.answers, ..txn }, voters, outbox);
+        if let Some(job) = again {
+            self.retry(Job { has_room: true, ..job });
+        }
     }
 
     /// A write has happened: the host is answered, the participants are told.
@@ -291,7 +297,9 @@ impl Originator {
         let mut settling = Settling::new(&txn, participants, outbox.now);
         // What is put back is not journalled: it is done when it is in place.
         if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
-            self.finish(txn.job, Ok(HostData::Done), outbox);
+            if txn.answers {
+                self.finish(txn.job, Ok(HostData::Done), outbox);
+            }
         } else {
             settling.job = Some(txn.job);
             outbox.hurry();

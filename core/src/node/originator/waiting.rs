@@ -11,9 +11,10 @@
 use std::collections::VecDeque;
 
 use super::{Job, Originator, Purpose, State, What, unlock};
+use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
-use crate::units::{ColumnSet, Nanos, Timestamp};
+use crate::units::{Nanos, Timestamp};
 
 impl Originator {
     /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
@@ -27,7 +28,8 @@ impl Originator {
         }
         self.unlock_job(&mut job, outbox);
         self.give_room(&mut job);
-        (job.avoid, job.attempts, job.fresh_looks) = (ColumnSet::EMPTY, 0, 0);
+        job.look_anew();
+        (job.attempts, job.fresh_looks) = (0, 0);
         self.waiting.push_back(job);
     }
 
@@ -65,7 +67,8 @@ impl Originator {
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);
         let since = self.asleep_since.get(&job.volume);
-        rests || since.is_some_and(|s| waited(s) < volume.policy.lost_wait)
+        let exposed = self.exposed_since.get(&job.volume);
+        rests || since.max(exposed).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
     /// Says that volumes that rest are to go on: once for all that wait for it.
@@ -89,6 +92,11 @@ impl Originator {
         let before = std::mem::take(&mut self.asleep_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.asleep_since = asleep.map(since).collect();
+        let lost = |v: &Volume| (0..v.extents.len()).any(|n| !map.lost(v, n).is_empty());
+        let exposed = map.volumes.values().filter(|v| v.policy.redundancy.defers() && lost(v));
+        let before = std::mem::take(&mut self.exposed_since);
+        let since = |v| (v, before.get(&v).copied().unwrap_or(now));
+        self.exposed_since = exposed.map(|v| since(v.id)).collect();
         self.queue.append(&mut self.waiting);
         self.wake_said = false;
     }
@@ -105,7 +113,7 @@ impl Originator {
     /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
     /// because something that stood before it has been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
-        if self.asleep_since.is_empty() && !self.wake_said {
+        if self.asleep_since.is_empty() && self.exposed_since.is_empty() && !self.wake_said {
             return;
         }
         let now = outbox.now;

@@ -76,18 +76,20 @@ impl Originator {
         // A column that is down cannot be written to.
         let gone = match task {
             Task::Rebuild { column, .. } => self.map.lost(&volume, extent).contains(column),
-            Task::Write(_) | Task::Copy { .. } => false,
+            Task::Write(_) | Task::Lose { .. } | Task::Copy { .. } => false,
         };
+        let waits = self.parities_that_wait(&job, &volume, extent);
         let plan = match gone {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
-            false => task.plan(&volume, avoid),
+            false => task.plan(&volume, avoid, waits),
         };
         let Ok(plan) = plan else {
-            return self.lacks_nodes(job, outbox);
+            return self.nothing_determines(job, outbox);
         };
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
-        let header = Header { ts, volume: volume.id, avoid, task, asker: self.asker(&job) };
+        let asker = self.asker(&job);
+        let header = Header { ts, volume: volume.id, avoid, waits, task, asker };
         let mut writing = Writing {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
@@ -106,7 +108,8 @@ impl Originator {
         beginning.send(header, cast, outbox);
         self.tell_outcomes(&job, &volume, &writing.participants, outbox);
         let state = State::Writing(Box::new(writing));
-        self.txns.insert(ts, Txn::new(job, volume, extent, state, outbox.now));
+        let txn = Txn::new(job, volume, extent, state, outbox.now);
+        self.txns.insert(ts, Txn { waits, ..txn });
     }
 
     /// What the workers are told to do for a job.
@@ -117,6 +120,7 @@ impl Originator {
                 Some(_) => Task::Copy { stripe, column, part },
                 None => Task::Rebuild { stripe, column, part },
             },
+            What::Lose { stripe, column, part } => Task::Lose { stripe, column, part },
             _ => unreachable!("not a write"),
         }
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::layout::ColumnRole;
 use crate::node::background::{Background, Loop};
-use crate::node::catchup::{Behind, Place};
+use crate::node::catchup::{Behind, Listed, Place};
 use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 use crate::units::ColumnSet;
@@ -14,9 +14,10 @@ use crate::units::ColumnSet;
 pub(super) struct DirtyScan {
     to: NodeId,
     /// Of the extent being scanned (the last) and those to come: volume, first sector, sectors,
-    /// since when.
-    queue: Vec<(VolumeId, u64, u64, Timestamp)>,
+    /// what for.
+    queue: Vec<(VolumeId, u64, u64, Scan)>,
     found: BTreeMap<VolumeId, Vec<DirtySector>>,
+    marked: BTreeMap<VolumeId, Vec<DirtySector>>,
 }
 
 impl Worker {
@@ -57,42 +58,51 @@ impl Worker {
             // Also of a column that leaves this disk: the others may not know of what it holds.
             if let (Some((_, first)), Some(since)) = (volume.extents[n].place_on(self.node), since)
             {
-                queue.push((id, first, volume.extent_sectors(n), since));
+                let sectors = volume.extent_sectors(n);
+                queue.push((id, first, sectors, Scan::Since(since)));
+                queue.push((id, first, sectors, Scan::Marked));
             }
         }
-        self.dirty_scan = Some(DirtyScan { to, queue, found: BTreeMap::new() });
+        self.dirty_scan =
+            Some(DirtyScan { to, queue, found: BTreeMap::new(), marked: BTreeMap::new() });
         self.scan_dirty();
     }
 
     fn scan_dirty(&mut self) {
         let next = self.dirty_scan.as_ref().and_then(|s| s.queue.last()).copied();
-        let (_, first, count, since) = next.unwrap_or((VolumeId(0), 0, 0, Timestamp::ZERO));
+        let (_, first, count, what) = next.unwrap_or((VolumeId(0), 0, 0, Scan::Marked));
         let ticket = self.ticket(Ticket::Dirty);
-        self.store.scan(ticket, first, count, Scan::Since(since));
+        self.store.scan(ticket, first, count, what);
     }
 
     pub(super) fn dirty_done(&mut self, found: Vec<(u64, Timestamp)>, outbox: &mut Outbox) {
         let Some(scan) = &mut self.dirty_scan else { return };
-        if let Some((id, ..)) = scan.queue.pop()
+        if let Some((id, _, _, what)) = scan.queue.pop()
             && let Some(volume) = self.map.volumes.get(&id)
         {
             let place = |(sector, version)| {
                 let (stripe, _, within) = volume.stripe_at(self.node, sector)?;
                 Some((stripe, within, version))
             };
-            scan.found.entry(id).or_default().extend(found.into_iter().filter_map(place));
+            let into = if what == Scan::Marked { &mut scan.marked } else { &mut scan.found };
+            into.entry(id).or_default().extend(found.into_iter().filter_map(place));
         }
         if !scan.queue.is_empty() {
             self.scan_dirty();
             return;
         }
         let scan = self.dirty_scan.take().expect("just seen");
-        let found = scan.found.into_iter().collect();
-        outbox.send(scan.to, Body::DirtyReply { found });
+        let (found, marked) = (scan.found.into_iter().collect(), scan.marked.into_iter().collect());
+        outbox.send(scan.to, Body::DirtyReply { found, marked });
     }
 
     /// What the others have written.
-    pub fn on_dirty_reply(&mut self, from: NodeId, found: Vec<(VolumeId, Vec<DirtySector>)>) {
+    pub fn on_dirty_reply(
+        &mut self,
+        from: NodeId,
+        found: Vec<(VolumeId, Vec<DirtySector>)>,
+        marked: Vec<(VolumeId, Vec<DirtySector>)>,
+    ) {
         let Some(asking) = self.catchup.asking() else { return };
         if !asking.waiting.remove(&from) {
             return;
@@ -103,6 +113,16 @@ impl Worker {
             let whole = self.map.behind_since(volume, place.1, from).is_none();
             if let Some(column) = column.filter(|_| whole) {
                 asking.witnesses.entry(*place).or_default().insert(column);
+            }
+        }
+        for (id, sectors) in marked {
+            let Some(volume) = self.map.volumes.get(&id) else { continue };
+            for (stripe, within, _) in sectors {
+                let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
+                let sector = volume.sector(stripe, column) + within;
+                let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
+                let listed = asking.listed.entry(sector).or_default();
+                listed.marked = listed.marked.union(by.unwrap_or_default());
             }
         }
         for (id, sectors) in found {
@@ -177,7 +197,7 @@ impl Worker {
             }
             let map = &self.map;
             let any = !self.config.believes_covering_parity_only();
-            self.catchup.conclude(|(id, extent), sector, same| {
+            let is_unchanged = |(id, extent): Place, sector: u64, same: ColumnSet| {
                 let Some(volume) = map.volumes.get(&id) else { return false };
                 let Some(sectors) = sectors_of(volume, extent, self.node) else { return false };
                 let extent = &volume.extents[extent];
@@ -188,7 +208,11 @@ impl Worker {
                 let parity =
                     ColumnSet::first(g.layout.width()).minus(ColumnSet::first(g.data_columns()));
                 any && !same.intersection(parity).is_empty() || g.code.is_unchanged(column, same)
-            });
+            };
+            let is_exposed = |(id, _): Place, sector: u64, listed: &Listed| {
+                map.volumes.get(&id).is_some_and(|v| is_exposed(v, self.node, sector, listed))
+            };
+            self.catchup.conclude(is_unchanged, is_exposed);
             if !self.config.catches_up_on_all() && !self.catchup.is_asking() {
                 self.catchup.miss_one();
             }
@@ -229,6 +253,19 @@ impl Worker {
         self.look_at_own();
         self.wake = true;
     }
+}
+
+/// Whether what a disk has of a data sector was not written while it was away, though others of its row were: all parity
+/// that covers it and is there is marked as out of date, or has not changed. Nobody who lacks a data column leaves
+/// parity behind, and what was on its way when the disk went is remembered by those who marked it.
+fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
+    let Some((stripe, column, _)) = volume.stripe_at(node, sector) else { return false };
+    let g = &volume.geometry;
+    let ColumnRole::Data(i) = g.layout.role(stripe, column) else { return false };
+    let covering = g.code.parities_of(i).iter().map(|j| g.layout.parity_column(stripe, j));
+    let covering: ColumnSet = covering.collect();
+    let is_marked = !covering.intersection(listed.marked).is_empty();
+    is_marked && covering.intersection(listed.by.minus(listed.marked)).is_empty()
 }
 
 /// The sectors of a node's disk that hold its column of an extent.

@@ -10,7 +10,7 @@ use crate::node::task::Cast;
 use crate::order::Access;
 use crate::plan::{Execution, Role, Sending, Span, WriteRow};
 use crate::store::{Change, ChangeKind, Changed};
-use crate::units::SECTOR;
+use crate::units::{SECTOR, VolumeId};
 
 /// A cell in work.
 #[derive(Clone, Hash)]
@@ -63,9 +63,18 @@ impl Cell {
         ranges.map(|sectors| Changed { sectors, kind: self.kind() })
     }
 
-    /// Whether what it writes is put there or added.
-    fn kind(&self) -> ChangeKind {
-        if self.execution.cell().adds() { ChangeKind::Delta } else { ChangeKind::Content }
+    /// What it does to what is there.
+    pub fn kind(&self) -> ChangeKind {
+        match self.execution.cell() {
+            cell if cell.adds() => ChangeKind::Delta,
+            cell if cell.marks() => ChangeKind::Mark,
+            _ => ChangeKind::Content,
+        }
+    }
+
+    /// Its volume.
+    pub fn volume_id(&self) -> VolumeId {
+        self.volume.id
     }
 
     /// Whether the unit holds parity.
@@ -118,7 +127,7 @@ impl Cell {
 /// What a change does, for admission.
 pub fn access(kind: ChangeKind) -> Access {
     match kind {
-        ChangeKind::Content => Access::Content,
+        ChangeKind::Content | ChangeKind::Mark => Access::Content,
         ChangeKind::Delta => Access::Delta,
     }
 }

@@ -36,6 +36,11 @@ impl Filling {
         std::mem::take(&mut self.asked)
     }
 
+    /// This is to be asked for, too.
+    pub fn ask(&mut self, unit: Rebuild) {
+        self.asked.push(unit);
+    }
+
     /// What has been asked for may have failed: it is to be looked at anew.
     pub fn look_anew(&mut self) {
         self.in_work.clear();

@@ -111,6 +111,7 @@ impl Worker {
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();
+        self.exposure.look_anew();
         self.dirty_asked.clear();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {
@@ -137,6 +138,8 @@ impl Worker {
         if serving {
             self.run_dirty();
             self.run_catchup(background, outbox);
+            self.search_marks();
+            self.ask_refresh(background, outbox.now);
         }
         for request in self.store.take_ops() {
             outbox.push(Output::Disk(request));

@@ -1,6 +1,8 @@
 //! How much there is to do here: whether hosts use the disk, and whether it is time to put things in
 //! place.
 
+use crate::units::Nanos;
+
 /// What has come since the last tick.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Load {
@@ -11,6 +13,8 @@ pub(super) struct Load {
     /// Parts of hosts' requests since the last tick, and whether there were any before it.
     host_parts: u64,
     hosts_are_busy: bool,
+    /// When the last came.
+    last_part: Nanos,
 }
 
 /// So many ticks of writes without pause, and things are put in place all the same.
@@ -18,8 +22,9 @@ const MOST_TICKS: u32 = 10;
 
 impl Load {
     /// A part of a host's request has come.
-    pub fn host_part(&mut self) {
+    pub fn host_part(&mut self, now: Nanos) {
         self.host_parts += 1;
+        self.last_part = now;
     }
 
     /// A write has happened.
@@ -30,6 +35,11 @@ impl Load {
     /// Whether hosts used the disk between the last two ticks.
     pub fn hosts_are_busy(&self) -> bool {
         self.hosts_are_busy
+    }
+
+    /// For how long no part of a host's request has come.
+    pub fn quiet_since(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.last_part)
     }
 
     /// A tick.

@@ -174,9 +174,9 @@ impl Worker {
         let extent = volume.extent(range.stripes(&volume.geometry).start);
         let column = extent.column_of(self.node)?;
         let task = Task::Write(range);
-        let plan = task.plan(volume, ColumnSet::EMPTY).ok()?;
-        let (ts, avoid) = (Timestamp::ZERO, ColumnSet::EMPTY);
-        let header = Header { ts, volume: volume.id, avoid, task, asker: None };
+        let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
+        let plan = task.plan(volume, avoid, waits).ok()?;
+        let header = Header { ts, volume: volume.id, avoid, waits, task, asker: None };
         let role = Role::Column(column);
         let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, role));
         let all: Vec<_> = cells.flat_map(|c| c.writes().collect::<Vec<_>>()).collect();

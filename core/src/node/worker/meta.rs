@@ -1,7 +1,11 @@
 //! What the journal keeps of a write besides its content: enough to settle it after a crash.
 
 use super::*;
-use weft_bytes::{Read, Reader, Writer};
+use weft_bytes::{Read, Reader, Writer, at_most};
+use weft_code::Code;
+
+/// Set in the number of a column that only marks its parity.
+const MARKS: u16 = 1 << 15;
 
 /// What the journal keeps of a write besides its changes: volume, extent, column, and who
 /// takes part.
@@ -12,7 +16,8 @@ pub(super) fn encode(txn: &Txn) -> Vec<u8> {
     w.u16(txn.column as u16);
     w.u16(txn.participants.len() as u16);
     for (column, node) in &txn.participants {
-        w.u16(*column as u16);
+        let flag = if txn.markers.contains(*column) { MARKS } else { 0 };
+        w.u16(*column as u16 | flag);
         w.u16(node.0);
     }
     w.finish()
@@ -24,9 +29,16 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
 
 fn read(r: &mut Reader) -> Read<Txn> {
     let (volume, extent, column) = (VolumeId(r.u32()?), r.u32()? as usize, r.u16()?.into());
-    let count = r.u16()?;
-    let participants = (0..count).map(|_| Ok((r.u16()?.into(), NodeId(r.u16()?))));
-    let participants = participants.collect::<Read<_>>()?;
+    let (mut participants, mut markers) = (Vec::new(), ColumnSet::EMPTY);
+    for _ in 0..r.u16()? {
+        let (flagged, node) = (r.u16()?, NodeId(r.u16()?));
+        let column = usize::from(flagged & !MARKS);
+        if flagged & MARKS != 0 {
+            at_most("the column of a participant", column as u64, Code::MAX_COLUMNS as u64 - 1)?;
+            markers.insert(column);
+        }
+        participants.push((column, node));
+    }
     Ok(Txn {
         epoch: 0,
         volume,
@@ -38,12 +50,14 @@ fn read(r: &mut Reader) -> Read<Txn> {
         new: false,
         originator: NodeId(0),
         participants,
+        markers,
         cells: Vec::new(),
         ranges: Vec::new(),
         writes: EVERYTHING,
         ordering: Ordering::Timestamps,
         delayed: false,
         copies: false,
+        loses: false,
         puts_back: false,
         asker: None,
         phase: Phase::Prepared,

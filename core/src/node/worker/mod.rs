@@ -18,6 +18,7 @@
 mod catchup;
 mod cells;
 mod check;
+mod exposure;
 mod filling;
 mod life;
 mod load;
@@ -44,12 +45,13 @@ use crate::node::task::Cast;
 use crate::order::{Admission, Admittance, Asker, Ordering};
 use crate::plan::{Commit, Destination, Range as VolumeRange, Role, Sending, Span};
 use crate::store::{
-    AnyStore, Change, ChangeKind, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
+    AnyStore, Change, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
 };
-use crate::units::{Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::DirtyScan;
 use cells::Cell;
+use exposure::Exposure;
 use filling::Filling;
 use load::Load;
 use memory::{Memory, Recalling};
@@ -81,6 +83,8 @@ struct Txn {
     originator: NodeId,
     /// Who takes part, in column order.
     participants: Vec<(usize, NodeId)>,
+    /// Those of them that only mark parity as out of date.
+    markers: ColumnSet,
     /// In the order of stripes.
     cells: Vec<Cell>,
     /// How many of them have more to do before the write is prepared.
@@ -97,6 +101,8 @@ struct Txn {
     delayed: bool,
     /// Whether it copies from, or to, another disk.
     copies: bool,
+    /// Whether it says of a part of its column that it is lost for good.
+    loses: bool,
     /// Whether it puts back what a disk has not.
     puts_back: bool,
     /// Whose request it is part of, if it is to be remembered.
@@ -120,6 +126,7 @@ enum Ticket {
     Holes { ts: Timestamp, run: usize },
     Dirty,
     Own,
+    Marks,
     Recall(Recalling),
 }
 
@@ -183,6 +190,7 @@ pub(crate) struct Worker {
     stalled: BTreeSet<Timestamp>,
     stalled_reads: BTreeSet<Timestamp>,
     load: Load,
+    exposure: Exposure,
     shares_sent: u64,
     pub rebuilt_sectors: u64,
 }
@@ -218,6 +226,7 @@ impl Worker {
             stalled: BTreeSet::new(),
             stalled_reads: BTreeSet::new(),
             load: Load::default(),
+            exposure: Exposure::default(),
             shares_sent: 0,
             rebuilt_sectors: 0,
         }
@@ -235,15 +244,16 @@ impl Worker {
         let behind = self.catchup.is_behind();
         let asked = self.dirty_scan.is_some() || !self.dirty_asked.is_empty();
         let idle = self.txns.is_empty() && self.reads.is_empty() && self.store.is_quiet();
-        !idle || behind || asked
+        !idle || behind || asked || self.has_to_refresh()
     }
 
     /// What is in work, in words.
     pub fn waiting(&self) -> String {
         format!(
-            "{} writes unsettled, {} reads, {}",
+            "{} writes unsettled, {} reads, {}, {}",
             self.txns.len(),
             self.reads.len(),
+            self.exposure.in_words(),
             self.store.waiting()
         )
     }

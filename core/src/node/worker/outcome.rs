@@ -45,7 +45,9 @@ impl Worker {
         if !makes_fresh && self.catchup.is_behind() {
             self.freshening.insert(ts);
         }
-        for Changed { sectors, kind } in ranges {
+        for changed in ranges {
+            self.exposure.changed(ts, &changed, outbox.now);
+            let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);
             if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
@@ -98,7 +100,11 @@ impl Worker {
 
     /// Told that everyone knows of a commit.
     pub fn on_release(&mut self, ts: Timestamp) {
-        if matches!(self.txns.get(&ts).map(|t| t.phase), Some(Phase::Committed { .. })) {
+        let committed =
+            matches!(self.txns.get(&ts).map(|t| t.phase), Some(Phase::Committed { .. }));
+        if committed && self.waits_for_holders(ts) {
+            self.txns.get_mut(&ts).expect("just seen").heard = true;
+        } else if committed {
             self.txns.remove(&ts);
             self.inquiries.remove(&ts);
             self.store.release(ts);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use weft_bytes::Writer;
 
 use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
+use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Output, Refusal, Wanted};
 use crate::order::{Access, Ordering};
@@ -18,6 +20,7 @@ use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     from: NodeId,
+    volume: VolumeId,
     column: usize,
     wanted: Wanted,
     rows: Vec<RowPart>,
@@ -95,6 +98,7 @@ impl Worker {
         let runs = whole.collect();
         let job = ReadJob {
             from,
+            volume: volume.id,
             column,
             wanted,
             rows,
@@ -115,7 +119,7 @@ impl Worker {
             return;
         }
         if wanted == Wanted::Data {
-            self.load.host_part();
+            self.load.host_part(outbox.now);
         }
         self.reads.insert(ts, job);
         self.step_read(ts, outbox);
@@ -159,7 +163,8 @@ impl Worker {
         let stale: Vec<_> = job.parts_where(|r| self.catchup.is_stale(r));
         if !stale.is_empty() {
             let job = self.reads.remove(&ts).expect("just seen");
-            let refusal = Refusal::Erased { column: job.column, parts: stale, behind: true };
+            let known = self.knows_missing(job.volume, stale[0].0, job.column);
+            let refusal = not_there(job.column, stale, NotThere::Behind { known });
             self.reply_read(&job, ts, Err(refusal), outbox);
             return;
         }
@@ -196,7 +201,7 @@ impl Worker {
         let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
         } else if !lost.is_empty() {
-            Some(Refusal::Erased { column: job.column, parts: lost, behind: false })
+            Some(not_there(job.column, lost, NotThere::of(&done)))
         } else {
             None
         };
@@ -247,11 +252,7 @@ impl Worker {
         } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
             let span = work.span_of(first..last + 1);
             let (column, stripe) = (work.column, work.row.stripe);
-            self.refuse(
-                ts,
-                Refusal::Erased { column, parts: vec![(stripe, span)], behind: false },
-                outbox,
-            );
+            self.refuse(ts, not_there(column, vec![(stripe, span)], NotThere::of(&done)), outbox);
         } else {
             let txn = self.txns.get_mut(&ts).expect("just seen");
             txn.cells[cell].execution.read_arrived(part, done.data);
@@ -279,6 +280,7 @@ impl Worker {
             Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
             Some(Ticket::Dirty) => self.dirty_done(found, outbox),
             Some(Ticket::Own) => self.own_done(found),
+            Some(Ticket::Marks) => self.marks_found(found, outbox.now),
             Some(Ticket::Recall(asked)) => self.recall_done(asked, !found.is_empty(), outbox),
             _ => {}
         }
@@ -308,6 +310,46 @@ impl Worker {
             let pieces = job.hole_pieces();
             self.reply_read(&job, ts, Ok(pieces), outbox);
         }
+    }
+}
+
+/// Why a column has not got what is asked of it.
+#[derive(Clone, Copy)]
+pub(super) enum NotThere {
+    /// The disk has yet to get it; or, if that is not `known`, may have it.
+    Behind { known: bool },
+    /// The disk has lost it.
+    Lost,
+    /// It is marked as out of date.
+    Marked,
+}
+
+impl NotThere {
+    /// Of what the store could not read.
+    fn of(done: &ReadDone) -> NotThere {
+        match done.marked.len() == done.erased.len() {
+            true => NotThere::Marked,
+            false => NotThere::Lost,
+        }
+    }
+}
+
+/// A column has not got what is asked of it.
+pub(super) fn not_there(column: usize, parts: Vec<(u64, Span)>, why: NotThere) -> Refusal {
+    let (behind, marked, known) = match why {
+        NotThere::Behind { known } => (true, false, known),
+        NotThere::Lost => (false, false, true),
+        NotThere::Marked => (false, true, true),
+    };
+    Refusal::Erased { column, parts, behind, marked, known }
+}
+
+impl Worker {
+    /// Whether this disk knows what it has missed of its column, and has to have it computed.
+    pub(super) fn knows_missing(&self, volume: VolumeId, stripe: u64, column: usize) -> bool {
+        let is_copied = |v: &Arc<Volume>| v.extent(stripe).leaving.contains_key(&column);
+        let volume = self.map.volumes.get(&volume);
+        !self.catchup.is_asking() && !volume.is_some_and(is_copied)
     }
 }
 

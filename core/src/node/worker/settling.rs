@@ -63,12 +63,42 @@ impl Worker {
         for node in inquiry.unanswered(&voters) {
             outbox.send(node, Body::Ask { ts });
         }
+        let holders = self.holders(ts);
+        for node in self.inquiries[&ts].unanswered(&holders) {
+            if !voters.contains(&node) && self.map.is_up(node) {
+                outbox.send(node, Body::Ask { ts });
+            }
+        }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.heard |= !self.map.is_up(txn.originator);
         if matches!(txn.phase, Phase::Committed { .. }) && !txn.heard {
             outbox.send(txn.originator, Body::Query { ts });
         }
         self.judge(ts, outbox);
+    }
+
+    /// Where parity may wait: those who have a write's data, though they be away. What they have may be theirs alone by now,
+    /// so somebody must know that it has happened until they do; who has been left by its column has nothing of it.
+    fn holders(&self, ts: Timestamp) -> Vec<NodeId> {
+        let txn = &self.txns[&ts];
+        let Some(volume) = self.map.volumes.get(&txn.volume) else { return Vec::new() };
+        let Some(extent) = volume.extents.get(txn.extent) else { return Vec::new() };
+        let has = |(column, node): &&(usize, NodeId)| {
+            let its = extent.columns.get(*column).is_some_and(|c| c.0 == *node);
+            its && *node != self.node && !txn.markers.contains(*column)
+        };
+        let defers = volume.policy.redundancy.defers() || !txn.markers.is_empty();
+        let remembers = defers && self.config.waits_for_holders();
+        let holders = txn.participants.iter().filter(|_| remembers).filter(has);
+        holders.map(|(_, node)| *node).collect()
+    }
+
+    /// Whether some of those have not said what they know.
+    pub(super) fn waits_for_holders(&self, ts: Timestamp) -> bool {
+        let holders = self.holders(ts);
+        let inquiry = self.inquiries.get(&ts);
+        let all_up = holders.iter().all(|n| self.map.is_up(*n));
+        !(all_up || inquiry.is_some_and(|i| i.all_know(&holders)))
     }
 
     /// An answer to this disk's own question.
@@ -114,7 +144,11 @@ impl Worker {
                 for node in inquiry.unheard(&voters) {
                     outbox.notice(node, Notice::Commit(ts));
                 }
-                if safe && txn.heard && inquiry.all_know(&voters) {
+                for node in inquiry.unheard(&self.holders(ts)).filter(|n| !voters.contains(n)) {
+                    outbox.notice(node, Notice::Commit(ts));
+                }
+                let all_know = inquiry.all_know(&voters) && inquiry.all_know(&self.holders(ts));
+                if safe && txn.heard && all_know {
                     self.on_release(ts);
                 }
             }

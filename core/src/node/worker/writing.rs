@@ -1,5 +1,6 @@
 //! A write at a worker, from its first message until it is handed to the store.
 
+use super::reading::{NotThere, not_there};
 use super::*;
 
 impl Worker {
@@ -58,12 +59,14 @@ impl Worker {
         let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
         let coordinator = cast.node(Role::Coordinator).expect("every task has one");
         let Some(role) = cast.role_of(self.node, task) else { return false };
-        let Ok(plan) = task.plan(&volume, header.avoid) else { return false };
+        let Ok(plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
         let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, role));
         let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
         let (Role::Column(column) | Role::Source(column)) = role else { return false };
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
+        let markers = plan.markers(&volume.geometry);
+        let marks = markers.contains(column);
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
         let ranges = cells.iter().flat_map(Cell::writes).collect();
         let txn = Txn {
@@ -77,26 +80,29 @@ impl Worker {
             journal: volume.policy.is_journaled()
                 && match header.task {
                     Task::Write(_) => true,
-                    Task::Rebuild { .. } => false,
+                    Task::Rebuild { .. } | Task::Lose { .. } => false,
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
             alone: !volume.policy.commit.is_voted(),
             originator: coordinator,
             participants,
+            markers,
             unfinished: cells.len(),
             cells,
             new: true,
             ranges,
             writes: match header.task {
                 Task::Write(range) => range,
-                Task::Rebuild { .. } | Task::Copy { .. } => EVERYTHING,
+                Task::Rebuild { .. } | Task::Lose { .. } | Task::Copy { .. } => EVERYTHING,
             },
             ordering: volume.policy.ordering,
             delayed: false,
             copies: matches!(header.task, Task::Copy { .. }),
+            loses: matches!(header.task, Task::Lose { .. }),
             puts_back: !matches!(header.task, Task::Write(_)),
             // Without votes what one has done says nothing of the others.
-            asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
+            // And who only marks its parity has nothing to remember the request by.
+            asker: header.asker.filter(|_| volume.policy.commit.is_voted() && !marks),
             phase: Phase::Working,
             hops: 0,
             awaited: false,
@@ -105,7 +111,7 @@ impl Worker {
             since: outbox.now,
         };
         if let Task::Write(_) = header.task {
-            self.load.host_part();
+            self.load.host_part(outbox.now);
         }
         if let Some(asker) = header.asker {
             self.memory.hear(asker);
@@ -115,9 +121,14 @@ impl Worker {
             self.store.expect(header.ts, sectors.start, sectors.end - sectors.start, vital);
         }
         let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
+        let host_marks = marks && matches!(header.task, Task::Write(_));
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
+            return false;
+        }
+        if host_marks && !self.may_wait(&volume) {
+            self.refuse(header.ts, Refusal::MustNotWait, outbox);
             return false;
         }
         true
@@ -139,6 +150,10 @@ impl Worker {
     ) {
         let works = self.txns.get(&ts).is_some_and(|t| t.phase == Phase::Working);
         if !works || self.waits_for_locks(ts) {
+            return;
+        }
+        if self.must_know_marks(ts) {
+            self.stalled.insert(ts);
             return;
         }
         let mut shares = Shares::default();
@@ -176,18 +191,31 @@ impl Worker {
             self.stalled.insert(ts);
             return;
         }
+        let marked = |c: &Cell| Some((c.column, self.marked_part(c)?));
+        if let Some((column, part)) = self.txns[&ts].cells.iter().find_map(marked) {
+            let refusal = not_there(column, vec![part], NotThere::Marked);
+            return self.refuse(ts, refusal, outbox);
+        }
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        let copies = txn.copies;
+        let (copies, loses) = (txn.copies, txn.loses);
         let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
         if copies && !changes.is_empty() {
             let (column, part) = self.txns[&ts].cells[0].whole();
             let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
             if changes.iter().any(lost) {
                 // It was here, and is lost: then no other disk has it.
-                let refusal = Refusal::Erased { column, parts: vec![part], behind: false };
+                let refusal = not_there(column, vec![part], NotThere::Lost);
                 return self.refuse(ts, refusal, outbox);
             }
             changes = self.still_missing(changes);
+            if changes.is_empty() {
+                return self.refuse(ts, Refusal::Aborted, outbox);
+            }
+        }
+        if loses {
+            // What it has is not known yet: perhaps all of it.
+            changes =
+                if self.catchup.is_asking() { Vec::new() } else { self.still_missing(changes) };
             if changes.is_empty() {
                 return self.refuse(ts, Refusal::Aborted, outbox);
             }
@@ -254,7 +282,7 @@ impl Worker {
         self.txns[&ts].copies && self.catchup.is_asking()
     }
 
-    /// Of a copy, what has not been written since by anyone else.
+    /// Of a copy, or of what is lost, what has not been written since by anyone else.
     fn still_missing(&self, changes: Vec<Change>) -> Vec<Change> {
         let mut out = Vec::new();
         for change in changes {
@@ -262,7 +290,7 @@ impl Worker {
                 if self.catchup.is_stale(sector..sector + 1) {
                     let at = n * SECTOR as usize;
                     let data = change.data.slice(at, at + SECTOR as usize);
-                    out.push(Change { sector, kind: ChangeKind::Content, data });
+                    out.push(Change { sector, kind: change.kind, data });
                 }
             }
         }
@@ -281,7 +309,7 @@ impl Worker {
                 let part = cell.span_of(sectors);
                 let column = cell.column;
                 let parts = vec![(cell.row.stripe, part)];
-                Err(Refusal::Erased { column, parts, behind: true })
+                Err(not_there(column, parts, NotThere::Behind { known: false }))
             }
         }
     }
@@ -290,6 +318,10 @@ impl Worker {
         let txn = &self.txns[&ts];
         let cell = &txn.cells[n];
         self.refuse_change_of_missing(cell)?;
+        if let Some(part) = self.marked_part(cell) {
+            let (column, parts) = (cell.column, vec![part]);
+            return Err(not_there(column, parts, NotThere::Marked));
+        }
         if !cell.execution.must_read() {
             return Ok(());
         }
@@ -309,11 +341,9 @@ impl Worker {
         }
         if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
             let part = cell.span_of(stale.clone());
-            return Err(Refusal::Erased {
-                column: cell.column,
-                parts: vec![(cell.row.stripe, part)],
-                behind: true,
-            });
+            let parts = vec![(cell.row.stripe, part)];
+            let known = self.knows_missing(cell.volume_id(), cell.row.stripe, cell.column);
+            return Err(not_there(cell.column, parts, NotThere::Behind { known }));
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
         for (part, range) in ranges.into_iter().enumerate() {

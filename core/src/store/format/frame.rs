@@ -80,7 +80,7 @@ impl Entry {
             }),
             Entry::Apply { sectors } => sectors.iter().try_for_each(|a| {
                 sector(a.sector)?;
-                at_most("the state of a sector", a.state.into(), State::Bad as u64)
+                at_most("the state of a sector", a.state.into(), State::Marked as u64)
             }),
             Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| sector(*s)),
             Entry::Outcome { .. }
@@ -279,19 +279,30 @@ const CHANGE_BYTES: usize = 17;
 const ADDED: u8 = 1;
 /// It is zeros, and has no bytes in the frame.
 const ZEROS: u8 = 2;
+const ADDED_ZEROS: u8 = ADDED | ZEROS;
+/// It is a mark, which has no bytes either.
+const MARKED: u8 = 4 | ZEROS;
 
 fn encode_change(w: &mut Writer, c: &ChangeHead) {
     w.u64(c.sector);
     w.u32(c.count);
-    let added = if c.kind.is_delta() { ADDED } else { 0 };
-    w.u8(added | if c.crc.is_none() { ZEROS } else { 0 });
+    let kind = match c.kind {
+        ChangeKind::Content => 0,
+        ChangeKind::Delta => ADDED,
+        ChangeKind::Mark => MARKED,
+    };
+    w.u8(kind | if c.crc.is_none() { ZEROS } else { 0 });
     w.u32(c.crc.unwrap_or(0));
 }
 
 fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
     let (sector, count, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
-    at_most("the flags of a change", flags.into(), (ADDED | ZEROS).into())?;
-    let kind = if flags & ADDED != 0 { ChangeKind::Delta } else { ChangeKind::Content };
+    let kind = match flags {
+        0 | ZEROS => ChangeKind::Content,
+        ADDED | ADDED_ZEROS => ChangeKind::Delta,
+        MARKED => ChangeKind::Mark,
+        _ => return Err(BytesError::Bounds { what: "the flags of a change", value: flags.into() }),
+    };
     Ok(ChangeHead { sector, count, kind, crc: (flags & ZEROS == 0).then_some(crc) })
 }
 

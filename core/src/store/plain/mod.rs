@@ -301,6 +301,7 @@ impl PlainStore {
                 data: data.slice(at(range.start), at(range.end)),
                 versions: Vec::new(),
                 erased: Vec::new(),
+                marked: Vec::new(),
                 raced: false,
                 deferred: false,
             };
@@ -371,9 +372,14 @@ impl Store for PlainStore {
         self.asked.push((ticket, first..first + count));
     }
 
-    /// It keeps no versions: every sector may have been written at any time.
-    fn scan(&mut self, ticket: u64, first: u64, count: u64, _: Scan) {
-        let found = (first..first + count).map(|s| (s, self.latest)).collect();
+    fn has_marks(&self) -> bool {
+        false
+    }
+
+    /// It keeps no versions: every sector may have been written at any time. And it keeps no marks.
+    fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
+        let all = if what == Scan::Marked { 0..0 } else { first..first + count };
+        let found = all.map(|s| (s, self.latest)).collect();
         self.events.push_back(Event::Scanned(ticket, found));
     }
 

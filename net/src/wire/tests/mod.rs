@@ -64,6 +64,11 @@ fn header() -> impl Strategy<Value = Header> {
             column,
             part,
         }),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Lose {
+            stripe,
+            column,
+            part,
+        }),
         (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
             stripe,
             column,
@@ -71,8 +76,15 @@ fn header() -> impl Strategy<Value = Header> {
         }),
     ];
     let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
-    (ts(), volume_id(), any::<u32>(), task, asker).prop_map(|(ts, volume, avoid, task, asker)| {
-        Header { ts, volume, avoid: ColumnSet(avoid), task, asker }
+    let columns = || any::<u32>().prop_map(ColumnSet);
+    let fields = (ts(), volume_id(), columns(), columns(), task, asker);
+    fields.prop_map(|(ts, volume, avoid, waits, task, asker)| Header {
+        ts,
+        volume,
+        avoid,
+        waits,
+        task,
+        asker,
     })
 }
 
@@ -101,10 +113,13 @@ fn role() -> impl Strategy<Value = Role> {
 fn refusal() -> impl Strategy<Value = Refusal> {
     prop_oneof![
         ts().prop_map(Refusal::Late),
-        (0..32usize, vec((any::<u64>(), span()), 0..4))
-            .prop_map(|(column, parts)| Refusal::Erased { column, parts, behind: column % 2 == 0 }),
+        (0..32usize, vec((any::<u64>(), span()), 0..4)).prop_map(|(column, parts)| {
+            let (behind, marked) = (column % 2 == 0, column % 3 == 0);
+            Refusal::Erased { column, parts, behind, marked, known: column % 5 == 0 }
+        }),
         Just(Refusal::Aborted),
         Just(Refusal::Busy),
+        Just(Refusal::MustNotWait),
     ]
 }
 
@@ -167,7 +182,7 @@ fn body() -> BoxedStrategy<Body> {
         (any::<u64>(), vec(range(), 0..4), select(recollections))
             .prop_map(|(id, happened, recollection)| Body::Recalled { id, happened, recollection }),
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
-        found.prop_map(|found| Body::DirtyReply { found }),
+        found.prop_map(|found| Body::DirtyReply { marked: found.clone(), found }),
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
     ]

@@ -49,6 +49,14 @@ impl Run {
                 // What limited atomicity does not promise is not asked of such a run from its beginning.
                 Setting::Commit(to) => limited || to != Commit::Limited,
                 Setting::LostWait(_) => false,
+                Setting::Redundancy(_) => self.exposes,
+                Setting::ImmediateParities(n) => {
+                    usize::from(n) < self.volume.geometry.code.parity_columns().max(1)
+                }
+                Setting::Refresh(_)
+                | Setting::Idle(_)
+                | Setting::ExposedBytes(_)
+                | Setting::ExposedFor(_) => true,
                 Setting::ParityAt(_) | Setting::Dispatch(_) | Setting::Journal(_) => true,
             }
     }

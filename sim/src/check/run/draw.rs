@@ -8,7 +8,9 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
-use weft_core::policy::{Commit, Dispatch, ParityAt, Policy, Preference};
+use weft_core::policy::{
+    Commit, Dispatch, ParityAt, Policy, Preference, Redundancy, Refresh, Timing,
+};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
@@ -78,6 +80,10 @@ impl Run {
         if commit == Commit::Limited {
             policy.dispatch = Dispatch::Commanded;
         }
+        let parities = geometry.code.parity_columns();
+        let may_wait = policy.is_journaled() && commit == Commit::Late && parities > 0;
+        let redundancy = draw_redundancy(seed, parities, options.deferral).filter(|_| may_wait);
+        policy.redundancy = redundancy.unwrap_or_default();
         if !policy.is_journaled() {
             // Then only the promises of single deaths stand.
             options.faults.power = false;
@@ -196,6 +202,9 @@ impl Run {
             repeat_rng: repeat_rng.filter(|_| places.is_none()),
             again: (0, 0),
             operator,
+            exposes: redundancy.is_some(),
+            lacks: false,
+            loses: false,
             leaving: false,
             beyond: false,
             max_chunk,
@@ -251,6 +260,27 @@ fn draw_commit(seed: u64) -> Commit {
         0 => Commit::Limited,
         _ => Commit::Late,
     }
+}
+
+/// In one of four seeds parity may wait.
+fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Redundancy> {
+    let mut rng = Rng::with_seed(seed ^ 0x000a_f4a1_d000);
+    let drawn = rng.u8(0..4) == 0;
+    if !waits.unwrap_or(drawn) {
+        return None;
+    }
+    let timing = if rng.u8(0..6) == 0 { Timing::Never } else { Timing::Deferred };
+    let bounds = [SECTOR, 16 * SECTOR, 256 * SECTOR, Redundancy::UNBOUNDED];
+    let times = [MILLIS, 20 * MILLIS, 500 * MILLIS, Redundancy::UNBOUNDED];
+    let refreshes = [Refresh::Idle, Refresh::Idle, Refresh::Busy, Refresh::First];
+    Some(Redundancy {
+        timing,
+        immediate_parities: rng.usize(0..parities.max(1)) as u8,
+        refresh: refreshes[rng.usize(0..refreshes.len())],
+        idle: rng.u64(1..=20) * MILLIS,
+        exposed_bytes: bounds[rng.usize(0..bounds.len())],
+        exposed_for: times[rng.usize(0..times.len())],
+    })
 }
 
 /// Requests wait for lost nodes in one of four seeds: for a while, or until they are back.

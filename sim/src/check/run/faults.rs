@@ -232,6 +232,11 @@ impl Run {
     }
 
     pub(super) fn fault(&mut self, fault: Fault) {
+        let spares = matches!(
+            fault,
+            Fault::Kill(..) | Fault::Return(_) | Fault::Power | Fault::Choose(..) | Fault::Form(_)
+        );
+        self.loses |= !spares;
         match fault {
             Fault::Kill(node, power) if self.world.runs(node) => {
                 self.crashes += 1;

@@ -78,7 +78,20 @@ impl Run {
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let v = &self.volume;
         let cut = chunks(&v.geometry, range, self.max_chunk, |s| v.extent_end(s));
-        cut.map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
+        cut.flat_map(|r| self.atomic(r)).map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
+    }
+
+    /// A chunk in pieces that happen or do not: where parity may wait, what lies in one stripe unit.
+    fn atomic(&self, chunk: Range) -> Vec<Range> {
+        let mut out = vec![chunk];
+        let unit = self.volume.geometry.unit;
+        while let Some(last) = out.last_mut().filter(|_| self.exposes) {
+            let border = (last.offset / unit + 1) * unit;
+            let Some(rest) = last.end().checked_sub(border).filter(|rest| *rest > 0) else { break };
+            last.len = border - last.offset;
+            out.push(Range { offset: border, len: rest });
+        }
+        out
     }
 
     /// A host asks its node for something that reads or writes these blocks.
@@ -236,6 +249,10 @@ impl Run {
             Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
                 self.left_open(pieces.clone());
             }
+            Err(HostError::TooManyLost) if self.may_lack() => {
+                self.lacks = true;
+                self.left_open(pieces.clone());
+            }
             Err(error) => {
                 let text =
                     format!("request {request} failed though the layout bears the faults: {error}");
@@ -248,6 +265,15 @@ impl Run {
 
     fn is_restless(&self) -> bool {
         self.rare.as_ref().is_some_and(|r| r.restless)
+    }
+
+    /// Whether content may be on one disk alone, and that is away, or was lost for good.
+    fn may_lack(&self) -> bool {
+        let nodes = (0..self.world.size() as u16).map(NodeId);
+        let map = self.world.map();
+        let missing =
+            nodes.filter(|n| self.world.belongs(*n)).any(|n| !map.is_up(n) || map.is_stale(n));
+        self.exposes && (self.loses || missing)
     }
 
     /// Whether requests wait for lost nodes for as long as it takes.

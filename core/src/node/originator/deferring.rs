@@ -1,0 +1,154 @@
+//! Parity that waits, at the originator (AFRAID): which parities of a write do, how its request is cut, when its host can be
+//! answered after a failure, and what becomes of content that nothing determines any more.
+
+use super::{Job, Originator, What};
+use crate::cluster::Volume;
+use crate::layout::ColumnRole;
+use crate::node::HostError;
+use crate::node::outbox::Outbox;
+use crate::plan::{Range, Span};
+use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
+
+/// Which parities of a volume wait, if nothing speaks against it.
+fn waiting_parities(volume: &Volume) -> ColumnSet {
+    let redundancy = &volume.policy.redundancy;
+    match redundancy.defers() {
+        true => {
+            let immediate = ColumnSet::first(redundancy.immediate_parities.into());
+            ColumnSet::first(volume.geometry.code.parity_columns()).minus(immediate)
+        }
+        false => ColumnSet::EMPTY,
+    }
+}
+
+/// Cuts a piece of a request further where no parity takes a write at once. What fails together then is one stripe
+/// unit: of several, survivors could not tell which were written.
+pub(super) fn cut(volume: &Volume, chunk: Range) -> Vec<Range> {
+    let g = &volume.geometry;
+    let all = ColumnSet::first(g.code.parity_columns());
+    if all.is_empty() || waiting_parities(volume) != all {
+        return vec![chunk];
+    }
+    let (stripe, unit) = (g.stripe_bytes(), g.unit);
+    let mut out = Vec::new();
+    let mut at = chunk.offset;
+    while at < chunk.end() {
+        let whole = at.is_multiple_of(stripe) && chunk.end() - at >= stripe;
+        let end = match whole {
+            true => chunk.end() / stripe * stripe,
+            false => chunk.end().min((at / unit + 1) * unit),
+        };
+        out.push(Range { offset: at, len: end - at });
+        at = end;
+    }
+    out
+}
+
+impl Originator {
+    /// The parities that wait in an attempt at a job. None does while a disk of the extent is lost, or has yet to get
+    /// something: what it has not is determined by that parity.
+    pub(super) fn parities_that_wait(
+        &self,
+        job: &Job,
+        volume: &Volume,
+        extent: usize,
+    ) -> ColumnSet {
+        let may_be = matches!(job.what, What::Write(..)) && volume.policy.is_journaled();
+        if !may_be || job.must_not_wait {
+            return ColumnSet::EMPTY;
+        }
+        let waits = match job.must_wait {
+            true => ColumnSet::first(volume.geometry.code.parity_columns()),
+            false => waiting_parities(volume),
+        };
+        match waits.is_empty() || self.is_whole(volume, extent) {
+            true => waits,
+            false => ColumnSet::EMPTY,
+        }
+    }
+
+    /// Whether all disks of an extent are there and have missed nothing.
+    fn is_whole(&self, volume: &Volume, extent: usize) -> bool {
+        let columns = &volume.extents[extent].columns;
+        let behind = |node: NodeId| self.map.behind_since(volume, extent, node).is_some();
+        self.map.lost(volume, extent).is_empty() && !columns.iter().any(|c| behind(c.0))
+    }
+
+    /// Whether the content of participants that are not among these voters is not determined by what these have: then
+    /// nobody can tell whether the write has happened there, and its host cannot be answered.
+    pub(super) fn leaves_open(
+        &self,
+        job: &Job,
+        volume: &Volume,
+        participants: &[(usize, NodeId)],
+        voters: &[NodeId],
+        waits: ColumnSet,
+    ) -> bool {
+        let missing = participants.iter().filter(|(_, node)| !voters.contains(node));
+        let missing: ColumnSet = missing.map(|(column, _)| *column).collect();
+        if waits.is_empty() || missing.is_empty() {
+            return false;
+        }
+        let g = &volume.geometry;
+        job.what.stripes(volume).any(|stripe| {
+            let marked = waits.iter().map(|j| g.layout.parity_column(stripe, j)).collect();
+            let is_data = |c: usize| matches!(g.layout.role(stripe, c), ColumnRole::Data(_));
+            missing.iter().any(is_data) && !g.is_recoverable(stripe, missing.union(marked))
+        })
+    }
+
+    /// What to do with a rebuild that has no plan: if that is because of parity that waits, or of what disks have lost, and
+    /// not because disks are away that may come back, nothing determines the content any more. Of a longer part the first half is tried by
+    /// itself, since perhaps only some sectors are lost.
+    pub(super) fn nothing_determines(&mut self, mut job: Job, outbox: &mut Outbox) {
+        let What::Rebuild { stripe, column, part } = job.what else {
+            return self.lacks_nodes(job, outbox);
+        };
+        let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
+            return self.lacks_nodes(job, outbox);
+        };
+        let extent = volume.extent_of(stripe);
+        let others = job.avoid.minus(job.bad).minus(ColumnSet::of(column));
+        // The disk that the column leaves may have it, unless it has said that it has not.
+        let moves = volume.extents[extent].leaving.contains_key(&column) && !job.computes;
+        let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
+        let for_good = known && volume.policy.redundancy.defers();
+        if !for_good || moves || !self.map.lost(&volume, extent).is_empty() {
+            return self.lacks_nodes(job, outbox);
+        }
+        job.look_anew();
+        if part.len() > SECTOR {
+            let half = (part.len() / 2).next_multiple_of(SECTOR);
+            let part = Span::new(part.lo, part.lo + half);
+            job.what = What::Rebuild { stripe, column, part };
+            job.in_part = true;
+        } else {
+            job.what = What::Lose { stripe, column, part };
+        }
+        self.retry(job);
+    }
+
+    /// What cannot be computed, of which the node's own disk should know.
+    pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
+        std::mem::take(&mut self.hopeless)
+    }
+
+    /// A column says that what is asked of it is lost for good. Who reads goes around it. Who writes need not know it:
+    /// parity is computed later, from what is there then.
+    pub(super) fn lacks_for_good(&mut self, mut job: Job, column: usize, outbox: &mut Outbox) {
+        match job.what {
+            What::Write(..) if !job.must_wait => {
+                job.must_wait = true;
+                self.retry(job);
+            }
+            // It begins or ends within a sector of which the rest is lost.
+            What::Write(..) | What::Verify { .. } => {
+                self.finish(job, Err(HostError::TooManyLost), outbox);
+            }
+            _ => {
+                job.avoid.insert(column);
+                self.retry(job);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! When parity is computed (DESIGN's sixth choice; AFRAID): at once, or later, with bounds on what is exposed meanwhile.
+
+use super::time::{in_words, parse_seconds};
+use super::values::{Row, Valued, row};
+use super::{Kind, PolicyError};
+use crate::units::{MILLIS, Nanos};
+
+/// When the parity of a stripe that is written in part is computed, and within which bounds it may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Redundancy {
+    /// When.
+    pub timing: Timing,
+    /// Of parity that waits: how many, counted from the first, take each write at once all the same (AFRAID 5: of RAID 6
+    /// either or both may wait).
+    pub immediate_parities: u8,
+    /// When parity that waits is computed.
+    pub refresh: Refresh,
+    /// For how long a disk must have been idle before that begins.
+    pub idle: Nanos,
+    /// Bytes of data in exposed stripes from which on it is computed whatever else there is to do. From twice as much on
+    /// no more parity waits.
+    pub exposed_bytes: u64,
+    /// For how long a stripe may be exposed before the same happens.
+    pub exposed_for: Nanos,
+}
+
+impl Redundancy {
+    /// No bound.
+    pub const UNBOUNDED: u64 = u64::MAX;
+
+    /// Whether parity may wait.
+    pub fn defers(&self) -> bool {
+        self.timing != Timing::Immediate
+    }
+}
+
+impl Default for Redundancy {
+    fn default() -> Redundancy {
+        Redundancy {
+            timing: Timing::Immediate,
+            immediate_parities: 0,
+            refresh: Refresh::Idle,
+            idle: 100 * MILLIS,
+            exposed_bytes: 1 << 30,
+            exposed_for: 30_000 * MILLIS,
+        }
+    }
+}
+
+/// When parity is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Timing {
+    /// With each write.
+    Immediate,
+    /// When there is time for it.
+    Deferred,
+    /// Not at all, until this is chosen otherwise.
+    Never,
+}
+
+impl Valued for Timing {
+    const KEY: &'static str = "redundancy";
+    const ROWS: &'static [Row<Self>] = &[
+        row(Timing::Immediate, "immediate", 0, "each write brings its parity up to date"),
+        Row {
+            value: Timing::Deferred,
+            word: "deferred",
+            tag: 1,
+            help: "parity is brought up to date when there is time for it, within bounds",
+            kind: Kind::Measuring,
+        },
+        Row {
+            value: Timing::Never,
+            word: "never",
+            tag: 2,
+            help: "parity is left behind, and computed when this is chosen otherwise",
+            kind: Kind::Measuring,
+        },
+    ];
+}
+
+/// When parity that waits is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refresh {
+    /// While its disk is idle.
+    Idle,
+    /// Also while hosts use the disk, at the rate at which disks are filled meanwhile.
+    Busy,
+    /// At once.
+    First,
+}
+
+impl Valued for Refresh {
+    const KEY: &'static str = "refresh";
+    const ROWS: &'static [Row<Self>] = &[
+        row(Refresh::Idle, "idle", 0, "while no host uses the disk"),
+        row(Refresh::Busy, "busy", 1, "also while hosts use the disk, a little at a time"),
+        row(Refresh::First, "first", 2, "as soon as it is left behind"),
+    ];
+}
+
+/// No bound, in words.
+pub const NONE: &str = "none";
+
+const SIZES: [(&str, u64); 5] =
+    [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10), ("", 1)];
+
+/// Reads a bound on bytes, such as 512M, or none.
+pub(super) fn bound_in_bytes(key: &'static str, word: &str) -> Result<u64, PolicyError> {
+    if word == NONE {
+        return Ok(Redundancy::UNBOUNDED);
+    }
+    let split = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+    let unit = SIZES.iter().find(|(name, _)| *name == &word[split..]).map(|u| u.1);
+    let bytes =
+        word[..split].parse::<u64>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+    let bytes = bytes.filter(|b| *b > 0);
+    bytes.ok_or_else(|| PolicyError::Amount {
+        key,
+        word: word.to_string(),
+        like: "a size such as 512M or 2G, or none",
+    })
+}
+
+/// A bound on bytes in words.
+pub(super) fn bytes_in_words(bytes: u64) -> String {
+    if bytes == Redundancy::UNBOUNDED {
+        return NONE.to_string();
+    }
+    let (name, unit) =
+        SIZES.iter().find(|(_, unit)| bytes.is_multiple_of(*unit)).expect("the last is 1");
+    format!("{}{name}", bytes / unit)
+}
+
+/// Reads a length of time such as 100ms or 30s, or none.
+pub(super) fn bound_in_time(key: &'static str, word: &str) -> Result<Nanos, PolicyError> {
+    if word == NONE {
+        return Ok(Redundancy::UNBOUNDED);
+    }
+    let in_millis = word.strip_suffix("ms").and_then(|n| n.parse::<u64>().ok());
+    let in_seconds = || parse_seconds(word).ok().and_then(|s| s.checked_mul(1000));
+    let nanos =
+        in_millis.or_else(in_seconds).and_then(|ms| ms.checked_mul(MILLIS)).filter(|n| *n > 0);
+    nanos.ok_or_else(|| PolicyError::Amount {
+        key,
+        word: word.to_string(),
+        like: "a length of time such as 100ms, 30s or 5m, or none",
+    })
+}
+
+/// A length of time in words.
+pub(super) fn time_in_words(time: Nanos) -> String {
+    match time {
+        Redundancy::UNBOUNDED => NONE.to_string(),
+        time if time % (1000 * MILLIS) == 0 => in_words(time / (1000 * MILLIS)),
+        time => format!("{}ms", time / MILLIS),
+    }
+}
+
+/// Reads how many parities take each write at once.
+pub(super) fn count(key: &'static str, word: &str) -> Result<u8, PolicyError> {
+    let like = "a number, at most one less than the layout has parities";
+    word.parse().map_err(|_| PolicyError::Amount { key, word: word.to_string(), like })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read_back_as_they_are_said() {
+        for word in ["1G", "512M", "3K", "7", "none"] {
+            assert_eq!(bytes_in_words(bound_in_bytes("exposed-bytes", word).unwrap()), word);
+        }
+        for word in ["100ms", "30s", "5m", "none"] {
+            assert_eq!(time_in_words(bound_in_time("idle", word).unwrap()), word);
+        }
+        for bad in ["0", "", "1X", "-3", "99999999999T"] {
+            let refused = bound_in_bytes("exposed-bytes", bad).unwrap_err().to_string();
+            assert!(refused.contains("exposed-bytes") && refused.contains("512M"), "{refused}");
+        }
+        for bad in ["0s", "0ms", "soon", "5"] {
+            assert!(bound_in_time("idle", bad).unwrap_err().to_string().contains("100ms"), "{bad}");
+        }
+    }
+}
