@@ -330,7 +330,7 @@ wrong_clock() {
         "$WEFT" attach v --dir "$host" --at "$ADMIT" --name h2 >"$T/logw" 2>&1 & echo $! >"$T/pidw"
     wait_until grep -q 'reads and writes the disks itself' "$T/logw"
     wait_until grep -q "2592... s ahead of the cluster's time" "$T/logw"
-    ahead "$host"
+    wait_until ahead "$host"
     wait_until ahead "$T/state1"
     head -c 20M /dev/urandom >"$T/part"
     dd if="$T/part" of="$T/image" conv=notrunc status=none
