@@ -200,18 +200,19 @@ impl JournalStore {
         };
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
-        let (mut erased, mut marked) = (Vec::new(), Vec::new());
+        let (mut erased, mut marked) = (Vec::new(), 0);
         for (n, (source, sector)) in sources.iter().zip(job.first..).enumerate() {
             let readable = || base.as_ref().filter(|_| !bad_sectors.contains(&sector));
             let read = || readable().map(|b| b.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES));
             if source.base.content(read).is_none() {
                 erased.push(sector);
-                marked.extend(source.base.is_marked().then_some(sector));
+                marked += usize::from(source.base.is_marked());
             }
         }
-        let raced = erased.len() > marked.len() && may_have_raced;
+        let erased_count = erased.len();
+        let raced = erased_count > marked && may_have_raced;
         if !raced {
-            self.counters.erasures += (erased.len() - marked.len()) as u64;
+            self.counters.erasures += (erased_count - marked) as u64;
         }
         let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
         let untouched =
@@ -234,7 +235,7 @@ impl JournalStore {
             data,
             versions,
             erased,
-            marked,
+            marked: marked > 0 && marked == erased_count,
             raced,
             deferred,
         }));

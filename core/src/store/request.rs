@@ -83,8 +83,8 @@ pub struct ReadDone {
     pub versions: Vec<Timestamp>,
     /// Sectors whose content is lost.
     pub erased: Vec<u64>,
-    /// Those of them that are marked as out of date, which is no fault of the disk.
-    pub marked: Vec<u64>,
+    /// Whether all of them are marked as out of date, which is no fault of the disk.
+    pub marked: bool,
     /// Whether the content was being replaced meanwhile; read again.
     pub raced: bool,
     /// Whether the content is that of a later moment than the one at which it was asked for.

@@ -227,7 +227,7 @@ impl Worker {
                 continue;
             }
             let here = || self.exposure.marks.range(sector..end).filter(hopeful);
-            let last = *here().last().expect("one is marked").0;
+            let last = *here().next_back().expect("one is marked").0;
             let part = Span::new((sector - first) * SECTOR, (last + 1 - first) * SECTOR);
             let since = here().map(|(_, mark)| mark.1).min().expect("one is marked");
             let unit = (volume.id, stripe);

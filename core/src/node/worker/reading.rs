@@ -327,7 +327,7 @@ pub(super) enum NotThere {
 impl NotThere {
     /// Of what the store could not read.
     fn of(done: &ReadDone) -> NotThere {
-        match done.marked.len() == done.erased.len() {
+        match done.marked {
             true => NotThere::Marked,
             false => NotThere::Lost,
         }

@@ -301,7 +301,7 @@ impl PlainStore {
                 data: data.slice(at(range.start), at(range.end)),
                 versions: Vec::new(),
                 erased: Vec::new(),
-                marked: Vec::new(),
+                marked: false,
                 raced: false,
                 deferred: false,
             };

@@ -33,6 +33,7 @@ const LOOK_AGAIN: Nanos = 5 * MILLIS;
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // each is made, and used up at once
 pub enum Happens {
     /// A message from another member arrives.
     Member(MemberId, Vec<u8>),
