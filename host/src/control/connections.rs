@@ -26,6 +26,7 @@ pub(crate) struct Controls {
 }
 
 /// What is to be done about a question.
+#[allow(clippy::large_enum_variant)] // each is made, and used up at once
 pub(crate) enum Due {
     /// To look whether what it waits for has come about.
     Check(Wait),
