@@ -53,7 +53,7 @@ impl Background {
         }
     }
 
-    /// Whether hosts use the node's disk.
+    /// Hosts use the node's disk, or do not.
     pub fn hears_of_hosts(&mut self, are_busy: bool) {
         self.hosts_are_busy = are_busy;
     }

@@ -97,9 +97,9 @@ impl Originator {
         })
     }
 
-    /// What to do with a rebuild that has no plan: if that is because of parity that waits, or of what disks have lost, and
-    /// not because disks are away that may come back, nothing determines the content any more. Of a longer part the first half is tried by
-    /// itself, since perhaps only some sectors are lost.
+    /// What to do with a rebuild that has no plan. Disks that are away may come back, and it waits for them. If none is,
+    /// and the others have marked or lost what it needs, nothing determines the content any more. Of a longer part the
+    /// first half is tried by itself, since perhaps only some sectors are lost.
     pub(super) fn nothing_determines(&mut self, mut job: Job, outbox: &mut Outbox) {
         let What::Rebuild { stripe, column, part } = job.what else {
             return self.lacks_nodes(job, outbox);

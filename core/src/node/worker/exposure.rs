@@ -3,7 +3,8 @@
 //!
 //! The record is the store's: a mark lives with the parity that it is about, so it is needed just where that parity would be
 //! used, and shares its fate. What is here only saves looking for it: it is found again by a scan when the disk
-//! has been opened. Nothing but refreshing and what is shown relies on it.
+//! has been opened. Until that is done no change of parity is prepared: it must not go on top of a mark. Refreshing
+//! and what is shown go by it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -142,7 +143,7 @@ impl Worker {
                 || self.exposed_bytes(volume) < self.exposed_share(volume).saturating_mul(2))
     }
 
-    /// Bytes of data in exposed stripes, as far as this disk's parity goes.
+    /// Bytes of data in exposed stripes, as far as this disk's parity goes; that of its other volumes counts as well.
     fn exposed_bytes(&self, volume: &Volume) -> u64 {
         self.exposure.sectors() * SECTOR * volume.geometry.data_columns() as u64
     }
