@@ -1,7 +1,7 @@
-//! One disk by itself: writes to a few sectors, contents, zeros and deltas, are
+//! One disk by itself: writes to a few sectors, contents, zeros, deltas and marks, are
 //! prepared, decided and put in place, while the process dies or the power goes again and again, also
 //! while the disk is being opened. What was decided must be there each time, what was written without
-//! the journal from when it is in place, and the disk must know how late its content is.
+//! the journal from when it is in place, and the disk must know how late its content is, and which sectors are marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,9 @@ use crate::disk::SimDisk;
 /// Sectors that are written to. They are on three pages of the table.
 const PLACES: [u64; 12] = [0, 1, 2, 3, 4, 100, 253, 254, 255, 256, 510, 511];
 
+/// A sector on a page of the table that is not read otherwise.
+const LAST_PAGE: u64 = 800;
+
 /// Sectors that are written without the journal, as what is rebuilt is.
 const LOOSE: [u64; 4] = [5, 252, 512, 600];
 
@@ -30,14 +33,22 @@ struct Write {
     safe: bool,
 }
 
+/// What a sector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Byte(u8),
+    /// It is marked as out of date.
+    Mark,
+}
+
 struct Trial {
     rng: Rng,
     disk: SimDisk,
     store: JournalStore,
     sectors: u64,
     open: bool,
-    /// What is committed: the byte that fills each sector.
-    content: BTreeMap<u64, u8>,
+    /// What is committed: the byte that fills each sector, and the write of what is there now.
+    content: BTreeMap<u64, (Held, Timestamp)>,
     writes: BTreeMap<Timestamp, Write>,
     /// What may be in place in each of [`LOOSE`]; `None` stands for lost content.
     loose: BTreeMap<u64, BTreeSet<Option<u8>>>,
@@ -48,6 +59,10 @@ struct Trial {
     started: Vec<u64>,
     clock: u64,
     crashes: u32,
+    /// A page of its table was spoilt.
+    is_damaged: bool,
+    /// The disk's sector where the table begins.
+    table_start: u64,
 }
 
 impl Trial {
@@ -74,6 +89,8 @@ impl Trial {
             started: Vec::new(),
             clock: 10,
             crashes: 0,
+            is_damaged: false,
+            table_start: superblock.table_start(),
         }
     }
 
@@ -146,6 +163,7 @@ impl Trial {
             }
             Event::Refused(why) => panic!("refused: {why}"),
             Event::Failed(why) => panic!("failed: {why}"),
+            Event::Damaged(_) if self.is_damaged => {}
             other => panic!("nobody asked for {other:?}"),
         }
     }
@@ -173,7 +191,7 @@ impl Trial {
                     );
                     let commit = outcome.unwrap_or_else(|| self.rng.bool());
                     if outcome.is_none() && commit {
-                        apply(&mut self.content, &write);
+                        apply(&mut self.content, ts, &write);
                     }
                     write = Write { prepared: true, safe: false, outcome: Some(commit), ..write };
                     self.store.outcome(ts, commit);
@@ -211,9 +229,13 @@ impl Trial {
         let places = PLACES[first..].iter().take(self.rng.usize(1..4));
         let places: Vec<u64> = places.copied().filter(|s| !held.contains(s)).collect();
         let mut change = |s| {
-            let content = self.rng.u8(0..3) == 0;
-            let kind = if content { ChangeKind::Content } else { ChangeKind::Delta };
-            (s, kind, self.rng.u8(0..3))
+            let kind = match self.rng.u8(0..8) {
+                0..3 => ChangeKind::Content,
+                3 => ChangeKind::Mark,
+                _ => ChangeKind::Delta,
+            };
+            let byte = self.rng.u8(0..3);
+            (s, kind, if kind.is_mark() { 0 } else { byte })
         };
         let changes: Vec<(u64, ChangeKind, u8)> = places.into_iter().map(&mut change).collect();
         if changes.is_empty() {
@@ -251,7 +273,7 @@ impl Trial {
         let write = self.writes.get_mut(&ts).expect("just seen");
         write.outcome = Some(commit);
         if commit {
-            apply(&mut self.content, write);
+            apply(&mut self.content, ts, write);
         }
         self.store.outcome(ts, commit);
     }
@@ -276,8 +298,12 @@ impl Trial {
             self.settle();
         }
         for sector in PLACES {
-            let expected = self.content.get(&sector).copied().unwrap_or(0);
-            assert_eq!(self.read(sector), Some(expected), "sector {sector}");
+            let expected = match self.content.get(&sector) {
+                Some((Held::Mark, _)) => None,
+                Some((Held::Byte(byte), _)) => Some(*byte),
+                None => Some(0),
+            };
+            assert_eq!(self.read(sector), expected, "sector {sector}");
         }
         for sector in LOOSE {
             let found = self.read(sector);
@@ -290,16 +316,64 @@ impl Trial {
                 }
             }
         }
+        self.check_marks();
         let latest = self.store.latest();
         let later = Scan::Kept(Timestamp(latest.0 + 1));
         for sector in PLACES.into_iter().chain(LOOSE) {
-            self.store.scan(0, sector, 1, later);
-            let found = self.await_event(|event| match event {
-                Event::Scanned(_, found) => Ok(found),
-                other => Err(other),
-            });
+            let found = self.scan(sector, 1, later);
             assert_eq!(found, [], "content later than {latest}, the latest that the disk knows");
         }
+    }
+
+    /// The disk knows of all marks, and of the write of each.
+    fn check_marks(&mut self) {
+        let marked = self.content.iter().filter(|(_, (held, _))| *held == Held::Mark);
+        let marked: Vec<_> = marked.map(|(sector, (_, ts))| (*sector, *ts)).collect();
+        let mut found = self.scan(0, self.store.data_sectors(), Scan::Marked);
+        found.retain(|(sector, _)| PLACES.contains(sector));
+        assert_eq!(found, marked);
+    }
+
+    /// One change by itself, until it has happened.
+    fn commit_alone(&mut self, sector: u64, kind: ChangeKind, byte: u8) -> Timestamp {
+        self.clock += 1;
+        let ts = Timestamp::new(self.clock, NodeId(0));
+        let changes = vec![(sector, kind, byte)];
+        let write = Write { changes, prepared: false, outcome: Some(true), safe: false };
+        self.writes.insert(ts, write);
+        self.store.prepare(ts, Vec::new(), vec![Change { sector, kind, data: data(byte) }], true);
+        self.work_until(|trial| trial.writes[&ts].prepared);
+        self.store.outcome(ts, true);
+        ts
+    }
+
+    /// Everything that has happened is put in its place.
+    fn place_all(&mut self) {
+        self.work_until(|trial| trial.writes.values().all(|w| w.safe));
+        for ts in std::mem::take(&mut self.writes).into_keys() {
+            self.store.release(ts);
+        }
+        self.place();
+        self.settle();
+        self.work_until(|trial| trial.started.is_empty());
+    }
+
+    /// The disk works until a condition holds.
+    fn work_until(&mut self, holds: impl Fn(&Trial) -> bool) {
+        while !holds(self) {
+            self.store.flush_outcomes();
+            self.settle();
+            self.finish_one();
+            self.settle();
+        }
+    }
+
+    fn scan(&mut self, first: u64, count: u64, what: Scan) -> Vec<(u64, Timestamp)> {
+        self.store.scan(0, first, count, what);
+        self.await_event(|event| match event {
+            Event::Scanned(_, found) => Ok(found),
+            other => Err(other),
+        })
     }
 
     /// The byte that fills a sector, if it is there.
@@ -340,10 +414,14 @@ fn data(byte: u8) -> Buffer {
     }
 }
 
-fn apply(content: &mut BTreeMap<u64, u8>, write: &Write) {
+fn apply(content: &mut BTreeMap<u64, (Held, Timestamp)>, ts: Timestamp, write: &Write) {
     for (sector, kind, byte) in &write.changes {
-        let held = content.entry(*sector).or_default();
-        *held = if kind.is_delta() { *held ^ byte } else { *byte };
+        let held = content.entry(*sector).or_insert((Held::Byte(0), ts));
+        *held = match (kind, held.0) {
+            (ChangeKind::Content, _) => (Held::Byte(*byte), ts),
+            (ChangeKind::Mark, _) | (ChangeKind::Delta, Held::Mark) => (Held::Mark, ts),
+            (ChangeKind::Delta, Held::Byte(before)) => (Held::Byte(before ^ byte), ts),
+        };
     }
 }
 
@@ -359,4 +437,22 @@ fn what_is_decided_is_there_after_any_number_of_crashes() {
         crashes += trial.crashes;
     }
     assert!(crashes > 3000, "{crashes}");
+}
+
+#[test]
+fn what_is_marked_and_was_lost_before_is_as_late_as_its_mark() {
+    let mut trial = Trial::new(1);
+    trial.settle();
+    trial.work_until(|t| t.open);
+    let (sector, page) = (LAST_PAGE, LAST_PAGE / 255);
+    trial.commit_alone(sector, ChangeKind::Content, 1);
+    trial.place_all();
+    trial.is_damaged = true;
+    trial.disk.rot(trial.table_start + page, &mut trial.rng);
+    trial.crash();
+    trial.settle();
+    trial.work_until(|t| t.open);
+    assert_eq!(trial.read(sector), None, "its page of the table is damaged");
+    let ts = trial.commit_alone(sector, ChangeKind::Mark, 0);
+    assert_eq!(trial.scan(sector, 1, Scan::Marked), [(sector, ts)]);
 }

@@ -270,10 +270,10 @@ impl JournalStore {
             if !self.want_pages(page_of(first), page_of(last)) {
                 return;
             }
-            // Of a lost sector nobody knows when it was written last.
+            // Of a lost sector nobody knows when it was written last. One that is marked since then was.
             let lost = match what {
-                Scan::Kept(_) => Timestamp::ZERO,
-                Scan::Since(_) | Scan::Content | Scan::Marked => Timestamp(u64::MAX),
+                Scan::Kept(_) | Scan::Marked => Timestamp::ZERO,
+                Scan::Since(_) | Scan::Content => Timestamp(u64::MAX),
             };
             let versions = (first..=last).map(|s| (s, self.version(s, lost)));
             let mut found: Vec<_> = versions.collect();
