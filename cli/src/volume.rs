@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use weft_core::layout::LayoutSpec;
-use weft_host::status::{MissingNode, VolumeMode, VolumeStatus};
+use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
 use weft_host::{ControlRequest, Size};
-use weft_terminal::{align_right, say, say_json, table};
+use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes, help_for_set};
@@ -29,6 +29,8 @@ pub enum Volume {
     /// Change what the volume chooses (who goes first among requests, when writes are decided, where parity is
     /// computed, and so on) while it is in use
     Set(Set),
+    /// Compute parity that waits, of a volume whose redundancy is deferred or never, and answer when it is there
+    Refresh(Refresh),
     /// Remove a volume that no host uses, with all that is on it
     Delete(Named),
 }
@@ -90,6 +92,30 @@ pub struct Resize {
     common: Common,
 }
 
+/// What is to be made redundant.
+#[derive(Debug, Args)]
+pub struct Refresh {
+    /// Name of the volume
+    name: String,
+    /// The bytes from A up to B, such as 1G..2G; by default the whole volume
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    range: Option<(u64, u64)>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Reads a range of bytes.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let like = || format!("'{text}' is no range; write it like 0..1G");
+    let (from, to) = text.split_once("..").ok_or_else(like)?;
+    let (from, to) = (args::size(from)?, args::size(to)?);
+    if from < to {
+        Ok((from, to))
+    } else {
+        Err(format!("{text} holds nothing; the second is to be larger"))
+    }
+}
+
 /// A volume by its name.
 #[derive(Debug, Args)]
 pub struct Named {
@@ -121,6 +147,11 @@ impl Volume {
                 say(volumes(&all))?
             }
             Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
+            Volume::Refresh(refresh) => {
+                let left = answer["sectors_left"].as_u64().unwrap_or(0);
+                say(refreshed(&refresh.name, left))?;
+                return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
             Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
                 let volume = serde_json::from_value(answer["volume"].clone())?;
                 self.show(&volume, &control.status()?.listens)?;
@@ -162,6 +193,11 @@ impl Volume {
                 let (name, size, force) = (r.name.clone(), r.size, r.force);
                 (&r.common, ControlRequest::VolumeResize { name, size, force })
             }
+            Volume::Refresh(r) => {
+                let (offset, length) = r.range.map_or((0, None), |(a, b)| (a, Some(b - a)));
+                let volume = r.name.clone();
+                (&r.common, ControlRequest::Refresh { volume, offset, length })
+            }
             Volume::List(list) => (list, ControlRequest::VolumeList),
             Volume::Show(n) => (&n.common, ControlRequest::VolumeShow { name: n.name.clone() }),
             Volume::Delete(n) => (&n.common, ControlRequest::VolumeDelete { name: n.name.clone() }),
@@ -181,6 +217,9 @@ impl Volume {
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
              parity-at: {parity_at}, apart: {apart}, lost-wait: {wait}"
         ))?;
+        if let Some(line) = redundancy(volume) {
+            say(line)?;
+        }
         for line in troubles(volume) {
             say(line)?;
         }
@@ -189,6 +228,37 @@ impl Volume {
         }
         listens.iter().try_for_each(|listen| say(uri(listen, &volume.name)))
     }
+}
+
+/// What became of a refresh, in words.
+fn refreshed(name: &str, left: u64) -> String {
+    match left {
+        0 => format!("volume {name} is redundant"),
+        left => format!(
+            "volume {name}: {} of parity could not be computed, since disks are away or content is lost; see \
+             `weft status`",
+            bytes(left * weft_core::SECTOR)
+        ),
+    }
+}
+
+/// When a volume's parity is computed, if not at once, in words.
+fn redundancy(volume: &VolumeStatus) -> Option<String> {
+    let timing = volume.choice("redundancy");
+    let of = |key: &str| volume.choice(key).to_string();
+    (!matches!(timing, "immediate" | "?")).then(|| {
+        format!(
+            "redundancy: {timing}, immediate-parities: {}, refresh: {}, idle: {}, exposed-stripes: {}, \
+             exposed-bytes: {}, exposed-for: {}, flush: {}",
+            of("immediate_parities"),
+            of("refresh"),
+            of("idle"),
+            of("exposed_stripes"),
+            of("exposed_bytes"),
+            of("exposed_for"),
+            of("flush"),
+        )
+    })
 }
 
 /// A table of volumes as the array describes them.
@@ -226,12 +296,13 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
              {name}` gives back its room"
         ));
     }
-    let (degraded, exposed) = (volume.stripes_degraded, volume.stripes_exposed);
-    if degraded + exposed > 0 {
+    let (degraded, critical) = (volume.stripes_degraded, volume.stripes_critical);
+    if degraded + critical > 0 {
         out.push(format!(
-            "volume {name}: of {stripes} stripes {degraded} are degraded, {exposed} bear no more losses"
+            "volume {name}: of {stripes} stripes {degraded} are degraded, {critical} bear no more losses"
         ));
     }
+    out.extend(volume.exposed.as_ref().and_then(|e| exposed(name, e)));
     let forgot: Vec<String> = volume.forgot.iter().map(|n| format!("node {n}")).collect();
     if !forgot.is_empty() {
         out.push(format!(
@@ -254,6 +325,29 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
         ));
     }
     out
+}
+
+/// What parity that waits exposes, in words, if it does or something is lost.
+fn exposed(name: &str, e: &ExposedStatus) -> Option<String> {
+    let lost = match e.lost_bytes {
+        0 => String::new(),
+        lost => format!(
+            "; {} are lost for good, and reads of them fail until they are written",
+            bytes(lost)
+        ),
+    };
+    (e.bytes > 0 || e.lost_bytes > 0).then(|| {
+        format!(
+            "volume {name}: {} are exposed, for {:.0} s at most: parity of {} stripe units waits (mean {}, most {}, \
+             {:.1} % of the time){lost}",
+            bytes(e.bytes),
+            e.oldest_seconds,
+            e.stripes,
+            bytes(e.mean_bytes),
+            bytes(e.most_bytes),
+            100.0 * e.unprotected_share
+        )
+    })
 }
 
 /// What becomes of requests that need what a volume lacks, in words.
@@ -347,7 +441,7 @@ mod tests {
         let failed = VolumeStatus {
             mode: VolumeMode::Failed,
             stripes_degraded: 10,
-            stripes_exposed: 10,
+            stripes_critical: 10,
             stripes_failed: 30,
             extents_failed: 3,
             missing: vec![

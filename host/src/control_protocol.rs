@@ -176,6 +176,17 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         suspect: Option<u16>,
     },
+    /// Compute parity of a volume that waits; answered when it is done.
+    Refresh {
+        /// Its name; the empty name means the first.
+        volume: String,
+        /// The first byte of the range.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        offset: u64,
+        /// Its length; to the end of the volume if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        length: Option<u64>,
+    },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
     HostLeave {

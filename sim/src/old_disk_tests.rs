@@ -1,5 +1,5 @@
 //! Disks that earlier versions of Weft wrote, kept in `tests/fixtures`: each opens, holds what was written, can be
-//! written to, and stays of its version.
+//! written to, and stays of its version or becomes one of the version that its entry in `VERSIONS` names.
 
 use weft_core::Buffer;
 use weft_core::store::{
@@ -147,7 +147,7 @@ impl Opened {
     }
 }
 
-fn works_as_before(fixture: &[u8], version: u32) {
+fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     let mut disk = load(fixture);
     let before = superblock(&mut disk);
     assert_eq!(before.version, version);
@@ -176,7 +176,7 @@ fn works_as_before(fixture: &[u8], version: u32) {
     assert_eq!(in_place, [0x4b; SECTOR_BYTES], "the journal has been put in place");
 
     let after = &opened.superblock;
-    assert_eq!(after.version, version);
+    assert_eq!(after.version, becomes);
     assert_eq!(after.incarnation, before.incarnation);
     assert!(after.sequence > before.sequence, "its superblock has been written");
     assert_eq!(opened.store.counters().damaged, 0);
@@ -184,10 +184,10 @@ fn works_as_before(fixture: &[u8], version: u32) {
 
 #[test]
 fn a_disk_of_version_1_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1, 1);
 }
 
 #[test]
-fn a_disk_of_version_2_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2);
+fn a_disk_of_version_2_works_as_before_and_becomes_one_of_version_3() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2, 3);
 }

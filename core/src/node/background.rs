@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::NodeConfig;
 use super::pace::{FillRates, Pace};
+use super::{NodeConfig, UNBOUNDED};
 use crate::units::Nanos;
 
 /// A loop of background work. The earlier in this list, the more urgent.
@@ -18,6 +18,8 @@ pub(crate) enum Loop {
     Fill,
     /// Computing parity that waits: until it is done, a loss is one too many for what is exposed.
     Refresh,
+    /// The same where it goes before hosts.
+    RefreshFirst,
     /// The scrub with the number of its host's request.
     Scrub(u64),
 }
@@ -44,9 +46,11 @@ impl Background {
     /// Of a node that fills its disk and nothing else as yet.
     pub fn new(config: &NodeConfig) -> Background {
         Background {
-            loops: BTreeMap::from(
-                [Loop::Fill, Loop::Refresh].map(|l| (l, Share::new(config.fill))),
-            ),
+            loops: BTreeMap::from([
+                (Loop::Fill, Share::new(config.fill)),
+                (Loop::Refresh, Share::new(config.fill)),
+                (Loop::RefreshFirst, Share::new(FillRates { floor: UNBOUNDED, ..config.fill })),
+            ]),
             hosts_are_busy: false,
             most: config.rebuilds,
             most_busy: config.rebuilds_busy,
@@ -72,7 +76,7 @@ impl Background {
     /// These scrubs are in work; others are over.
     pub fn keep_scrubs(&mut self, scrubs: &BTreeSet<u64>) {
         self.loops.retain(|which, _| match which {
-            Loop::Fill | Loop::Refresh => true,
+            Loop::Fill | Loop::Refresh | Loop::RefreshFirst => true,
             Loop::Scrub(id) => scrubs.contains(id),
         });
     }
@@ -92,7 +96,7 @@ impl Background {
         share.pace.may(now, rate);
         match which {
             Loop::Fill | Loop::Refresh if hosts_are_busy && !share.pace.lags(rate) => most_busy,
-            Loop::Fill | Loop::Refresh => most,
+            Loop::Fill | Loop::Refresh | Loop::RefreshFirst => most,
             Loop::Scrub(_) if fills => 1,
             Loop::Scrub(_) => most_busy,
         }
@@ -167,7 +171,7 @@ mod tests {
         background.has_in_work(Loop::Fill, 0);
         assert_eq!(background.most(Loop::Scrub(7), 0), 8);
         background.keep_scrubs(&BTreeSet::new());
-        assert_eq!(background.loops.len(), 2);
+        assert_eq!(background.loops.len(), 3);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum HostOp {
     Flush,
     /// Which parts of the range are holes.
     Holes(Range),
+    /// Parity of the range that waits is computed now (AFRAID 5: the host can ask that stripes be made redundant).
+    Refresh(Range),
     /// Read and verify every stripe of the volume; repair what can be.
     Scrub {
         /// The first stripe: where an earlier scrub came to an end.
@@ -48,6 +50,9 @@ pub enum HostData {
     /// What a scrub found, and the ranges in which it could not tell who is wrong: the first of them, up to
     /// [`MOST_UNCLEAR`].
     Scrubbed(ScrubProgress, Vec<Range>),
+    /// Parity that waited has been computed; of so many sectors of parity it could not be, since disks are away or
+    /// content is lost.
+    Refreshed(u64),
 }
 
 /// Of how many ranges a scrub says that they are unclear; of more it only counts the stripes.

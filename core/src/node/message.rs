@@ -275,6 +275,22 @@ pub enum Body {
         /// See [`Body::Flush`].
         id: u64,
     },
+    /// O to W: compute the parity of this range that waits on your disk, and put none off there meanwhile.
+    Refresh {
+        /// To tell answers apart.
+        id: u64,
+        /// The volume.
+        volume: VolumeId,
+        /// The bytes of it.
+        range: Range,
+    },
+    /// W to O: it is done, as far as it can be.
+    Refreshed {
+        /// See [`Body::Refresh`].
+        id: u64,
+        /// Sectors of parity that are left: what they are computed from is away or lost.
+        left: u64,
+    },
     /// O to W: what became of this request, which is asked for again?
     Recall {
         /// The originator's number for the question.
@@ -396,6 +412,7 @@ impl Body {
             | Body::QueryReply { ts, .. } => Some(*ts),
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
+            Body::Refresh { .. } | Body::Refreshed { .. } => None,
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
@@ -416,6 +433,8 @@ impl Body {
             Body::QueryReply { .. } => "QueryReply",
             Body::Flush { .. } => "Flush",
             Body::Flushed { .. } => "Flushed",
+            Body::Refresh { .. } => "Refresh",
+            Body::Refreshed { .. } => "Refreshed",
             Body::Recall { .. } => "Recall",
             Body::Recalled { .. } => "Recalled",
             Body::Lock(message) => message.name(),

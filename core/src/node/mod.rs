@@ -59,7 +59,7 @@ pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
-pub use status::{NodeCounters, NodeStatus};
+pub use status::{Exposed, NodeCounters, NodeStatus};
 
 use background::Background;
 use lock_server::LockServer;
@@ -278,6 +278,10 @@ impl Node {
             }
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
+            Body::Refresh { id, volume, range } => {
+                worker.on_refresh(from, id, volume, range, outbox);
+            }
+            Body::Refreshed { id, left } => originator.on_refreshed(from, id, left, outbox),
             Body::Recall { id, request, since, volume, range } => {
                 worker.on_recall(from, id, request, since, (volume, range), outbox);
             }
@@ -522,6 +526,7 @@ impl Node {
             epoch: self.map.epoch,
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
+            exposed: self.worker.exposed(self.outbox.now).collect(),
             in_flight: self.originator.in_flight(),
             scrubs: self.originator.scrubs(),
             quiet: !self.is_busy() && self.serving,

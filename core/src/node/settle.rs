@@ -28,6 +28,8 @@ pub(crate) struct Inquiry {
     answers: BTreeMap<NodeId, Standing>,
     /// When it was last asked.
     pub asked: Nanos,
+    /// The write's originator does not ask after it any more.
+    pub is_left_to_voters: bool,
 }
 
 impl Inquiry {

@@ -31,6 +31,44 @@ impl std::hash::Hash for NodeCounters {
     fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
+/// What is exposed of a volume by parity that waits on a disk, or on several (AFRAID 3.2 and 3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Exposed {
+    /// Units of parity that are out of date, at least in part.
+    pub stripes: u64,
+    /// Bytes of data that they cover: the parity lag.
+    pub bytes: u64,
+    /// Most bytes at once, so far.
+    pub most_bytes: u64,
+    /// Bytes of data that are lost for good.
+    pub lost_bytes: u64,
+    /// For how long the oldest is out of date, or a little less.
+    pub age: Nanos,
+    /// For how long it has been looked.
+    pub watched: Nanos,
+    /// For how long of that something was exposed.
+    pub unprotected: Nanos,
+    /// The bytes by the time for which they were exposed; by `watched` that is the mean.
+    pub byte_time: u128,
+}
+
+impl Exposed {
+    /// What it is when nothing has changed for so long.
+    pub fn after(self, span: Nanos) -> Exposed {
+        Exposed {
+            watched: self.watched + span,
+            unprotected: self.unprotected + if self.stripes > 0 { span } else { 0 },
+            byte_time: self.byte_time + u128::from(self.bytes) * u128::from(span),
+            ..self
+        }
+    }
+
+    /// The mean of the bytes that were exposed.
+    pub fn mean_bytes(&self) -> u64 {
+        (self.byte_time / u128::from(self.watched.max(1))) as u64
+    }
+}
+
 /// A node's state at a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
@@ -44,6 +82,8 @@ pub struct NodeStatus {
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
     pub scrubs: Vec<(VolumeId, ScrubProgress)>,
+    /// What is exposed of each volume by parity that waits on its disk.
+    pub exposed: Vec<(VolumeId, Exposed)>,
     /// Nothing is in work, nothing unsettled, everything in place.
     pub quiet: bool,
     /// What keeps it from being quiet, in words.

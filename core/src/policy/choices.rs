@@ -6,8 +6,8 @@ use std::fmt;
 use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
-    Commit, Dispatch, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh, Row,
-    SequencerForm, Timing, Valued, redundancy,
+    Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh,
+    Row, SequencerForm, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -38,10 +38,14 @@ pub enum Setting {
     Refresh(Refresh),
     /// Of [`Redundancy::idle`](super::Redundancy::idle).
     Idle(Nanos),
+    /// Of [`Redundancy::exposed_stripes`](super::Redundancy::exposed_stripes).
+    ExposedStripes(u64),
     /// Of [`Redundancy::exposed_bytes`](super::Redundancy::exposed_bytes).
     ExposedBytes(u64),
     /// Of [`Redundancy::exposed_for`](super::Redundancy::exposed_for).
     ExposedFor(Nanos),
+    /// Of [`Redundancy::flush`](super::Redundancy::flush).
+    Flush(Flush),
 }
 
 /// A choice, by its key.
@@ -75,7 +79,7 @@ pub struct Value {
 const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 9] = [
+pub static CHOICES: [Choice; 17] = [
     Choice {
         key: "strategy",
         help: "how the parity of a stripe that is written in part comes about, where there is a choice",
@@ -157,10 +161,6 @@ pub static CHOICES: [Choice; 9] = [
         parse: |word| lost_wait(word).map(Setting::LostWait),
         of: |policy| Setting::LostWait(policy.lost_wait),
     },
-];
-
-/// What runs of the simulator choose besides: when parity is computed. No volume can be given these yet.
-pub static WAITING: [Choice; 6] = [
     Choice {
         key: "redundancy",
         help: "when the parity of a stripe that is written in part is computed",
@@ -198,6 +198,15 @@ pub static WAITING: [Choice; 6] = [
         of: |policy| Setting::Idle(policy.redundancy.idle),
     },
     Choice {
+        key: "exposed-stripes",
+        help: "how many stripes may be exposed before parity is computed whatever the load; at twice that none waits",
+        same_as: None,
+        in_use: true,
+        values: || STRIPES.to_vec(),
+        parse: |word| redundancy::bound("exposed-stripes", word).map(Setting::ExposedStripes),
+        of: |policy| Setting::ExposedStripes(policy.redundancy.exposed_stripes),
+    },
+    Choice {
         key: "exposed-bytes",
         help: "how much data may be exposed before parity is computed whatever the load; at twice that none waits",
         same_as: None,
@@ -214,6 +223,15 @@ pub static WAITING: [Choice; 6] = [
         values: || EXPOSED_TIMES.to_vec(),
         parse: |word| redundancy::bound_in_time("exposed-for", word).map(Setting::ExposedFor),
         of: |policy| Setting::ExposedFor(policy.redundancy.exposed_for),
+    },
+    Choice {
+        key: "flush",
+        help: "where parity may wait, for how long a flush of a host's waits",
+        same_as: None,
+        in_use: true,
+        values: || listed(Flush::ROWS),
+        parse: |word| word.parse().map(Setting::Flush),
+        of: |policy| Setting::Flush(policy.redundancy.flush),
     },
 ];
 
@@ -239,6 +257,10 @@ const COUNTS: [Value; 3] = [
 /// Some of the times for which a disk must be idle.
 const IDLE_TIMES: [Value; 3] =
     [usual("10ms", "so long"), usual("100ms", "so long"), usual("1s", "so long")];
+
+/// Some of the numbers of stripes.
+const STRIPES: [Value; 3] =
+    [usual("20", "so many"), usual("10000", "so many"), usual("none", "there is no bound")];
 
 /// Some of the bounds on what is exposed.
 const BOUNDS: [Value; 3] =
@@ -268,7 +290,7 @@ fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
 
 /// The choice of this key.
 pub fn choice(key: &str) -> Option<&'static Choice> {
-    CHOICES.iter().chain(&WAITING).find(|c| c.key == key)
+    CHOICES.iter().find(|c| c.key == key)
 }
 
 /// What is to be otherwise, from keys and words, in the order of the table. `fits` says which choices can be set here.
@@ -340,8 +362,10 @@ impl Setting {
             Setting::ImmediateParities(to) => policy.redundancy.immediate_parities = to,
             Setting::Refresh(to) => policy.redundancy.refresh = to,
             Setting::Idle(to) => policy.redundancy.idle = to,
+            Setting::ExposedStripes(to) => policy.redundancy.exposed_stripes = to,
             Setting::ExposedBytes(to) => policy.redundancy.exposed_bytes = to,
             Setting::ExposedFor(to) => policy.redundancy.exposed_for = to,
+            Setting::Flush(to) => policy.redundancy.flush = to,
         }
     }
 
@@ -360,8 +384,10 @@ impl Setting {
             Setting::ImmediateParities(_) => "immediate-parities",
             Setting::Refresh(_) => Refresh::KEY,
             Setting::Idle(_) => "idle",
+            Setting::ExposedStripes(_) => "exposed-stripes",
             Setting::ExposedBytes(_) => "exposed-bytes",
             Setting::ExposedFor(_) => "exposed-for",
+            Setting::Flush(_) => Flush::KEY,
         }
     }
 
@@ -380,7 +406,9 @@ impl Setting {
             Setting::Redundancy(v) => v.to_string(),
             Setting::ImmediateParities(v) => v.to_string(),
             Setting::Refresh(v) => v.to_string(),
+            Setting::Flush(v) => v.to_string(),
             Setting::Idle(v) | Setting::ExposedFor(v) => redundancy::time_in_words(v),
+            Setting::ExposedStripes(v) => redundancy::bound_in_words(v),
             Setting::ExposedBytes(v) => redundancy::bytes_in_words(v),
         }
     }

@@ -18,9 +18,9 @@ mod redundancy;
 pub mod time;
 mod values;
 
-pub use choices::{CHOICES, Choice, Setting, WAITING, choice, settings};
+pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
-pub use redundancy::{Redundancy, Refresh, Timing};
+pub use redundancy::{Flush, Redundancy, Refresh, Timing};
 pub use values::{
     Commit, Dispatch, Kind, Ordering, ParityAt, Preference, Row, SequencerForm, Valued, words,
 };

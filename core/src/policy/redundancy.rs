@@ -17,11 +17,16 @@ pub struct Redundancy {
     pub refresh: Refresh,
     /// For how long a disk must have been idle before that begins.
     pub idle: Nanos,
+    /// Exposed stripes from which on it is computed whatever else there is to do. From twice as many on no more parity
+    /// waits.
+    pub exposed_stripes: u64,
     /// Bytes of data in exposed stripes from which on it is computed whatever else there is to do. From twice as much on
     /// no more parity waits.
     pub exposed_bytes: u64,
     /// For how long a stripe may be exposed before the same happens.
     pub exposed_for: Nanos,
+    /// What a flush waits for.
+    pub flush: Flush,
 }
 
 impl Redundancy {
@@ -41,8 +46,10 @@ impl Default for Redundancy {
             immediate_parities: 0,
             refresh: Refresh::Idle,
             idle: 100 * MILLIS,
+            exposed_stripes: Redundancy::UNBOUNDED,
             exposed_bytes: 1 << 30,
             exposed_for: 30_000 * MILLIS,
+            flush: Flush::Durable,
         }
     }
 }
@@ -67,14 +74,16 @@ impl Valued for Timing {
             word: "deferred",
             tag: 1,
             help: "parity is brought up to date when there is time for it, within bounds",
-            kind: Kind::Measuring,
+            kind: Kind::Warned(
+                "what was written and is not redundant yet is lost with its disk; `weft status` says how much that is",
+            ),
         },
         Row {
             value: Timing::Never,
             word: "never",
             tag: 2,
             help: "parity is left behind, and computed when this is chosen otherwise",
-            kind: Kind::Measuring,
+            kind: Kind::Warned("whatever is written is lost with its disk"),
         },
     ];
 }
@@ -99,11 +108,48 @@ impl Valued for Refresh {
     ];
 }
 
+/// What a host's flush waits for, and a write that is to be durable at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flush {
+    /// What was written is durable.
+    Durable,
+    /// It is redundant as well, as far as the disks that are there allow.
+    Redundant,
+}
+
+impl Valued for Flush {
+    const KEY: &'static str = "flush";
+    const ROWS: &'static [Row<Self>] = &[
+        row(Flush::Durable, "durable", 0, "until what was written is safe from a power cut"),
+        row(Flush::Redundant, "redundant", 1, "until it is redundant as well"),
+    ];
+}
+
 /// No bound, in words.
 pub const NONE: &str = "none";
 
 const SIZES: [(&str, u64); 5] =
     [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10), ("", 1)];
+
+/// Reads a bound on a number, or none.
+pub(super) fn bound(key: &'static str, word: &str) -> Result<u64, PolicyError> {
+    match word {
+        NONE => Ok(Redundancy::UNBOUNDED),
+        _ => word.parse().ok().filter(|n| *n > 0).ok_or_else(|| PolicyError::Amount {
+            key,
+            word: word.to_string(),
+            like: "a number such as 1000, or none",
+        }),
+    }
+}
+
+/// A bound on a number in words.
+pub(super) fn bound_in_words(bound: u64) -> String {
+    match bound {
+        Redundancy::UNBOUNDED => NONE.to_string(),
+        n => n.to_string(),
+    }
+}
 
 /// Reads a bound on bytes, such as 512M, or none.
 pub(super) fn bound_in_bytes(key: &'static str, word: &str) -> Result<u64, PolicyError> {

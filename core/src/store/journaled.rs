@@ -19,7 +19,7 @@ impl Store for JournalStore {
     /// Marks are found again by the index. (Before any volume can be given parity that waits, disks get a version of
     /// their own for them: an earlier Weft would take a marked sector for a lost one.)
     fn has_marks(&self) -> bool {
-        self.superblock.has_index()
+        self.superblock.has_marks()
     }
 
     fn latest(&self) -> Timestamp {

@@ -6,6 +6,7 @@
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
 //! | `offers` | what other processes hand on |
+//! | `refresh` | having parity computed that waits |
 //! | `scrub` | a scrub, as it is asked for and answered |
 //! | `status` | how everything is, as JSON |
 //! | `peer_status` | how things are in other processes, as they said last |
@@ -15,5 +16,6 @@ pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod offers;
 pub(crate) mod peer_status;
+pub(crate) mod refresh;
 pub(crate) mod scrub;
 pub(crate) mod status;

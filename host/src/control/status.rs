@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weft_core::cluster::{
     APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Volume, plan_balance,
 };
-use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
+use weft_core::node::{Exposed, NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
@@ -17,8 +17,8 @@ use crate::engine::instance::{Instance, Phase};
 use crate::hosts::Hosts;
 use crate::policy;
 use crate::status::{
-    ClusterStatus, Counters, Evenness, MissingNode, NodeState, NodeStatus, RequestLimits,
-    ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+    ClusterStatus, Counters, Evenness, ExposedStatus, MissingNode, NodeState, NodeStatus,
+    RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
 /// How everything is.
@@ -273,6 +273,7 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
     status.waiting = Some(life.waiting);
     status.counters = Some(counters(&life.counters));
     status.scrubs = scrubs(engine, n, &life.scrubs);
+    status.exposed = life.exposed.iter().filter_map(|(id, e)| exposed(*id, e)).collect();
     if life.clock_is_ahead > 0 {
         status.clock_is_ahead_seconds = Some(life.clock_is_ahead / 1_000_000_000);
     }
@@ -280,6 +281,29 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
         status.rebuilt_bytes_per_second = Some(rate as u64);
         status.rebuild_seconds_left = Some(((left * SECTOR) as f64 / rate).ceil() as u64);
     }
+}
+
+/// What parity that waits on a disk exposes of a volume, if it does or did.
+fn exposed(volume: VolumeId, exposed: &Exposed) -> Option<ExposedStatus> {
+    let any = exposed.most_bytes > 0 || exposed.lost_bytes > 0;
+    any.then(|| ExposedStatus {
+        volume: volume.0,
+        stripes: exposed.stripes,
+        bytes: exposed.bytes,
+        mean_bytes: exposed.mean_bytes(),
+        most_bytes: exposed.most_bytes,
+        lost_bytes: exposed.lost_bytes,
+        oldest_seconds: exposed.age as f64 / 1e9,
+        unprotected_share: exposed.unprotected as f64 / exposed.watched.max(1) as f64,
+    })
+}
+
+/// What all nodes say of that.
+fn exposed_of(commands: &Commands<'_>, volume: &Volume) -> Option<ExposedStatus> {
+    let nodes = nodes(commands).into_iter().flat_map(|n| n.exposed);
+    let none = ExposedStatus { volume: volume.id.0, ..ExposedStatus::default() };
+    let sum = nodes.filter(|e| e.volume == volume.id.0).fold(none, ExposedStatus::with);
+    (volume.policy.redundancy.defers() || sum.stripes > 0 || sum.lost_bytes > 0).then_some(sum)
 }
 
 fn counters(c: &NodeCounters) -> Counters {
@@ -335,11 +359,11 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         extents_reconstructing: volume.extents.iter().filter(reconstructs).count(),
         extents_migrating: migrating,
         extents_degraded: degraded.0,
-        extents_exposed: exposed.0,
+        extents_critical: exposed.0,
         extents_failed: failed.0,
         stripes: volume.stripes(),
         stripes_degraded: degraded.1,
-        stripes_exposed: exposed.1,
+        stripes_critical: exposed.1,
         stripes_failed: failed.1,
         missing: missing(engine, volume),
         forgot: engine.map().forgetful(volume.id).map(|n| n.0).collect(),
@@ -349,6 +373,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         bears: (!cut_off).then(|| survived(engine, volume)),
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
+        exposed: exposed_of(commands, volume),
         warning: warning(&volume.policy),
         policy: words.collect(),
     }

@@ -24,7 +24,7 @@ impl Claim {
                 (Range { offset: *offset, len: data.len() as u64 }, true)
             }
             HostOp::WriteZeroes(range) | HostOp::Trim(range) => (*range, true),
-            HostOp::Flush | HostOp::Scrub { .. } => return None,
+            HostOp::Flush | HostOp::Refresh(_) | HostOp::Scrub { .. } => return None,
         };
         // A range past the end of all numbers is refused by the node; here it only must
         // not overflow.

@@ -150,7 +150,10 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
         Ok(data) => {
             let data = match data {
                 HostData::Bytes(pieces) => pieces.into_iter().flat_map(bytes).collect(),
-                HostData::Done | HostData::Extents(_) | HostData::Scrubbed(..) => Vec::new(),
+                HostData::Done
+                | HostData::Refreshed(_)
+                | HostData::Extents(_)
+                | HostData::Scrubbed(..) => Vec::new(),
             };
             let text = String::new();
             return Answer { number, code: Code::Done, because: None, text, data };

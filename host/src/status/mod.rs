@@ -201,6 +201,9 @@ pub struct NodeStatus {
     /// What it has done since it was started; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
+    /// What parity that waits on its disk exposes, of each volume of which it does, or did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exposed: Vec<ExposedStatus>,
     /// Its scrubs that are under way. In a status they are in a list of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scrubs: Vec<ScrubStatus>,
@@ -292,6 +295,45 @@ impl fmt::Display for VolumeMode {
     }
 }
 
+/// What parity that waits exposes of a volume: on the disk of a node, or on all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExposedStatus {
+    /// The volume's number.
+    pub volume: u32,
+    /// Units of parity that are out of date, at least in part.
+    pub stripes: u64,
+    /// Bytes of data that only they would protect.
+    pub bytes: u64,
+    /// The mean of that since the node started.
+    pub mean_bytes: u64,
+    /// The most of that since then.
+    pub most_bytes: u64,
+    /// Bytes that are lost for good.
+    pub lost_bytes: u64,
+    /// For how long the oldest has waited.
+    pub oldest_seconds: f64,
+    /// The share of time in which something waited, 0 to 1.
+    pub unprotected_share: f64,
+}
+
+impl ExposedStatus {
+    /// What several disks expose together. Of parities that wait on several disks for the same data each counts. The share
+    /// of time is at least that of the disk on which it is largest.
+    pub fn with(self, other: ExposedStatus) -> ExposedStatus {
+        ExposedStatus {
+            volume: self.volume,
+            stripes: self.stripes + other.stripes,
+            bytes: self.bytes + other.bytes,
+            mean_bytes: self.mean_bytes + other.mean_bytes,
+            most_bytes: self.most_bytes + other.most_bytes,
+            lost_bytes: self.lost_bytes + other.lost_bytes,
+            oldest_seconds: self.oldest_seconds.max(other.oldest_seconds),
+            unprotected_share: self.unprotected_share.max(other.unprotected_share),
+        }
+    }
+}
+
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -319,15 +361,15 @@ pub struct VolumeStatus {
     /// Extents with a column on a node that is down, which their layout bears.
     pub extents_degraded: usize,
     /// Extents that bear no more losses; they may be degraded too.
-    pub extents_exposed: usize,
+    pub extents_critical: usize,
     /// Extents that lack more than their layout bears.
     pub extents_failed: usize,
     /// Its stripes.
     pub stripes: u64,
     /// Stripes of degraded extents.
     pub stripes_degraded: u64,
-    /// Stripes of exposed extents.
-    pub stripes_exposed: u64,
+    /// Stripes of such extents.
+    pub stripes_critical: u64,
     /// Stripes of failed extents.
     pub stripes_failed: u64,
     /// The nodes that its failed extents lack.
@@ -346,6 +388,10 @@ pub struct VolumeStatus {
     pub clients: u64,
     /// Whether several hosts may use it though nothing orders their requests.
     pub unordered_sharing: bool,
+    /// What parity that waits exposes now, and has exposed, as far as is known of the nodes; only if parity may wait, or
+    /// something is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed: Option<ExposedStatus>,
     /// What is to be known of its choices; only if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,

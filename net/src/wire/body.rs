@@ -103,6 +103,8 @@ wire_enum!(Body, "body" {
     15 = Sequence(message),
     16 = Recall { id, request, since, volume, range },
     17 = Recalled { id, happened, recollection },
+    18 = Refresh { id, volume, range },
+    19 = Refreshed { id, left },
 });
 
 wire_struct!(RequestId { host, number });

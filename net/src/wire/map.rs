@@ -6,8 +6,8 @@ use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume}
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
-    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, Redundancy, Refresh, SequencerForm,
-    Timing, Valued,
+    Commit, Dispatch, Flush, Ordering, ParityAt, Policy, Preference, Redundancy, Refresh,
+    SequencerForm, Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -212,7 +212,16 @@ impl Wire for Policy {
     }
 }
 
-wire_struct!(Redundancy { timing, immediate_parities, refresh, idle, exposed_bytes, exposed_for });
+wire_struct!(Redundancy {
+    timing,
+    immediate_parities,
+    refresh,
+    idle,
+    exposed_stripes,
+    exposed_bytes,
+    exposed_for,
+    flush
+});
 
 /// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
 /// number of its own behind whether there is one.
@@ -244,6 +253,7 @@ wire_choice!(Ordering, "ordering");
 wire_choice!(SequencerForm, "form of a sequencer");
 wire_choice!(Timing, "timing of redundancy");
 wire_choice!(Refresh, "time of refreshing");
+wire_choice!(Flush, "form of a flush");
 
 wire_enum!(MapMessage, "message of the authority" {
     1 = Freeze { epoch },

@@ -38,7 +38,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 12;
+pub const VERSION: u8 = 13;
 
 /// The oldest version whose maps have the encoding that they have now.
 const OLDEST_KEPT: u8 = 11;

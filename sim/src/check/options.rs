@@ -167,7 +167,7 @@ impl Options {
         layout: None,
         local: true,
         choices: true,
-        deferral: Some(false),
+        deferral: None,
         ordering: None,
         sequencer: None,
         commit: None,

@@ -19,7 +19,7 @@ const USUAL: Options = Options { rare: Some(false), ..MDS };
 const MDS: Options = Options { local: false, ..FIXED };
 
 /// What was drawn when nobody changed what a volume chooses.
-const FIXED: Options = Options { choices: false, ..Options::DEFAULT };
+const FIXED: Options = Options { choices: false, deferral: Some(false), ..Options::DEFAULT };
 
 /// Rare paths in all runs.
 const RARE: Options = Options { rare: Some(true), ..MDS };

@@ -1,11 +1,11 @@
-//! Parity that waits, at the originator (AFRAID): which parities of a write do, how its request is cut, when its host can be
-//! answered after a failure, and what becomes of content that nothing determines any more.
+//! Parity that waits, at the originator (AFRAID): which parities of a write do, how its request is cut, when an attempt is
+//! given up after a failure, and what becomes of content that nothing determines any more.
 
 use super::{Job, Originator, What};
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
-use crate::node::HostError;
 use crate::node::outbox::Outbox;
+use crate::node::{HostError, Task};
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
@@ -74,9 +74,10 @@ impl Originator {
         self.map.lost(volume, extent).is_empty() && !columns.iter().any(|c| behind(c.0))
     }
 
-    /// Whether the content of participants that are not among these voters is not determined by what these have: then
-    /// nobody can tell whether the write has happened there, and its host cannot be answered.
-    pub(super) fn leaves_open(
+    /// Whether the content of participants that are not among these voters is not determined by what these have. To commit
+    /// then would mark the parity that determines what they had, and nobody could tell whether the write has happened
+    /// there.
+    pub(super) fn would_lose(
         &self,
         job: &Job,
         volume: &Volume,
@@ -86,14 +87,16 @@ impl Originator {
     ) -> bool {
         let missing = participants.iter().filter(|(_, node)| !voters.contains(node));
         let missing: ColumnSet = missing.map(|(column, _)| *column).collect();
+        let What::Write(range, _) = job.what else { return false };
         if waits.is_empty() || missing.is_empty() {
             return false;
         }
         let g = &volume.geometry;
-        job.what.stripes(volume).any(|stripe| {
-            let marked = waits.iter().map(|j| g.layout.parity_column(stripe, j)).collect();
-            let is_data = |c: usize| matches!(g.layout.role(stripe, c), ColumnRole::Data(_));
-            missing.iter().any(is_data) && !g.is_recoverable(stripe, missing.union(marked))
+        let Ok(plan) = Task::Write(range).plan(volume, job.avoid, waits) else { return true };
+        plan.rows.iter().any(|row| {
+            let marked = row.columns_of(g, row.marked);
+            let is_data = |c: usize| matches!(g.layout.role(row.stripe, c), ColumnRole::Data(_));
+            missing.iter().any(is_data) && !g.is_recoverable(row.stripe, missing.union(marked))
         })
     }
 
@@ -112,7 +115,9 @@ impl Originator {
         // The disk that the column leaves may have it, unless it has said that it has not.
         let moves = volume.extents[extent].leaving.contains_key(&column) && !job.computes;
         let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
-        let for_good = known && volume.policy.redundancy.defers();
+        // Marks may be from before the volume's policy was changed.
+        let marks = volume.policy.redundancy.defers() || !job.marked.is_empty();
+        let for_good = known && marks;
         if !for_good || moves || !self.map.lost(&volume, extent).is_empty() {
             return self.lacks_nodes(job, outbox);
         }

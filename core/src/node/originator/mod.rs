@@ -16,6 +16,7 @@
 
 mod check;
 mod deferring;
+mod flushing;
 mod job;
 mod locking;
 mod reading;
@@ -42,11 +43,12 @@ use crate::plan::Span;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
+use flushing::Flush;
 use job::{Job, Purpose, What};
 use locking::{Locks, unlock};
 use reading::Reading;
 use recalling::Recall;
-use requests::{Flush, Request};
+use requests::Request;
 pub use scrubbing::ScrubProgress;
 use writing::Writing;
 
@@ -399,12 +401,7 @@ impl Originator {
                 self.inquire(ts, outbox);
             }
         }
-        for (id, flush) in &mut self.flushes {
-            if now.saturating_sub(flush.asked) >= patience {
-                flush.asked = now;
-                flush.left.iter().for_each(|n| outbox.send(*n, Body::Flush { id: *id }));
-            }
-        }
+        self.tick_flushes(outbox);
         self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
@@ -486,9 +483,7 @@ impl Originator {
         for (_, job) in std::mem::take(&mut self.parked) {
             self.ready.push_back(job);
         }
-        for flush in std::mem::take(&mut self.flushes).into_values() {
-            self.start_flush(flush.request, outbox);
-        }
+        self.enter_flushes(outbox);
     }
 }
 

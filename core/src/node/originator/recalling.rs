@@ -9,13 +9,14 @@
 //! |---|---|
 //! | one has something undecided | they are asked again |
 //! | it has happened | it is done |
-//! | in every stripe a parity worker, or all, remember all that far back | it has not happened, and is begun |
-//! | those that do not remember say that nothing has been written there since | the same |
+//! | in every stripe a parity worker, or all data workers, remember all that far back | it has not happened, and is begun |
+//! | the data workers that do not remember say that nothing has been written there since | the same |
 //! | something has, and what stands there is what was to be written | it is done |
 //! | something has, and something else stands there | nobody can know; the host is told so |
 //!
 //! A worker of parity that covers what changes, and that was there all the time, had a part in every attempt, and so has every data worker in those
-//! that touch its column: who was down is not one that remembers.
+//! that touch its column: who was down is not one that remembers. One that has only marked its parity remembers that
+//! there was an attempt, and cannot tell what became of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,11 +191,16 @@ fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     rows.iter().map(row).collect()
 }
 
-/// Whether somebody remembers all attempts at each stripe of a write.
+/// Whether it is known at each stripe of a write that nothing has happened but what was said to have: somebody
+/// remembers all attempts, or everything that it would have changed stands as it did.
 fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollection>) -> bool {
     let extent = volume.extent(range.stripes(&volume.geometry).start);
-    let knows = |c: usize| answers.get(&extent.columns[c].0) == Some(&Recollection::All);
-    let known = |row: &Row| row.parity.iter().any(knows) || row.changed.iter().all(knows);
+    let answer = |c: usize| answers.get(&extent.columns[c].0);
+    let knows = |c: usize| answer(c) == Some(&Recollection::All);
+    let stands = |c: usize| knows(c) || answer(c) == Some(&Recollection::Untouched);
+    let known = |row: &Row| {
+        row.parity.iter().any(knows) || row.changed.minus(row.parity).iter().all(stands)
+    };
     columns_of(volume, range).iter().all(known)
 }
 

@@ -1,6 +1,6 @@
-//! Hosts' requests at the originator: cut into jobs, and answered when nothing is left of them; and flushes.
+//! Hosts' requests at the originator: cut into jobs, and answered when nothing is left of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::deferring;
 use super::scrubbing::Scrub;
@@ -8,10 +8,10 @@ use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::Outbox;
-use crate::node::{Body, HostData, HostError, HostOp};
+use crate::node::{HostData, HostError, HostOp};
 use crate::order::Origin;
 use crate::plan::{Range, chunks};
-use crate::units::{Nanos, NodeId, VolumeId};
+use crate::units::VolumeId;
 
 /// A host's request in work.
 #[derive(Clone, Hash)]
@@ -35,13 +35,8 @@ pub(super) enum Answer {
     Bytes(BTreeMap<u64, Vec<Buffer>>),
     Extents(BTreeMap<u64, Vec<(u64, bool)>>),
     Scrub(Scrub),
-}
-
-#[derive(Clone, Hash)]
-pub(super) struct Flush {
-    pub request: u64,
-    pub left: BTreeSet<NodeId>,
-    pub asked: Nanos,
+    /// Sectors of parity that could not be computed.
+    Refreshed(u64),
 }
 
 impl Originator {
@@ -87,6 +82,7 @@ impl Originator {
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
             HostOp::Flush => return self.flush(id, &volume, outbox),
+            HostOp::Refresh(range) => self.refresh(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
                 let request = Request::new(volume.id, answer, 0);
@@ -180,54 +176,14 @@ impl Originator {
             request.round_trips = request.round_trips.max(u64::from(hops.div_ceil(2)));
         }
     }
-
-    /// With the journal, what was acknowledged is safe already.
-    fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
-        if volume.policy.is_journaled() {
-            outbox.reply(id, Ok(HostData::Done));
-            return;
-        }
-        let answer = Answer::Done;
-        let request = Request::new(volume.id, answer, 1);
-        self.requests.insert(id, request);
-        self.start_flush(id, outbox);
-    }
-
-    pub(super) fn start_flush(&mut self, request: u64, outbox: &mut Outbox) {
-        let id = self.next_flush;
-        self.next_flush += 1;
-        let left: BTreeSet<NodeId> = self.map.serving().collect();
-        for node in &left {
-            outbox.send(*node, Body::Flush { id });
-        }
-        self.flushes.insert(id, Flush { request, left, asked: outbox.now });
-        self.end_flush(id, outbox);
-    }
-
-    pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
-        if let Some(flush) = self.flushes.get_mut(&id) {
-            flush.left.remove(&from);
-            self.end_flush(id, outbox);
-        }
-    }
-
-    /// A flush is done when no disk is left that it waits for.
-    fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
-        if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
-            let flush = self.flushes.remove(&id).expect("just seen");
-            if let Some(request) = self.requests.remove(&flush.request) {
-                outbox.reply(flush.request, request.result());
-            }
-        }
-    }
 }
 
 impl Request {
-    fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
+    pub fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
         Request { volume, answer, left, round_trips: 0, error: None, gone: false, origin: None }
     }
 
-    fn result(self) -> Result<HostData, HostError> {
+    pub fn result(self) -> Result<HostData, HostError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -235,6 +191,7 @@ impl Request {
             Answer::Done => HostData::Done,
             Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
+            Answer::Refreshed(left) => HostData::Refreshed(left),
             Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
         })
     }
@@ -247,6 +204,7 @@ fn zeroes(range: Range) -> What {
 fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
+        HostOp::Refresh(r) => Some(*r),
         HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
         HostOp::Flush | HostOp::Scrub { .. } => None,
     }

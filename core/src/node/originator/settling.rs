@@ -134,7 +134,8 @@ impl Originator {
         }
     }
 
-    /// An attempt at a write is not to happen: `from` knows nothing of it, or has dropped it.
+    /// An attempt at a write is not to happen: `from` knows nothing of it, or has dropped it; or nobody has, and those
+    /// who have not prepared it are away.
     ///
     /// The job goes on only when all participants have dropped it. Else one that has prepared it and
     /// has not heard could, when those who know die, be the last with a say and commit it; then the
@@ -143,7 +144,7 @@ impl Originator {
     pub(super) fn give_up(
         &mut self,
         ts: Timestamp,
-        from: NodeId,
+        from: Option<NodeId>,
         refusal: Option<Refusal>,
         outbox: &mut Outbox,
     ) {
@@ -159,7 +160,9 @@ impl Originator {
             State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
             State::GivingUp(..) | State::Reading(_) => return,
         };
-        inquiry.answer(from, Standing::Unknown);
+        if let Some(from) = from {
+            inquiry.answer(from, Standing::Unknown);
+        }
         for (_, node) in &participants {
             outbox.notice(*node, Notice::Abort(ts));
         }
@@ -196,7 +199,7 @@ impl Originator {
             Ok(()) if asking => self.on_answer(from, ts, Standing::Prepared, outbox),
             // It has been told that it is given up, and asked.
             Ok(()) => {}
-            Err(refusal) if asking => self.give_up(ts, from, Some(refusal), outbox),
+            Err(refusal) if asking => self.give_up(ts, Some(from), Some(refusal), outbox),
             Err(_) => self.on_answer(from, ts, Standing::Unknown, outbox),
         }
     }
@@ -267,16 +270,18 @@ impl Originator {
             return;
         }
         if verdict == Verdict::Abort {
-            return self.give_up(ts, from, None, outbox);
+            return self.give_up(ts, Some(from), None, outbox);
         }
-        let participants = participants.clone();
+        // Those who are prepared wait for this node, which alone knows that nobody has been told that it happened.
+        if !inquiry.any_committed() {
+            let participants = participants.clone();
+            let txn = &self.txns[&ts];
+            if self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits) {
+                return self.give_up(ts, None, None, outbox);
+            }
+        }
         let txn = self.txns.remove(&ts).expect("just seen");
-        let open = self.leaves_open(&txn.job, &txn.volume, &participants, &voters, txn.waits);
-        let again = open.then(|| txn.job.clone());
-        self.commit(ts, Txn { answers: !open && txn.answers, ..txn }, voters, outbox);
-        if let Some(job) = again {
-            self.retry(Job { has_room: true, ..job });
-        }
+        self.commit(ts, txn, voters, outbox);
     }
 
     /// A write has happened: the host is answered, the participants are told.

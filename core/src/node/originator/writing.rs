@@ -176,7 +176,7 @@ impl Originator {
             return self.voted_late(from, ts, vote, outbox);
         };
         if let Err(refusal) = vote {
-            return self.give_up(ts, from, Some(refusal), outbox);
+            return self.give_up(ts, Some(from), Some(refusal), outbox);
         }
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);

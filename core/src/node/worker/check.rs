@@ -11,6 +11,7 @@ impl Worker {
     /// If it does not hold.
     pub fn check(&self) {
         self.store.check();
+        self.exposure.check();
         for (ts, txn) in &self.txns {
             assert!(!self.fenced.contains(ts), "{ts} is in work, and was said to be dropped");
             txn.check(*ts);

@@ -1,183 +1,332 @@
-//! Parity that waits (AFRAID 2 and 3): which sectors of this disk are marked as out of date, and having them computed
-//! when there is time for it.
+//! Parity that waits, on this disk (AFRAID 2 and 3): which sectors are marked as out of date, and how much of each
+//! volume is exposed thereby, now and so far.
 //!
 //! The record is the store's: a mark lives with the parity that it is about, so it is needed just where that parity would be
 //! used, and shares its fate. What is here only saves looking for it: it is found again by a scan when the disk
 //! has been opened. Until that is done no change of parity is prepared: it must not go on top of a mark. Refreshing
-//! and what is shown go by it too.
+//! (`refreshing.rs`) and what is shown go by it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Cell, Changed, Rebuild, Ticket, Worker};
-use crate::cluster::Volume;
+use super::{Changed, Rebuild, Worker};
 use crate::layout::ColumnRole;
-use crate::node::background::{Background, Loop};
-use crate::plan::Span;
-use crate::policy::{Policy, Refresh, Timing};
-use crate::store::{ChangeKind, Scan};
+use crate::node::Exposed;
+use crate::store::ChangeKind;
 use crate::units::{Nanos, SECTOR, Timestamp, VolumeId};
 
 /// The marked sectors of a disk, as far as they are known.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Exposure {
-    /// Each with the write that marked it last, and when this worker saw that.
+    /// Each with the write that marked it last, and when this worker saw that it was marked.
     marks: BTreeMap<u64, (Timestamp, Nanos)>,
     /// Marked sectors that cannot be computed, since data that they cover is lost for good.
     hopeless: BTreeSet<u64>,
-    /// Whether the disk has been searched for marks since it was opened: not yet, under way, done.
-    search: Search,
-    /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
-    asked: BTreeMap<(VolumeId, u64), Nanos>,
+    /// What that is for each volume.
+    tallies: BTreeMap<VolumeId, Tally>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Search {
-    #[default]
-    ToBegin,
-    UnderWay,
-    Done,
+/// What is exposed of a volume, as far as this disk's parity goes.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Tally {
+    /// Stripes with marked parity here: how many sectors of each.
+    stripes: BTreeMap<u64, u32>,
+    /// When the oldest of them was marked, or earlier.
+    oldest: Nanos,
+    /// Now and so far.
+    pub exposed: Exposed,
+    /// Until when what is counted by time has been counted.
+    counted: Nanos,
+}
+
+/// The unit of a volume in which a sector of the disk lies.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub volume: VolumeId,
+    pub stripe: u64,
+    /// The disk's sectors.
+    pub sectors: Range<u64>,
+    /// Of parity, how many data columns it covers.
+    pub covers: Option<u64>,
 }
 
 impl Exposure {
     /// A write has happened that changes these sectors.
-    pub fn changed(&mut self, ts: Timestamp, changed: &Changed, now: Nanos) {
-        self.hopeless.retain(|s| !changed.sectors.contains(s));
-        match changed.kind {
-            ChangeKind::Delta => {}
-            ChangeKind::Mark => changed.sectors.clone().for_each(|s| self.mark(s, ts, now)),
-            ChangeKind::Content => {
-                let here = self.marks.range(changed.sectors.clone());
-                let older = here.filter(|(_, mark)| mark.0 < ts).map(|(s, _)| *s);
-                for sector in older.collect::<Vec<u64>>() {
-                    self.marks.remove(&sector);
+    pub fn changed(
+        &mut self,
+        ts: Timestamp,
+        changed: &Changed,
+        now: Nanos,
+        unit_at: impl Fn(u64) -> Option<Unit>,
+    ) {
+        if changed.kind.is_delta() || (!changed.kind.is_mark() && !self.has(&changed.sectors)) {
+            return;
+        }
+        for (sectors, unit) in by_unit(&changed.sectors, unit_at) {
+            self.hopeless.retain(|s| !sectors.contains(s));
+            match changed.kind {
+                ChangeKind::Delta => {}
+                ChangeKind::Mark => sectors.for_each(|s| self.mark(unit.as_ref(), s, ts, now)),
+                ChangeKind::Content => {
+                    let older = self.marks.range(sectors).filter(|(_, mark)| mark.0 < ts);
+                    for sector in older.map(|(s, _)| *s).collect::<Vec<u64>>() {
+                        self.marks.remove(&sector);
+                        self.count(unit.as_ref(), false, now);
+                    }
                 }
             }
         }
     }
 
-    fn mark(&mut self, sector: u64, ts: Timestamp, now: Nanos) {
-        let mark = self.marks.entry(sector).or_insert((ts, now));
-        mark.0 = mark.0.max(ts);
+    /// Marks were found on the disk.
+    pub fn found(
+        &mut self,
+        found: Vec<(u64, Timestamp)>,
+        now: Nanos,
+        unit_at: impl Fn(u64) -> Option<Unit>,
+    ) {
+        for (sector, ts) in found {
+            self.mark(unit_at(sector).as_ref(), sector, ts, now);
+        }
+    }
+
+    fn mark(&mut self, unit: Option<&Unit>, sector: u64, ts: Timestamp, now: Nanos) {
+        if let Some(mark) = self.marks.get_mut(&sector) {
+            mark.0 = mark.0.max(ts);
+            return;
+        }
+        self.marks.insert(sector, (ts, now));
+        self.count(unit, true, now);
+    }
+
+    /// A sector of a unit is marked, or no more.
+    fn count(&mut self, unit: Option<&Unit>, more: bool, now: Nanos) {
+        if let Some(unit) = unit {
+            self.tallies.entry(unit.volume).or_default().count(unit, more, now);
+        }
+    }
+
+    /// Volumes may lie elsewhere now: what is marked is counted anew. So far stays so far.
+    pub fn recount(&mut self, now: Nanos, unit_at: impl Fn(u64) -> Option<Unit>) {
+        for tally in self.tallies.values_mut() {
+            tally.pass(now);
+            tally.stripes.clear();
+            let Exposed { stripes, bytes, lost_bytes, .. } = &mut tally.exposed;
+            (*stripes, *bytes, *lost_bytes) = (0, 0, 0);
+        }
+        let Some((&first, _)) = self.marks.first_key_value() else { return };
+        let mut from = first;
+        while let Some((&sector, _)) = self.marks.range(from..).next() {
+            let unit = unit_at(sector);
+            from = unit.as_ref().map_or(sector + 1, |u| u.sectors.end);
+            let here: Vec<Nanos> = self.marks.range(sector..from).map(|(_, m)| m.1).collect();
+            for since in here {
+                self.count(unit.as_ref(), true, now);
+                if let Some(tally) = unit.as_ref().and_then(|u| self.tallies.get_mut(&u.volume)) {
+                    tally.oldest = tally.oldest.min(since);
+                }
+            }
+        }
+    }
+
+    /// These volumes are on the disk, and of each it is counted what is exposed; of others it is not any more.
+    pub fn keep(&mut self, volumes: impl Iterator<Item = VolumeId>, now: Nanos) {
+        let mut before = std::mem::take(&mut self.tallies);
+        for volume in volumes {
+            let tally = before.remove(&volume).unwrap_or_else(|| Tally::new(now));
+            self.tallies.insert(volume, tally);
+        }
     }
 
     /// Whether any of these sectors is marked.
-    pub fn has(&self, sectors: Range<u64>) -> bool {
-        self.marks.range(sectors).next().is_some()
+    pub fn has(&self, sectors: &Range<u64>) -> bool {
+        self.marks.range(sectors.clone()).next().is_some()
     }
 
-    /// Marked sectors.
-    pub fn sectors(&self) -> u64 {
-        self.marks.len() as u64
+    /// Whether anything is marked.
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// Of a unit's marked sectors that can be computed the first and the last, and since when the oldest is marked.
+    pub fn hopeful(&self, sectors: Range<u64>) -> Option<(u64, u64, Nanos)> {
+        let hopeful = |(s, _): &(&u64, &(Timestamp, Nanos))| !self.hopeless.contains(s);
+        let mut here = self.marks.range(sectors).filter(hopeful);
+        let (&first, &(_, since)) = here.next()?;
+        let past = |(_, last, since), (&s, m): (&u64, &(Timestamp, Nanos))| {
+            (first, s.max(last), m.1.min(since))
+        };
+        Some(here.fold((first, first, since), past))
+    }
+
+    /// Marked sectors of a unit that cannot be computed.
+    pub fn hopeless_in(&self, sectors: Range<u64>) -> u64 {
+        self.hopeless.range(sectors).count() as u64
+    }
+
+    /// Of these sectors it is known that they cannot be computed.
+    pub fn give_up(&mut self, sectors: Range<u64>) {
+        self.hopeless.extend(sectors);
+    }
+
+    /// What could not be computed is tried again.
+    pub fn look_anew(&mut self) {
+        self.hopeless.clear();
+    }
+
+    /// It was looked at all of a volume's marks, and the oldest is from then.
+    pub fn oldest_is(&mut self, volume: VolumeId, since: Nanos) {
+        if let Some(tally) = self.tallies.get_mut(&volume) {
+            tally.oldest = since;
+        }
+    }
+
+    /// What is counted of a volume.
+    pub fn of(&self, volume: VolumeId) -> Option<&Tally> {
+        self.tallies.get(&volume)
+    }
+
+    /// Of each volume on the disk what is exposed, now and so far.
+    pub fn all(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
+        self.tallies.iter().map(move |(id, tally)| {
+            let age = tally.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
+            (*id, Exposed { age, ..tally.exposed.after(now.saturating_sub(tally.counted)) })
+        })
     }
 
     /// What it has, in words.
     pub fn in_words(&self) -> String {
-        let Exposure { marks, hopeless, asked, .. } = self;
-        format!(
-            "{} sectors marked, {} of them for good, {} asked for",
-            marks.len(),
-            hopeless.len(),
-            asked.len()
-        )
+        let (marked, hopeless) = (self.marks.len(), self.hopeless.len());
+        format!("{marked} sectors marked, {hopeless} of them for good")
     }
 
-    /// The map, or an operator, has changed something: what could not be computed is tried again.
-    pub fn look_anew(&mut self) {
-        self.asked.clear();
-        self.hopeless.clear();
+    /// What must hold: each mark is counted once, where a volume has its sector.
+    pub fn check(&self) {
+        for tally in self.tallies.values() {
+            assert_eq!(tally.exposed.stripes, tally.stripes.len() as u64, "exposed stripes");
+            assert!(tally.stripes.values().all(|n| *n > 0), "a stripe is exposed by no mark");
+        }
+        let counted: u64 = self.tallies.values().map(Tally::sectors).sum();
+        assert!(counted <= self.marks.len() as u64, "{counted} marks of {}", self.marks.len());
     }
 }
 
-/// A unit with marked sectors: which bytes of it, and since when the oldest is marked.
-struct Marked {
-    unit: (VolumeId, u64),
-    column: usize,
-    part: Span,
-    since: Nanos,
-    policy: Policy,
+impl Tally {
+    fn new(now: Nanos) -> Tally {
+        Tally { counted: now, ..Tally::default() }
+    }
+
+    /// The stripes that are exposed from this one on.
+    pub fn stripes(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
+        self.stripes.range(from..).map(|(stripe, _)| *stripe)
+    }
+
+    /// Since when the oldest is marked, or earlier.
+    pub fn oldest(&self) -> Option<Nanos> {
+        (!self.stripes.is_empty()).then_some(self.oldest)
+    }
+
+    /// Marked sectors of parity and of data.
+    fn sectors(&self) -> u64 {
+        let parity: u64 = self.stripes.values().map(|n| u64::from(*n)).sum();
+        parity + self.exposed.lost_bytes / SECTOR
+    }
+
+    /// Time has passed in which nothing changed.
+    fn pass(&mut self, now: Nanos) {
+        self.exposed = self.exposed.after(now.saturating_sub(self.counted));
+        self.counted = self.counted.max(now);
+    }
+
+    fn count(&mut self, unit: &Unit, more: bool, now: Nanos) {
+        self.pass(now);
+        let Some(covers) = unit.covers else {
+            let lost = &mut self.exposed.lost_bytes;
+            *lost = if more { *lost + SECTOR } else { *lost - SECTOR };
+            return;
+        };
+        let bytes = covers * SECTOR;
+        match more {
+            true => {
+                if self.stripes.is_empty() {
+                    self.oldest = now;
+                }
+                *self.stripes.entry(unit.stripe).or_default() += 1;
+                self.exposed.bytes += bytes;
+            }
+            false => {
+                let left = self.stripes.get_mut(&unit.stripe).expect("it was counted");
+                *left -= 1;
+                if *left == 0 {
+                    self.stripes.remove(&unit.stripe);
+                }
+                self.exposed.bytes -= bytes;
+            }
+        }
+        let exposed = &mut self.exposed;
+        exposed.stripes = self.stripes.len() as u64;
+        exposed.most_bytes = exposed.most_bytes.max(exposed.bytes);
+    }
+}
+
+/// Sectors, cut where units end; those of no volume one by one.
+fn by_unit(
+    sectors: &Range<u64>,
+    unit_at: impl Fn(u64) -> Option<Unit>,
+) -> Vec<(Range<u64>, Option<Unit>)> {
+    let mut pieces = Vec::new();
+    let mut from = sectors.start;
+    while from < sectors.end {
+        let unit = unit_at(from);
+        let end = unit.as_ref().map_or(from + 1, |u| u.sectors.end.min(sectors.end));
+        pieces.push((from..end, unit));
+        from = end;
+    }
+    pieces
 }
 
 impl Worker {
-    /// Once the disk is open and the node is in an epoch it is searched for marks.
-    pub(super) fn search_marks(&mut self) {
-        if self.exposure.search != Search::ToBegin {
-            return;
-        }
-        if self.store.data_sectors() == 0 || !self.store.has_marks() {
-            self.exposure.search = Search::Done;
-            return;
-        }
-        self.exposure.search = Search::UnderWay;
-        let (ticket, all) = (self.ticket(Ticket::Marks), self.store.data_sectors());
-        self.store.scan(ticket, 0, all, Scan::Marked);
-    }
-
-    pub(super) fn marks_found(&mut self, found: Vec<(u64, Timestamp)>, now: Nanos) {
-        self.exposure.search = Search::Done;
-        found.into_iter().for_each(|(sector, version)| self.exposure.mark(sector, version, now));
-        self.wake = true;
-    }
-
-    /// Whether it is not known yet which of the parity is marked that a write is to change.
-    pub(super) fn must_know_marks(&self, ts: Timestamp) -> bool {
-        let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
-        self.exposure.search != Search::Done && self.txns[&ts].cells.iter().any(changes)
-    }
-
-    /// Whether parity waits here that is to be computed without anybody asking for it.
-    pub(super) fn has_to_refresh(&self) -> bool {
-        let waits = |v: &Volume| v.policy.redundancy.timing != Timing::Never;
-        let here = |v: &Volume| v.extents.iter().any(|e| e.column_of(self.node).is_some());
-        !self.exposure.marks.is_empty()
-            && self.map.volumes.values().any(|v| here(v) && waits(v) && !self.map.is_asleep(v))
-            && self.next_marked(0).is_some()
-    }
-
-    /// Whether a write may leave the parity of these sectors behind: not if so much waits already that twice the bound
-    /// is reached.
-    pub(super) fn may_wait(&self, volume: &Volume) -> bool {
-        let bounded = volume.policy.redundancy.timing != Timing::Never;
-        self.store.has_marks()
-            && (!bounded
-                || self.exposed_bytes(volume) < self.exposed_share(volume).saturating_mul(2))
-    }
-
-    /// Bytes of data in exposed stripes, as far as this disk's parity goes; that of its other volumes counts as well.
-    fn exposed_bytes(&self, volume: &Volume) -> u64 {
-        self.exposure.sectors() * SECTOR * volume.geometry.data_columns() as u64
-    }
-
-    /// This disk's share of the volume's bound.
-    fn exposed_share(&self, volume: &Volume) -> u64 {
-        let (bound, g) = (volume.policy.redundancy.exposed_bytes, &volume.geometry);
-        let parities = g.code.parity_columns().max(1) as u64;
-        bound.saturating_mul(parities) / g.layout.width() as u64
-    }
-
-    /// Asks for parity to be computed that waits, if there is time for it, or it has waited for too long.
-    pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
-        let patience = self.config.patience;
-        self.exposure.asked.retain(|_, since| now.saturating_sub(*since) < patience);
-        let mut in_work = self.units_in_work();
-        let mut from = 0;
-        let most = background.most(Loop::Refresh, now);
-        while in_work < most
-            && let Some((marked, next)) = self.next_marked(from)
-        {
-            from = next;
-            if !self.is_due(&marked, now) || self.exposure.asked.contains_key(&marked.unit) {
-                continue;
+    /// The unit in which a sector of this disk lies. A column that leaves the disk counts for nothing: it is
+    /// computed where it goes.
+    pub(super) fn unit_at(&self, sector: u64) -> Option<Unit> {
+        self.map.volumes.values().find_map(|volume| {
+            let (stripe, column, within) = volume.stripe_at(self.node, sector)?;
+            if volume.extent(stripe).column_of(self.node) != Some(column) {
+                return None;
             }
-            if !background.begin(Loop::Refresh, marked.part.len(), now) {
-                break;
-            }
-            self.exposure.asked.insert(marked.unit, now);
-            in_work += 1;
-            let (volume, stripe) = marked.unit;
-            self.filling.ask((volume, stripe, marked.column, marked.part));
-        }
-        background.has_in_work(Loop::Refresh, in_work);
+            let first = sector - within;
+            let covers = match volume.geometry.layout.role(stripe, column) {
+                ColumnRole::Data(_) => None,
+                ColumnRole::Parity(j) => Some(volume.geometry.code.support(j).len() as u64),
+            };
+            let sectors = first..first + volume.unit_sectors();
+            Some(Unit { volume: volume.id, stripe, sectors, covers })
+        })
+    }
+
+    /// What is exposed of each volume by parity that waits on this disk.
+    pub fn exposed(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
+        self.exposure.all(now)
+    }
+
+    /// The map has changed: so may have what is exposed.
+    pub(super) fn recount_exposed(&mut self, now: Nanos) {
+        let here = |v: &&std::sync::Arc<crate::cluster::Volume>| {
+            v.extents.iter().any(|e| e.column_of(self.node).is_some())
+        };
+        let volumes = self.map.volumes.values().filter(here).map(|v| v.id);
+        let mut exposure = std::mem::take(&mut self.exposure);
+        exposure.look_anew();
+        exposure.keep(volumes, now);
+        exposure.recount(now, |sector| self.unit_at(sector));
+        self.exposure = exposure;
+    }
+
+    /// A write has happened.
+    pub(super) fn count_exposed(&mut self, ts: Timestamp, changed: &Changed, now: Nanos) {
+        let mut exposure = std::mem::take(&mut self.exposure);
+        exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
+        self.exposure = exposure;
     }
 
     /// Of a part of this disk's column it is known that it cannot be computed.
@@ -185,80 +334,8 @@ impl Worker {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         if volume.extent(stripe).column_of(self.node) == Some(column) {
             let first = volume.sector(stripe, column);
-            let sectors = first + part.lo / SECTOR..first + part.hi / SECTOR;
-            self.exposure.hopeless.extend(sectors);
-            self.exposure.asked.remove(&(id, stripe));
+            self.exposure.give_up(first + part.lo / SECTOR..first + part.hi / SECTOR);
+            self.refreshing.is_over(id, stripe);
         }
-    }
-
-    /// How many of the units that were asked for are still marked.
-    fn units_in_work(&self) -> usize {
-        let marked = |(id, stripe): &(VolumeId, u64)| {
-            let volume = self.map.volumes.get(id)?;
-            let column = volume.extent(*stripe).column_of(self.node)?;
-            let first = volume.sector(*stripe, column);
-            self.exposure.has(first..first + volume.unit_sectors()).then_some(())
-        };
-        self.exposure.asked.keys().filter_map(marked).count()
-    }
-
-    /// The next unit with marked sectors from this sector on, and the sector from which to look for the one after it.
-    fn next_marked(&self, from: u64) -> Option<(Marked, u64)> {
-        let mut from = from;
-        loop {
-            let hopeful =
-                |(s, _): &(&u64, &(Timestamp, Nanos))| !self.exposure.hopeless.contains(s);
-            let (&sector, _) = self.exposure.marks.range(from..).find(hopeful)?;
-            let volumes = self.map.volumes.values();
-            let place = |v: &std::sync::Arc<Volume>| {
-                let (stripe, column, _) = v.stripe_at(self.node, sector)?;
-                // A column that leaves this disk is computed where it goes.
-                let is_here = v.extent(stripe).column_of(self.node) == Some(column);
-                is_here.then(|| (v.clone(), stripe, column))
-            };
-            let Some((volume, stripe, column)) = volumes.filter_map(place).next() else {
-                from = sector + 1;
-                continue;
-            };
-            let first = volume.sector(stripe, column);
-            let end = first + volume.unit_sectors();
-            let role = volume.geometry.layout.role(stripe, column);
-            if matches!(role, ColumnRole::Data(_)) || self.map.is_asleep(&volume) {
-                from = end;
-                continue;
-            }
-            let here = || self.exposure.marks.range(sector..end).filter(hopeful);
-            let last = *here().next_back().expect("one is marked").0;
-            let part = Span::new((sector - first) * SECTOR, (last + 1 - first) * SECTOR);
-            let since = here().map(|(_, mark)| mark.1).min().expect("one is marked");
-            let unit = (volume.id, stripe);
-            return Some((Marked { unit, column, part, since, policy: volume.policy }, end));
-        }
-    }
-
-    /// Whether a unit's parity is to be computed now.
-    fn is_due(&self, marked: &Marked, now: Nanos) -> bool {
-        let redundancy = &marked.policy.redundancy;
-        let Some(volume) = self.map.volumes.get(&marked.unit.0) else { return false };
-        match redundancy.timing {
-            Timing::Immediate => return true,
-            Timing::Never => return false,
-            Timing::Deferred => {}
-        }
-        let is_idle = self.load.quiet_since(now) >= redundancy.idle;
-        let is_old = now.saturating_sub(marked.since) >= redundancy.exposed_for;
-        let is_much = self.exposed_bytes(volume) >= self.exposed_share(volume);
-        match redundancy.refresh {
-            Refresh::Idle => is_idle || is_old || is_much,
-            Refresh::Busy | Refresh::First => true,
-        }
-    }
-
-    /// Of a write's parity that is to take in a change, what is marked: there the change has nothing to go on top of. It
-    /// is asked before the write is begun and before it is prepared: a mark may have come between.
-    pub(super) fn marked_part(&self, cell: &Cell) -> Option<(u64, Span)> {
-        let changes =
-            cell.writes().find(|c| c.kind.is_delta() && self.exposure.has(c.sectors.clone()))?;
-        Some((cell.row.stripe, cell.span_of(changes.sectors)))
     }
 }

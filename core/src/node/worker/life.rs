@@ -111,7 +111,8 @@ impl Worker {
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();
-        self.exposure.look_anew();
+        self.refreshing.enter();
+        self.recount_exposed(outbox.now);
         self.dirty_asked.clear();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {
@@ -139,6 +140,7 @@ impl Worker {
             self.run_dirty();
             self.run_catchup(background, outbox);
             self.search_marks();
+            self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);
         }
         for request in self.store.take_ops() {

@@ -18,6 +18,8 @@ struct Done {
     ts: Timestamp,
     volume: VolumeId,
     range: VolumeRange,
+    /// Parity was marked here, and nothing else: that says nothing of the data.
+    marked: bool,
 }
 
 /// What is remembered of a host.
@@ -99,7 +101,13 @@ impl Memory {
     fn of(&self, id: RequestId, volume: VolumeId) -> Vec<VolumeRange> {
         let host = self.hosts.get(&id.host);
         let done = host.and_then(|h| h.done.get(&id.number)).into_iter().flatten();
-        done.filter(|d| d.volume == volume).map(|d| d.range).collect()
+        done.filter(|d| d.volume == volume && !d.marked).map(|d| d.range).collect()
+    }
+
+    /// Whether parity was marked for a request.
+    fn has_marked(&self, id: RequestId) -> bool {
+        let host = self.hosts.get(&id.host);
+        host.and_then(|h| h.done.get(&id.number)).into_iter().flatten().any(|d| d.marked)
     }
 }
 
@@ -116,7 +124,8 @@ impl Worker {
     pub(super) fn remember(&mut self, ts: Timestamp) {
         let txn = &self.txns[&ts];
         let Some(asker) = txn.asker else { return };
-        let done = Done { ts, volume: txn.volume, range: txn.writes };
+        let marked = txn.markers.contains(txn.column);
+        let done = Done { ts, volume: txn.volume, range: txn.writes, marked };
         self.memory.note(asker, done, self.config.remembered_writes);
     }
 
@@ -140,6 +149,8 @@ impl Worker {
         let happened = self.memory.of(request, volume);
         let recollection = if self.is_undecided(request, since, volume) {
             Recollection::Undecided
+        } else if self.memory.has_marked(request) {
+            Recollection::Touched
         } else if self.memory.reaches(since) {
             Recollection::All
         } else if let Some(sectors) = self.sectors_changed(volume, range)
@@ -207,7 +218,11 @@ mod tests {
 
     fn note(memory: &mut Memory, number: u64, ts: u64) {
         let range = VolumeRange { offset: number * 4096, len: 4096 };
-        memory.note(asker(number, 1), Done { ts: at(ts), volume: VolumeId(1), range }, 4);
+        memory.note(
+            asker(number, 1),
+            Done { ts: at(ts), volume: VolumeId(1), range, marked: false },
+            4,
+        );
     }
 
     #[test]

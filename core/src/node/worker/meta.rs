@@ -7,13 +7,16 @@ use weft_code::Code;
 /// Set in the number of a column that only marks its parity.
 const MARKS: u16 = 1 << 15;
 
+/// Set in the number of this disk's column if parity of a stripe of the write waits.
+const WAITS: u16 = 1 << 15;
+
 /// What the journal keeps of a write besides its changes: volume, extent, column, and who
 /// takes part.
 pub(super) fn encode(txn: &Txn) -> Vec<u8> {
     let mut w: Writer = Writer::with_room(12 + 4 * txn.participants.len());
     w.u32(txn.volume.0);
     w.u32(txn.extent as u32);
-    w.u16(txn.column as u16);
+    w.u16(txn.column as u16 | if txn.waits { WAITS } else { 0 });
     w.u16(txn.participants.len() as u16);
     for (column, node) in &txn.participants {
         let flag = if txn.markers.contains(*column) { MARKS } else { 0 };
@@ -28,7 +31,8 @@ pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
 }
 
 fn read(r: &mut Reader) -> Read<Txn> {
-    let (volume, extent, column) = (VolumeId(r.u32()?), r.u32()? as usize, r.u16()?.into());
+    let (volume, extent, flagged) = (VolumeId(r.u32()?), r.u32()? as usize, r.u16()?);
+    let (column, waits) = (usize::from(flagged & !WAITS), flagged & WAITS != 0);
     let (mut participants, mut markers) = (Vec::new(), ColumnSet::EMPTY);
     for _ in 0..r.u16()? {
         let (flagged, node) = (r.u16()?, NodeId(r.u16()?));
@@ -51,6 +55,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         originator: NodeId(0),
         participants,
         markers,
+        waits,
         cells: Vec::new(),
         ranges: Vec::new(),
         writes: EVERYTHING,

@@ -27,6 +27,7 @@ mod meta;
 mod ordering;
 mod outcome;
 mod reading;
+mod refreshing;
 mod settling;
 mod writing;
 
@@ -57,6 +58,7 @@ use load::Load;
 use memory::{Memory, Recalling};
 use ordering::{Before, DeviceLocks, Entrance};
 use reading::ReadJob;
+use refreshing::Refreshing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -85,6 +87,8 @@ struct Txn {
     participants: Vec<(usize, NodeId)>,
     /// Those of them that only mark parity as out of date.
     markers: ColumnSet,
+    /// Parity of some of its stripes is marked.
+    waits: bool,
     /// In the order of stripes.
     cells: Vec<Cell>,
     /// How many of them have more to do before the write is prepared.
@@ -191,6 +195,7 @@ pub(crate) struct Worker {
     stalled_reads: BTreeSet<Timestamp>,
     load: Load,
     exposure: Exposure,
+    refreshing: Refreshing,
     shares_sent: u64,
     pub rebuilt_sectors: u64,
 }
@@ -227,6 +232,7 @@ impl Worker {
             stalled_reads: BTreeSet::new(),
             load: Load::default(),
             exposure: Exposure::default(),
+            refreshing: Refreshing::default(),
             shares_sent: 0,
             rebuilt_sectors: 0,
         }

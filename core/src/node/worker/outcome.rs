@@ -46,7 +46,7 @@ impl Worker {
             self.freshening.insert(ts);
         }
         for changed in ranges {
-            self.exposure.changed(ts, &changed, outbox.now);
+            self.count_exposed(ts, &changed, outbox.now);
             let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);
             if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
@@ -115,10 +115,14 @@ impl Worker {
 
     /// Whether the originator still asks after a write.
     pub fn on_query_reply(&mut self, ts: Timestamp, waiting: bool, outbox: &mut Outbox) {
-        if let Some(txn) = self.txns.get_mut(&ts)
-            && !waiting
-        {
-            txn.heard = true;
+        if waiting {
+            return;
+        }
+        if let Some(inquiry) = self.inquiries.get_mut(&ts) {
+            inquiry.is_left_to_voters = true;
+        }
+        if let Some(txn) = self.txns.get_mut(&ts) {
+            txn.heard |= matches!(txn.phase, Phase::Committed { .. });
             self.judge(ts, outbox);
         }
     }

@@ -71,8 +71,10 @@ impl Worker {
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.heard |= !self.map.is_up(txn.originator);
-        if matches!(txn.phase, Phase::Committed { .. }) && !txn.heard {
-            outbox.send(txn.originator, Body::Query { ts });
+        let (originator, waits_to_forget) =
+            (txn.originator, matches!(txn.phase, Phase::Committed { .. }) && !txn.heard);
+        if waits_to_forget || self.leaves_to_originator(ts) {
+            outbox.send(originator, Body::Query { ts });
         }
         self.judge(ts, outbox);
     }
@@ -87,7 +89,7 @@ impl Worker {
             let its = extent.columns.get(*column).is_some_and(|c| c.0 == *node);
             its && *node != self.node && !txn.markers.contains(*column)
         };
-        let defers = volume.policy.redundancy.defers() || !txn.markers.is_empty();
+        let defers = volume.policy.redundancy.defers() || txn.waits;
         let remembers = defers && self.config.waits_for_holders();
         let holders = txn.participants.iter().filter(|_| remembers).filter(has);
         holders.map(|(_, node)| *node).collect()
@@ -99,6 +101,22 @@ impl Worker {
         let inquiry = self.inquiries.get(&ts);
         let all_up = holders.iter().all(|n| self.map.is_up(*n));
         !(all_up || inquiry.is_some_and(|i| i.all_know(&holders)))
+    }
+
+    /// Whether it is the originator that says what becomes of a prepared write. Where parity is only marked, those left may
+    /// not have what somebody who is away was to write, nor, once it is marked, what it had: an originator that has told
+    /// nobody that it happened gives it up.
+    fn leaves_to_originator(&self, ts: Timestamp) -> bool {
+        let txn = &self.txns[&ts];
+        let volume = self.map.volumes.get(&txn.volume);
+        let is_away =
+            |node: &NodeId| volume.is_some_and(|v| !self.map.has_say(v, txn.extent, *node, ts));
+        let has_data = |column: &usize| !txn.markers.contains(*column);
+        txn.phase == Phase::Prepared
+            && txn.waits
+            && txn.participants.iter().any(|(column, node)| has_data(column) && is_away(node))
+            && self.map.is_up(txn.originator)
+            && self.inquiries.get(&ts).is_some_and(|i| !i.is_left_to_voters)
     }
 
     /// An answer to this disk's own question.
@@ -134,8 +152,10 @@ impl Worker {
                     }
                     verdict => verdict,
                 };
+                let decided = inquiry.any_committed();
                 match verdict {
                     Verdict::Wait => {}
+                    Verdict::Commit if !decided && self.leaves_to_originator(ts) => {}
                     Verdict::Commit => self.commit(ts, None, outbox),
                     Verdict::Abort => self.drop_txn(ts),
                 }

@@ -87,6 +87,7 @@ impl Worker {
             originator: coordinator,
             participants,
             markers,
+            waits: plan.rows.iter().any(|row| !row.marked.is_empty()),
             unfinished: cells.len(),
             cells,
             new: true,
@@ -101,8 +102,7 @@ impl Worker {
             loses: matches!(header.task, Task::Lose { .. }),
             puts_back: !matches!(header.task, Task::Write(_)),
             // Without votes what one has done says nothing of the others.
-            // And who only marks its parity has nothing to remember the request by.
-            asker: header.asker.filter(|_| volume.policy.commit.is_voted() && !marks),
+            asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
             hops: 0,
             awaited: false,
@@ -121,13 +121,16 @@ impl Worker {
             self.store.expect(header.ts, sectors.start, sectors.end - sectors.start, vital);
         }
         let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
-        let host_marks = marks && matches!(header.task, Task::Write(_));
+        let marked = match header.task {
+            Task::Write(range) if marks => Some(range.stripes(g)),
+            _ => None,
+        };
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
             return false;
         }
-        if host_marks && !self.may_wait(&volume) {
+        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes)) {
             self.refuse(header.ts, Refusal::MustNotWait, outbox);
             return false;
         }

@@ -133,6 +133,11 @@ impl Superblock {
         Version::of(self.version).is_ok_and(|v| v.has_index)
     }
 
+    /// Whether sectors can be marked as out of date.
+    pub fn has_marks(&self) -> bool {
+        Version::of(self.version).is_ok_and(|v| v.has_marks)
+    }
+
     /// The sectors of both copies of the cluster map, if the disk has room for them.
     pub fn map_area(&self) -> Option<Range<u64>> {
         (self.map > 0).then(|| SUPERBLOCKS..SUPERBLOCKS + 2 * self.map)

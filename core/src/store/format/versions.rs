@@ -11,7 +11,7 @@ use super::FormatError;
 use super::superblock::Superblock;
 
 /// Version of the format that new disks get.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// The oldest version that this code reads, and writes on disks that have it.
 pub const OLDEST_VERSION: u32 = 1;
 
@@ -21,6 +21,8 @@ pub struct Version {
     pub number: u32,
     /// Whether its disks have an index of the table, copies of the cluster map, and what others know.
     pub has_index: bool,
+    /// Whether sectors of its disks can be marked as out of date.
+    pub has_marks: bool,
     /// What is done with a disk of it.
     pub opening: Opening,
 }
@@ -38,13 +40,20 @@ pub enum Opening {
 
 /// All versions that there have been.
 pub const VERSIONS: &[Version] = &[
-    Version { number: 1, has_index: false, opening: Opening::AsItIs },
-    Version { number: 2, has_index: true, opening: Opening::AsItIs },
+    Version { number: 1, has_index: false, has_marks: false, opening: Opening::AsItIs },
+    // A disk without marks is one on which none stands yet.
+    Version { number: 2, has_index: true, has_marks: false, opening: Opening::Convert(to_newest) },
+    Version { number: 3, has_index: true, has_marks: true, opening: Opening::AsItIs },
     #[cfg(test)]
     tests::CONVERTED,
     #[cfg(test)]
     tests::REFUSED,
 ];
+
+/// What was in no use before means what it did.
+fn to_newest(superblock: Superblock) -> Superblock {
+    Superblock { version: FORMAT_VERSION, ..superblock }
+}
 
 impl Version {
     /// The entry of a version.
@@ -79,14 +88,18 @@ mod tests {
     use crate::units::SECTOR_BYTES;
 
     /// A version whose superblock is converted, and that differs in nothing else.
-    pub const CONVERTED: Version =
-        Version { number: 900, has_index: true, opening: Opening::Convert(to_newest) };
-    pub const REFUSED: Version =
-        Version { number: 901, has_index: true, opening: Opening::Refuse("it was a draft") };
-
-    fn to_newest(superblock: Superblock) -> Superblock {
-        Superblock { version: FORMAT_VERSION, ..superblock }
-    }
+    pub const CONVERTED: Version = Version {
+        number: 900,
+        has_index: true,
+        has_marks: true,
+        opening: Opening::Convert(to_newest),
+    };
+    pub const REFUSED: Version = Version {
+        number: 901,
+        has_index: true,
+        has_marks: true,
+        opening: Opening::Refuse("it was a draft"),
+    };
 
     fn disk_of(version: u32) -> Vec<u8> {
         let fresh = Superblock::divide(7, 3, 9, 700, 512).expect("it is large enough");

@@ -25,8 +25,8 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::cluster::{Admission, Together};
 use crate::control::peer_status::PeerStatus;
-use crate::control::scrub;
 use crate::control::status;
+use crate::control::{refresh, scrub};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::disk::claim::Claim;
 use crate::engine::instance::Phase;
@@ -69,13 +69,13 @@ pub(crate) enum Wait {
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
-    VolumeThere(Volume, Ticket),
+    VolumeThere(Box<Volume>, Ticket),
     /// The map says that the volume has this policy.
     PolicySet(VolumeId, PolicyChange, Ticket),
     /// The map holds the volume in whole stripes, so that its room can be cleared.
-    RoomThere(Volume, Ticket),
+    RoomThere(Box<Volume>, Ticket),
     /// The volume's room is being cleared.
-    Clearing(Volume),
+    Clearing(Box<Volume>),
     /// A volume is to be made smaller, and it is being found out what that cuts off.
     Surveying(Box<Survey>),
     /// The next piece of that is to be looked at.
@@ -94,6 +94,8 @@ pub(crate) enum Wait {
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
     HostLeft(HostId),
+    /// Parity of a volume that waits has been computed.
+    Refresh(String),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),
     /// Everything is in place.
@@ -228,6 +230,7 @@ impl Commands<'_> {
             | ControlRequest::VolumeList
             | ControlRequest::VolumeShow { .. }
             | ControlRequest::Scrub { .. }
+            | ControlRequest::Refresh { .. }
             | ControlRequest::HostLeave { .. }
             | ControlRequest::WriterComes { .. }
             | ControlRequest::Quiesce
@@ -382,6 +385,11 @@ impl Commands<'_> {
                 let whole = g.layout.width() as u64 * g.unit;
                 Outcome::Wait(Wait::Scrub(volume.name, whole))
             }
+            ControlRequest::Refresh { volume, offset, length } => {
+                let volume = self.volume(&volume)?;
+                self.submit(conn, volume.id, refresh::operation(&volume, offset, length)?);
+                Outcome::Wait(Wait::Refresh(volume.name))
+            }
             ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
                 self.hosts.send_away(self.engine, host);
@@ -515,6 +523,9 @@ impl Commands<'_> {
                 let volume = self.engine.exports().named(&name).cloned();
                 let answer = scrub::answer((name, whole), volume.as_deref(), &p, &unclear);
                 Outcome::Answer(ok(answer))
+            }
+            (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
+                Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))
             }
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {

@@ -166,7 +166,7 @@ impl Commands<'_> {
         let mut shrunk = Volume { visible: *size, ..volume.clone() };
         shrunk.cut_to_visible();
         let ticket = self.engine.size_volume(volume.id, to);
-        Ok(Outcome::Wait(Wait::VolumeThere(shrunk, ticket)))
+        Ok(Outcome::Wait(Wait::VolumeThere(Box::new(shrunk), ticket)))
     }
 
     /// Hosts see again what they saw.

@@ -34,13 +34,13 @@ impl Commands<'_> {
         self.engine.map().check_new_policy(&volume, &spec.policy).map_err(refused)?;
         if !self.engine.map().room_used {
             let ticket = self.engine.add_volume(volume.clone());
-            return Ok(Wait::VolumeThere(volume, ticket));
+            return Ok(Wait::VolumeThere(Box::new(volume), ticket));
         }
         // What another volume left has parity of another layout: it must be overwritten in
         // whole stripes, so the volume is whole stripes at first.
         let size = volume.stripes() * volume.geometry.stripe_bytes();
         let ticket = self.engine.add_volume(Volume { size, visible: 0, ..volume.clone() });
-        Ok(Wait::RoomThere(volume, ticket))
+        Ok(Wait::RoomThere(Box::new(volume), ticket))
     }
 
     pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
@@ -65,13 +65,13 @@ impl Commands<'_> {
         if !self.engine.map().room_used {
             let to = VolumeSize { size: grown.size, visible: grown.size, more };
             let ticket = self.engine.size_volume(grown.id, to);
-            return Ok(Wait::VolumeThere(grown, ticket));
+            return Ok(Wait::VolumeThere(Box::new(grown), ticket));
         }
         // As above: whole stripes at first.
         let size = grown.stripes() * grown.geometry.stripe_bytes();
         let to = VolumeSize { size, visible: volume.size, more };
         let ticket = self.engine.size_volume(grown.id, to);
-        Ok(Wait::RoomThere(grown, ticket))
+        Ok(Wait::RoomThere(Box::new(grown), ticket))
     }
 
     /// Changes a volume's policy. Nothing orders the requests of several hosts with an ordering of
@@ -97,7 +97,7 @@ impl Commands<'_> {
     }
 
     /// Has hosts see all of a volume of this size.
-    pub(super) fn show(&mut self, volume: Volume) -> Wait {
+    pub(super) fn show(&mut self, volume: Box<Volume>) -> Wait {
         let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
         let ticket = self.engine.size_volume(volume.id, to);
         Wait::VolumeThere(volume, ticket)

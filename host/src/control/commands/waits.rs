@@ -37,6 +37,7 @@ impl Wait {
             | Wait::Parting(..)
             | Wait::DownHere(_)
             | Wait::Scrub(..)
+            | Wait::Refresh(_)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,

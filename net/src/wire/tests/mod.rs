@@ -170,6 +170,12 @@ fn body() -> BoxedStrategy<Body> {
         (ts(), any::<bool>()).prop_map(|(ts, waiting)| Body::QueryReply { ts, waiting }),
         any::<u64>().prop_map(|id| Body::Flush { id }),
         any::<u64>().prop_map(|id| Body::Flushed { id }),
+        (any::<u64>(), volume_id(), range()).prop_map(|(id, volume, range)| Body::Refresh {
+            id,
+            volume,
+            range
+        }),
+        any::<(u64, u64)>().prop_map(|(id, left)| Body::Refreshed { id, left }),
         (any::<u64>(), request(), ts(), volume_id(), range()).prop_map(
             |(id, request, since, volume, range)| Body::Recall {
                 id,

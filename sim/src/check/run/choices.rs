@@ -55,8 +55,10 @@ impl Run {
                 }
                 Setting::Refresh(_)
                 | Setting::Idle(_)
+                | Setting::ExposedStripes(_)
                 | Setting::ExposedBytes(_)
-                | Setting::ExposedFor(_) => true,
+                | Setting::ExposedFor(_)
+                | Setting::Flush(_) => true,
                 Setting::ParityAt(_) | Setting::Dispatch(_) | Setting::Journal(_) => true,
             }
     }

@@ -9,7 +9,7 @@ use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
-    Commit, Dispatch, ParityAt, Policy, Preference, Redundancy, Refresh, Timing,
+    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Timing,
 };
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
@@ -272,6 +272,8 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
     let timing = if rng.u8(0..6) == 0 { Timing::Never } else { Timing::Deferred };
     let bounds = [SECTOR, 16 * SECTOR, 256 * SECTOR, Redundancy::UNBOUNDED];
     let times = [MILLIS, 20 * MILLIS, 500 * MILLIS, Redundancy::UNBOUNDED];
+    let mut other = Rng::with_seed(seed ^ 0x000a_f4a1_d001);
+    let stripes = [1, 4, Redundancy::UNBOUNDED, Redundancy::UNBOUNDED];
     let refreshes = [Refresh::Idle, Refresh::Idle, Refresh::Busy, Refresh::First];
     Some(Redundancy {
         timing,
@@ -280,6 +282,9 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
         idle: rng.u64(1..=20) * MILLIS,
         exposed_bytes: bounds[rng.usize(0..bounds.len())],
         exposed_for: times[rng.usize(0..times.len())],
+        // Later than the others.
+        exposed_stripes: stripes[other.usize(0..stripes.len())],
+        flush: if other.u8(0..3) == 0 { Flush::Redundant } else { Flush::Durable },
     })
 }
 

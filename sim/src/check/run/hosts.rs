@@ -174,6 +174,10 @@ impl Run {
         let stripe = self.volume.geometry.stripe_bytes();
         let nothing = range.offset / BLOCK..range.offset / BLOCK;
         let (did, op, blocks) = match rng.u8(0..30) {
+            // Half of the flushes there are for parity of a range alone.
+            0 if self.exposes && self.next_op.is_multiple_of(2) => {
+                (Did::Read(Vec::new()), HostOp::Refresh(range), nothing)
+            }
             0 => (Did::Read(Vec::new()), HostOp::Flush, nothing),
             1 => (Did::Read(Vec::new()), HostOp::Holes(range), nothing),
             2 => {

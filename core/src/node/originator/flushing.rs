@@ -1,0 +1,125 @@
+//! What a host asks of all disks at once: that what was written be safe (a flush), or that parity that waits be computed.
+//! It is done when each disk has said that it has done its part.
+
+use std::collections::BTreeSet;
+
+use super::Originator;
+use super::requests::{Answer, Request};
+use crate::cluster::Volume;
+use crate::node::outbox::Outbox;
+use crate::node::{Body, HostData};
+use crate::plan::Range;
+use crate::policy;
+use crate::units::{Nanos, NodeId, VolumeId};
+
+/// A flush, or the refreshing of a range, in work.
+#[derive(Clone, Hash)]
+pub(super) struct Flush {
+    request: u64,
+    asks: Asks,
+    left: BTreeSet<NodeId>,
+    asked: Nanos,
+}
+
+/// What of the disks.
+#[derive(Clone, Copy, Hash)]
+enum Asks {
+    /// That what was written be safe.
+    Flush,
+    /// That parity of this range be computed which waits.
+    Refresh(VolumeId, Range),
+}
+
+impl Originator {
+    /// With the journal, what was acknowledged is safe already. It may have to be redundant, too.
+    pub(super) fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
+        let redundancy = &volume.policy.redundancy;
+        let waits = redundancy.defers() && redundancy.flush == policy::Flush::Redundant;
+        let asks = match volume.policy.is_journaled() {
+            true if !waits => return outbox.reply(id, Ok(HostData::Done)),
+            true => Asks::Refresh(volume.id, Range { offset: 0, len: volume.size }),
+            false => Asks::Flush,
+        };
+        self.requests.insert(id, Request::new(volume.id, Answer::Done, 1));
+        self.ask_disks(id, asks, outbox);
+    }
+
+    /// Has the parity of a range computed that waits, on all disks.
+    pub(super) fn refresh(&mut self, id: u64, volume: &Volume, range: Range, outbox: &mut Outbox) {
+        self.requests.insert(id, Request::new(volume.id, Answer::Refreshed(0), 1));
+        self.ask_disks(id, Asks::Refresh(volume.id, range), outbox);
+    }
+
+    fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
+        let id = self.next_flush;
+        self.next_flush += 1;
+        let mut flush =
+            Flush { request, asks, left: self.map.serving().collect(), asked: outbox.now };
+        // In a new epoch all are asked anew, and what they said before counts no more.
+        if let Some(Request { answer: Answer::Refreshed(left), .. }) =
+            self.requests.get_mut(&request)
+        {
+            *left = 0;
+        }
+        flush.ask(id, outbox);
+        self.flushes.insert(id, flush);
+        self.end_flush(id, outbox);
+    }
+
+    /// Those who have not answered are asked again.
+    pub(super) fn tick_flushes(&mut self, outbox: &mut Outbox) {
+        let (now, patience) = (outbox.now, self.config.patience);
+        let late = self.flushes.iter_mut().filter(|f| now.saturating_sub(f.1.asked) >= patience);
+        late.for_each(|(id, flush)| flush.ask(*id, outbox));
+    }
+
+    /// In a new epoch all are asked anew.
+    pub(super) fn enter_flushes(&mut self, outbox: &mut Outbox) {
+        for flush in std::mem::take(&mut self.flushes).into_values() {
+            self.ask_disks(flush.request, flush.asks, outbox);
+        }
+    }
+
+    /// A disk has made safe what it had.
+    pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            flush.left.remove(&from);
+            self.end_flush(id, outbox);
+        }
+    }
+
+    /// A disk has computed its parity, but for so many sectors.
+    pub fn on_refreshed(&mut self, from: NodeId, id: u64, left: u64, outbox: &mut Outbox) {
+        let Some(flush) = self.flushes.get_mut(&id) else { return };
+        if flush.left.remove(&from)
+            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Answer::Refreshed(sum) = &mut request.answer
+        {
+            *sum += left;
+        }
+        self.end_flush(id, outbox);
+    }
+
+    /// It is done when no disk is left that it waits for.
+    fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
+        if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
+            let flush = self.flushes.remove(&id).expect("just seen");
+            if let Some(request) = self.requests.remove(&flush.request) {
+                outbox.reply(flush.request, request.result());
+            }
+        }
+    }
+}
+
+impl Flush {
+    fn ask(&mut self, id: u64, outbox: &mut Outbox) {
+        self.asked = outbox.now;
+        for node in &self.left {
+            let body = match self.asks {
+                Asks::Flush => Body::Flush { id },
+                Asks::Refresh(volume, range) => Body::Refresh { id, volume, range },
+            };
+            outbox.send(*node, body);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Computing parity that waits, when there is time for it (AFRAID 2): what is due, and who asks for it.
+//!
+//! Parity on this disk is due while the disk is idle, or hosts give way to it, or a bound is reached, or somebody asks
+//! that a range be made redundant. What is marked stands in `exposure.rs`; it is put back as what a disk has missed is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Cell, Ticket, Worker};
+use crate::cluster::Volume;
+use crate::node::Body;
+use crate::node::background::{Background, Loop};
+use crate::node::outbox::Outbox;
+use crate::plan::{self, Span};
+use crate::policy::{Redundancy, Refresh, Timing};
+use crate::store::Scan;
+use crate::units::{Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+
+/// What of a disk's parity is being computed, and what is to be.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Refreshing {
+    /// Whether the disk has been searched for marks since it was opened.
+    search: Search,
+    /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
+    asked: BTreeMap<(VolumeId, u64), Nanos>,
+    /// Ranges that are to be redundant, and who waits for that.
+    wanted: Vec<Wanted>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Search {
+    #[default]
+    ToBegin,
+    UnderWay,
+    Done,
+}
+
+/// A range that is to be redundant. No parity waits in it meanwhile.
+#[derive(Clone, Hash)]
+struct Wanted {
+    to: NodeId,
+    id: u64,
+    volume: VolumeId,
+    stripes: Range<u64>,
+    /// What was marked by then is to be computed.
+    by: Nanos,
+}
+
+/// Which of a volume's parity is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// All of it, in this loop.
+    All(Loop),
+    /// What was marked by then, whatever else there is to do.
+    MarkedBy(Nanos),
+}
+
+impl Refreshing {
+    /// What was asked for of a unit has come to an end.
+    pub fn is_over(&mut self, volume: VolumeId, stripe: u64) {
+        self.asked.remove(&(volume, stripe));
+    }
+
+    /// The node enters an epoch: all is asked for anew.
+    pub fn enter(&mut self) {
+        self.asked.clear();
+        self.wanted.clear();
+    }
+}
+
+impl Worker {
+    /// Once the disk is open and the node is in an epoch it is searched for marks.
+    pub(super) fn search_marks(&mut self) {
+        if self.refreshing.search != Search::ToBegin {
+            return;
+        }
+        if self.store.data_sectors() == 0 || !self.store.has_marks() {
+            self.refreshing.search = Search::Done;
+            return;
+        }
+        self.refreshing.search = Search::UnderWay;
+        let (ticket, all) = (self.ticket(Ticket::Marks), self.store.data_sectors());
+        self.store.scan(ticket, 0, all, Scan::Marked);
+    }
+
+    pub(super) fn marks_found(&mut self, found: Vec<(u64, Timestamp)>, now: Nanos) {
+        self.refreshing.search = Search::Done;
+        let mut exposure = std::mem::take(&mut self.exposure);
+        exposure.found(found, now, |sector| self.unit_at(sector));
+        self.exposure = exposure;
+        self.wake = true;
+    }
+
+    /// Whether it is not known yet which of the parity is marked that a write is to change.
+    pub(super) fn must_know_marks(&self, ts: Timestamp) -> bool {
+        let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
+        self.refreshing.search != Search::Done && self.txns[&ts].cells.iter().any(changes)
+    }
+
+    /// Whether parity waits here that is to be computed without anybody asking for it.
+    pub(super) fn has_to_refresh(&self) -> bool {
+        let waits = |v: &Volume| v.policy.redundancy.timing != Timing::Never;
+        !self.exposure.is_empty()
+            && self.map.volumes.values().any(|v| {
+                waits(v) && !self.map.is_asleep(v) && self.hopeful(v, 0..v.stripes()).is_some()
+            })
+    }
+
+    /// Whether a write may leave the parity of these stripes behind: not if so much waits already that twice a bound
+    /// is reached, or somebody waits for them to be redundant.
+    pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>) -> bool {
+        let meets = |w: &Wanted| {
+            w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
+        };
+        self.store.has_marks()
+            && !self.refreshing.wanted.iter().any(meets)
+            && (volume.policy.redundancy.timing == Timing::Never || !self.exceeds(volume, 2))
+    }
+
+    /// Whether this disk's share of so many times one of the volume's bounds is exposed.
+    fn exceeds(&self, volume: &Volume, times: u64) -> bool {
+        let Some(tally) = self.exposure.of(volume.id) else { return false };
+        let Redundancy { exposed_stripes, exposed_bytes, .. } = volume.policy.redundancy;
+        let (parities, width) =
+            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
+        let share = |bound: u64| match bound {
+            Redundancy::UNBOUNDED => bound,
+            _ => (bound.saturating_mul(times * parities as u64) / width as u64).max(1),
+        };
+        tally.exposed.stripes >= share(exposed_stripes)
+            || tally.exposed.bytes >= share(exposed_bytes)
+    }
+
+    /// Which of a volume's parity is due.
+    fn due(&self, volume: &Volume, now: Nanos) -> Due {
+        let redundancy = &volume.policy.redundancy;
+        match (redundancy.timing, redundancy.refresh) {
+            (Timing::Never, _) => return Due::Nothing,
+            (Timing::Immediate, _) | (_, Refresh::Busy) => return Due::All(Loop::Refresh),
+            (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
+            (Timing::Deferred, Refresh::Idle) => {}
+        }
+        if self.exceeds(volume, 1) {
+            return Due::All(Loop::RefreshFirst);
+        }
+        if self.load.quiet_since(now) >= redundancy.idle {
+            return Due::All(Loop::Refresh);
+        }
+        match now.checked_sub(redundancy.exposed_for) {
+            Some(by) => Due::MarkedBy(by),
+            None => Due::Nothing,
+        }
+    }
+
+    /// Asks for parity to be computed that is due.
+    pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
+        if self.exposure.is_empty() {
+            return self.refreshing.asked.clear();
+        }
+        self.forget_asked(now);
+        for wanted in self.refreshing.wanted.clone() {
+            if let Some(volume) = self.map.volumes.get(&wanted.volume).cloned() {
+                self.ask_units(&volume, wanted.stripes, Loop::RefreshFirst, background, now);
+            }
+        }
+        for volume in self.map.volumes.values().cloned().collect::<Vec<_>>() {
+            let all = 0..volume.stripes();
+            match self.due(&volume, now) {
+                _ if self.map.is_asleep(&volume) => {}
+                Due::Nothing => {}
+                Due::All(which) => self.ask_units(&volume, all, which, background, now),
+                Due::MarkedBy(by) => self.ask_old(&volume, by, background, now),
+            }
+        }
+    }
+
+    /// What has been computed, or was asked for long ago, is not in work any more.
+    fn forget_asked(&mut self, now: Nanos) {
+        let mut asked = std::mem::take(&mut self.refreshing.asked);
+        asked.retain(|(id, stripe), since| {
+            let volume = self.map.volumes.get(id);
+            now.saturating_sub(*since) < self.config.patience
+                && volume.is_some_and(|v| self.hopeful(v, *stripe..*stripe + 1).is_some())
+        });
+        self.refreshing.asked = asked;
+    }
+
+    /// Asks for what is marked of some stripes, as much as may be in work.
+    fn ask_units(
+        &mut self,
+        volume: &Volume,
+        stripes: Range<u64>,
+        which: Loop,
+        background: &mut Background,
+        now: Nanos,
+    ) {
+        let most = background.most(which, now);
+        let mut from = stripes.start;
+        while self.refreshing.asked.len() < most
+            && let Some(unit) = self.hopeful(volume, from..stripes.end)
+        {
+            from = unit.stripe + 1;
+            let key = (volume.id, unit.stripe);
+            if self.refreshing.asked.contains_key(&key) {
+                continue;
+            }
+            if !background.begin(which, unit.part.len(), now) {
+                return;
+            }
+            self.refreshing.asked.insert(key, now);
+            self.filling.ask((volume.id, unit.stripe, unit.column, unit.part));
+        }
+    }
+
+    /// Asks for what was marked by then, if the oldest was.
+    fn ask_old(&mut self, volume: &Volume, by: Nanos, background: &mut Background, now: Nanos) {
+        let oldest = self.exposure.of(volume.id).and_then(|t| t.oldest());
+        if oldest.is_none_or(|oldest| oldest > by) {
+            return;
+        }
+        let (mut from, mut oldest) = (0, now);
+        while let Some(unit) = self.hopeful(volume, from..volume.stripes()) {
+            from = unit.stripe + 1;
+            if unit.since <= by {
+                let one = unit.stripe..from;
+                self.ask_units(volume, one, Loop::RefreshFirst, background, now);
+            }
+            oldest = oldest.min(unit.since);
+        }
+        self.exposure.oldest_is(volume.id, oldest);
+    }
+
+    /// The first of these stripes of which parity here is marked and can be computed, as far as is known.
+    fn hopeful(&self, volume: &Volume, stripes: Range<u64>) -> Option<Marked> {
+        let tally = self.exposure.of(volume.id)?;
+        let exposed = tally.stripes(stripes.start).take_while(|s| *s < stripes.end);
+        exposed.filter_map(|stripe| self.marked_of(volume, stripe)).next()
+    }
+
+    /// What is marked of this disk's unit of a stripe, and can be computed, as far as is known.
+    fn marked_of(&self, volume: &Volume, stripe: u64) -> Option<Marked> {
+        let column = volume.extent(stripe).column_of(self.node)?;
+        let first = volume.sector(stripe, column);
+        let (lo, hi, since) = self.exposure.hopeful(first..first + volume.unit_sectors())?;
+        let part = Span::new((lo - first) * SECTOR, (hi + 1 - first) * SECTOR);
+        Some(Marked { stripe, column, part, since })
+    }
+
+    /// Of a write's parity that is to take in a change, what is marked: there the change has nothing to go on top of. It
+    /// is asked before the write is begun and before it is prepared: a mark may have come between.
+    pub(super) fn marked_part(&self, cell: &Cell) -> Option<(u64, Span)> {
+        let changes = cell.writes().find(|c| c.kind.is_delta() && self.exposure.has(&c.sectors))?;
+        Some((cell.row.stripe, cell.span_of(changes.sectors)))
+    }
+
+    /// Somebody asks that a range be redundant.
+    pub fn on_refresh(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        volume: VolumeId,
+        range: plan::Range,
+        outbox: &mut Outbox,
+    ) {
+        let Some(geometry) = self.map.volumes.get(&volume).map(|v| &v.geometry) else {
+            return outbox.send(from, Body::Refreshed { id, left: 0 });
+        };
+        let (stripes, by) = (range.stripes(geometry), outbox.now);
+        if !self.refreshing.wanted.iter().any(|w| (w.to, w.id) == (from, id)) {
+            self.refreshing.wanted.push(Wanted { to: from, id, volume, stripes, by });
+        }
+        outbox.want_soon();
+    }
+
+    /// Tells those who wait for ranges to be redundant of those that are.
+    pub(super) fn answer_refreshed(&mut self, outbox: &mut Outbox) {
+        for mut wanted in std::mem::take(&mut self.refreshing.wanted) {
+            match self.left_of(&mut wanted, outbox.now) {
+                Some(left) => outbox.send(wanted.to, Body::Refreshed { id: wanted.id, left }),
+                None => self.refreshing.wanted.push(wanted),
+            }
+        }
+    }
+
+    /// How much of a range cannot be redundant; nothing while something is being done for it.
+    fn left_of(&self, wanted: &mut Wanted, now: Nanos) -> Option<u64> {
+        let Some(volume) = self.map.volumes.get(&wanted.volume) else { return Some(0) };
+        if self.refreshing.search != Search::Done {
+            return None;
+        }
+        // A write that is under way may mark something yet.
+        let is_open = self.txns.values().any(|t| {
+            t.volume == wanted.volume
+                && t.ranges.iter().any(|r| {
+                    let stripe = volume.stripe_at(self.node, r.sectors.start).map(|at| at.0);
+                    r.kind.is_mark() && stripe.is_none_or(|s| wanted.stripes.contains(&s))
+                })
+        });
+        if is_open {
+            wanted.by = now;
+            return None;
+        }
+        let Some(tally) = self.exposure.of(wanted.volume) else { return Some(0) };
+        let mut left = 0;
+        for stripe in tally.stripes(wanted.stripes.start) {
+            if stripe >= wanted.stripes.end {
+                break;
+            }
+            let whole = self.map.lost(volume, volume.extent_of(stripe)).is_empty();
+            match self.marked_of(volume, stripe) {
+                Some(unit) if unit.since <= wanted.by && whole => return None,
+                Some(unit) => left += unit.part.len() / SECTOR,
+                None => {
+                    let column = volume.extent(stripe).column_of(self.node)?;
+                    let first = volume.sector(stripe, column);
+                    left += self.exposure.hopeless_in(first..first + volume.unit_sectors());
+                }
+            }
+        }
+        Some(left)
+    }
+}
+
+/// A unit with marked sectors that can be computed: which bytes of it, and since when the oldest is marked.
+struct Marked {
+    stripe: u64,
+    column: usize,
+    part: Span,
+    since: Nanos,
+}
