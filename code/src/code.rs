@@ -113,6 +113,23 @@ impl Code {
         Code::with_rows(k, m, 3, |parity, data| u8::from(covers(parity, data)))
     }
 
+    /// The code of DR-net (Mimatsu and Yokota, PRDC 2000): five groups of four
+    /// data columns. Parity `f` of the first five is the XOR of group `f`.
+    /// Parity `5 + g` is the XOR of one column of each group but `g`: of group
+    /// `f`, column `(f - g - 1) mod 5`. So two parities cover each data column.
+    /// Any two columns may be lost.
+    pub fn drnet() -> Code {
+        let covers = |parity: usize, data: usize| {
+            let (group, column) = (data / 4, data % 4);
+            match parity.checked_sub(5) {
+                None => group == parity,
+                Some(without) => group != without && (group + 4 - without) % 5 == column,
+            }
+        };
+        let rows = Code::with_rows(20, 10, 2, |parity, data| u8::from(covers(parity, data)));
+        rows.expect("30 columns")
+    }
+
     fn with_rows(
         k: usize,
         m: usize,
@@ -262,6 +279,11 @@ mod tests {
         assert_eq!(rows[..2], [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]);
         assert_eq!(rows[2..5], verticals);
         assert_eq!(rows[5..], [[1; 6]]);
+        let code = Code::drnet();
+        let supports: Vec<Vec<usize>> = (0..10).map(|j| code.support(j).iter().collect()).collect();
+        assert_eq!(supports[..2], [[0, 1, 2, 3], [4, 5, 6, 7]]);
+        assert_eq!(supports[5..7], [[4, 9, 14, 19], [3, 8, 13, 18]]);
+        assert_eq!(supports[9], [0, 5, 10, 15]);
     }
 
     #[test]

@@ -144,6 +144,25 @@ fn four_by_four() {
     assert_eq!(counted(&code, 4), (12_550, 12_650));
 }
 
+/// A data column has two groups without another column in common, and each of them is a way to compute it.
+#[test]
+fn a_lost_data_column_of_drnet_is_read_from_either_of_its_groups() {
+    let code = Code::drnet();
+    assert_eq!((code.columns(), code.any_losses()), (30, 2));
+    assert_eq!(counted(&code, 2), (435, 435));
+    assert!(counted(&code, 3).0 < counted(&code, 3).1);
+    for data in 0..20 {
+        assert_eq!(code.parities_of(data).len(), 2);
+        let helpers =
+            [0, 1].map(|turn| code.helpers(ColumnSet::EMPTY, data, ColumnSet::EMPTY, turn));
+        let [first, second] = helpers.map(|set| set.expect("a group"));
+        assert_eq!((first.len(), second.len()), (4, 4));
+        assert!(first.intersection(second).is_empty(), "{first:?} and {second:?} of {data}");
+        let found = code.helpers(first, data, ColumnSet::EMPTY, 0);
+        assert_eq!(found, Some(second), "without the other group");
+    }
+}
+
 /// A row of a grid with its parity, and what stands below one another in it, as the papers on product codes draw
 /// them: each group is a way to compute any of its columns, and there is no shorter one.
 #[test]
