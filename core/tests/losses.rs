@@ -14,7 +14,7 @@ const MAY: [&str; 11] = [
     "cli/src/explain/",
     // Which parities wait, and how many may.
     "core/src/node/originator/deferring.rs",
-    "core/src/node/worker/exposure.rs",
+    "core/src/node/worker/refreshing.rs",
     "core/src/cluster/authority/policy.rs",
     "sim/src/check/run/",
     // The scrub goes through all equations.
