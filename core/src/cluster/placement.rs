@@ -138,7 +138,7 @@ fn place(
     let mut extents = Vec::new();
     let mut first = stripes.start;
     while first < stripes.end {
-        let want = most.min(stripes.end - first) * unit;
+        let want = geometry.layout.most_units(most.min(stripes.end - first)) * unit;
         let nodes = choose(&gaps, disks, width, want)?;
         let columns = nodes.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
         extents.push(Extent::new(first, columns.collect()));

@@ -48,25 +48,45 @@ impl Geometry {
         self.unit * self.data_columns() as u64
     }
 
-    /// The number of `column` of `stripe` in the code: data `0..k`, parity `k..k + m`.
-    pub fn code_column(&self, stripe: u64, column: usize) -> usize {
-        match self.layout.role(stripe, column) {
+    /// The number of what `seat` of `stripe` holds in the code: data `0..k`, parity `k..k + m`.
+    pub fn code_column(&self, stripe: u64, seat: usize) -> usize {
+        match self.layout.role(stripe, seat) {
             ColumnRole::Data(i) => i,
             ColumnRole::Parity(j) => self.data_columns() + j,
         }
     }
 
-    /// The column of `stripe` that is number `code_column` in the code.
-    pub fn column_of(&self, stripe: u64, code_column: usize) -> usize {
+    /// The seat of `stripe` that holds number `code_column` of the code.
+    pub fn seat_of(&self, stripe: u64, code_column: usize) -> usize {
         match code_column.checked_sub(self.data_columns()) {
             None => self.layout.data_column(stripe, code_column),
-            Some(j) => self.layout.parity_column(stripe, j),
+            Some(j) => self.layout.parity_seat(stripe, j),
         }
     }
 
-    /// The numbers in the code of these columns of `stripe`.
-    pub fn code_columns(&self, stripe: u64, columns: ColumnSet) -> ColumnSet {
-        columns.iter().map(|c| self.code_column(stripe, c)).collect()
+    /// The column of `stripe` that holds number `code_column` of the code.
+    pub fn column_of(&self, stripe: u64, code_column: usize) -> usize {
+        self.layout.column_at(stripe, self.seat_of(stripe, code_column))
+    }
+
+    /// The numbers in the code of what these seats of `stripe` hold.
+    pub fn code_columns(&self, stripe: u64, seats: ColumnSet) -> ColumnSet {
+        seats.iter().map(|s| self.code_column(stripe, s)).collect()
+    }
+
+    /// The seats of these columns of `stripe`.
+    pub fn seats_of(&self, stripe: u64, columns: ColumnSet) -> ColumnSet {
+        columns.iter().flat_map(|c| self.layout.seats_of(stripe, c)).collect()
+    }
+
+    /// The numbers in the code of all that these columns of `stripe` hold.
+    pub fn units_of(&self, stripe: u64, columns: ColumnSet) -> ColumnSet {
+        self.code_columns(stripe, self.seats_of(stripe, columns))
+    }
+
+    /// The columns of `stripe` that these seats belong to.
+    pub fn columns_at(&self, stripe: u64, seats: ColumnSet) -> ColumnSet {
+        seats.iter().map(|s| self.layout.column_at(stripe, s)).collect()
     }
 
     /// Whether there is any parity.
@@ -74,15 +94,24 @@ impl Geometry {
         self.code.any_losses() > 0
     }
 
+    /// How many columns may be lost, whichever they are.
+    pub fn any_losses(&self) -> usize {
+        self.layout.any_losses(&self.code)
+    }
+
+    /// Whether what is left of `stripe` without these seats determines what they hold.
+    pub fn determines(&self, stripe: u64, seats: ColumnSet) -> bool {
+        self.code.is_recoverable(self.code_columns(stripe, seats))
+    }
+
     /// Whether what is left of `stripe` without these columns determines them.
     pub fn is_recoverable(&self, stripe: u64, lost: ColumnSet) -> bool {
-        lost.len() <= self.code.any_losses()
-            || self.code.is_recoverable(self.code_columns(stripe, lost))
+        lost.len() <= self.any_losses() || self.determines(stripe, self.seats_of(stripe, lost))
     }
 
     /// Whether that is so of each of these stripes.
     pub fn is_recoverable_in(&self, stripes: Range<u64>, lost: ColumnSet) -> bool {
-        if lost.len() <= self.code.any_losses() {
+        if lost.len() <= self.any_losses() {
             return true;
         }
         let end = stripes.end.min(stripes.start + self.layout.loss_turns());
@@ -95,7 +124,7 @@ impl Geometry {
     }
 
     /// The fewest columns of the code from which column `wanted` of the code can be computed in
-    /// `stripe` when the columns of `avoid` cannot be used; those of `near` (of the code) are read
+    /// `stripe` when the seats of `avoid` cannot be used; those of `near` (of the code) are read
     /// anyway. Where sets tie, stripes take turns, and stripes of which columns hold the same do, too. `None` if
     /// it cannot be computed.
     pub fn helpers(

@@ -37,6 +37,8 @@ pub enum LayoutSpec {
     },
     /// Rows of data columns, with a parity of each row, each vertical and everything.
     Grid(Grid),
+    /// Two groups for each data unit, over 25 columns.
+    DrNet,
 }
 
 /// RAID 5, left-symmetric.
@@ -53,7 +55,7 @@ pub enum LayoutError {
     #[error(
         "no layout is called '{0}'; choose raid0, raid1, raid4, raid5, raid5:left-asymmetric, \
          raid5:right-symmetric, raid5:right-asymmetric, raid6, rs:K+M (such as rs:4+2), lrc:K+L+G \
-         (such as lrc:12+2+2) or grid:RxC (such as grid:4x4)"
+         (such as lrc:12+2+2), grid:RxC (such as grid:4x4) or drnet"
     )]
     Unknown(String),
     /// More columns than a code bears, or none.
@@ -95,13 +97,14 @@ impl LayoutSpec {
             LayoutSpec::ReedSolomon { data, parity } => data + parity,
             LayoutSpec::Local { data, groups, globals } => data + groups + globals,
             LayoutSpec::Grid(grid) => grid.width(),
+            LayoutSpec::DrNet => Layout::DrNet.width(),
         }
     }
 
     /// Whether it has the columns that it names, over however many disks; else it takes all of them.
     pub fn names_columns(&self) -> bool {
-        use LayoutSpec::{Grid, Local, Raid1, ReedSolomon};
-        matches!(self, Raid1 | ReedSolomon { .. } | Local { .. } | Grid(_))
+        use LayoutSpec::{DrNet, Grid, Local, Raid1, ReedSolomon};
+        matches!(self, Raid1 | ReedSolomon { .. } | Local { .. } | Grid(_) | DrNet)
     }
 
     /// The layout over `nodes` disks. RAID 0, 4, 5 and 6 take all of them (32 at most) as
@@ -124,6 +127,7 @@ impl LayoutSpec {
                 return Ok(Layout::Local(Local { data, groups, globals }));
             }
             LayoutSpec::Grid(grid) => return Ok(Layout::Grid(grid)),
+            LayoutSpec::DrNet => return Ok(Layout::DrNet),
         };
         Ok(Layout::Rotating(Rotating { data, parity, placement }))
     }
@@ -177,6 +181,7 @@ impl FromStr for LayoutSpec {
             "raid4" => Ok(LayoutSpec::Raid4),
             "raid5" => Ok(LayoutSpec::Raid5(Placement::LeftSymmetric)),
             "raid6" => Ok(LayoutSpec::Raid6),
+            "drnet" => Ok(LayoutSpec::DrNet),
             _ => Err(unknown()),
         }
     }
@@ -199,6 +204,7 @@ impl fmt::Display for LayoutSpec {
                 write!(f, "lrc:{data}+{groups}+{globals}")
             }
             LayoutSpec::Grid(Grid { rows, across }) => write!(f, "grid:{rows}x{across}"),
+            LayoutSpec::DrNet => f.write_str("drnet"),
         }
     }
 }

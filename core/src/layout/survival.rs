@@ -24,7 +24,7 @@ impl Geometry {
         let mut columns = lost.len();
         let fits = |size: &usize| {
             columns += size;
-            columns <= self.code.any_losses()
+            columns <= self.any_losses()
         };
         sizes.into_iter().take_while(fits).count()
     }
@@ -76,9 +76,14 @@ mod tests {
     #[test]
     fn single_columns() {
         let none = ColumnSet::EMPTY;
-        for (layout, any) in
-            [("raid0", 0), ("raid5", 1), ("rs:4+2", 2), ("lrc:12+2+2", 3), ("grid:4x4", 3)]
-        {
+        for (layout, any) in [
+            ("raid0", 0),
+            ("raid5", 1),
+            ("rs:4+2", 2),
+            ("lrc:12+2+2", 3),
+            ("grid:4x4", 3),
+            ("drnet", 2),
+        ] {
             let g = geometry(layout);
             assert_eq!(g.survives(none, &groups(&g, 1)), Some(any), "{layout}");
         }
@@ -90,6 +95,8 @@ mod tests {
         assert_eq!(g.survives(ColumnSet::first(4), &others), None);
         let g = geometry("grid:4x4");
         assert_eq!(g.survived_sets(none, &groups(&g, 1), 4), (12_550, 12_650));
+        let g = geometry("drnet");
+        assert_eq!(g.survived_sets(none, &groups(&g, 1), 3), (2200, 2300));
     }
 
     /// Four boxes of four columns: a box holds four of one group, or three and one of the next.

@@ -63,6 +63,7 @@ fn names_round_trip_and_bad_ones_are_refused() {
         "lrc:12+2+2",
         "grid:4x4",
         "grid:2x9",
+        "drnet",
     ] {
         assert_eq!(name.parse::<LayoutSpec>().unwrap().to_string(), name);
     }
@@ -82,6 +83,8 @@ fn names_round_trip_and_bad_ones_are_refused() {
         let error = name.parse::<LayoutSpec>().unwrap_err().to_string();
         assert!(error.contains(why), "{name}: {error}");
     }
+    let few = "drnet".parse::<LayoutSpec>().unwrap().over(24).unwrap_err();
+    assert_eq!(few.to_string(), "layout drnet needs at least 25 nodes and there are 24");
     let few = "rs:4+2".parse::<LayoutSpec>().unwrap().over(5).unwrap_err();
     assert_eq!(few.to_string(), "layout rs:4+2 needs at least 6 nodes and there are 5");
 }
@@ -100,7 +103,7 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     });
     let grid =
         (2usize..=4, 2usize..=4).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
-    prop_oneof![3 => rotating, 1 => local, 1 => grid]
+    prop_oneof![3 => rotating, 1 => local, 1 => grid, 1 => Just(Layout::DrNet)]
 }
 
 fn over_least(layout: &str) -> Geometry {
@@ -137,11 +140,92 @@ fn all_stripes_survive_the_same_losses() {
 fn reads(g: &Geometry, lost: usize, stripes: u64) -> Vec<u64> {
     let mut reads = vec![0; g.layout.width()];
     for stripe in 0..stripes {
-        let wanted = g.code_column(stripe, lost);
-        let helpers = g.helpers(stripe, ColumnSet::of(lost), wanted, ColumnSet::EMPTY);
-        helpers.unwrap().iter().for_each(|h| reads[g.column_of(stripe, h)] += 1);
+        for seat in g.layout.seats_of(stripe, lost) {
+            let (wanted, lost) = (g.code_column(stripe, seat), ColumnSet::of(lost));
+            let avoid = g.seats_of(stripe, lost);
+            let helpers = g.helpers(stripe, avoid, wanted, ColumnSet::EMPTY);
+            helpers.unwrap().iter().for_each(|h| reads[g.column_of(stripe, h)] += 1);
+        }
     }
     reads
+}
+
+/// How many sets of so many columns one stripe of `drnet` survives, and how many all its stripes do. Sets that differ
+/// in the pluses' numbers alone are alike, so it is enough to count those of stripe 0.
+fn survived_by_drnet(size: usize) -> (usize, usize) {
+    let g = over_least("drnet");
+    let all = (0..25).map(ColumnSet::of);
+    let sets = (1..size).fold(all.collect::<Vec<_>>(), |sets, _| {
+        let longer = |set: &ColumnSet| {
+            let (set, last) = (*set, set.iter().last().unwrap());
+            (last + 1..25).map(move |c| set.union(ColumnSet::of(c)))
+        };
+        sets.iter().flat_map(longer).collect()
+    });
+    // By rank, without what the layout says of itself.
+    let survives = |stripe, set: &ColumnSet| g.code.is_recoverable(g.units_of(stripe, *set));
+    let counts = [0, 1, 2, 3, 4].map(|s| sets.iter().filter(|set| survives(s, set)).count());
+    assert_eq!(counts, [counts[0]; 5], "every stripe survives as many");
+    let always = |set: &&ColumnSet| (0..5).all(|s| survives(s, set));
+    let whole = sets.iter().filter(always).count();
+    assert!(sets.iter().all(|set| always(&set) == g.is_always_recoverable(*set)));
+    (counts[0], whole)
+}
+
+#[test]
+fn what_drnet_survives() {
+    assert_eq!(survived_by_drnet(1), (25, 25));
+    assert_eq!(survived_by_drnet(2), (300, 300));
+    assert_eq!(survived_by_drnet(3), (2280, 2200));
+    assert_eq!(survived_by_drnet(4), (12_070, 10_250));
+}
+
+/// Of what is not recoverable nothing larger is, so it is enough to grow what is.
+#[test]
+fn drnet_never_survives_ten() {
+    fn largest(g: &Geometry, first: usize, lost: ColumnSet) -> usize {
+        let more = (first..25).map(|c| (c, lost.union(ColumnSet::of(c))));
+        let more = more.filter(|(_, set)| g.code.is_recoverable(g.units_of(0, *set)));
+        more.map(|(c, set)| largest(g, c + 1, set)).max().unwrap_or(lost.len())
+    }
+    assert_eq!(largest(&over_least("drnet"), 0, ColumnSet::EMPTY), 9);
+}
+
+/// In any stripe each first group has a unit in each column of one row, and each second group in one vertical.
+#[test]
+fn the_groups_of_drnet_stay_on_their_columns() {
+    let g = over_least("drnet");
+    for stripe in 0..5 {
+        for j in 0..10 {
+            let group = g.code.support(j).union(ColumnSet::of(20 + j));
+            let columns: Vec<usize> = group.iter().map(|u| g.column_of(stripe, u)).collect();
+            let lines = columns.iter().map(|c| if j < 5 { c / 5 } else { c % 5 });
+            assert_eq!(lines.collect::<BTreeSet<_>>().len(), 1, "group {j} of stripe {stripe}");
+            assert_eq!(columns.iter().collect::<BTreeSet<_>>().len(), 5, "in five columns");
+        }
+    }
+}
+
+/// A third of what `rs:12+4` reads, from eight columns alike.
+#[test]
+fn a_rebuild_of_drnet_reads_four_units_for_one_and_loads_its_helpers_alike() {
+    let (drnet, wide) = (over_least("drnet"), over_least("rs:12+4"));
+    let stripes = 60;
+    for lost in 0..25 {
+        let reads = reads(&drnet, lost, stripes);
+        let busy: Vec<u64> = reads.iter().copied().filter(|n| *n > 0).collect();
+        let (least, most) = (busy.iter().min().unwrap(), busy.iter().max().unwrap());
+        assert_eq!(busy.len(), 8, "column {lost}");
+        assert!(most * 10 <= least * 11, "column {lost}: {busy:?}");
+        let lost_units = drnet.layout.units_before(stripes, lost);
+        assert_eq!(reads.iter().sum::<u64>(), 4 * lost_units);
+    }
+    assert_eq!(reads_of_one(&wide), 12);
+}
+
+/// Units that are read for each that a rebuild puts back.
+fn reads_of_one(g: &Geometry) -> u64 {
+    reads(g, 0, g.layout.turns()).iter().sum::<u64>() / g.layout.turns()
 }
 
 /// Whichever column is lost, each stripe reads its shorter group, and groups of a length take turns.
@@ -167,16 +251,37 @@ proptest! {
     #[test]
     fn mapping_is_a_bijection(l in any_layout(), stripe in 0u64..1000) {
         let mut seen = BTreeSet::new();
-        for column in 0..l.width() {
-            let role = l.role(stripe, column);
+        for seat in 0..l.seats() {
+            let role = l.role(stripe, seat);
             let back = match role {
                 ColumnRole::Data(i) => l.data_column(stripe, i),
-                ColumnRole::Parity(j) => l.parity_column(stripe, j),
+                ColumnRole::Parity(j) => l.parity_seat(stripe, j),
             };
-            prop_assert_eq!(back, column);
+            prop_assert_eq!(back, seat);
             seen.insert(format!("{role:?}"));
         }
-        prop_assert_eq!(seen.len(), l.width());
+        prop_assert_eq!(seen.len(), l.seats());
+        prop_assert_eq!(l.seats(), l.code().unwrap().columns());
+    }
+
+    /// Units stand on their columns' disks one behind the other, by stripes and seats.
+    #[test]
+    fn units_stand_in_order(l in any_layout(), first in 0u64..100, stripes in 1u64..30) {
+        for column in 0..l.width() {
+            let mut next = l.units_before(first, column);
+            for stripe in first..first + stripes {
+                for seat in l.seats_of(stripe, column) {
+                    prop_assert_eq!(l.column_at(stripe, seat), column);
+                    prop_assert_eq!(l.units_before_seat(stripe, seat), next);
+                    prop_assert_eq!(l.unit_at(column, next), (stripe, seat));
+                    next += 1;
+                }
+            }
+            let units = next - l.units_before(first, column);
+            prop_assert!(units <= l.most_units(stripes));
+        }
+        let all: usize = (0..l.width()).map(|c| l.seats_of(first, c).count()).sum();
+        prop_assert_eq!(all, l.seats());
     }
 
     #[test]
@@ -214,7 +319,7 @@ proptest! {
 
     #[test]
     fn what_is_held_comes_round(l in any_layout(), stripe in 0u64..1000) {
-        let roles = |s| (0..l.width()).map(|c| l.role(s, c)).collect::<Vec<_>>();
+        let roles = |s| (0..l.seats()).map(|c| (l.role(s, c), l.column_at(s, c))).collect::<Vec<_>>();
         prop_assert_eq!(roles(stripe), roles(stripe + l.turns()));
     }
 }

@@ -122,7 +122,7 @@ fn slice(unit: &Unit, span: Span) -> Buffer {
 fn wrong_parities(g: &Geometry, units: &[Unit], span: Span) -> Vec<usize> {
     let k = g.data_columns();
     let data: BTreeMap<usize, Buffer> = (0..k).map(|i| (i, slice(&units[i], span))).collect();
-    (k..g.layout.width()).filter(|c| !fits(g, &data, *c, &slice(&units[*c], span), span)).collect()
+    (k..g.code.columns()).filter(|c| !fits(g, &data, *c, &slice(&units[*c], span), span)).collect()
 }
 
 /// Whether a column is what follows from others.
@@ -138,7 +138,7 @@ fn fits(
 
 /// The only column without which all equations hold, if there are equations enough to tell.
 fn eliminate(g: &Geometry, units: &[Unit], span: Span) -> Option<usize> {
-    let (k, width) = (g.data_columns(), g.layout.width());
+    let (k, width) = (g.data_columns(), g.code.columns());
     let holds_without = |out: &usize| {
         let given = |c: usize| (c, slice(&units[c], span));
         let helpers = g.code.helpers(ColumnSet::of(*out), *out, ColumnSet::EMPTY, 0);
@@ -175,7 +175,7 @@ fn versions(
 /// of the rebuilding, which changed no parity: that parity is older than some data says nothing.
 fn by_versions(g: &Geometry, versions: Option<(Timestamp, Timestamp)>) -> Option<usize> {
     let (data, parity) = versions?;
-    match (g.layout.width(), g.data_columns(), data.cmp(&parity)) {
+    match (g.code.columns(), g.data_columns(), data.cmp(&parity)) {
         (2, 1, std::cmp::Ordering::Less) => Some(0),
         (2, 1, std::cmp::Ordering::Greater) => Some(1),
         _ => None,
@@ -190,7 +190,7 @@ fn is_older(g: &Geometry, units: &[Unit], row: usize, column: usize) -> bool {
     // Data is held against the parity that covers it, and parity against that data; a copy against the
     // others.
     let others: Vec<usize> = match column.checked_sub(k) {
-        _ if k == 1 => (0..g.layout.width()).filter(|c| *c != column).collect(),
+        _ if k == 1 => (0..g.code.columns()).filter(|c| *c != column).collect(),
         None => g.code.parities_of(column).iter().map(|j| k + j).collect(),
         Some(j) => g.code.support(j).iter().collect(),
     };
@@ -235,7 +235,7 @@ mod tests {
             (0..g.data_columns()).map(|i| (i, vec![i as u8 + 1; 2 * BYTES].into())).collect();
         let whole = Spans::from(Span::new(0, g.unit));
         let unit = |c| Unit { data: solve(&g, &data, c, whole), versions: vec![Timestamp(10); 2] };
-        let units = (0..g.layout.width()).map(unit).collect();
+        let units = (0..g.code.columns()).map(unit).collect();
         (g, units)
     }
 

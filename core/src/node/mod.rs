@@ -261,9 +261,9 @@ impl Node {
             Body::ReadReply { ts, column, result } => {
                 originator.on_read_reply(ts, column, result, outbox);
             }
-            Body::Write { header, items } => worker.on_part(from, header, items, true, outbox),
-            Body::Part { header, to: Role::Column(_) | Role::Source(_), items } => {
-                worker.on_part(from, header, items, false, outbox);
+            Body::Write { header, items } => worker.on_part(from, header, None, items, outbox),
+            Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
+                worker.on_part(from, header, Some(to), items, outbox);
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {

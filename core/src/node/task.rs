@@ -25,7 +25,7 @@ impl Task {
             Task::Rebuild { stripe, column, part }
             | Task::Lose { stripe, column, part }
             | Task::Copy { stripe, column, part } => {
-                stripe < volume.stripes() && column < g.layout.width() && part.hi <= g.unit
+                stripe < volume.stripes() && column < g.layout.seats() && part.hi <= g.unit
             }
         }
     }
@@ -59,25 +59,37 @@ pub(super) struct Cast<'a> {
 }
 
 impl Cast<'_> {
-    /// The node that has a role. A column that no disk leaves has no source.
-    pub fn node(&self, role: Role) -> Option<NodeId> {
+    /// The node that has a role in a stripe. A column that no disk leaves has no source.
+    pub fn node(&self, stripe: u64, role: Role) -> Option<NodeId> {
         let extent = &self.volume.extents[self.extent];
+        let column = |seat| self.volume.geometry.layout.column_at(stripe, seat);
         match role {
-            Role::Column(column) => extent.columns.get(column).map(|c| c.0),
-            Role::Source(column) => extent.leaving.get(&column).map(|left| left.0),
+            Role::Column(seat) => extent.columns.get(column(seat)).map(|c| c.0),
+            Role::Source(seat) => extent.leaving.get(&column(seat)).map(|left| left.0),
             Role::Calculator | Role::Endpoint | Role::Coordinator => Some(self.originator),
         }
     }
 
-    /// The role that a node's disk has in a task.
-    pub fn role_of(&self, node: NodeId, task: &Task) -> Option<Role> {
+    /// The column that a node's disk has in a task, and whether it is being copied from there.
+    pub fn column_of(&self, node: NodeId, task: &Task) -> Option<(usize, bool)> {
         let extent = &self.volume.extents[self.extent];
-        let of_source = || match task {
-            Task::Copy { column, .. } if extent.column_leaving(node) == Some(*column) => {
-                Some(Role::Source(*column))
+        let of_source = || match *task {
+            Task::Copy { stripe, column: seat, .. } => {
+                let column = self.volume.geometry.layout.column_at(stripe, seat);
+                (extent.column_leaving(node) == Some(column)).then_some((column, true))
             }
             _ => None,
         };
-        extent.column_of(node).map(Role::Column).or_else(of_source)
+        extent.column_of(node).map(|column| (column, false)).or_else(of_source)
+    }
+
+    /// The roles that a disk with such a column has in a stripe.
+    pub fn roles_of(
+        &self,
+        stripe: u64,
+        (column, leaves): (usize, bool),
+    ) -> impl Iterator<Item = Role> + use<> {
+        let seats = self.volume.geometry.layout.seats_of(stripe, column);
+        seats.map(move |seat| if leaves { Role::Source(seat) } else { Role::Column(seat) })
     }
 }

@@ -15,9 +15,9 @@ use crate::units::ColumnSet;
 /// from the request and the stripe map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// The worker of a column of the layout.
+    /// The worker of a column of the layout, with what it has on this seat.
     Column(usize),
-    /// The worker of the disk that a column leaves.
+    /// The worker of the disk that a column leaves, with what it has on this seat.
     Source(usize),
     /// Who gathers, sums and solves for the columns.
     Calculator,
@@ -73,7 +73,7 @@ pub enum Value {
 /// To whom a cell sends something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// To these columns of the layout.
+    /// To the columns of these seats.
     Columns(ColumnSet),
     /// To another role.
     Role(Role),
@@ -223,7 +223,7 @@ impl Destination {
         columns.iter().map(Role::Column).chain(other)
     }
 
-    /// The columns among those who get it.
+    /// The seats among those who get it.
     pub fn columns(self) -> ColumnSet {
         match self {
             Destination::Columns(columns) => columns,

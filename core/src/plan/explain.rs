@@ -60,7 +60,10 @@ pub fn explain(
             let plan = WritePlan::new(g, chunk, avoid, policy)?;
             out.totals += plan.totals(g, policy);
             let any = |c, does: fn(&Cell) -> bool| {
-                plan.rows.iter().any(|r| does(&r.cell(g, Role::Column(c))))
+                plan.rows.iter().any(|r| {
+                    let mut seats = g.layout.seats_of(r.stripe, c);
+                    seats.any(|seat| does(&r.cell(g, Role::Column(seat))))
+                })
             };
             only_read += columns(g, |c| {
                 any(c, |cell| !cell.reads().is_empty()) && !any(c, |cell| cell.write().is_some())
@@ -69,7 +72,7 @@ pub fn explain(
         } else {
             let plan = ReadPlan::new(g, chunk, avoid)?;
             out.totals += plan.totals(g);
-            only_read += columns(g, |c| plan.rows.iter().any(|r| !r.sent(g, c).is_empty()));
+            only_read += plan.columns(g).len() as u64;
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }
     }
@@ -109,8 +112,8 @@ fn push(rows: &mut Vec<ExplainedRow>, row: ExplainedRow) {
     rows.push(row);
 }
 
-fn held(g: &Geometry, stripe: u64, column: usize) -> String {
-    match g.layout.role(stripe, column) {
+fn held(g: &Geometry, stripe: u64, seat: usize) -> String {
+    match g.layout.role(stripe, seat) {
         ColumnRole::Data(i) => format!("{}", stripe * g.data_columns() as u64 + i as u64),
         ColumnRole::Parity(j) if g.code.parity_columns() > 1 => format!("P{j}"),
         ColumnRole::Parity(_) => "P".to_string(),
@@ -118,12 +121,12 @@ fn held(g: &Geometry, stripe: u64, column: usize) -> String {
 }
 
 fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
-    let cell = |c: usize| {
-        let name = held(g, row.stripe, c);
-        if row.avoid.contains(c) {
+    let unit = |seat: usize| {
+        let name = held(g, row.stripe, seat);
+        if row.avoid.contains(seat) {
             return format!("{name}: lost");
         }
-        match row.sent(g, c) {
+        match row.sent(g, seat) {
             s if s.is_empty() => format!("{name}: -"),
             s => format!("{name}: read {}, send to O", s.sectors_out().len()),
         }
@@ -133,25 +136,31 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
         stripe: row.stripe,
         count: 1,
         strategy: strategy.to_string(),
-        cells: (0..g.layout.width()).map(cell).collect(),
+        cells: cells(g, row.stripe, unit),
     }
 }
 
 fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
-    let cell = |c: usize| {
-        let name = held(g, row.stripe, c);
-        if row.avoid.contains(c) {
+    let unit = |seat: usize| {
+        let name = held(g, row.stripe, seat);
+        if row.avoid.contains(seat) {
             return format!("{name}: lost");
         }
-        let steps = row.cell(g, Role::Column(c)).steps_in_words(policy);
+        let steps = row.cell(g, Role::Column(seat)).steps_in_words(policy);
         format!("{name}: {}", if steps.is_empty() { "-".to_string() } else { steps.join(", ") })
     };
     ExplainedRow {
         stripe: row.stripe,
         count: 1,
         strategy: describe(g, row),
-        cells: (0..g.layout.width()).map(cell).collect(),
+        cells: cells(g, row.stripe, unit),
     }
+}
+
+/// What is said of each column: of each of its units, if it holds two.
+fn cells(g: &Geometry, stripe: u64, unit: impl Fn(usize) -> String) -> Vec<String> {
+    let cell = |c| g.layout.seats_of(stripe, c).map(&unit).collect::<Vec<String>>().join("; ");
+    (0..g.layout.width()).map(cell).collect()
 }
 
 fn describe(g: &Geometry, row: &WriteRow) -> String {

@@ -27,9 +27,9 @@ pub struct ReadRow {
     pub hi: u64,
     /// The bytes of lost units that are wanted.
     pub solve: Spans,
-    /// The columns to solve from; empty if nothing is lost.
+    /// The seats to solve from; empty if nothing is lost.
     pub sources: ColumnSet,
-    /// The columns that cannot be used.
+    /// The seats that cannot be used.
     pub avoid: ColumnSet,
 }
 
@@ -38,6 +38,14 @@ impl ReadPlan {
     pub fn new(g: &Geometry, range: Range, avoid: ColumnSet) -> Result<ReadPlan, PlanError> {
         let rows = range.stripes(g).map(|s| ReadRow::new(g, range, s, avoid));
         Ok(ReadPlan { rows: rows.collect::<Result<_, _>>()? })
+    }
+
+    /// The columns that send something.
+    pub fn columns(&self, g: &Geometry) -> ColumnSet {
+        let sends = |row: &ReadRow, column: usize| {
+            g.layout.seats_of(row.stripe, column).any(|seat| !row.sent(g, seat).is_empty())
+        };
+        (0..g.layout.width()).filter(|c| self.rows.iter().any(|row| sends(row, *c))).collect()
     }
 }
 
@@ -49,6 +57,7 @@ impl ReadRow {
         avoid: ColumnSet,
     ) -> Result<ReadRow, PlanError> {
         let (lo, hi) = range.within(g, stripe);
+        let (columns, avoid) = (avoid, g.seats_of(stripe, avoid));
         let mut row =
             ReadRow { stripe, lo, hi, solve: Spans::EMPTY, sources: ColumnSet::EMPTY, avoid };
         let wanted: ColumnSet =
@@ -59,8 +68,8 @@ impl ReadRow {
             row.solve = Spans::union(lost.iter().map(|i| row.cover(g, i)));
             let helpers = g
                 .helpers_of_all(stripe, avoid, lost, wanted.minus(lost))
-                .ok_or(PlanError::NotRecoverable { lost: avoid })?;
-            row.sources = helpers.iter().map(|c| g.column_of(stripe, c)).collect();
+                .ok_or(PlanError::NotRecoverable { lost: columns })?;
+            row.sources = helpers.iter().map(|c| g.seat_of(stripe, c)).collect();
         }
         Ok(row)
     }
@@ -75,7 +84,7 @@ impl ReadRow {
     /// The part of a role: columns read and send, and the endpoint solves for what is lost.
     pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
         match role {
-            Role::Column(column) => self.column_cell(g, column),
+            Role::Column(seat) => self.column_cell(g, seat),
             Role::Endpoint => self.endpoint_cell(g),
             Role::Source(_) | Role::Calculator | Role::Coordinator => Cell::idle(role),
         }
@@ -83,7 +92,7 @@ impl ReadRow {
 
     /// All cells that have steps: those of the columns in order, and then the endpoint's.
     pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
-        let columns = (0..g.layout.width()).map(Role::Column);
+        let columns = (0..g.layout.seats()).map(Role::Column);
         let roles = columns.chain([Role::Endpoint]);
         roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
     }
@@ -97,25 +106,25 @@ impl ReadRow {
         })
     }
 
-    /// The bytes that a column sends.
-    pub fn sent(&self, g: &Geometry, column: usize) -> Spans {
-        if self.avoid.contains(column) {
+    /// The bytes that the column of a seat sends of it.
+    pub fn sent(&self, g: &Geometry, seat: usize) -> Spans {
+        if self.avoid.contains(seat) {
             return Spans::EMPTY;
         }
-        let direct = match g.layout.role(self.stripe, column) {
+        let direct = match g.layout.role(self.stripe, seat) {
             ColumnRole::Data(i) => self.cover(g, i),
             ColumnRole::Parity(_) => Span::EMPTY,
         };
-        let solve = if self.sources.contains(column) { self.solve } else { Spans::EMPTY };
+        let solve = if self.sources.contains(seat) { self.solve } else { Spans::EMPTY };
         Spans::union(solve.iter().chain([direct]))
     }
 
-    fn column_cell(&self, g: &Geometry, column: usize) -> Cell {
-        let holds = Some(g.layout.role(self.stripe, column));
-        let mut cell = Cell { holds, ..Cell::idle(Role::Column(column)) };
-        let spans = self.sent(g, column);
+    fn column_cell(&self, g: &Geometry, seat: usize) -> Cell {
+        let holds = Some(g.layout.role(self.stripe, seat));
+        let mut cell = Cell { holds, ..Cell::idle(Role::Column(seat)) };
+        let spans = self.sent(g, seat);
         if !spans.is_empty() {
-            let part = Part::From(g.code_column(self.stripe, column));
+            let part = Part::From(g.code_column(self.stripe, seat));
             let to = Destination::Role(Role::Endpoint);
             cell.steps.push(Step::Read(spans.sectors_out()));
             cell.steps.push(Step::Send(Send { value: Value::Old, spans, part, to }));
@@ -125,8 +134,8 @@ impl ReadRow {
 
     fn endpoint_cell(&self, g: &Geometry) -> Cell {
         let mut cell = Cell::idle(Role::Endpoint);
-        let sent = |column| (Part::From(g.code_column(self.stripe, column)), self.sent(g, column));
-        let awaited = (0..g.layout.width()).map(sent).filter(|(_, spans)| !spans.is_empty());
+        let sent = |seat| (Part::From(g.code_column(self.stripe, seat)), self.sent(g, seat));
+        let awaited = (0..g.layout.seats()).map(sent).filter(|(_, spans)| !spans.is_empty());
         cell.steps.push(Step::Await(awaited.collect()));
         for part in self.wanted(g).map(|(part, _)| part) {
             if let Part::Solved(i) = part {

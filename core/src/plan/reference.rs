@@ -25,7 +25,7 @@ struct Run<'a> {
     done: Vec<usize>,
     /// What has come to whom.
     parts: BTreeMap<(Role, Part), Vec<u8>>,
-    /// What is written: column, where, whether it is a change, content.
+    /// What is written: seat, where, whether it is a change, content.
     written: Vec<(usize, Spans, bool, Vec<u8>)>,
     /// The same cells by the interpreter.
     executions: Vec<Execution>,
@@ -51,7 +51,7 @@ fn add(sum: &mut [u8], unit: &[u8], coefficient: u8) {
 
 impl Array {
     pub fn new(g: Geometry, stripes: u64) -> Array {
-        let bytes = (stripes * g.unit) as usize;
+        let bytes = (g.layout.most_units(stripes) * g.unit) as usize;
         let columns = vec![vec![0; bytes]; g.layout.width()];
         Array { g, columns, lost: ColumnSet::EMPTY }
     }
@@ -62,8 +62,15 @@ impl Array {
         self.columns[column].fill(0xee);
     }
 
-    fn unit(&self, stripe: u64, column: usize) -> &[u8] {
-        &self.columns[column][(stripe * self.g.unit) as usize..][..self.g.unit as usize]
+    /// The column of a seat, and where in it the seat's unit begins.
+    fn place(&self, stripe: u64, seat: usize) -> (usize, usize) {
+        let before = self.g.layout.units_before_seat(stripe, seat);
+        (self.g.layout.column_at(stripe, seat), (before * self.g.unit) as usize)
+    }
+
+    fn unit(&self, stripe: u64, seat: usize) -> &[u8] {
+        let (column, base) = self.place(stripe, seat);
+        &self.columns[column][base..][..self.g.unit as usize]
     }
 
     pub fn read(&self, range: Range) -> Result<Vec<u8>, PlanError> {
@@ -95,11 +102,13 @@ impl Array {
         Ok(())
     }
 
-    /// Puts back a lost column's unit.
+    /// Puts back what a lost column holds of a stripe.
     pub fn rebuild(&mut self, stripe: u64, column: usize) -> Result<(), PlanError> {
         let whole = Span::new(0, self.g.unit);
-        let plan = WritePlan::rebuild(&self.g, stripe, column, whole, self.lost)?;
-        self.write_row(&plan.rows[0], &[]);
+        for seat in self.g.layout.seats_of(stripe, column) {
+            let plan = WritePlan::rebuild(&self.g, stripe, seat, whole, self.lost)?;
+            self.write_row(&plan.rows[0], &[]);
+        }
         Ok(())
     }
 
@@ -135,8 +144,8 @@ impl Array {
             }
         }
         run.finish();
-        let base = (stripe * self.g.unit) as usize;
-        for (column, spans, is_change, unit) in run.written {
+        for (seat, spans, is_change, unit) in run.written {
+            let (column, base) = self.place(stripe, seat);
             for s in spans.iter() {
                 let (lo, hi) = (s.lo as usize, s.hi as usize);
                 let place = &mut self.columns[column][base + lo..base + hi];
@@ -154,13 +163,13 @@ impl<'a> Run<'a> {
         let done = vec![0; cells.len()];
         let mut executions: Vec<Execution> = cells.iter().cloned().map(Execution::new).collect();
         for (cell, execution) in cells.iter().zip(&mut executions) {
-            let Role::Column(column) = cell.at else { continue };
+            let Role::Column(seat) = cell.at else { continue };
             let parts: Vec<Span> = cell.reads().iter().collect();
             if !parts.is_empty() {
                 execution.reading(parts.len());
             }
             for (n, part) in parts.into_iter().enumerate() {
-                let unit = array.unit(stripe, column);
+                let unit = array.unit(stripe, seat);
                 execution.read_arrived(n, picked(unit, part.into()));
             }
         }
@@ -207,8 +216,8 @@ impl<'a> Run<'a> {
             }
             Step::Write(write) => {
                 let Some(unit) = self.value(&cell, &write.value, write.spans) else { return false };
-                let Role::Column(column) = cell.at else { panic!("only columns write") };
-                self.written.push((column, write.spans, write.is_change, unit));
+                let Role::Column(seat) = cell.at else { panic!("only columns write") };
+                self.written.push((seat, write.spans, write.is_change, unit));
             }
         }
         self.done[n] += 1;
@@ -229,7 +238,7 @@ impl<'a> Run<'a> {
 
     fn value(&self, cell: &Cell, value: &Value, spans: Spans) -> Option<Vec<u8>> {
         let old = || match cell.at {
-            Role::Column(column) => masked(self.array.unit(self.stripe, column), cell.reads()),
+            Role::Column(seat) => masked(self.array.unit(self.stripe, seat), cell.reads()),
             _ => panic!("only columns have old content"),
         };
         let new = || match cell.new.is_empty() {
@@ -277,6 +286,5 @@ impl<'a> Run<'a> {
 fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[Cell]) {
     let writes = |c: &&Cell| c.write().is_some();
     let written = cells.iter().filter(writes).map(|c| c.at);
-    let changed = (0..g.layout.width()).filter(|c| row.changes(g, *c)).map(Role::Column);
-    assert!(changed.eq(written));
+    assert!(row.changed_seats(g).iter().map(Role::Column).eq(written));
 }

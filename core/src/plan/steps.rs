@@ -17,8 +17,8 @@ impl WriteRow {
     /// The part of a role.
     pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
         match role {
-            Role::Column(column) => self.column_cell(g, column),
-            Role::Source(column) => self.source_cell(column),
+            Role::Column(seat) => self.column_cell(g, seat),
+            Role::Source(seat) => self.source_cell(seat),
             Role::Calculator => self.calculator_cell(g),
             Role::Endpoint => self.endpoint_cell(g),
             Role::Coordinator => Cell::idle(role),
@@ -28,20 +28,20 @@ impl WriteRow {
     /// All cells that have steps: those of the columns in order, and then those of the other roles.
     pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
         let source = self.target.filter(|_| self.copies()).map(Role::Source);
-        let columns = (0..g.layout.width()).map(Role::Column);
+        let columns = (0..g.layout.seats()).map(Role::Column);
         let roles = columns.chain(source).chain([Role::Calculator, Role::Endpoint]);
         roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
     }
 
-    fn column_cell(&self, g: &Geometry, column: usize) -> Cell {
-        let role = g.layout.role(self.stripe, column);
-        let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(column)) };
-        if self.target == Some(column) {
+    fn column_cell(&self, g: &Geometry, seat: usize) -> Cell {
+        let role = g.layout.role(self.stripe, seat);
+        let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(seat)) };
+        if self.target == Some(seat) {
             let value = if self.loses { Value::Mark } else { Value::Given(Part::Result) };
             cell.steps.push(Step::Write(Write { value, ..self.result(self.parity) }));
             return cell;
         }
-        if self.avoid.contains(column) {
+        if self.avoid.contains(seat) {
             return cell;
         }
         match role {
@@ -55,7 +55,7 @@ impl WriteRow {
             }
             ColumnRole::Parity(_) => {}
         }
-        let code_column = g.code_column(self.stripe, column);
+        let code_column = g.code_column(self.stripe, seat);
         if self.solves_from.contains(code_column) {
             // It shows all that it has where parity changes.
             cell.steps.retain(|step| matches!(step, Step::Write(_)));
@@ -92,7 +92,7 @@ impl WriteRow {
             cell.steps.extend((!old.is_empty()).then(|| Step::Send(self.show(i, old))));
         }
         for (value, spans, parities) in self.shares(g, i, changed, afresh) {
-            let to = Destination::Columns(self.columns_of(g, parities));
+            let to = Destination::Columns(self.seats_of(g, parities));
             cell.steps.push(Step::Send(Send { value, spans, part: Part::From(i), to }));
         }
         if !write.is_empty() {
@@ -196,11 +196,11 @@ impl WriteRow {
         terms
     }
 
-    fn source_cell(&self, column: usize) -> Cell {
-        let to = Destination::Columns(ColumnSet::of(column));
+    fn source_cell(&self, seat: usize) -> Cell {
+        let to = Destination::Columns(ColumnSet::of(seat));
         let (value, part) = (Value::Old, Part::Result);
         let send = Step::Send(Send { value, spans: self.parity, part, to });
-        Cell { steps: smallvec![Step::Read(self.parity), send], ..Cell::idle(Role::Source(column)) }
+        Cell { steps: smallvec![Step::Read(self.parity), send], ..Cell::idle(Role::Source(seat)) }
     }
 
     fn calculator_cell(&self, g: &Geometry) -> Cell {
@@ -234,12 +234,12 @@ impl WriteRow {
             let there = (0..g.data_columns()).filter(|&i| !self.data_lost(g, i));
             return there.map(shown).filter(|(_, spans)| !spans.is_empty()).collect();
         }
-        let shown = |column: usize| {
-            let cell = self.column_cell(g, column);
+        let shown = |seat: usize| {
+            let cell = self.column_cell(g, seat);
             let to_calculator = |s: &&Send| s.to == Destination::Role(Role::Calculator);
             cell.sends().find(to_calculator).map(|send| (send.part, send.spans))
         };
-        (0..g.layout.width()).filter_map(shown).collect()
+        (0..g.layout.seats()).filter_map(shown).collect()
     }
 
     /// The units whose new bytes the calculator gets: those that it computes parity from, or all if it
@@ -282,9 +282,9 @@ impl WriteRow {
             }
         }
         for j in self.parities().iter() {
-            let column = g.layout.parity_column(self.stripe, j);
+            let seat = g.layout.parity_seat(self.stripe, j);
             let terms = self.terms_at_calculator(g, j);
-            cell.steps.push(self.result_for(column, terms, self.spans(g, j)));
+            cell.steps.push(self.result_for(seat, terms, self.spans(g, j)));
         }
     }
 
@@ -330,7 +330,7 @@ impl WriteRow {
             let adding = self.parities().intersection(g.code.parities_of(i));
             let for_parities = self.parity_at == ParityAt::Solely || self.data_lost(g, i);
             if self.parity_at != ParityAt::Originator && for_parities && !adding.is_empty() {
-                let to = Destination::Columns(self.columns_of(g, adding));
+                let to = Destination::Columns(self.seats_of(g, adding));
                 cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
             }
         }
@@ -355,8 +355,8 @@ impl WriteRow {
     }
 
     /// What the calculator sends a column to be written.
-    fn result_for(&self, column: usize, terms: Vec<Term>, spans: Spans) -> Step {
-        let to = Destination::Columns(ColumnSet::of(column));
+    fn result_for(&self, seat: usize, terms: Vec<Term>, spans: Spans) -> Step {
+        let to = Destination::Columns(ColumnSet::of(seat));
         Step::Send(Send { value: Value::Sum(terms), spans, part: Part::Result, to })
     }
 
@@ -383,7 +383,7 @@ impl WriteRow {
             };
             Some(last.unwrap_or(1) + 1)
         };
-        let columns = (0..g.layout.width()).map(|column| self.column_cell(g, column));
+        let columns = (0..g.layout.seats()).map(|seat| self.column_cell(g, seat));
         columns.filter_map(vote).max().unwrap_or(2)
     }
 }

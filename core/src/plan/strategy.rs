@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::{PlanError, Preference, WriteRow};
+use super::{Preference, WriteRow};
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
 
@@ -25,26 +25,26 @@ struct Alike {
 
 impl WriteRow {
     /// Chooses, for each parity, whether changes are added to it or it is computed afresh; and whether
-    /// lost data must be solved for.
+    /// lost data must be solved for. `None` if what is left does not determine it.
     pub(super) fn choose_strategy(
         &mut self,
         g: &Geometry,
         preferred: Option<Preference>,
-    ) -> Result<(), PlanError> {
+    ) -> Option<()> {
         let alike = self.alike(g);
         if alike.iter().any(|a| a.may_be == (false, false)) {
             return self.choose_solution(g);
         }
         if let [only] = alike[..] {
             self.choose_for(g, &only, preferred);
-            return Ok(());
+            return Some(());
         }
         let improved = |row: WriteRow| {
             let row = if preferred.is_some() { row } else { row.improved(g, &alike) };
             (row.reads(g), row)
         };
         *self = least(self.starts(&alike, preferred).map(improved)).expect("where to begin");
-        Ok(())
+        Some(())
     }
 
     /// Chooses where all parities go one way.
@@ -71,7 +71,7 @@ impl WriteRow {
         let mut out: SmallVec<[Alike; 2]> = SmallVec::new();
         for j in 0..g.code.parity_columns() {
             let support = g.code.support(j);
-            let lost = self.avoid.contains(g.layout.parity_column(self.stripe, j));
+            let lost = self.avoid.contains(g.layout.parity_seat(self.stripe, j));
             if lost || self.marked.contains(j) || new.intersection(support).is_empty() {
                 continue;
             }
@@ -147,7 +147,7 @@ impl WriteRow {
 
     /// Lost data has to be solved for: to compute parity afresh, or to have what changes it, whichever
     /// reads less.
-    fn choose_solution(&mut self, g: &Geometry) -> Result<(), PlanError> {
+    fn choose_solution(&mut self, g: &Geometry) -> Option<()> {
         let all = self.alike(g).iter().fold(ColumnSet::EMPTY, |all, a| all.union(a.parities));
         let afresh = WriteRow { afresh: all, ..*self };
         let changed = WriteRow { changed: all, ..*self };
@@ -162,9 +162,8 @@ impl WriteRow {
             let reads = from.len() * self.parity.count() + parity;
             Some((reads, WriteRow { solves_from: from, ..row }))
         };
-        *self = least([afresh, changed].into_iter().filter_map(solved))
-            .ok_or(PlanError::NotRecoverable { lost: self.avoid })?;
-        Ok(())
+        *self = least([afresh, changed].into_iter().filter_map(solved))?;
+        Some(())
     }
 }
 

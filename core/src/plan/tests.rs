@@ -339,7 +339,8 @@ fn any_geometry() -> impl Strategy_<Value = Geometry> {
     });
     let grid =
         (2usize..=3, 2usize..=3).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
-    prop_oneof![2 => rotating, 2 => local, 1 => grid].prop_map(|layout| Geometry::new(layout, U))
+    prop_oneof![2 => rotating, 2 => local, 1 => grid, 1 => Just(Layout::DrNet)]
+        .prop_map(|layout| Geometry::new(layout, U))
 }
 
 fn any_policy() -> impl Strategy_<Value = Policy> {
@@ -379,8 +380,10 @@ fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
         let data = content(n + 1, len);
         array.write(offset, &data, Policy::default()).unwrap();
         naive[offset as usize..][..len as usize].copy_from_slice(&data);
-        assert!(array.read(whole).unwrap() == naive, "{len} at {offset} without {lost:?}");
+        let written = array.read(Range { offset, len }).unwrap();
+        assert!(written == data, "{len} at {offset} without {lost:?}");
     }
+    assert!(array.read(whole).unwrap() == naive, "without {lost:?}");
     for column in lost.iter() {
         (0..stripes).for_each(|stripe| array.rebuild(stripe, column).unwrap());
         array.lost.remove(column);
@@ -388,7 +391,7 @@ fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
     assert!(array.read(whole).unwrap() == naive, "{lost:?} was put back");
     // What was put back must be what parity is of: others are lost in its place.
     let columns = ColumnSet::first(g.layout.width());
-    let others: ColumnSet = columns.minus(lost).iter().take(g.code.any_losses()).collect();
+    let others: ColumnSet = columns.minus(lost).iter().take(g.any_losses()).collect();
     others.iter().for_each(|c| array.lose(c));
     assert!(array.read(whole).unwrap() == naive, "{others:?} after {lost:?}");
 }
@@ -405,6 +408,73 @@ fn small_arrays_are_naive_raid_without_any_recoverable_columns() {
         let sets = (0..1u32 << g.layout.width()).map(ColumnSet);
         let sets = sets.filter(|lost| lost.len() <= 4 && g.is_always_recoverable(*lost));
         sets.for_each(|lost| assert_naive_without(&g, lost, 3));
+    }
+}
+
+/// Five stripes are all that there are, but for their numbers.
+#[test]
+fn drnet_is_naive_raid_without_any_two_columns() {
+    let g = over_least("drnet");
+    assert_naive_without(&g, ColumnSet::EMPTY, 5);
+    for (a, b) in (0..25).flat_map(|a| (a..25).map(move |b| (a, b))) {
+        assert_naive_without(&g, [a, b].into_iter().collect(), 5);
+    }
+}
+
+/// A small write of `drnet` reaches two parities, and changes three columns in place.
+#[test]
+fn a_small_write_of_drnet_takes_six_messages_and_six_disk_accesses() {
+    let spec: LayoutSpec = "drnet".parse().unwrap();
+    let g = Geometry::new(spec.over(25).unwrap(), U);
+    for unit in 0..100 {
+        let range = Range { offset: unit * U + SECTOR, len: SECTOR };
+        let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
+        let t = plan.totals(&g, Policy::default());
+        assert_eq!((t.messages, t.round_trips), (6, 2), "unit {unit}");
+        assert_eq!((t.disk_reads, t.disk_writes, t.journal_writes), (3, 3, 3));
+        assert_eq!(t.wire_bytes, 3 * SECTOR);
+    }
+    // Of a full stripe each unit goes out in a message, and each column votes.
+    let range = Range { offset: 0, len: g.stripe_bytes() };
+    let plan = WritePlan::new(&g, range, ColumnSet::EMPTY, Policy::default()).unwrap();
+    let t = plan.totals(&g, Policy::default());
+    assert_eq!((t.messages, t.round_trips, t.disk_reads), (30 + 25, 1, 0));
+    assert_eq!(t.disk_writes, 25, "two units of a column stand next to each other");
+    // A read of a lost unit asks the four others of a group.
+    let lost = ColumnSet::of(g.layout.data_column(0, 0));
+    let read = ReadPlan::new(&g, Range { offset: 0, len: U }, lost).unwrap();
+    assert_eq!(read.totals(&g).disk_reads, 4);
+}
+
+/// A write to a lost unit sends changes of its old content, or computes parity afresh: whatever reads least. Of a
+/// whole unit that is afresh for both parities, each from the three others of its group; of less, its old content
+/// is solved for from one group, and both parities take in the change.
+#[test]
+fn a_write_to_a_lost_unit_of_drnet_reads_least() {
+    let spec: LayoutSpec = "drnet".parse().unwrap();
+    let g = Geometry::new(spec.over(25).unwrap(), U);
+    let lost = ColumnSet::of(g.layout.data_column(0, 0));
+    for len in [U, SECTOR] {
+        let range = Range { offset: 0, len };
+        let plan = WritePlan::new(&g, range, lost, Policy::default()).unwrap();
+        let t = plan.totals(&g, Policy::default());
+        assert_eq!((t.disk_reads, t.disk_writes), (6, 2), "{len} bytes");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn drnet_is_naive_raid_without_any_that_it_survives(
+        lost in prop::collection::btree_set(0usize..25, 3..=5),
+    ) {
+        let g = over_least("drnet");
+        let lost: ColumnSet = lost.into_iter().collect();
+        // Stripes that do not survive it are not written to.
+        if g.is_always_recoverable(lost) {
+            assert_naive_without(&g, lost, 5);
+        }
     }
 }
 

@@ -87,11 +87,11 @@ impl WritePlan {
 struct Tally<'a> {
     g: &'a Geometry,
     totals: Totals,
-    /// The columns that are told to begin.
+    /// The columns that are told to begin, and seats of second units for which something goes to them at once.
     begun: ColumnSet,
-    /// For each column: those to which it sends something that takes no read, all stripes in one message.
+    /// For each column: the seats to which it sends something that takes no read, all stripes in one message.
     shown: Vec<ColumnSet>,
-    /// The columns to which the calculator sends what it gathered for, and that message has yet to be
+    /// The seats to which the calculator sends what it gathered for, and that message has yet to be
     /// counted.
     handed: ColumnSet,
     /// For each column what is read, in bytes of its disk; what is written; and what of that is added
@@ -117,10 +117,12 @@ impl<'a> Tally<'a> {
     }
 
     fn add(&mut self, stripe: u64, cell: &Cell) {
-        let base = stripe * self.g.unit;
-        let on_disk = |spans: Spans| spans.iter().map(move |s| Span::new(base + s.lo, base + s.hi));
         match cell.at {
-            Role::Column(column) => {
+            Role::Column(seat) => {
+                let column = self.g.layout.column_at(stripe, seat);
+                let base = self.g.layout.units_before_seat(stripe, seat) * self.g.unit;
+                let on_disk =
+                    |spans: Spans| spans.iter().map(move |s| Span::new(base + s.lo, base + s.hi));
                 if cell.begins() {
                     self.begun.insert(column);
                 }
@@ -142,11 +144,12 @@ impl<'a> Tally<'a> {
             }
             Role::Calculator | Role::Endpoint | Role::Coordinator => {
                 for send in cell.sends() {
-                    let columns = send.to.columns();
-                    self.totals.wire_bytes += columns.len() as u64 * send.spans.len();
-                    // What takes no gathering rides on the message that tells a column to begin.
+                    let seats = send.to.columns();
+                    self.totals.wire_bytes += seats.len() as u64 * send.spans.len();
+                    // What takes no gathering rides on the message that tells a column to begin; but what is
+                    // for a second unit goes by itself.
                     let into = if cell.gathers() { &mut self.handed } else { &mut self.begun };
-                    *into = into.union(columns);
+                    *into = into.union(seats);
                 }
             }
         }
@@ -154,12 +157,12 @@ impl<'a> Tally<'a> {
 
     /// What a column sends.
     fn add_share(&mut self, column: usize, cell: &Cell, send: &Send) {
-        let columns = send.to.columns();
-        let copies = columns.len().max(1) as u64;
+        let seats = send.to.columns();
+        let copies = seats.len().max(1) as u64;
         self.totals.wire_bytes += copies * send.spans.len();
-        match columns.is_empty() || !cell.reads().is_empty() {
+        match seats.is_empty() || !cell.reads().is_empty() {
             true => self.totals.messages += copies,
-            false => self.shown[column] = self.shown[column].union(columns),
+            false => self.shown[column] = self.shown[column].union(seats),
         }
     }
 

@@ -26,7 +26,7 @@ pub struct WriteRow {
     pub lo: u64,
     /// See `lo`.
     pub hi: u64,
-    /// The columns that cannot be used.
+    /// The seats that cannot be used.
     pub avoid: ColumnSet,
     /// The parities, counted from 0, to which a change is added: small writes.
     pub changed: ColumnSet,
@@ -47,7 +47,7 @@ pub struct WriteRow {
     pub solves_from: ColumnSet,
     /// The bytes of parity units that change, over all of them: whole sectors.
     pub parity: Spans,
-    /// The column that a rebuild puts back.
+    /// The seat whose unit a rebuild puts back.
     pub target: Option<usize>,
     /// Whether it is not put back but marked, since nothing determines it any more.
     pub loses: bool,
@@ -98,34 +98,34 @@ impl WritePlan {
         Ok(WritePlan { rows })
     }
 
-    /// Plans the rebuilding of the bytes `part` (whole sectors) of `column` of `stripe`.
+    /// Plans the rebuilding of the bytes `part` (whole sectors) of `seat` of `stripe`, without its column.
     pub fn rebuild(
         g: &Geometry,
         stripe: u64,
-        column: usize,
+        seat: usize,
         part: Span,
         avoid: ColumnSet,
     ) -> Result<WritePlan, PlanError> {
-        let avoid = avoid.union(ColumnSet::of(column));
-        let wanted = g.code_column(stripe, column);
+        let lost = avoid.union(ColumnSet::of(g.layout.column_at(stripe, seat)));
+        let avoid = g.seats_of(stripe, lost);
         let helpers = g
-            .helpers(stripe, avoid, wanted, ColumnSet::EMPTY)
-            .ok_or(PlanError::NotRecoverable { lost: avoid })?;
-        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, avoid, helpers)] })
+            .helpers(stripe, avoid, g.code_column(stripe, seat), ColumnSet::EMPTY)
+            .ok_or(PlanError::NotRecoverable { lost })?;
+        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, seat, part, avoid, helpers)] })
     }
 
-    /// Plans the copying of the bytes `part` (whole sectors) of `column` of `stripe` from another
-    /// disk: the column waits for its content, and no other takes part.
-    pub fn copy(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
-        let all = (0..g.layout.width()).collect();
+    /// Plans the copying of the bytes `part` (whole sectors) of `seat` of `stripe` from another
+    /// disk: its column waits for the content, and no other takes part.
+    pub fn copy(g: &Geometry, stripe: u64, seat: usize, part: Span) -> WritePlan {
+        let all = (0..g.layout.seats()).collect();
         let nobody = ColumnSet::EMPTY;
-        WritePlan { rows: vec![WriteRow::put_back(stripe, column, part, all, nobody)] }
+        WritePlan { rows: vec![WriteRow::put_back(stripe, seat, part, all, nobody)] }
     }
 
-    /// Plans that the bytes `part` (whole sectors) of `column` of `stripe` are lost for good: the column marks them, and
+    /// Plans that the bytes `part` (whole sectors) of `seat` of `stripe` are lost for good: its column marks them, and
     /// no other takes part.
-    pub fn lose(g: &Geometry, stripe: u64, column: usize, part: Span) -> WritePlan {
-        let mut plan = WritePlan::copy(g, stripe, column, part);
+    pub fn lose(g: &Geometry, stripe: u64, seat: usize, part: Span) -> WritePlan {
+        let mut plan = WritePlan::copy(g, stripe, seat, part);
         plan.rows[0].loses = true;
         plan
     }
@@ -133,16 +133,29 @@ impl WritePlan {
     /// The columns that change something on their disks.
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
         let columns = 0..g.layout.width();
-        columns.filter(|&c| self.rows.iter().any(|r| r.changes(g, c))).collect()
+        columns.filter(|&c| self.changes_of(g, c).next().is_some()).collect()
     }
 
     /// Those of them that write nothing and only mark parity as out of date.
     pub fn markers(&self, g: &Geometry) -> ColumnSet {
         let only_marks = |column: &usize| {
-            let mut changed = self.rows.iter().filter(|r| r.changes(g, *column)).peekable();
-            changed.peek().is_some() && changed.all(|r| r.marks(g, *column))
+            let mut changed = self.changes_of(g, *column).peekable();
+            changed.peek().is_some() && changed.all(|(row, seat)| row.marks(g, seat))
         };
         (0..g.layout.width()).filter(only_marks).collect()
+    }
+
+    /// Of a column the rows and seats in which something changes.
+    fn changes_of<'a>(
+        &'a self,
+        g: &'a Geometry,
+        column: usize,
+    ) -> impl Iterator<Item = (&'a WriteRow, usize)> {
+        let seats = move |row: &'a WriteRow| {
+            let seats = g.layout.seats_of(row.stripe, column);
+            seats.filter(|seat| row.changes(g, *seat)).map(move |seat| (row, seat))
+        };
+        self.rows.iter().flat_map(seats)
     }
 }
 
@@ -160,7 +173,7 @@ impl WriteRow {
             stripe,
             lo,
             hi,
-            avoid,
+            avoid: g.seats_of(stripe, avoid),
             changed: ColumnSet::EMPTY,
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
@@ -174,15 +187,15 @@ impl WriteRow {
         };
         row.parity = row.spans_over(g, ColumnSet::first(g.data_columns()));
         row.marked = row.waiting(g, waits);
-        row.choose_strategy(g, policy.strategy)?;
+        row.choose_strategy(g, policy.strategy).ok_or(PlanError::NotRecoverable { lost: avoid })?;
         row.choose_place(g, policy);
         Ok(row)
     }
 
-    /// A row that writes nothing but the bytes `part` of one column, which come from the originator.
+    /// A row that writes nothing but the bytes `part` of one unit, which come from the originator.
     fn put_back(
         stripe: u64,
-        column: usize,
+        seat: usize,
         part: Span,
         avoid: ColumnSet,
         helpers: ColumnSet,
@@ -200,7 +213,7 @@ impl WriteRow {
             asks_first: false,
             solves_from: helpers,
             parity: part.sectors_out().into(),
-            target: Some(column),
+            target: Some(seat),
             loses: false,
         }
     }
@@ -213,7 +226,7 @@ impl WriteRow {
         }
         let new = self.new_units(g);
         let covers = |j: usize| !new.intersection(g.code.support(j)).is_empty();
-        let can_be_used = |j: usize| !self.avoid.contains(g.layout.parity_column(self.stripe, j));
+        let can_be_used = |j: usize| !self.avoid.contains(g.layout.parity_seat(self.stripe, j));
         waits
             .iter()
             .filter(|&j| j < g.code.parity_columns())
@@ -406,28 +419,33 @@ impl WriteRow {
         Spans::union(left.flat_map(Spans::iter).chain([changed]))
     }
 
-    /// Whether `column` changes something on its disk: its cell has something to write.
-    pub fn changes(&self, g: &Geometry, column: usize) -> bool {
-        if self.target == Some(column) {
+    /// The seats of which something changes.
+    pub fn changed_seats(&self, g: &Geometry) -> ColumnSet {
+        (0..g.layout.seats()).filter(|seat| self.changes(g, *seat)).collect()
+    }
+
+    /// Whether something of `seat` changes on its disk: its cell has something to write.
+    pub fn changes(&self, g: &Geometry, seat: usize) -> bool {
+        if self.target == Some(seat) {
             return !self.parity.is_empty();
         }
-        if self.avoid.contains(column) {
+        if self.avoid.contains(seat) {
             return false;
         }
-        match g.layout.role(self.stripe, column) {
+        match g.layout.role(self.stripe, seat) {
             ColumnRole::Data(i) => !self.cover(g, i).is_empty(),
             ColumnRole::Parity(j) => self.parities().union(self.marked).contains(j),
         }
     }
 
-    /// Whether all that `column` does is to mark parity as out of date.
-    fn marks(&self, g: &Geometry, column: usize) -> bool {
-        let role = g.layout.role(self.stripe, column);
+    /// Whether all that is done to `seat` is to mark parity as out of date.
+    fn marks(&self, g: &Geometry, seat: usize) -> bool {
+        let role = g.layout.role(self.stripe, seat);
         matches!(role, ColumnRole::Parity(j) if self.marked.contains(j))
     }
 
-    /// The columns of these parities.
-    pub fn columns_of(&self, g: &Geometry, parities: ColumnSet) -> ColumnSet {
-        parities.iter().map(|j| g.layout.parity_column(self.stripe, j)).collect()
+    /// The seats of these parities.
+    pub fn seats_of(&self, g: &Geometry, parities: ColumnSet) -> ColumnSet {
+        parities.iter().map(|j| g.layout.parity_seat(self.stripe, j)).collect()
     }
 }

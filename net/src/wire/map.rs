@@ -112,6 +112,11 @@ impl Wire for Layout {
                 GRID.put(w);
                 grid.rows.put(w);
             }
+            Layout::DrNet => {
+                self.data_columns().put(w);
+                (self.seats() - self.data_columns()).put(w);
+                DRNET.put(w);
+            }
         }
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -137,6 +142,16 @@ impl Wire for Layout {
                 }
                 Layout::Grid(grid)
             }
+            DRNET => {
+                let units = data + parity;
+                if data != Layout::DrNet.data_columns() || units != Layout::DrNet.seats() {
+                    return Err(BytesError::Bounds {
+                        what: "the number of data columns",
+                        value: data as u64,
+                    });
+                }
+                Layout::DrNet
+            }
             tag => {
                 let found = ROTATIONS.iter().find(|r| r.0 == tag);
                 let placement =
@@ -161,6 +176,8 @@ const ROTATIONS: [(u8, Placement); 5] = [
 const LOCAL: u8 = 6;
 /// The tag of a grid.
 const GRID: u8 = 7;
+/// The tag of DR-net's two groups.
+const DRNET: u8 = 8;
 
 fn rotation_tag(placement: Placement) -> u8 {
     ROTATIONS.iter().find(|r| r.1 == placement).expect("all have one").0
@@ -291,6 +308,13 @@ mod tests {
         let mut w = Writer::new(Vec::new());
         grid.put(&mut w);
         assert_eq!(w.finish().0, bytes(6, 6, 2));
+        let mut w = Writer::new(Vec::new());
+        Layout::DrNet.put(&mut w);
+        let drnet = [20, 0, 0, 0, 10, 0, 0, 0, 8];
+        assert_eq!(w.finish().0, drnet);
+        let whole = |bytes: &[u8]| Layout::take(&mut Reader::new(bytes, Bytes::new()));
+        assert_eq!(whole(&drnet), Ok(Layout::DrNet));
+        assert!(whole(&[19, 0, 0, 0, 10, 0, 0, 0, 8]).is_err());
         assert_eq!(taken(bytes(6, 6, 2)).unwrap(), grid);
         for (data, parity, rows) in [
             (6, 5, 2),

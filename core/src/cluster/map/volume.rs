@@ -196,10 +196,31 @@ impl Volume {
         self.geometry.unit / SECTOR
     }
 
-    /// The data sector, on the disk of `column`, where its unit of `stripe` begins.
-    pub fn sector(&self, stripe: u64, column: usize) -> u64 {
-        let extent = self.extent(stripe);
-        extent.columns[column].1 + (stripe - extent.first) * self.unit_sectors()
+    /// The data sector, on its column's disk, where the unit of `seat` of `stripe` begins.
+    pub fn sector(&self, stripe: u64, seat: usize) -> u64 {
+        let column = self.geometry.layout.column_at(stripe, seat);
+        self.extent(stripe).columns[column].1 + self.sectors_before(stripe, seat)
+    }
+
+    /// The same on the disk that the column leaves.
+    pub fn sector_leaving(&self, stripe: u64, seat: usize) -> Option<u64> {
+        let column = self.geometry.layout.column_at(stripe, seat);
+        let (_, first) = self.extent(stripe).leaving.get(&column)?;
+        Some(first + self.sectors_before(stripe, seat))
+    }
+
+    /// Sectors of the extent that stand before a unit on its disk.
+    fn sectors_before(&self, stripe: u64, seat: usize) -> u64 {
+        let (layout, first) = (&self.geometry.layout, self.extent(stripe).first);
+        let before = layout.units_before(first, layout.column_at(stripe, seat));
+        (layout.units_before_seat(stripe, seat) - before) * self.unit_sectors()
+    }
+
+    /// The seats of a node's column of `stripe`; none if it has no column there.
+    pub fn seats_on(&self, node: NodeId, stripe: u64) -> impl Iterator<Item = usize> + use<> {
+        let column = self.extent(stripe).column_of(node);
+        let layout = self.geometry.layout;
+        column.into_iter().flat_map(move |c| layout.seats_of(stripe, c))
     }
 
     /// Where the extent that holds `stripe` ends: the first stripe that is not in it.
@@ -213,22 +234,26 @@ impl Volume {
         self.extents[n].first..end
     }
 
-    /// Sectors that one column of extent number `n` takes.
+    /// Sectors that one column of extent number `n` takes: some more than it needs, where others hold more units.
     pub fn extent_sectors(&self, n: usize) -> u64 {
         let stripes = self.extent_stripes(n);
-        (stripes.end - stripes.start) * self.unit_sectors()
+        self.geometry.layout.most_units(stripes.end - stripes.start) * self.unit_sectors()
     }
 
-    /// The stripe, the column, and the sector in its unit, that stand at `sector` of a node's
+    /// The stripe, the seat, and the sector in its unit, that stand at `sector` of a node's
     /// disk.
     pub fn stripe_at(&self, node: NodeId, sector: u64) -> Option<(u64, usize, u64)> {
         self.extents.iter().enumerate().find_map(|(n, extent)| {
             let (column, first) = extent.place_on(node)?;
             let within = sector.checked_sub(first)?;
-            (within < self.extent_sectors(n)).then(|| {
-                let stripe = extent.first + within / self.unit_sectors();
-                (stripe, column, within % self.unit_sectors())
-            })
+            if within >= self.extent_sectors(n) {
+                return None;
+            }
+            let layout = &self.geometry.layout;
+            let unit = layout.units_before(extent.first, column) + within / self.unit_sectors();
+            let (stripe, seat) = layout.unit_at(column, unit);
+            let is_its = self.extent_stripes(n).contains(&stripe);
+            is_its.then_some((stripe, seat, within % self.unit_sectors()))
         })
     }
 }

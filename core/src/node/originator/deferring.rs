@@ -94,9 +94,10 @@ impl Originator {
         let g = &volume.geometry;
         let Ok(plan) = Task::Write(range).plan(volume, job.avoid, waits) else { return true };
         plan.rows.iter().any(|row| {
-            let marked = row.columns_of(g, row.marked);
-            let is_data = |c: usize| matches!(g.layout.role(row.stripe, c), ColumnRole::Data(_));
-            missing.iter().any(is_data) && !g.is_recoverable(row.stripe, missing.union(marked))
+            let gone = g.seats_of(row.stripe, missing);
+            let is_data = |s: usize| matches!(g.layout.role(row.stripe, s), ColumnRole::Data(_));
+            let unknown = gone.union(row.seats_of(g, row.marked));
+            gone.iter().any(is_data) && !g.determines(row.stripe, unknown)
         })
     }
 
@@ -111,9 +112,10 @@ impl Originator {
             return self.lacks_nodes(job, outbox);
         };
         let extent = volume.extent_of(stripe);
-        let others = job.avoid.minus(job.bad).minus(ColumnSet::of(column));
+        let of = volume.geometry.layout.column_at(stripe, column);
+        let others = job.avoid.minus(job.bad).minus(ColumnSet::of(of));
         // The disk that the column leaves may have it, unless it has said that it has not.
-        let moves = volume.extents[extent].leaving.contains_key(&column) && !job.computes;
+        let moves = volume.extents[extent].leaving.contains_key(&of) && !job.computes;
         let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
         // Marks may be from before the volume's policy was changed.
         let marks = volume.policy.redundancy.defers() || !job.marked.is_empty();

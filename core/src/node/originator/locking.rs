@@ -291,22 +291,23 @@ pub(super) fn needed(
 ) -> Result<Vec<Lock>, PlanError> {
     let g = &volume.geometry;
     let mut out = Vec::new();
-    let mut add = |stripe: u64, column: usize, spans: Spans, exclusive: bool| {
-        let (disk, base) = (volume.extent(stripe).columns[column].0, volume.sector(stripe, column));
+    let mut add = |stripe: u64, seat: usize, spans: Spans, exclusive: bool| {
+        let column = g.layout.column_at(stripe, seat);
+        let (disk, base) = (volume.extent(stripe).columns[column].0, volume.sector(stripe, seat));
         for span in spans.sectors_out().iter() {
             let sectors = base + span.lo / SECTOR..base + span.hi / SECTOR;
             out.push(Lock { disk, sectors, exclusive });
         }
     };
     let whole = Spans::from(Span::new(0, g.unit));
-    let columns = || 0..g.layout.width();
+    let seats = || 0..g.layout.seats();
     match &job.what {
         What::Read(range) | What::Holes(range) | What::Compare(range, _) => {
             for row in ReadPlan::new(g, *range, avoid)?.rows {
-                columns().for_each(|c| add(row.stripe, c, row.sent(g, c), false));
+                seats().for_each(|s| add(row.stripe, s, row.sent(g, s), false));
             }
         }
-        What::Verify { stripe, .. } => columns().for_each(|c| add(*stripe, c, whole, false)),
+        What::Verify { stripe, .. } => seats().for_each(|s| add(*stripe, s, whole, false)),
         What::Write(range, _) => {
             add_write(g, &Task::Write(*range).plan(volume, avoid, ColumnSet::EMPTY)?, &mut add);
         }
@@ -324,10 +325,10 @@ pub(super) fn needed(
 
 fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Spans, bool)) {
     for row in &plan.rows {
-        for column in 0..g.layout.width() {
-            let cell = row.cell(g, Role::Column(column));
-            add(row.stripe, column, cell.reads(), false);
-            add(row.stripe, column, cell.writes(), true);
+        for seat in 0..g.layout.seats() {
+            let cell = row.cell(g, Role::Column(seat));
+            add(row.stripe, seat, cell.reads(), false);
+            add(row.stripe, seat, cell.writes(), true);
         }
     }
 }

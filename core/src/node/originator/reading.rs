@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use weft_bytes::Reader;
 
 use super::locking::unlock;
@@ -26,7 +27,7 @@ pub(super) struct Reading {
     /// The columns that were asked.
     pub asked: ColumnSet,
     missing: ColumnSet,
-    /// By stripe and column.
+    /// By stripe and seat.
     pieces: BTreeMap<(u64, usize), Buffer>,
     /// The versions of their sectors, if whole stripes are read: 8 bytes each.
     versions: BTreeMap<(u64, usize), Buffer>,
@@ -59,10 +60,9 @@ impl Originator {
         let Ok(plan) = ReadPlan::new(g, range, avoid) else {
             return self.lacks_nodes(job, outbox);
         };
-        let sends = |c: &usize| plan.rows.iter().any(|r| !r.sent(g, *c).is_empty());
         let columns: ColumnSet = match wanted {
             Wanted::Stripes => ColumnSet::first(g.layout.width()),
-            _ => (0..g.layout.width()).filter(sends).collect(),
+            _ => plan.columns(g),
         };
         for column in columns.iter() {
             let node = volume.extents[extent].columns[column].0;
@@ -100,12 +100,8 @@ impl Originator {
             }
             Ok(pieces) => {
                 reading.missing.remove(column);
-                for (stripe, data) in pieces {
-                    // Of whole stripes the versions come after the bytes.
-                    let again = reading.pieces.contains_key(&(stripe, column));
-                    let into = if again { &mut reading.versions } else { &mut reading.pieces };
-                    into.insert((stripe, column), data);
-                }
+                let whole = matches!(txn.job.what, What::Verify { .. });
+                reading.take(&txn.volume.geometry, column, whole, pieces);
             }
         }
         if !reading.missing.is_empty() {
@@ -136,7 +132,7 @@ impl Originator {
         let What::Verify { stripe, trust } = job.what else { return };
         let g = &volume.geometry;
         let units: Vec<Unit> =
-            (0..g.layout.width()).map(|c| reading.whole_unit(g, stripe, c)).collect();
+            (0..g.code.columns()).map(|c| reading.whole_unit(g, stripe, c)).collect();
         // Of what nobody ordered, or a host left half written, data is what there is.
         let unordered = volume.policy.ordering == Ordering::None && trust == Trust::Nobody;
         let found = match unordered || job.purpose == Purpose::Repair {
@@ -160,14 +156,15 @@ impl Originator {
         }
         let wrong = found.wrong.keys().map(|c| g.column_of(stripe, *c)).collect();
         for (code_column, part) in &found.wrong {
-            let column = g.column_of(stripe, *code_column);
+            let (seat, column) =
+                (g.seat_of(stripe, *code_column), g.column_of(stripe, *code_column));
             let what = if *code_column < g.data_columns() { "data" } else { "parity" };
             outbox.log(format!(
                 "{what} of stripe {stripe}, column {column} of volume '{}' did not fit the rest; \
                  making it anew",
                 volume.name
             ));
-            self.make_anew(job.volume, stripe, column, *part, wrong);
+            self.make_anew(job.volume, stripe, seat, *part, wrong);
         }
         self.finish(job, Ok(HostData::Done), outbox);
     }
@@ -176,23 +173,41 @@ impl Originator {
 /// The columns of the code that are wrong where nothing else tells, if the operator says.
 fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
     let g = &volume.geometry;
-    let (k, width) = (g.data_columns(), g.layout.width());
+    let k = g.data_columns();
     match trust {
         Trust::Nobody => BTreeSet::new(),
-        Trust::Data => (k..width).collect(),
+        Trust::Data => (k..g.code.columns()).collect(),
         Trust::Parity(None) if k == 1 => BTreeSet::from([0]),
         Trust::Parity(None) => BTreeSet::new(),
         Trust::Parity(Some(node)) => {
-            let column = volume.extent(stripe).column_of(node);
-            column.map(|c| g.code_column(stripe, c)).filter(|c| *c < k).into_iter().collect()
+            let seats = volume.seats_on(node, stripe);
+            seats.map(|seat| g.code_column(stripe, seat)).filter(|c| *c < k).collect()
         }
     }
 }
 
 impl Reading {
+    /// What a column sends of each stripe comes by seats; of `whole` stripes the versions come after the bytes.
+    fn take(&mut self, g: &Geometry, column: usize, whole: bool, pieces: Vec<(u64, Buffer)>) {
+        for (stripe, data) in pieces {
+            let seats: SmallVec<[usize; 2]> = g.layout.seats_of(stripe, column).collect();
+            let row = || self.plan.rows.iter().find(|r| r.stripe == stripe);
+            let is_sent = |seat: usize| {
+                seats.len() == 1 || whole || row().is_some_and(|r| !r.sent(g, seat).is_empty())
+            };
+            let lacks = |have: &BTreeMap<_, _>, seat: usize| !have.contains_key(&(stripe, seat));
+            let mut sent = seats.iter().copied().filter(|seat| is_sent(*seat));
+            if let Some(seat) = sent.find(|seat| lacks(&self.pieces, *seat)) {
+                self.pieces.insert((stripe, seat), data);
+            } else if let Some(seat) = seats.into_iter().find(|s| lacks(&self.versions, *s)) {
+                self.versions.insert((stripe, seat), data);
+            }
+        }
+    }
+
     /// A unit that was read as a whole, by column of the code.
     fn whole_unit(&self, g: &Geometry, stripe: u64, code_column: usize) -> Unit {
-        let key = (stripe, g.column_of(stripe, code_column));
+        let key = (stripe, g.seat_of(stripe, code_column));
         let versions = self.versions.get(&key).map(Buffer::to_bytes).unwrap_or_default();
         let mut r: Reader = Reader::new(&versions);
         let versions = std::iter::from_fn(|| r.u64().ok()).map(Timestamp).collect();
@@ -204,9 +219,9 @@ impl Reading {
         let mut out = Vec::with_capacity(self.plan.rows.len() * g.data_columns());
         for row in &self.plan.rows {
             let mut endpoint = Execution::new(row.cell(g, Role::Endpoint));
-            for column in 0..g.layout.width() {
-                if let Some(piece) = self.pieces.get(&(row.stripe, column)) {
-                    let part = Part::From(g.code_column(row.stripe, column));
+            for seat in 0..g.layout.seats() {
+                if let Some(piece) = self.pieces.get(&(row.stripe, seat)) {
+                    let part = Part::From(g.code_column(row.stripe, seat));
                     endpoint.take(part, piece.clone());
                 }
             }

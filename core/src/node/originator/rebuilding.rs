@@ -12,7 +12,7 @@ use crate::units::{ColumnSet, NodeId, VolumeId};
 impl Originator {
     /// A worker could not do its part of this job; the attempt is over.
     pub(super) fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
-        let (column, parts, behind) = match refusal {
+        let (seat, column, parts, behind) = match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
                 return self.retry_later(job, outbox);
@@ -35,17 +35,19 @@ impl Originator {
                 job.must_not_wait = true;
                 return self.retry(job);
             }
-            Refusal::Erased { column, parts, behind, marked, known } => {
+            Refusal::Erased { column: seat, parts, behind, marked, known } => {
+                let volume = self.map.volumes.get(&job.volume);
+                let column = volume.map_or(seat, |v| v.geometry.layout.column_at(parts[0].0, seat));
                 if known {
                     job.bad.insert(column);
                 }
                 if marked {
                     job.marked.insert(column);
                 }
-                if marked && job.purpose != Purpose::Rebuild && self.is_data(&job, &parts, column) {
+                if marked && job.purpose != Purpose::Rebuild && self.is_data(&job, &parts, seat) {
                     return self.lacks_for_good(job, column, outbox);
                 }
-                (column, parts, behind)
+                (seat, column, parts, behind)
             }
         };
         let copied = self.map.volumes.get(&job.volume).is_some_and(|v| {
@@ -54,10 +56,10 @@ impl Originator {
         });
         // A rebuild goes around what it cannot have. Were it to have that rebuilt first, two
         // columns of one stripe could wait for each other for good; a copy waits for no other.
-        let own = matches!(job.what, What::Rebuild { column: c, .. } if c == column);
+        let own = matches!(job.what, What::Rebuild { column: its, .. } if its == seat);
         if job.purpose != Purpose::Rebuild || (copied && !own) {
             for (stripe, part) in &parts {
-                self.put_back(job.volume, *stripe, column, *part, !behind);
+                self.put_back(job.volume, *stripe, seat, *part, !behind);
             }
         }
         if own {
@@ -81,22 +83,23 @@ impl Originator {
                 }
                 // What it waits for needs locks, too.
                 self.unlock_job(&mut job, outbox);
-                let key = (job.volume, parts[0].0, column);
+                let key = (job.volume, parts[0].0, seat);
                 self.parked.push((key, job));
             }
         }
     }
 
-    /// Whether a column holds data in the first of these parts.
-    fn is_data(&self, job: &Job, parts: &[(u64, Span)], column: usize) -> bool {
+    /// Whether a seat holds data in the first of these parts.
+    fn is_data(&self, job: &Job, parts: &[(u64, Span)], seat: usize) -> bool {
         let volume = self.map.volumes.get(&job.volume);
-        let role = volume.map(|v| v.geometry.layout.role(parts[0].0, column));
+        let role = volume.map(|v| v.geometry.layout.role(parts[0].0, seat));
         matches!(role, Some(ColumnRole::Data(_)))
     }
 
     /// The disk from which a rebuild's column can be copied.
     pub(super) fn source_of(&self, job: &Job, volume: &Volume) -> Option<NodeId> {
-        let What::Rebuild { stripe, column, .. } = job.what else { return None };
+        let What::Rebuild { stripe, column: seat, .. } = job.what else { return None };
+        let column = volume.geometry.layout.column_at(stripe, seat);
         let (source, _) = *volume.extent(stripe).leaving.get(&column)?;
         (!job.computes && self.map.is_up(source)).then_some(source)
     }
@@ -128,12 +131,15 @@ impl Originator {
         &mut self,
         volume: VolumeId,
         stripe: u64,
-        column: usize,
+        seat: usize,
         part: Span,
         wrong: ColumnSet,
     ) {
+        let volume_of = self.map.volumes.get(&volume);
+        let column = volume_of.map_or(seat, |v| v.geometry.layout.column_at(stripe, seat));
         let mistrusts = wrong.minus(ColumnSet::of(column));
-        let job = Job::new(Purpose::Rebuild, volume, What::Rebuild { stripe, column, part });
+        let what = What::Rebuild { stripe, column: seat, part };
+        let job = Job::new(Purpose::Rebuild, volume, what);
         self.begin_rebuild(Job { computes: true, mistrusts, ..job });
     }
 

@@ -181,12 +181,11 @@ struct Row {
 
 fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     let g = &volume.geometry;
-    let width = g.layout.width();
     let plan = Task::Write(range).plan(volume, ColumnSet::EMPTY, ColumnSet::EMPTY);
     let rows = plan.expect("all columns are there").rows;
     let row = |row: &crate::plan::WriteRow| Row {
-        changed: (0..width).filter(|c| row.changes(g, *c)).collect(),
-        parity: row.columns_of(g, row.parities()),
+        changed: g.columns_at(row.stripe, row.changed_seats(g)),
+        parity: g.columns_at(row.stripe, row.seats_of(g, row.parities())),
     };
     rows.iter().map(row).collect()
 }

@@ -1,6 +1,7 @@
 //! Writes and rebuilds at the originator, which coordinates, holds the host's bytes and calculates where
 //! the plan says so: telling the workers, handing out what they need, and counting votes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -75,7 +76,9 @@ impl Originator {
         let task = self.task_of(&job, &volume);
         // A column that is down cannot be written to.
         let gone = match task {
-            Task::Rebuild { column, .. } => self.map.lost(&volume, extent).contains(column),
+            Task::Rebuild { stripe, column: seat, .. } => {
+                self.map.lost(&volume, extent).contains(g.layout.column_at(stripe, seat))
+            }
             Task::Write(_) | Task::Lose { .. } | Task::Copy { .. } => false,
         };
         let waits = self.parities_that_wait(&job, &volume, extent);
@@ -204,36 +207,38 @@ impl Originator {
 /// Computes what could not be computed before columns had shown what they have, for some rows of a
 /// write, and gives it, and the new data that was kept until now, to the workers.
 fn hand_out(w: &mut Writing, rows: std::ops::Range<usize>, cast: Cast, outbox: &mut Outbox) {
-    let mut parcels: Vec<(Role, Vec<Item>)> = Vec::new();
+    let mut parcels: Vec<(NodeId, Role, Vec<Item>)> = Vec::new();
     for n in rows {
         let Some(calculator) = w.calculators.get_mut(n).and_then(Option::as_mut) else { continue };
         let stripe = w.plan.rows[n].stripe;
         for Sending { to, part, data } in calculator.advance() {
             for role in to.roles() {
                 let item = Item { stripe, part, data: data.clone() };
-                match parcels.iter_mut().find(|p| p.0 == role) {
-                    Some(parcel) => parcel.1.push(item),
-                    None => parcels.push((role, vec![item])),
+                let node = cast.node(stripe, role).expect("a role in this plan");
+                match parcels.iter_mut().find(|p| (p.0, p.1) == (node, role)) {
+                    Some(parcel) => parcel.2.push(item),
+                    None => parcels.push((node, role, vec![item])),
                 }
             }
         }
         outbox.counters.xor_bytes += calculator.take_added();
         w.calculators[n] = None;
     }
-    for (to, items) in parcels {
-        let node = cast.node(to).expect("a role in this plan");
+    for (node, to, items) in parcels {
         outbox.send(node, Body::Part { header: w.header, to, items });
     }
 }
 
 /// What the workers are told when a write begins.
 struct Beginning {
-    /// Who must be told, since nothing that they wait for tells them.
+    /// The columns that must be told, since nothing that they wait for tells them.
     told: ColumnSet,
-    /// What there is for each column at once.
+    /// What there is for each column's own seat at once.
     items: Vec<Vec<Item>>,
-    /// The disk that a column leaves.
-    source: Option<Role>,
+    /// What there is for the seats of second units at once, by column and seat.
+    second: BTreeMap<(usize, usize), Vec<Item>>,
+    /// The disk that a column leaves, and of which stripe it is copied.
+    source: Option<(u64, Role)>,
 }
 
 impl Writing {
@@ -242,13 +247,15 @@ impl Writing {
     /// meanwhile.
     fn begin(&mut self, g: &Geometry, what: &What, announce: bool) -> (Beginning, u64) {
         let items = vec![Vec::new(); g.layout.width()];
-        let mut beginning = Beginning { told: ColumnSet::EMPTY, items, source: None };
+        let mut beginning =
+            Beginning { told: ColumnSet::EMPTY, items, second: BTreeMap::new(), source: None };
         let (mut writers, mut added) = (ColumnSet::EMPTY, 0);
         for row in &self.plan.rows {
             let (mut calculator, mut handed_out) = (None, SmallVec::<[Sending; 4]>::new());
             for cell in row.cells(g) {
                 match cell.at {
-                    Role::Column(column) => {
+                    Role::Column(seat) => {
+                        let column = g.layout.column_at(row.stripe, seat);
                         if cell.begins() || (announce && cell.adds()) {
                             beginning.told.insert(column);
                         }
@@ -261,14 +268,14 @@ impl Writing {
                     }
                     Role::Calculator => calculator = Some(Box::new(Execution::new(cell))),
                     Role::Endpoint => handed_out.extend(new_data(g, row, what, cell)),
-                    Role::Source(_) => beginning.source = Some(cell.at),
+                    Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
                     Role::Coordinator => {}
                 }
             }
             for Sending { to, part, data } in handed_out {
                 match to {
                     Destination::Columns(columns) => {
-                        beginning.add(row.stripe, columns, part, data);
+                        beginning.add(g, row.stripe, columns, part, data);
                     }
                     Destination::Role(_) => {
                         calculator.as_mut().expect("it is sent to").take(part, data);
@@ -278,7 +285,7 @@ impl Writing {
             let gathers = calculator.as_ref().is_some_and(|c| c.cell().gathers());
             if let Some(calculator) = calculator.as_mut().filter(|_| !gathers) {
                 for Sending { to, part, data } in calculator.advance() {
-                    beginning.add(row.stripe, to.columns(), part, data);
+                    beginning.add(g, row.stripe, to.columns(), part, data);
                 }
                 added += calculator.take_added();
             }
@@ -291,10 +298,16 @@ impl Writing {
 }
 
 impl Beginning {
-    fn add(&mut self, stripe: u64, columns: ColumnSet, part: Part, data: Buffer) {
-        for column in columns.iter() {
-            self.told.insert(column);
-            self.items[column].push(Item { stripe, part, data: data.clone() });
+    fn add(&mut self, g: &Geometry, stripe: u64, seats: ColumnSet, part: Part, data: Buffer) {
+        for seat in seats.iter() {
+            let item = Item { stripe, part, data: data.clone() };
+            match g.layout.column_at(stripe, seat) {
+                column if column == seat => {
+                    self.told.insert(column);
+                    self.items[column].push(item);
+                }
+                column => self.second.entry((column, seat)).or_default().push(item),
+            }
         }
     }
 
@@ -302,11 +315,17 @@ impl Beginning {
     fn send(self, header: Header, cast: Cast, outbox: &mut Outbox) {
         let told = self.told;
         let columns = self.items.into_iter().enumerate().filter(|(c, _)| told.contains(*c));
-        let columns = columns.map(|(column, items)| (Role::Column(column), items));
-        let source = self.source.map(|role| (role, Vec::new()));
-        for (role, items) in columns.chain(source) {
-            let node = cast.node(role).expect("a role in this plan");
+        let first = |column: usize| cast.volume.extents[cast.extent].columns[column].0;
+        let columns = columns.map(|(column, items)| (first(column), items));
+        let source = self.source.map(|(stripe, role)| {
+            (cast.node(stripe, role).expect("a role in this plan"), Vec::new())
+        });
+        for (node, items) in columns.chain(source) {
             outbox.send_after(node, Body::Write { header, items }, 1);
+        }
+        for ((column, seat), items) in self.second {
+            let to = Role::Column(seat);
+            outbox.send_after(first(column), Body::Part { header, to, items }, 1);
         }
     }
 }

@@ -118,34 +118,37 @@ impl Worker {
         for (id, sectors) in marked {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
             for (stripe, within, _) in sectors {
-                let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
-                let sector = volume.sector(stripe, column) + within;
                 let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
-                let listed = asking.listed.entry(sector).or_default();
-                listed.marked = listed.marked.union(by.unwrap_or_default());
+                for seat in volume.seats_on(self.node, stripe) {
+                    let sector = volume.sector(stripe, seat) + within;
+                    let listed = asking.listed.entry(sector).or_default();
+                    listed.marked = listed.marked.union(by.unwrap_or_default());
+                }
             }
         }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
             for (stripe, within, version) in sectors {
-                let Some(column) = volume.extent(stripe).column_of(self.node) else { continue };
-                let sector = volume.sector(stripe, column) + within;
                 let place = (id, volume.extent_of(stripe));
                 let since_it_came =
                     asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from);
-                // A data unit at that version has it all. Parity does not: changes add up in
-                // any order, so one may be missing below a later one.
-                let version = match volume.geometry.layout.role(stripe, column) {
-                    ColumnRole::Data(_) => version,
-                    ColumnRole::Parity(_) => Timestamp(u64::MAX),
-                };
-                let listed = asking.listed.entry(sector).or_default();
-                listed.version = listed.version.max(version);
                 // One that its column has left is no witness, and what it says counts all the same.
                 let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
-                listed.by = listed.by.union(by.unwrap_or_default());
-                if since_it_came {
-                    listed.since_it_came = listed.since_it_came.union(by.unwrap_or_default());
+                let by = by.unwrap_or_default();
+                for seat in volume.seats_on(self.node, stripe) {
+                    let sector = volume.sector(stripe, seat) + within;
+                    // A data unit at that version has it all. Parity does not: changes add up in
+                    // any order, so one may be missing below a later one.
+                    let version = match volume.geometry.layout.role(stripe, seat) {
+                        ColumnRole::Data(_) => version,
+                        ColumnRole::Parity(_) => Timestamp(u64::MAX),
+                    };
+                    let listed = asking.listed.entry(sector).or_default();
+                    listed.version = listed.version.max(version);
+                    listed.by = listed.by.union(by);
+                    if since_it_came {
+                        listed.since_it_came = listed.since_it_came.union(by);
+                    }
                 }
             }
         }
@@ -197,17 +200,16 @@ impl Worker {
             }
             let map = &self.map;
             let any = !self.config.believes_covering_parity_only();
-            let is_unchanged = |(id, extent): Place, sector: u64, same: ColumnSet| {
+            let is_unchanged = |(id, _): Place, sector: u64, same: ColumnSet| {
                 let Some(volume) = map.volumes.get(&id) else { return false };
-                let Some(sectors) = sectors_of(volume, extent, self.node) else { return false };
-                let extent = &volume.extents[extent];
-                let stripe = extent.first + (sector - sectors.start) / volume.unit_sectors();
-                let column = extent.column_of(self.node).expect("it has its sectors");
+                let Some((stripe, seat, _)) = volume.stripe_at(self.node, sector) else {
+                    return false;
+                };
                 let g = &volume.geometry;
-                let (column, same) = (g.code_column(stripe, column), g.code_columns(stripe, same));
+                let (unit, same) = (g.code_column(stripe, seat), g.units_of(stripe, same));
                 let parity =
-                    ColumnSet::first(g.layout.width()).minus(ColumnSet::first(g.data_columns()));
-                any && !same.intersection(parity).is_empty() || g.code.is_unchanged(column, same)
+                    ColumnSet::first(g.code.columns()).minus(ColumnSet::first(g.data_columns()));
+                any && !same.intersection(parity).is_empty() || g.code.is_unchanged(unit, same)
             };
             let is_exposed = |(id, _): Place, sector: u64, listed: &Listed| {
                 map.volumes.get(&id).is_some_and(|v| is_exposed(v, self.node, sector, listed))
@@ -259,9 +261,9 @@ impl Worker {
 /// that covers it and is there is marked as out of date, or has not changed. Nobody who lacks a data column leaves
 /// parity behind, and what was on its way when the disk went is remembered by those who marked it.
 fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
-    let Some((stripe, column, _)) = volume.stripe_at(node, sector) else { return false };
+    let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
     let g = &volume.geometry;
-    let ColumnRole::Data(i) = g.layout.role(stripe, column) else { return false };
+    let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
     let covering = g.code.parities_of(i).iter().map(|j| g.layout.parity_column(stripe, j));
     let covering: ColumnSet = covering.collect();
     let is_marked = !covering.intersection(listed.marked).is_empty();

@@ -18,6 +18,7 @@ pub(super) struct Cell {
     pub header: Header,
     pub row: WriteRow,
     pub column: usize,
+    pub seat: usize,
     pub execution: Execution,
     volume: Arc<Volume>,
     /// The disk's sector where the unit begins.
@@ -29,18 +30,17 @@ pub(super) struct Cell {
 impl Cell {
     /// A cell of the column that a disk holds, or that is copied from it.
     pub fn new(volume: &Arc<Volume>, header: Header, row: WriteRow, role: Role) -> Cell {
-        let (column, base) = match role {
-            Role::Source(column) => {
-                let extent = volume.extent(row.stripe);
-                let first = extent.leaving[&column].1;
-                (column, first + (row.stripe - extent.first) * volume.unit_sectors())
+        let (seat, base) = match role {
+            Role::Source(seat) => {
+                (seat, volume.sector_leaving(row.stripe, seat).expect("a column that leaves"))
             }
-            Role::Column(column) => (column, volume.sector(row.stripe, column)),
+            Role::Column(seat) => (seat, volume.sector(row.stripe, seat)),
             other => unreachable!("a disk has the role of {other:?}"),
         };
+        let column = volume.geometry.layout.column_at(row.stripe, seat);
         let execution = Execution::new(row.cell(&volume.geometry, role));
         let volume = volume.clone();
-        Cell { header, row, column, execution, volume, base, is_finished: false }
+        Cell { header, row, column, seat, execution, volume, base, is_finished: false }
     }
 
     /// Who has which role.
@@ -82,12 +82,12 @@ impl Cell {
         self.execution.cell().is_parity()
     }
 
-    /// Its column, and all that it writes: the stripe and the bytes of the unit.
+    /// Its seat, and all that it writes: the stripe and the bytes of the unit.
     pub fn whole(&self) -> (usize, (u64, Span)) {
         let spans = || self.execution.cell().writes().iter();
         let lo = spans().map(|s| s.lo).min().unwrap_or(0);
         let hi = spans().map(|s| s.hi).max().unwrap_or(0);
-        (self.column, (self.row.stripe, Span::new(lo, hi)))
+        (self.seat, (self.row.stripe, Span::new(lo, hi)))
     }
 
     /// The sectors to read.

@@ -290,12 +290,10 @@ impl Worker {
     /// computed where it goes.
     pub(super) fn unit_at(&self, sector: u64) -> Option<Unit> {
         self.map.volumes.values().find_map(|volume| {
-            let (stripe, column, within) = volume.stripe_at(self.node, sector)?;
-            if volume.extent(stripe).column_of(self.node) != Some(column) {
-                return None;
-            }
+            let (stripe, seat, within) = volume.stripe_at(self.node, sector)?;
+            volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
             let first = sector - within;
-            let covers = match volume.geometry.layout.role(stripe, column) {
+            let covers = match volume.geometry.layout.role(stripe, seat) {
                 ColumnRole::Data(_) => None,
                 ColumnRole::Parity(j) => Some(volume.geometry.code.support(j).len() as u64),
             };
@@ -330,12 +328,12 @@ impl Worker {
     }
 
     /// Of a part of this disk's column it is known that it cannot be computed.
-    pub fn is_hopeless(&mut self, (id, stripe, column, part): Rebuild) {
+    pub fn is_hopeless(&mut self, (id, stripe, seat, part): Rebuild) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
-        if volume.extent(stripe).column_of(self.node) == Some(column) {
-            let first = volume.sector(stripe, column);
+        if volume.seats_on(self.node, stripe).any(|s| s == seat) {
+            let first = volume.sector(stripe, seat);
             self.exposure.give_up(first + part.lo / SECTOR..first + part.hi / SECTOR);
-            self.refreshing.is_over(id, stripe);
+            self.refreshing.is_over((id, stripe, seat));
         }
     }
 }

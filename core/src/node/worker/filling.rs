@@ -20,10 +20,10 @@ const PARTS: u64 = 8;
 pub(super) struct Filling {
     /// What is to be asked for.
     asked: Vec<Rebuild>,
-    /// The stripes of what has been asked for since the last tick.
-    in_work: BTreeSet<(VolumeId, u64)>,
+    /// Stripes and seats of what has been asked for since the last tick.
+    in_work: BTreeSet<(VolumeId, u64, usize)>,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
-    paced: BTreeSet<(VolumeId, u64)>,
+    paced: BTreeSet<(VolumeId, u64, usize)>,
     /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
     /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
     /// looked at anew.
@@ -61,14 +61,14 @@ impl Worker {
         self.filling.looked.0 = Some((changes, state));
         let stale = self.catchup.stale();
         let map = &self.map;
-        let unit = |id: &VolumeId, stripe: u64| {
+        let unit = |id: &VolumeId, stripe: u64, seat: usize| {
             let volume = map.volumes.get(id)?;
-            let column = volume.extent(stripe).column_of(self.node)?;
-            let first = volume.sector(stripe, column);
-            Some((column, first, first + volume.unit_sectors()))
+            volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
+            let first = volume.sector(stripe, seat);
+            Some((first, first + volume.unit_sectors()))
         };
-        let is_stale = |(id, stripe): &(VolumeId, u64)| {
-            unit(id, *stripe).is_some_and(|(_, lo, hi)| stale.range(lo..hi).next().is_some())
+        let is_stale = |(id, stripe, seat): &(VolumeId, u64, usize)| {
+            unit(id, *stripe, *seat).is_some_and(|(lo, hi)| stale.range(lo..hi).next().is_some())
         };
         self.filling.in_work.retain(is_stale);
         self.filling.paced.retain(is_stale);
@@ -78,28 +78,27 @@ impl Worker {
         let most = if has_room { background.most(Loop::Fill, now) } else { 0 };
         while self.filling.in_work.len() < most {
             let Some(&sector) = stale.range(from..).next() else { break };
-            let home = map
-                .volumes
-                .values()
-                .find_map(|v| v.stripe_at(self.node, sector).map(|(stripe, _, _)| (v.id, stripe)));
-            let Some((id, stripe)) = home else {
+            let home = map.volumes.values().find_map(|v| {
+                v.stripe_at(self.node, sector).map(|(stripe, seat, _)| (v.id, stripe, seat))
+            });
+            let Some((id, stripe, seat)) = home else {
                 homeless.push(sector);
                 from = sector + 1;
                 continue;
             };
-            let (column, lo, hi) = unit(&id, stripe).expect("a place in a volume");
+            let (lo, hi) = unit(&id, stripe, seat).expect("a place in a volume");
             let part = stale.range(lo..hi);
             let (first, last) = (part.clone().next(), part.last());
             let (first, last) = (first.expect("stale here"), last.expect("stale here"));
-            if !self.filling.paced.contains(&(id, stripe)) {
+            if !self.filling.paced.contains(&(id, stripe, seat)) {
                 if !background.begin(Loop::Fill, (last + 1 - first) * SECTOR, now) {
                     break;
                 }
-                self.filling.paced.insert((id, stripe));
+                self.filling.paced.insert((id, stripe, seat));
             }
-            if self.filling.in_work.insert((id, stripe)) {
+            if self.filling.in_work.insert((id, stripe, seat)) {
                 let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
-                self.filling.asked.push((id, stripe, column, span));
+                self.filling.asked.push((id, stripe, seat, span));
             }
             from = hi;
         }

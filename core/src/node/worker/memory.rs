@@ -188,8 +188,10 @@ impl Worker {
         let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
         let plan = task.plan(volume, avoid, waits).ok()?;
         let header = Header { ts, volume: volume.id, avoid, waits, task, asker: None };
-        let role = Role::Column(column);
-        let cells = plan.rows.iter().map(|row| Cell::new(volume, header, *row, role));
+        let cells = plan.rows.iter().flat_map(|row| {
+            let seats = volume.geometry.layout.seats_of(row.stripe, column);
+            seats.map(move |seat| Cell::new(volume, header, *row, Role::Column(seat)))
+        });
         let all: Vec<_> = cells.flat_map(|c| c.writes().collect::<Vec<_>>()).collect();
         let first = all.iter().map(|r| r.sectors.start).min()?;
         let end = all.iter().map(|r| r.sectors.end).max()?;

@@ -136,9 +136,9 @@ enum Ticket {
 
 /// What a worker shows to others at once.
 #[derive(Default)]
-struct Shares(BTreeMap<NodeId, (Role, Vec<Item>)>);
+struct Shares(BTreeMap<(NodeId, Role), Vec<Item>>);
 
-/// A part of a column to be put back: volume, stripe, column, bytes of the unit.
+/// A part of a unit to be put back: volume, stripe, seat, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
 
 /// What a write covers if it is not known.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use weft_bytes::Writer;
 
 use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
@@ -36,6 +37,7 @@ pub(super) struct ReadJob {
 #[derive(Clone, Hash)]
 struct RowPart {
     stripe: u64,
+    seat: usize,
     base: u64,
     spans: Spans,
 }
@@ -71,19 +73,26 @@ impl Worker {
         if self.reads.contains_key(&ts) {
             return;
         }
-        let spans: Vec<(u64, Spans)> = match wanted {
-            Wanted::Stripes => range.stripes(g).map(|s| (s, Span::new(0, g.unit).into())).collect(),
+        let whole = Spans::from(Span::new(0, g.unit));
+        let part = |stripe, spans: &dyn Fn(usize) -> Spans| {
+            let seats = g.layout.seats_of(stripe, column);
+            let part = |seat| {
+                let base = volume.sector(stripe, seat);
+                RowPart { stripe, seat, base, spans: spans(seat) }
+            };
+            seats.map(part).collect::<SmallVec<[RowPart; 2]>>()
+        };
+        let mut rows: Vec<RowPart> = match wanted {
+            Wanted::Stripes => range.stripes(g).flat_map(|s| part(s, &|_| whole)).collect(),
             Wanted::Data | Wanted::Holes => match ReadPlan::new(g, range, avoid) {
-                Ok(plan) => plan.rows.iter().map(|r| (r.stripe, r.sent(g, column))).collect(),
+                Ok(plan) => {
+                    let rows = plan.rows.iter();
+                    rows.flat_map(|r| part(r.stripe, &|seat| r.sent(g, seat))).collect()
+                }
                 Err(_) => return,
             },
         };
-        let part = |(stripe, spans): (u64, Spans)| RowPart {
-            stripe,
-            base: volume.sector(stripe, column),
-            spans,
-        };
-        let rows: Vec<RowPart> = spans.into_iter().filter(|r| !r.1.is_empty()).map(part).collect();
+        rows.retain(|r| !r.spans.is_empty());
         let places = rows.iter().flat_map(|r| {
             r.spans
                 .sectors_out()
@@ -160,11 +169,10 @@ impl Worker {
             self.reply_read(&job, ts, Err(Refusal::Late(later)), outbox);
             return;
         }
-        let stale: Vec<_> = job.parts_where(|r| self.catchup.is_stale(r));
-        if !stale.is_empty() {
+        if let Some((seat, stale)) = job.parts_where(|r| self.catchup.is_stale(r)) {
             let job = self.reads.remove(&ts).expect("just seen");
             let known = self.knows_missing(job.volume, stale[0].0, job.column);
-            let refusal = not_there(job.column, stale, NotThere::Behind { known });
+            let refusal = not_there(seat, stale, NotThere::Behind { known });
             self.reply_read(&job, ts, Err(refusal), outbox);
             return;
         }
@@ -200,10 +208,8 @@ impl Worker {
         let sectors = job.runs[run].sectors.clone();
         let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
-        } else if !lost.is_empty() {
-            Some(not_there(job.column, lost, NotThere::of(&done)))
         } else {
-            None
+            lost.map(|(seat, parts)| not_there(seat, parts, NotThere::of(&done)))
         };
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(done.data);
@@ -251,8 +257,8 @@ impl Worker {
             self.refuse(ts, Refusal::Late(later), outbox);
         } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
             let span = work.span_of(first..last + 1);
-            let (column, stripe) = (work.column, work.row.stripe);
-            self.refuse(ts, not_there(column, vec![(stripe, span)], NotThere::of(&done)), outbox);
+            let (seat, stripe) = (work.seat, work.row.stripe);
+            self.refuse(ts, not_there(seat, vec![(stripe, span)], NotThere::of(&done)), outbox);
         } else {
             let txn = self.txns.get_mut(&ts).expect("just seen");
             txn.cells[cell].execution.read_arrived(part, done.data);
@@ -334,14 +340,14 @@ impl NotThere {
     }
 }
 
-/// A column has not got what is asked of it.
-pub(super) fn not_there(column: usize, parts: Vec<(u64, Span)>, why: NotThere) -> Refusal {
+/// A column has not got what is asked of its seat.
+pub(super) fn not_there(seat: usize, parts: Vec<(u64, Span)>, why: NotThere) -> Refusal {
     let (behind, marked, known) = match why {
         NotThere::Behind { known } => (true, false, known),
         NotThere::Lost => (false, false, true),
         NotThere::Marked => (false, true, true),
     };
-    Refusal::Erased { column, parts, behind, marked, known }
+    Refusal::Erased { column: seat, parts, behind, marked, known }
 }
 
 impl Worker {
@@ -363,15 +369,17 @@ impl ReadJob {
         self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
     }
 
-    /// The parts whose sectors meet a condition: stripe and bytes of the unit.
-    fn parts_where(&self, which: impl Fn(Range<u64>) -> bool) -> Vec<(u64, Span)> {
-        let parts = self.rows.iter().flat_map(|r| {
-            r.spans.iter().map(move |s| (r.stripe, s.sectors_out(), sectors(r.base, s)))
-        });
-        parts.filter(|p| which(p.2.clone())).map(|p| (p.0, p.1)).collect()
+    /// The parts whose sectors meet a condition: stripe and bytes of the unit. Only those of one seat; others are
+    /// found when the read is tried again.
+    fn parts_where(&self, which: impl Fn(Range<u64>) -> bool) -> Option<(usize, Vec<(u64, Span)>)> {
+        let parts = self.rows.iter().flat_map(|r| r.spans.iter().map(move |s| (r, s)));
+        let mut parts = parts.filter(|(r, s)| which(sectors(r.base, *s))).peekable();
+        let seat = parts.peek()?.0.seat;
+        let of_seat = parts.filter(|(r, _)| r.seat == seat);
+        Some((seat, of_seat.map(|(r, s)| (r.stripe, s.sectors_out())).collect()))
     }
 
-    /// What each stripe's cell sends; of whole stripes the bytes, and then the versions of the sectors.
+    /// What each stripe's cells send, by seats; of whole stripes the bytes, and then the versions of the sectors.
     fn pieces(&self) -> Vec<(u64, Buffer)> {
         let bytes = self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR)));
         let versions = self.rows.iter().filter_map(|row| Some((row.stripe, self.versions(row)?)));
@@ -396,11 +404,7 @@ impl ReadJob {
     }
 
     fn hole_pieces(&self) -> Vec<(u64, Buffer)> {
-        let coarse = |row: &RowPart| RowPart {
-            stripe: row.stripe,
-            base: row.base,
-            spans: row.spans.sectors_out(),
-        };
+        let coarse = |row: &RowPart| RowPart { spans: row.spans.sectors_out(), ..row.clone() };
         self.rows.iter().map(|row| (row.stripe, self.gather(&coarse(row), 1))).collect()
     }
 

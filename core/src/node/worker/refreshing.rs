@@ -22,10 +22,13 @@ pub(super) struct Refreshing {
     /// Whether the disk has been searched for marks since it was opened.
     search: Search,
     /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
-    asked: BTreeMap<(VolumeId, u64), Nanos>,
+    asked: BTreeMap<Place, Nanos>,
     /// Ranges that are to be redundant, and who waits for that.
     wanted: Vec<Wanted>,
 }
+
+/// A unit: its volume, stripe and seat.
+type Place = (VolumeId, u64, usize);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Search {
@@ -58,8 +61,8 @@ enum Due {
 
 impl Refreshing {
     /// What was asked for of a unit has come to an end.
-    pub fn is_over(&mut self, volume: VolumeId, stripe: u64) {
-        self.asked.remove(&(volume, stripe));
+    pub fn is_over(&mut self, unit: Place) {
+        self.asked.remove(&unit);
     }
 
     /// The node enters an epoch: all is asked for anew.
@@ -103,7 +106,7 @@ impl Worker {
         let waits = |v: &Volume| v.policy.redundancy.timing != Timing::Never;
         !self.exposure.is_empty()
             && self.map.volumes.values().any(|v| {
-                waits(v) && !self.map.is_asleep(v) && self.hopeful(v, 0..v.stripes()).is_some()
+                waits(v) && !self.map.is_asleep(v) && self.hopeful(v, (0, 0), v.stripes()).is_some()
             })
     }
 
@@ -178,10 +181,10 @@ impl Worker {
     /// What has been computed, or was asked for long ago, is not in work any more.
     fn forget_asked(&mut self, now: Nanos) {
         let mut asked = std::mem::take(&mut self.refreshing.asked);
-        asked.retain(|(id, stripe), since| {
-            let volume = self.map.volumes.get(id);
+        asked.retain(|&(id, stripe, seat), since| {
+            let volume = self.map.volumes.get(&id);
             now.saturating_sub(*since) < self.config.patience
-                && volume.is_some_and(|v| self.hopeful(v, *stripe..*stripe + 1).is_some())
+                && volume.is_some_and(|v| self.marked_of(v, stripe, seat).is_some())
         });
         self.refreshing.asked = asked;
     }
@@ -196,12 +199,12 @@ impl Worker {
         now: Nanos,
     ) {
         let most = background.most(which, now);
-        let mut from = stripes.start;
+        let mut from = (stripes.start, 0);
         while self.refreshing.asked.len() < most
-            && let Some(unit) = self.hopeful(volume, from..stripes.end)
+            && let Some(unit) = self.hopeful(volume, from, stripes.end)
         {
-            from = unit.stripe + 1;
-            let key = (volume.id, unit.stripe);
+            from = unit.next();
+            let key = (volume.id, unit.stripe, unit.seat);
             if self.refreshing.asked.contains_key(&key) {
                 continue;
             }
@@ -209,7 +212,7 @@ impl Worker {
                 return;
             }
             self.refreshing.asked.insert(key, now);
-            self.filling.ask((volume.id, unit.stripe, unit.column, unit.part));
+            self.filling.ask((volume.id, unit.stripe, unit.seat, unit.part));
         }
     }
 
@@ -219,11 +222,11 @@ impl Worker {
         if oldest.is_none_or(|oldest| oldest > by) {
             return;
         }
-        let (mut from, mut oldest) = (0, now);
-        while let Some(unit) = self.hopeful(volume, from..volume.stripes()) {
-            from = unit.stripe + 1;
+        let (mut from, mut oldest) = ((0, 0), now);
+        while let Some(unit) = self.hopeful(volume, from, volume.stripes()) {
+            from = unit.next();
             if unit.since <= by {
-                let one = unit.stripe..from;
+                let one = unit.stripe..unit.stripe + 1;
                 self.ask_units(volume, one, Loop::RefreshFirst, background, now);
             }
             oldest = oldest.min(unit.since);
@@ -231,20 +234,23 @@ impl Worker {
         self.exposure.oldest_is(volume.id, oldest);
     }
 
-    /// The first of these stripes of which parity here is marked and can be computed, as far as is known.
-    fn hopeful(&self, volume: &Volume, stripes: Range<u64>) -> Option<Marked> {
+    /// The first unit from this stripe and seat on, before stripe `end`, of which parity here is marked and can be
+    /// computed, as far as is known.
+    fn hopeful(&self, volume: &Volume, from: (u64, usize), end: u64) -> Option<Marked> {
         let tally = self.exposure.of(volume.id)?;
-        let exposed = tally.stripes(stripes.start).take_while(|s| *s < stripes.end);
-        exposed.filter_map(|stripe| self.marked_of(volume, stripe)).next()
+        let exposed = tally.stripes(from.0).take_while(|stripe| *stripe < end);
+        let seats = |stripe| volume.seats_on(self.node, stripe).map(move |seat| (stripe, seat));
+        let units = exposed.flat_map(seats).filter(|unit| *unit >= from);
+        units.filter_map(|(stripe, seat)| self.marked_of(volume, stripe, seat)).next()
     }
 
-    /// What is marked of this disk's unit of a stripe, and can be computed, as far as is known.
-    fn marked_of(&self, volume: &Volume, stripe: u64) -> Option<Marked> {
-        let column = volume.extent(stripe).column_of(self.node)?;
-        let first = volume.sector(stripe, column);
+    /// What is marked of a unit on this disk, and can be computed, as far as is known.
+    fn marked_of(&self, volume: &Volume, stripe: u64, seat: usize) -> Option<Marked> {
+        volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
+        let first = volume.sector(stripe, seat);
         let (lo, hi, since) = self.exposure.hopeful(first..first + volume.unit_sectors())?;
         let part = Span::new((lo - first) * SECTOR, (hi + 1 - first) * SECTOR);
-        Some(Marked { stripe, column, part, since })
+        Some(Marked { stripe, seat, part, since })
     }
 
     /// Of a write's parity that is to take in a change, what is marked: there the change has nothing to go on top of. It
@@ -308,13 +314,14 @@ impl Worker {
                 break;
             }
             let whole = self.map.lost(volume, volume.extent_of(stripe)).is_empty();
-            match self.marked_of(volume, stripe) {
-                Some(unit) if unit.since <= wanted.by && whole => return None,
-                Some(unit) => left += unit.part.len() / SECTOR,
-                None => {
-                    let column = volume.extent(stripe).column_of(self.node)?;
-                    let first = volume.sector(stripe, column);
-                    left += self.exposure.hopeless_in(first..first + volume.unit_sectors());
+            for seat in volume.seats_on(self.node, stripe) {
+                match self.marked_of(volume, stripe, seat) {
+                    Some(unit) if unit.since <= wanted.by && whole => return None,
+                    Some(unit) => left += unit.part.len() / SECTOR,
+                    None => {
+                        let first = volume.sector(stripe, seat);
+                        left += self.exposure.hopeless_in(first..first + volume.unit_sectors());
+                    }
                 }
             }
         }
@@ -325,7 +332,14 @@ impl Worker {
 /// A unit with marked sectors that can be computed: which bytes of it, and since when the oldest is marked.
 struct Marked {
     stripe: u64,
-    column: usize,
+    seat: usize,
     part: Span,
     since: Nanos,
+}
+
+impl Marked {
+    /// The stripe and seat after this one's.
+    fn next(&self) -> (u64, usize) {
+        (self.stripe, self.seat + 1)
+    }
 }

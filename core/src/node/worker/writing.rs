@@ -4,13 +4,13 @@ use super::reading::{NotThere, not_there};
 use super::*;
 
 impl Worker {
-    /// A write, or data for it, arrived.
+    /// A write, or data for it, arrived: for the seat that it names, or for that of the column.
     pub fn on_part(
         &mut self,
         from: NodeId,
         header: Header,
+        to: Option<Role>,
         items: Vec<Item>,
-        told: bool,
         outbox: &mut Outbox,
     ) {
         let ts = header.ts;
@@ -19,7 +19,7 @@ impl Worker {
             "{ts} is from before this epoch, which began at {}",
             self.floor
         );
-        debug_assert!(!told || from == ts.originator());
+        debug_assert!(to.is_some() || from == ts.originator());
         if self.fenced.contains(&ts)
             || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
         {
@@ -31,8 +31,13 @@ impl Worker {
         }
         txn.hops = txn.hops.max(outbox.hops);
         let mut touched = Vec::with_capacity(items.len());
+        let seat = match to {
+            Some(Role::Column(seat) | Role::Source(seat)) => seat,
+            _ => txn.column,
+        };
         for item in items {
-            if let Ok(n) = txn.cells.binary_search_by_key(&item.stripe, |c| c.row.stripe) {
+            let key = (item.stripe, seat);
+            if let Ok(n) = txn.cells.binary_search_by_key(&key, |c| (c.row.stripe, c.seat)) {
                 txn.cells[n].execution.take(item.part, item.data);
                 touched.push(n);
             }
@@ -57,12 +62,16 @@ impl Worker {
         let extent = volume.extent(stripe);
         let originator = header.ts.originator();
         let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
-        let coordinator = cast.node(Role::Coordinator).expect("every task has one");
-        let Some(role) = cast.role_of(self.node, task) else { return false };
+        let coordinator = cast.node(stripe, Role::Coordinator).expect("every task has one");
+        let Some(held) = cast.column_of(self.node, task) else { return false };
         let Ok(plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
-        let cells = plan.rows.iter().map(|row| Cell::new(&volume, *header, *row, role));
+        let cells = plan.rows.iter().flat_map(|row| {
+            let (volume, header) = (&volume, *header);
+            let roles = cast.roles_of(row.stripe, held);
+            roles.map(move |role| Cell::new(volume, header, *row, role))
+        });
         let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
-        let (Role::Column(column) | Role::Source(column)) = role else { return false };
+        let column = held.0;
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let markers = plan.markers(&volume.geometry);
@@ -180,7 +189,7 @@ impl Worker {
             }
         }
         if let Some(header) = txn.cells.first().map(|c| c.header) {
-            for (node, (to, items)) in shares.0 {
+            for ((node, to), items) in shares.0 {
                 outbox.send_after(node, Body::Part { header, to, items }, 2);
             }
         }
@@ -194,20 +203,20 @@ impl Worker {
             self.stalled.insert(ts);
             return;
         }
-        let marked = |c: &Cell| Some((c.column, self.marked_part(c)?));
-        if let Some((column, part)) = self.txns[&ts].cells.iter().find_map(marked) {
-            let refusal = not_there(column, vec![part], NotThere::Marked);
+        let marked = |c: &Cell| Some((c.seat, self.marked_part(c)?));
+        if let Some((seat, part)) = self.txns[&ts].cells.iter().find_map(marked) {
+            let refusal = not_there(seat, vec![part], NotThere::Marked);
             return self.refuse(ts, refusal, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         let (copies, loses) = (txn.copies, txn.loses);
         let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
         if copies && !changes.is_empty() {
-            let (column, part) = self.txns[&ts].cells[0].whole();
+            let (seat, part) = self.txns[&ts].cells[0].whole();
             let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
             if changes.iter().any(lost) {
                 // It was here, and is lost: then no other disk has it.
-                let refusal = not_there(column, vec![part], NotThere::Lost);
+                let refusal = not_there(seat, vec![part], NotThere::Lost);
                 return self.refuse(ts, refusal, outbox);
             }
             changes = self.still_missing(changes);
@@ -310,9 +319,8 @@ impl Worker {
             None => Ok(()),
             Some(Changed { sectors, .. }) => {
                 let part = cell.span_of(sectors);
-                let column = cell.column;
                 let parts = vec![(cell.row.stripe, part)];
-                Err(not_there(column, parts, NotThere::Behind { known: false }))
+                Err(not_there(cell.seat, parts, NotThere::Behind { known: false }))
             }
         }
     }
@@ -322,8 +330,7 @@ impl Worker {
         let cell = &txn.cells[n];
         self.refuse_change_of_missing(cell)?;
         if let Some(part) = self.marked_part(cell) {
-            let (column, parts) = (cell.column, vec![part]);
-            return Err(not_there(column, parts, NotThere::Marked));
+            return Err(not_there(cell.seat, vec![part], NotThere::Marked));
         }
         if !cell.execution.must_read() {
             return Ok(());
@@ -346,7 +353,7 @@ impl Worker {
             let part = cell.span_of(stale.clone());
             let parts = vec![(cell.row.stripe, part)];
             let known = self.knows_missing(cell.volume_id(), cell.row.stripe, cell.column);
-            return Err(not_there(cell.column, parts, NotThere::Behind { known }));
+            return Err(not_there(cell.seat, parts, NotThere::Behind { known }));
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
         for (part, range) in ranges.into_iter().enumerate() {
@@ -384,9 +391,9 @@ impl Worker {
         let item = Item { stripe: cell.row.stripe, part, data };
         let waits = !cell.execution.cell().reads().is_empty();
         for to in to.roles() {
-            let node = cast.node(to).expect("a role in this plan");
+            let node = cast.node(item.stripe, to).expect("a role in this plan");
             match matches!(to, Role::Column(_)) && !waits {
-                true => shares.0.entry(node).or_insert((to, Vec::new())).1.push(item.clone()),
+                true => shares.0.entry((node, to)).or_default().push(item.clone()),
                 // It was asked for by the originator, the first message; what came for other rows
                 // meanwhile is no part of this chain.
                 false => {

@@ -348,7 +348,7 @@ fn geometry() -> impl Strategy<Value = Geometry> {
     });
     let grid =
         (2..4usize, 2..5usize).prop_map(|(rows, across)| Layout::Grid(Grid { rows, across }));
-    let layout = prop_oneof![rotating, local, grid];
+    let layout = prop_oneof![rotating, local, grid, Just(Layout::DrNet)];
     (layout, 1..256u64).prop_map(|(layout, sectors)| Geometry::new(layout, sectors * SECTOR))
 }
 
