@@ -4,7 +4,7 @@
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `fixed` nobody
 //! changes what the volume chooses; with `deferred` parity may wait in all runs; with `steady` hosts are never
-//! silent all together; with `once` the story is told of the run as it is.
+//! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
 use weft_core::node::Bug as NodeBug;
 use weft_core::plan::Commit;
 use weft_core::store::StoreBug;
@@ -60,6 +60,8 @@ fn main() {
     let lulls = !has("steady");
     let deferral = Some(has("deferred"));
     let choices = !has("fixed");
+    let layout = all.iter().find_map(|word| word.strip_prefix("layout="));
+    let layout = layout.map(|name| name.parse().expect("the name of a layout"));
     let options = Options {
         members,
         bug,
@@ -70,6 +72,7 @@ fn main() {
         rare,
         choices,
         deferral,
+        layout,
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

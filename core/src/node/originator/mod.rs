@@ -75,6 +75,8 @@ struct Txn {
     awaited_by: BTreeSet<NodeId>,
     /// A host's write that has happened, in an earlier epoch: the host waits until it is in place.
     decided: bool,
+    /// What a helper refused when the others may have prepared already.
+    refusal: Option<Refusal>,
 }
 
 #[derive(Clone, Hash)]
@@ -501,6 +503,7 @@ impl Txn {
             started,
             awaited_by,
             decided: false,
+            refusal: None,
         }
     }
 }

@@ -155,6 +155,7 @@ impl Originator {
             return self.call_off(ts, refusal, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
+        let refusal = refusal.or(txn.refusal.take());
         let (mut inquiry, participants) = match &mut txn.state {
             State::Writing(w) => (Inquiry::default(), w.participants.clone()),
             State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),

@@ -179,7 +179,14 @@ impl Originator {
             return self.voted_late(from, ts, vote, outbox);
         };
         if let Err(refusal) = vote {
-            return self.give_up(ts, Some(from), Some(refusal), outbox);
+            let takes_part = w.participants.iter().any(|p| p.1 == from);
+            if takes_part || !w.is_past_commit_point || !txn.policy.commit.is_voted() {
+                return self.give_up(ts, Some(from), Some(refusal), outbox);
+            }
+            // A helper may have shown what it has and refuse the same message when that comes once more. Then
+            // all can be prepared, and settle it among themselves: so they are asked.
+            txn.refusal = Some(refusal);
+            return self.inquire(ts, outbox);
         }
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);

@@ -1,6 +1,6 @@
 //! What must hold between the fields of a worker whenever it is asked.
 
-use super::{Phase, Txn, Worker};
+use super::{Cell, Phase, Txn, Worker};
 use crate::units::Timestamp;
 
 impl Worker {
@@ -35,8 +35,9 @@ impl Txn {
             Phase::Working => {
                 let open = self.cells.iter().filter(|c| !c.is_finished).count();
                 assert_eq!(open, self.unfinished, "cells of {ts} that have more to do");
-                let stripes = self.cells.windows(2).all(|c| c[0].row.stripe < c[1].row.stripe);
-                assert!(stripes, "cells of {ts} are not in the order of stripes");
+                let place = |c: &Cell| (c.row.stripe, c.seat);
+                let sorted = self.cells.windows(2).all(|c| place(&c[0]) < place(&c[1]));
+                assert!(sorted, "cells of {ts} are not in the order of stripes and seats");
             }
             Phase::Preparing | Phase::Prepared => {
                 assert!(self.cells.is_empty(), "{ts} is prepared and has cells");

@@ -206,7 +206,8 @@ impl Run {
         let (beyond, home) = (self.beyond, self.world.process_of(victim));
         let attached = self.world.is_attached(victim);
         let m = self.cluster();
-        let side: u64 = if beyond && m.rng.bool() { m.rng.u64(..) } else { 1 << home.0 };
+        let some: Option<u64> = (beyond && m.rng.bool()).then(|| m.rng.u64(..));
+        let is_cut_off = |n: u16| some.map_or(n == home.0, |set| set >> (n % 64) & 1 == 1);
         let direction = m.rng.u8(0..4);
         let only_some = m.rng.u8(0..3) == 0;
         // Of two that do not hear each other either may be lost; of one and several others, that one. Nobody
@@ -218,9 +219,9 @@ impl Run {
         let there: BTreeSet<NodeId> = self.world.map().up().collect();
         let m = self.cluster();
         let side_of =
-            |one: u64| processes.iter().map(|p| p.0).filter(move |n| side >> n & 1 == one);
-        for a in side_of(1) {
-            for b in side_of(0) {
+            |cut_off| processes.iter().map(|p| p.0).filter(move |n| is_cut_off(*n) == cut_off);
+        for a in side_of(true) {
+            for b in side_of(false) {
                 let spared = only_some && whole == 0 && m.rng.bool();
                 let is_hale = !m.victims.contains(&NodeId(b)) && there.contains(&NodeId(b));
                 if spared && (hale == 0 || !is_hale) {
