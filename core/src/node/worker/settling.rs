@@ -103,18 +103,14 @@ impl Worker {
         !(all_up || inquiry.is_some_and(|i| i.all_know(&holders)))
     }
 
-    /// Whether it is the originator that says what becomes of a prepared write. Where parity is only marked, those left may
-    /// not have what somebody who is away was to write, nor, once it is marked, what it had: an originator that has told
-    /// nobody that it happened gives it up.
+    /// Whether it is the originator that says what becomes of a prepared write: where parity is only marked, as long as it
+    /// asks. If somebody who has data of it goes, those left may not have what that one was to write nor, once parity is
+    /// marked, what it had: then an originator that has told nobody that the write happened gives it up. So nobody
+    /// else may have decided meanwhile, though all were there.
     fn leaves_to_originator(&self, ts: Timestamp) -> bool {
         let txn = &self.txns[&ts];
-        let volume = self.map.volumes.get(&txn.volume);
-        let is_away =
-            |node: &NodeId| volume.is_some_and(|v| !self.map.has_say(v, txn.extent, *node, ts));
-        let has_data = |column: &usize| !txn.markers.contains(*column);
         txn.phase == Phase::Prepared
             && txn.waits
-            && txn.participants.iter().any(|(column, node)| has_data(column) && is_away(node))
             && self.map.is_up(txn.originator)
             && self.inquiries.get(&ts).is_some_and(|i| !i.is_left_to_voters)
     }
