@@ -89,10 +89,12 @@ pub(crate) struct Asking {
 pub(crate) struct Listed {
     /// The newest version, as far as it says what this disk must have.
     pub version: Timestamp,
-    /// The columns that were written.
+    /// The seats that were written.
     pub by: ColumnSet,
     /// Those in which it is marked as out of date.
     pub marked: ColumnSet,
+    /// Those of them on disks that have missed nothing, and marked since before this disk went.
+    pub marked_before: ColumnSet,
     /// Those that were written since the column came here, or may have been.
     pub since_it_came: ColumnSet,
 }
@@ -203,12 +205,12 @@ impl Catchup {
     }
 
     /// When everything has been heard, the stale sectors are known. `is_unchanged` says of a sector of
-    /// this disk and columns that have not been written whether this column cannot have been, either:
-    /// whatever changes a data column changes all parity that covers it, so a column is as it was if
+    /// this disk, columns that have said all, and seats that have been written, whether this sector cannot have been:
+    /// whatever changes a data unit changes all parity that covers it, so a unit is as it was if
     /// parity that covers it is. `is_exposed` says that of what was listed too, where parity waits.
     pub fn conclude(
         &mut self,
-        is_unchanged: impl Fn(Place, u64, ColumnSet) -> bool,
+        is_unchanged: impl Fn(Place, u64, ColumnSet, ColumnSet) -> bool,
         is_exposed: impl Fn(Place, u64, &Listed) -> bool,
     ) {
         let Some(a) = &self.asking else { return };
@@ -230,8 +232,8 @@ impl Catchup {
                 false => {
                     // Nothing else is here, and nobody has written to this column since.
                     // Parity that is marked shows nothing of what has been written.
-                    let unwritten = witnesses.minus(l.by).minus(l.marked);
-                    let as_it_was = || is_unchanged(*place, *s, unwritten);
+                    let written = l.by.union(l.marked);
+                    let as_it_was = || is_unchanged(*place, *s, witnesses, written);
                     let differs = has(s) < l.version || (forgot && has(s) > l.version);
                     // One that has lost what it had cannot tell what it has.
                     let keeps = behind.since > Timestamp::ZERO && is_exposed(*place, *s, l);
@@ -248,7 +250,7 @@ impl Catchup {
                     let listed = a.listed.get(&s);
                     let written = listed.map(|l| l.since_it_came.union(l.marked));
                     let written = written.unwrap_or_default();
-                    is_unchanged(*place, s, witnesses.minus(written))
+                    is_unchanged(*place, s, witnesses, written)
                 };
                 if !behind.runs_since {
                     self.lost.extend(lost.into_iter().filter(|s| !unchanged(*s)));
@@ -288,7 +290,7 @@ mod tests {
     /// A row that all columns but this one have been written to.
     fn listed(version: u64) -> Listed {
         let by = ColumnSet::first(8);
-        Listed { version: Timestamp(version), by, since_it_came: by, marked: ColumnSet::EMPTY }
+        Listed { version: Timestamp(version), by, since_it_came: by, ..Listed::default() }
     }
 
     fn place(n: usize) -> Place {
@@ -308,10 +310,10 @@ mod tests {
         a.listed.extend([4, 5, 6, 7].map(|s| (s, listed(20))));
         a.own = [(6, Timestamp(20)), (7, Timestamp(15))].into();
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
         c.asking().unwrap().asleep = false;
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert!(!c.enter(first.into()), "what is known stays known");
@@ -331,7 +333,7 @@ mod tests {
         // 0 has been rebuilt; 2 and 3 hold what another extent left, 4 is older than nothing.
         a.own.extend([(0, Timestamp(110)), (2, Timestamp(90)), (3, Timestamp(90))]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3]);
     }
@@ -345,7 +347,7 @@ mod tests {
         a.listed.extend([0, 1, 2, 3].map(|s| (s, listed(u64::MAX))));
         a.own.extend([(0, Timestamp(120)), (1, Timestamp(90)), (4, Timestamp(90)), (5, LOST)]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3, 4, 5]);
         assert!(c.is_lost(5) && !c.is_lost(4));
@@ -361,7 +363,8 @@ mod tests {
         a.listed.insert(1, listed(120));
         a.witnesses.insert(place(2), ColumnSet::of(3));
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, sector, same| same.contains(3) && sector < 2, |_, _, _| false);
+        let covered = |w: ColumnSet, l: ColumnSet| w.minus(l).contains(3);
+        c.conclude(|_, sector, w, l| covered(w, l) && sector < 2, |_, _, _| false);
         assert_eq!(c.stale_sectors(), Some(3));
         let lost: Vec<u64> = (0..3).filter(|s| c.is_lost(*s)).collect();
         assert_eq!(lost, [1, 2], "1 was written, and of 2 no parity is known");
@@ -382,7 +385,7 @@ mod tests {
         a.witnesses.insert(place(0), [1, 2, 4].into_iter().collect());
         a.to_look_at = Some(Vec::new());
         // Column 4 covers this one.
-        c.conclude(|_, _, same| same.contains(4), |_, _, _| false);
+        c.conclude(|_, _, witnesses, by| witnesses.minus(by).contains(4), |_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0], "4 has written to 0; to 1 and 2 only others have");
     }
@@ -396,7 +399,7 @@ mod tests {
         a.listed.extend([(1, listed(50)), (2, listed(60)), (3, listed(20))]);
         a.own.extend([(0, 30), (1, 50), (2, 40), (3, 30)].map(|(s, v)| (s, Timestamp(v))));
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0, 2, 3]);
     }
@@ -407,7 +410,7 @@ mod tests {
         let first = behind(0..4, 10, 0);
         c.enter([(place(0), first.clone())].into());
         c.asking().unwrap().to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _| false, |_, _, _| false);
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
         let more = behind(8..9, 0, 30);
         assert!(c.enter([(place(0), first), (place(1), more)].into()));
         assert!(c.is_stale(8..9) && !c.is_stale(0..4));

@@ -188,8 +188,18 @@ pub enum Recollection {
     Touched,
 }
 
-/// A dirty sector as one disk sees it: stripe, sector in the unit, version.
-pub type DirtySector = (u64, u64, Timestamp);
+/// A sector that one disk has written, or of which it has a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DirtySector {
+    /// The stripe.
+    pub stripe: u64,
+    /// The seat of its unit in the stripe.
+    pub seat: usize,
+    /// Sectors of the unit before it.
+    pub within: u64,
+    /// The write that wrote it last, or marked it.
+    pub version: Timestamp,
+}
 
 /// The messages. O is an originator, W a worker.
 #[derive(Clone, Debug, Hash)]

@@ -18,16 +18,18 @@ impl WriteRow {
     pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
         match role {
             Role::Column(seat) => self.column_cell(g, seat),
-            Role::Source(seat) => self.source_cell(seat),
+            Role::Source(seat) if self.copies() && self.target == Some(seat) => {
+                self.source_cell(seat)
+            }
             Role::Calculator => self.calculator_cell(g),
             Role::Endpoint => self.endpoint_cell(g),
-            Role::Coordinator => Cell::idle(role),
+            Role::Source(_) | Role::Coordinator => Cell::idle(role),
         }
     }
 
     /// All cells that have steps: those of the columns in order, and then those of the other roles.
     pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
-        let source = self.target.filter(|_| self.copies()).map(Role::Source);
+        let source = self.target.map(Role::Source);
         let columns = (0..g.layout.seats()).map(Role::Column);
         let roles = columns.chain(source).chain([Role::Calculator, Role::Endpoint]);
         roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())

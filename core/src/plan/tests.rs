@@ -446,6 +446,21 @@ fn a_small_write_of_drnet_takes_six_messages_and_six_disk_accesses() {
     assert_eq!(read.totals(&g).disk_reads, 4);
 }
 
+/// Of a column with two units only the one that is copied is read where the column leaves, and written.
+#[test]
+fn a_copy_is_of_one_unit() {
+    let g = over_least("drnet");
+    let seats: Vec<usize> = (0..5).flat_map(|s| g.layout.seats_of(s, 6)).collect();
+    assert_eq!(seats, [6, 6, 6, 26, 6, 6], "two in stripe 2");
+    for seat in [6, 26] {
+        let plan = WritePlan::copy(&g, 2, seat, Span::new(0, SECTOR));
+        let at: Vec<Role> = plan.rows[0].cells(&g).map(|cell| cell.at).collect();
+        assert_eq!(at, [Role::Column(seat), Role::Source(seat)]);
+        let other = if seat == 6 { 26 } else { 6 };
+        assert!(plan.rows[0].cell(&g, Role::Source(other)).is_idle());
+    }
+}
+
 /// A write to a lost unit sends changes of its old content, or computes parity afresh: whatever reads least. Of a
 /// whole unit that is afresh for both parities, each from the three others of its group; of less, its old content
 /// is solved for from one group, and both parities take in the change.

@@ -1,8 +1,8 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
-    SequenceMessage, SequenceReport, Standing, Task, Wanted,
+    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection,
+    Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, Place, PlaceError, RequestId};
@@ -22,6 +22,8 @@ wire_struct!(Reached { disk, life, frame, sequence });
 wire_struct!(Header { ts, volume, avoid, waits, task, asker });
 
 wire_struct!(Asker { id, oldest });
+
+wire_struct!(DirtySector { stripe, seat, within, version });
 
 wire_struct!(Item { stripe, part, data });
 

@@ -235,9 +235,12 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
     }
 }
 
-/// Takes a field; one that is called `column` is a column of a stripe.
+/// Takes a field; one that is called `column` or `seat` is that of a stripe.
 macro_rules! take_field {
     (column, $r:expr) => {
+        $crate::wire::words::take_column($r)?
+    };
+    (seat, $r:expr) => {
         $crate::wire::words::take_column($r)?
     };
     ($field:ident, $r:expr) => {

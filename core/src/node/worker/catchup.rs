@@ -81,8 +81,8 @@ impl Worker {
             && let Some(volume) = self.map.volumes.get(&id)
         {
             let place = |(sector, version)| {
-                let (stripe, _, within) = volume.stripe_at(self.node, sector)?;
-                Some((stripe, within, version))
+                let (stripe, seat, within) = volume.stripe_at(self.node, sector)?;
+                Some(DirtySector { stripe, seat, within, version })
             };
             let into = if what == Scan::Marked { &mut scan.marked } else { &mut scan.found };
             into.entry(id).or_default().extend(found.into_iter().filter_map(place));
@@ -117,24 +117,30 @@ impl Worker {
         }
         for (id, sectors) in marked {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
-            for (stripe, within, _) in sectors {
-                let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
+            for DirtySector { stripe, seat, within, version } in sectors {
+                let place = (id, volume.extent_of(stripe));
+                let by = seat_of(volume, from, stripe, seat);
+                let whole = volume.extents.get(place.1).is_some()
+                    && self.map.behind_since(volume, place.1, from).is_none();
+                let before = asking.extents.get(&place).is_some_and(|b| version < b.since);
                 for seat in volume.seats_on(self.node, stripe) {
                     let sector = volume.sector(stripe, seat) + within;
                     let listed = asking.listed.entry(sector).or_default();
-                    listed.marked = listed.marked.union(by.unwrap_or_default());
+                    listed.marked = listed.marked.union(by);
+                    if whole && before {
+                        listed.marked_before = listed.marked_before.union(by);
+                    }
                 }
             }
         }
         for (id, sectors) in found {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
-            for (stripe, within, version) in sectors {
+            for DirtySector { stripe, seat, within, version } in sectors {
                 let place = (id, volume.extent_of(stripe));
                 let since_it_came =
                     asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from);
                 // One that its column has left is no witness, and what it says counts all the same.
-                let by = volume.extent(stripe).column_of(from).map(ColumnSet::of);
-                let by = by.unwrap_or_default();
+                let by = seat_of(volume, from, stripe, seat);
                 for seat in volume.seats_on(self.node, stripe) {
                     let sector = volume.sector(stripe, seat) + within;
                     // A data unit at that version has it all. Parity does not: changes add up in
@@ -200,13 +206,14 @@ impl Worker {
             }
             let map = &self.map;
             let any = !self.config.believes_covering_parity_only();
-            let is_unchanged = |(id, _): Place, sector: u64, same: ColumnSet| {
+            let is_unchanged = |(id, _): Place, sector: u64, witnesses, written| {
                 let Some(volume) = map.volumes.get(&id) else { return false };
                 let Some((stripe, seat, _)) = volume.stripe_at(self.node, sector) else {
                     return false;
                 };
                 let g = &volume.geometry;
-                let (unit, same) = (g.code_column(stripe, seat), g.units_of(stripe, same));
+                let same = g.seats_of(stripe, witnesses).minus(written);
+                let (unit, same) = (g.code_column(stripe, seat), g.code_columns(stripe, same));
                 let parity =
                     ColumnSet::first(g.code.columns()).minus(ColumnSet::first(g.data_columns()));
                 any && !same.intersection(parity).is_empty() || g.code.is_unchanged(unit, same)
@@ -257,15 +264,26 @@ impl Worker {
     }
 }
 
-/// Whether what a disk has of a data sector was not written while it was away, though others of its row were: all parity
-/// that covers it and is there is marked as out of date, or has not changed. Nobody who lacks a data column leaves
-/// parity behind, and what was on its way when the disk went is remembered by those who marked it.
+/// The seat of which a node speaks, if the column is its own; one that its column has left speaks for nobody.
+fn seat_of(volume: &Volume, node: NodeId, stripe: u64, seat: usize) -> ColumnSet {
+    let its = volume.seats_on(node, stripe).any(|s| s == seat);
+    if its { ColumnSet::of(seat) } else { ColumnSet::EMPTY }
+}
+
+/// Whether what a disk has of a data sector was not written while it was away, though others of its row were. Nobody who
+/// lacks a data column leaves parity behind: whoever writes it computes all parity that covers it, and clears its
+/// marks. So it was not written if such parity has been marked since before the disk went. Nor was it if all
+/// that covers it and is there is marked, or has not changed: what was on its way when the disk went is remembered by
+/// those who marked it.
 fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
     let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
     let g = &volume.geometry;
     let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
-    let covering = g.code.parities_of(i).iter().map(|j| g.layout.parity_column(stripe, j));
+    let covering = g.code.parities_of(i).iter().map(|j| g.layout.parity_seat(stripe, j));
     let covering: ColumnSet = covering.collect();
+    if !covering.intersection(listed.marked_before).is_empty() {
+        return true;
+    }
     let is_marked = !covering.intersection(listed.marked).is_empty();
     is_marked && covering.intersection(listed.by.minus(listed.marked)).is_empty()
 }

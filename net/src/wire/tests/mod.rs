@@ -14,8 +14,9 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Body, Claim, Envelope, Header, Item, LockMessage, MapMessage, MemberReport, Memory,
-    Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
+    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, MapMessage,
+    MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing,
+    Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
@@ -137,7 +138,9 @@ fn body() -> BoxedStrategy<Body> {
         Just(Standing::Prepared),
         any::<bool>().prop_map(|safe| Standing::Committed { safe }),
     ];
-    let found = vec((volume_id(), vec((any::<u64>(), any::<u64>(), ts()), 0..4)), 0..3);
+    let dirty = (any::<u64>(), 0..32usize, any::<u64>(), ts())
+        .prop_map(|(stripe, seat, within, version)| DirtySector { stripe, seat, within, version });
+    let found = vec((volume_id(), vec(dirty, 0..4)), 0..3);
     let recollections = {
         use Recollection::*;
         vec![Undecided, All, Untouched, Touched]

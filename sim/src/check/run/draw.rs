@@ -43,7 +43,8 @@ impl Run {
             "rs:2+3",
         ];
         let drawn = layouts[rng.usize(0..layouts.len())];
-        let local = draw_grid(seed).or(draw_local(seed)).filter(|_| options.local);
+        let other = draw_drnet(seed).or(draw_grid(seed)).or(draw_local(seed));
+        let local = other.filter(|_| options.local);
         let drawn = local.unwrap_or(drawn).parse().expect("a known name");
         let spec: LayoutSpec = options.layout.unwrap_or(drawn);
         let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
@@ -252,6 +253,12 @@ fn draw_local(seed: u64) -> Option<&'static str> {
 fn draw_grid(seed: u64) -> Option<&'static str> {
     let mut rng = Rng::with_seed(seed ^ 0x0096_1d2e);
     (rng.u8(0..16) == 0).then_some("grid:2x2")
+}
+
+/// In one run of 64, columns that may hold two units: there are many, so it takes longer than others.
+fn draw_drnet(seed: u64) -> Option<&'static str> {
+    let mut rng = Rng::with_seed(seed ^ 0x00d4_2e70);
+    (rng.u8(0..64) == 0).then_some("drnet")
 }
 
 /// Limited atomicity in one of eight seeds.

@@ -182,7 +182,7 @@ impl Run {
     pub(super) fn bears(&self) -> usize {
         match self.volume.policy.commit {
             Commit::Limited => 0,
-            _ => self.volume.geometry.code.any_losses(),
+            _ => self.volume.geometry.any_losses(),
         }
     }
 
@@ -219,7 +219,7 @@ impl Run {
         let rng = &mut self.later_rng;
         let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         rng.shuffle(&mut nodes);
-        nodes.truncate(self.volume.geometry.code.any_losses() + 1);
+        nodes.truncate(self.volume.geometry.any_losses() + 1);
         let begin = rng.u64(0..span);
         let mut plan = Vec::new();
         for node in nodes {
