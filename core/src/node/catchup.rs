@@ -91,10 +91,10 @@ pub(crate) struct Listed {
     pub version: Timestamp,
     /// The seats that were written.
     pub by: ColumnSet,
-    /// Those in which it is marked as out of date.
+    /// Those in which it is marked as out of date, on disks that have missed nothing.
     pub marked: ColumnSet,
-    /// Those of them on disks that have missed nothing, and marked since before this disk went.
-    pub marked_before: ColumnSet,
+    /// The latest write that was to change this sector, and that others remember.
+    pub owed: Timestamp,
     /// Those that were written since the column came here, or may have been.
     pub since_it_came: ColumnSet,
 }
@@ -238,7 +238,9 @@ impl Catchup {
                     // One that has lost what it had cannot tell what it has.
                     let keeps = behind.since > Timestamp::ZERO && is_exposed(*place, *s, l);
                     let differs = differs && !keeps;
-                    useless(has(s)) || (differs && !(has(s) == Timestamp::ZERO && as_it_was()))
+                    useless(has(s))
+                        || has(s) < l.owed
+                        || (differs && !(has(s) == Timestamp::ZERO && as_it_was()))
                 }
             };
             if behind.copied {

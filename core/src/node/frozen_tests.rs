@@ -92,8 +92,10 @@ fn a_disk_has_caught_up_when_what_it_was_told_is_safe() {
     };
     bench.enter(map(2, behind), at(150));
     bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
-    bench.hear(PEER, Body::DirtyReply { found: vec![(VOLUME, vec![(0, 0, ts)])], marked: vec![] });
-    bench.hear(THIRD, Body::DirtyReply { found: vec![], marked: vec![] });
+    let written = DirtySector { stripe: 0, seat: 1, within: 0, version: ts };
+    let found = vec![(VOLUME, vec![written])];
+    bench.hear(PEER, Body::DirtyReply { found, marked: vec![], owed: vec![] });
+    bench.hear(THIRD, Body::DirtyReply { found: vec![], marked: vec![], owed: vec![] });
     let is_safe =
         |b: &Bench| b.node.writes().any(|w| w == (ts, Standing::Committed { safe: true }));
     for _ in 0..20 {

@@ -336,6 +336,8 @@ pub enum Body {
         found: Vec<(VolumeId, Vec<DirtySector>)>,
         /// What is marked there as out of date, whenever that was: of whom has been away it says nothing.
         marked: Vec<(VolumeId, Vec<DirtySector>)>,
+        /// What the asker was to write, of writes that have happened and are remembered for its sake.
+        owed: Vec<(VolumeId, Vec<DirtySector>)>,
     },
     /// Between the roles that order requests.
     Sequence(SequenceMessage),

@@ -290,7 +290,9 @@ impl Node {
             }
             Body::Lock(message) => self.lock_message(from, message),
             Body::Dirty { extents } => worker.on_dirty(from, extents),
-            Body::DirtyReply { found, marked } => worker.on_dirty_reply(from, found, marked),
+            Body::DirtyReply { found, marked, owed } => {
+                worker.on_dirty_reply(from, found, marked, owed);
+            }
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
         }
     }

@@ -76,6 +76,11 @@ impl Inquiry {
         self.unanswered(voters).is_empty()
     }
 
+    /// Whether a node has said that it has committed for good.
+    pub fn is_safe_at(&self, node: NodeId) -> bool {
+        self.answers.get(&node) == Some(&Standing::Committed { safe: true })
+    }
+
     /// The voters that are prepared and have not heard.
     pub fn unheard<'a>(&'a self, voters: &'a [NodeId]) -> impl Iterator<Item = NodeId> + 'a {
         let prepared = |n: &&NodeId| self.answers.get(n) == Some(&Standing::Prepared);

@@ -100,7 +100,7 @@ wire_enum!(Body, "body" {
     10 = Flush { id },
     11 = Flushed { id },
     12 = Dirty { extents },
-    13 = DirtyReply { found, marked },
+    13 = DirtyReply { found, marked, owed },
     14 = Lock(message),
     15 = Sequence(message),
     16 = Recall { id, request, since, volume, range },

@@ -101,24 +101,36 @@ impl Originator {
         })
     }
 
-    /// What to do with a rebuild that has no plan. Disks that are away may come back, and it waits for them. If none is,
-    /// and the others have marked or lost what it needs, nothing determines the content any more. Of a longer part the
-    /// first half is tried by itself, since perhaps only some sectors are lost.
+    /// What to do with a job that has no plan. Disks that are away may come back, and it waits for them. A disk that does not
+    /// know yet what it has missed will: perhaps nothing. If there is none of either, and the others have marked or
+    /// lost what a rebuild needs, nothing determines the content any more. Of a longer part the first half
+    /// is tried by itself, since perhaps only some sectors are lost.
     pub(super) fn nothing_determines(&mut self, mut job: Job, outbox: &mut Outbox) {
-        let What::Rebuild { stripe, column, part } = job.what else {
-            return self.lacks_nodes(job, outbox);
-        };
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             return self.lacks_nodes(job, outbox);
         };
+        let stripe = job.what.first_stripe(&volume);
         let extent = volume.extent_of(stripe);
-        let of = volume.geometry.layout.column_at(stripe, column);
-        let others = job.avoid.minus(job.bad).minus(ColumnSet::of(of));
-        // The disk that the column leaves may have it, unless it has said that it has not.
-        let moves = volume.extents[extent].leaving.contains_key(&of) && !job.computes;
-        let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
+        let of = match job.what {
+            What::Rebuild { column, .. } => {
+                ColumnSet::of(volume.geometry.layout.column_at(stripe, column))
+            }
+            _ => ColumnSet::EMPTY,
+        };
+        let others = job.avoid.minus(job.bad).minus(of);
         // Marks may be from before the volume's policy was changed.
         let marks = volume.policy.redundancy.defers() || !job.marked.is_empty();
+        if marks && !others.minus(self.map.lost(&volume, extent)).is_empty() {
+            job.look_anew();
+            return self.retry_later(job, outbox);
+        }
+        let What::Rebuild { stripe, column, part } = job.what else {
+            return self.lacks_nodes(job, outbox);
+        };
+        // The disk that the column leaves may have it, unless it has said that it has not.
+        let leaving = &volume.extents[extent].leaving;
+        let moves = of.iter().any(|c| leaving.contains_key(&c)) && !job.computes;
+        let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
         let for_good = known && marks;
         if !for_good || moves || !self.map.lost(&volume, extent).is_empty() {
             return self.lacks_nodes(job, outbox);
@@ -128,7 +140,6 @@ impl Originator {
             let half = (part.len() / 2).next_multiple_of(SECTOR);
             let part = Span::new(part.lo, part.lo + half);
             job.what = What::Rebuild { stripe, column, part };
-            job.in_part = true;
         } else {
             job.what = What::Lose { stripe, column, part };
         }

@@ -52,8 +52,6 @@ pub(super) struct Job {
     /// Those of them whose disks have lost it for good, and those of these that have marked it.
     pub bad: ColumnSet,
     pub marked: ColumnSet,
-    /// Of what was asked for it puts back only the beginning.
-    pub in_part: bool,
     /// All its parity waits, since it cannot be computed now; no parity of it may.
     pub must_wait: bool,
     pub must_not_wait: bool,
@@ -81,7 +79,6 @@ impl Job {
             avoid: ColumnSet::EMPTY,
             bad: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
-            in_part: false,
             must_wait: false,
             must_not_wait: false,
             attempts: 0,
@@ -92,6 +89,14 @@ impl Job {
             recalled: false,
             has_room: false,
         }
+    }
+
+    /// Whether something is lost for good is found out anew: it is put back if it can be.
+    pub fn doubts_loss(&mut self) -> bool {
+        let What::Lose { stripe, column, part } = self.what else { return false };
+        self.what = What::Rebuild { stripe, column, part };
+        self.look_anew();
+        true
     }
 
     /// It looks again at which columns can be used.

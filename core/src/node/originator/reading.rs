@@ -58,7 +58,7 @@ impl Originator {
             return;
         }
         let Ok(plan) = ReadPlan::new(g, range, avoid) else {
-            return self.lacks_nodes(job, outbox);
+            return self.nothing_determines(job, outbox);
         };
         let columns: ColumnSet = match wanted {
             Wanted::Stripes => ColumnSet::first(g.layout.width()),

@@ -18,6 +18,7 @@ impl Originator {
                 return self.retry_later(job, outbox);
             }
             Refusal::Busy => {
+                job.doubts_loss();
                 // Those that wait for one another are refused at about the same time, and would
                 // meet again if none of them stayed away for longer the longer it goes on.
                 let most = (self.config.lock_timeout / 4) << job.attempts.min(MOST_DOUBLINGS_BUSY);
@@ -27,7 +28,8 @@ impl Originator {
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
-            Refusal::Aborted if matches!(job.what, What::Lose { .. }) => {
+            // It is not missing there.
+            Refusal::Aborted if job.doubts_loss() => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
@@ -159,7 +161,7 @@ impl Originator {
         if let What::Lose { stripe, column, part } = job.what {
             self.hopeless.push((job.volume, stripe, column, part));
         }
-        let good = good && !job.in_part && !matches!(job.what, What::Lose { .. });
+        let good = good && !matches!(job.what, What::Lose { .. });
         let key = (job.volume, stripe, column);
         self.rebuilding.remove(&key);
         let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);

@@ -93,7 +93,8 @@ impl Worker {
         }
         let scan = self.dirty_scan.take().expect("just seen");
         let (found, marked) = (scan.found.into_iter().collect(), scan.marked.into_iter().collect());
-        outbox.send(scan.to, Body::DirtyReply { found, marked });
+        let owed = self.owed_to(scan.to);
+        outbox.send(scan.to, Body::DirtyReply { found, marked, owed });
     }
 
     /// What the others have written.
@@ -102,6 +103,7 @@ impl Worker {
         from: NodeId,
         found: Vec<(VolumeId, Vec<DirtySector>)>,
         marked: Vec<(VolumeId, Vec<DirtySector>)>,
+        owed: Vec<(VolumeId, Vec<DirtySector>)>,
     ) {
         let Some(asking) = self.catchup.asking() else { return };
         if !asking.waiting.remove(&from) {
@@ -117,19 +119,27 @@ impl Worker {
         }
         for (id, sectors) in marked {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
-            for DirtySector { stripe, seat, within, version } in sectors {
-                let place = (id, volume.extent_of(stripe));
+            for DirtySector { stripe, seat, within, .. } in sectors {
+                // Marks of one that was away itself may have been cleared by what it has missed.
+                let extent = volume.extent_of(stripe);
+                if self.map.behind_since(volume, extent, from).is_some() {
+                    continue;
+                }
                 let by = seat_of(volume, from, stripe, seat);
-                let whole = volume.extents.get(place.1).is_some()
-                    && self.map.behind_since(volume, place.1, from).is_none();
-                let before = asking.extents.get(&place).is_some_and(|b| version < b.since);
                 for seat in volume.seats_on(self.node, stripe) {
                     let sector = volume.sector(stripe, seat) + within;
                     let listed = asking.listed.entry(sector).or_default();
                     listed.marked = listed.marked.union(by);
-                    if whole && before {
-                        listed.marked_before = listed.marked_before.union(by);
-                    }
+                }
+            }
+        }
+        for (id, sectors) in owed {
+            let Some(volume) = self.map.volumes.get(&id) else { continue };
+            for DirtySector { stripe, seat, within, version } in sectors {
+                if volume.seats_on(self.node, stripe).any(|s| s == seat) {
+                    let sector = volume.sector(stripe, seat) + within;
+                    let listed = asking.listed.entry(sector).or_default();
+                    listed.owed = listed.owed.max(version);
                 }
             }
         }
@@ -270,22 +280,14 @@ fn seat_of(volume: &Volume, node: NodeId, stripe: u64, seat: usize) -> ColumnSet
     if its { ColumnSet::of(seat) } else { ColumnSet::EMPTY }
 }
 
-/// Whether what a disk has of a data sector was not written while it was away, though others of its row were. Nobody who
-/// lacks a data column leaves parity behind: whoever writes it computes all parity that covers it, and clears its
-/// marks. So it was not written if such parity has been marked since before the disk went. Nor was it if all
-/// that covers it and is there is marked, or has not changed: what was on its way when the disk went is remembered by
-/// those who marked it.
+/// Whether what a disk has of a data sector was not written while it was away, though others of its row were, but for
+/// what was on its way when it went, which others remember: parity that covers it is marked. Nobody who lacks
+/// a data column leaves parity behind; who writes it computes all parity that covers it, and clears its marks.
 fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
     let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
     let g = &volume.geometry;
     let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
-    let covering = g.code.parities_of(i).iter().map(|j| g.layout.parity_seat(stripe, j));
-    let covering: ColumnSet = covering.collect();
-    if !covering.intersection(listed.marked_before).is_empty() {
-        return true;
-    }
-    let is_marked = !covering.intersection(listed.marked).is_empty();
-    is_marked && covering.intersection(listed.by.minus(listed.marked)).is_empty()
+    g.code.parities_of(i).iter().any(|j| listed.marked.contains(g.layout.parity_seat(stripe, j)))
 }
 
 /// The sectors of a node's disk that hold its column of an extent.

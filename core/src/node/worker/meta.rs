@@ -10,10 +10,10 @@ const MARKS: u16 = 1 << 15;
 /// Set in the number of this disk's column if parity of a stripe of the write waits.
 const WAITS: u16 = 1 << 15;
 
-/// What the journal keeps of a write besides its changes: volume, extent, column, and who
-/// takes part.
+/// What the journal keeps of a write besides its changes: volume, extent, column, who takes part, and which
+/// bytes of the volume it writes.
 pub(super) fn encode(txn: &Txn) -> Vec<u8> {
-    let mut w: Writer = Writer::with_room(12 + 4 * txn.participants.len());
+    let mut w: Writer = Writer::with_room(28 + 4 * txn.participants.len());
     w.u32(txn.volume.0);
     w.u32(txn.extent as u32);
     w.u16(txn.column as u16 | if txn.waits { WAITS } else { 0 });
@@ -23,6 +23,8 @@ pub(super) fn encode(txn: &Txn) -> Vec<u8> {
         w.u16(*column as u16 | flag);
         w.u16(node.0);
     }
+    w.u64(txn.writes.offset);
+    w.u64(txn.writes.len);
     w.finish()
 }
 
@@ -43,6 +45,11 @@ fn read(r: &mut Reader) -> Read<Txn> {
         }
         participants.push((column, node));
     }
+    // Earlier versions did not keep it.
+    let writes = match r.left() {
+        0 => EVERYTHING,
+        _ => VolumeRange { offset: r.u64()?, len: r.u64()? },
+    };
     Ok(Txn {
         epoch: 0,
         volume,
@@ -58,7 +65,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         waits,
         cells: Vec::new(),
         ranges: Vec::new(),
-        writes: EVERYTHING,
+        writes,
         ordering: Ordering::Timestamps,
         delayed: false,
         copies: false,

@@ -1,6 +1,8 @@
 //! What became of a write whose messages did not come: answering those who ask, and asking.
 
 use super::*;
+use crate::layout::ColumnRole;
+use crate::node::DirtySector;
 
 impl Worker {
     /// What this disk knows of a write. Who asks may take "nothing" for "never".
@@ -79,8 +81,9 @@ impl Worker {
         self.judge(ts, outbox);
     }
 
-    /// Where parity may wait: those who have a write's data, though they be away. What they have may be theirs alone by now,
-    /// so somebody must know that it has happened until they do; who has been left by its column has nothing of it.
+    /// Where parity may wait: those whose data a write changes, though they be away. What they have may be theirs alone by
+    /// now, so somebody must know that it has happened until they do, or have caught up: marked parity does not tell
+    /// whether it was changed. Who has been left by its column has nothing of it.
     fn holders(&self, ts: Timestamp) -> Vec<NodeId> {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return Vec::new() };
@@ -95,12 +98,35 @@ impl Worker {
         holders.map(|(_, node)| *node).collect()
     }
 
-    /// Whether some of those have not said what they know.
+    /// Whether some of those neither have it for sure nor are there and have missed nothing.
     pub(super) fn waits_for_holders(&self, ts: Timestamp) -> bool {
-        let holders = self.holders(ts);
-        let inquiry = self.inquiries.get(&ts);
-        let all_up = holders.iter().all(|n| self.map.is_up(*n));
-        !(all_up || inquiry.is_some_and(|i| i.all_know(&holders)))
+        let txn = &self.txns[&ts];
+        let Some(volume) = self.map.volumes.get(&txn.volume) else { return false };
+        let is_whole = |node: NodeId| {
+            self.map.is_up(node) && self.map.behind_since(volume, txn.extent, node).is_none()
+        };
+        let is_safe = |node| self.inquiries.get(&ts).is_some_and(|i| i.is_safe_at(node));
+        !self.holders(ts).into_iter().all(|node| is_whole(node) || is_safe(node))
+    }
+
+    /// Of each volume the data sectors that a node was to change by writes that have happened, as far as they are
+    /// remembered here.
+    pub(super) fn owed_to(&self, node: NodeId) -> Vec<(VolumeId, Vec<DirtySector>)> {
+        let mut owed: BTreeMap<VolumeId, Vec<DirtySector>> = BTreeMap::new();
+        for (ts, txn) in &self.txns {
+            let there = self.map.volumes.get(&txn.volume).filter(|v| txn.extent < v.extents.len());
+            let column = txn.participants.iter().find(|p| p.1 == node).map(|p| p.0);
+            let has_happened = matches!(txn.phase, Phase::Committed { .. });
+            if let (Some(volume), Some(column)) = (there, column)
+                && has_happened
+                && txn.writes != EVERYTHING
+                && !txn.markers.contains(column)
+            {
+                let sectors = owed_by(volume, txn, column, *ts);
+                owed.entry(txn.volume).or_default().extend(sectors);
+            }
+        }
+        owed.into_iter().collect()
     }
 
     /// Whether it is the originator that says what becomes of a prepared write: where parity is only marked, as long as it
@@ -163,7 +189,7 @@ impl Worker {
                 for node in inquiry.unheard(&self.holders(ts)).filter(|n| !voters.contains(n)) {
                     outbox.notice(node, Notice::Commit(ts));
                 }
-                let all_know = inquiry.all_know(&voters) && inquiry.all_know(&self.holders(ts));
+                let all_know = inquiry.all_know(&voters) && !self.waits_for_holders(ts);
                 if safe && txn.heard && all_know {
                     self.on_release(ts);
                 }
@@ -171,4 +197,29 @@ impl Worker {
             Phase::Working | Phase::Preparing => {}
         }
     }
+}
+
+/// The data sectors of a column that a write changes.
+fn owed_by<'a>(
+    volume: &'a Volume,
+    txn: &'a Txn,
+    column: usize,
+    version: Timestamp,
+) -> impl Iterator<Item = DirtySector> + 'a {
+    let g = &volume.geometry;
+    let stripes = txn.writes.stripes(g).filter(|s| volume.extent_of(*s) == txn.extent);
+    let seats = move |stripe| g.layout.seats_of(stripe, column).map(move |seat| (stripe, seat));
+    stripes.flat_map(seats).flat_map(move |(stripe, seat)| {
+        let (lo, hi) = txn.writes.within(g, stripe);
+        let part = match g.layout.role(stripe, seat) {
+            ColumnRole::Data(i) => {
+                let base = i as u64 * g.unit;
+                let within = |at: u64| at.clamp(base, base + g.unit) - base;
+                Span::new(within(lo), within(hi)).sectors_out()
+            }
+            ColumnRole::Parity(_) => Span::EMPTY,
+        };
+        let sectors = part.lo / SECTOR..part.hi / SECTOR;
+        sectors.map(move |within| DirtySector { stripe, seat, within, version })
+    })
 }

@@ -226,8 +226,10 @@ impl Worker {
         }
         if loses {
             // What it has is not known yet: perhaps all of it.
-            changes =
-                if self.catchup.is_asking() { Vec::new() } else { self.still_missing(changes) };
+            if self.catchup.is_asking() {
+                return self.refuse(ts, Refusal::Busy, outbox);
+            }
+            changes = self.still_missing(changes);
             if changes.is_empty() {
                 return self.refuse(ts, Refusal::Aborted, outbox);
             }

@@ -191,7 +191,11 @@ fn body() -> BoxedStrategy<Body> {
         (any::<u64>(), vec(range(), 0..4), select(recollections))
             .prop_map(|(id, happened, recollection)| Body::Recalled { id, happened, recollection }),
         vec((volume_id(), 0..9usize), 0..4).prop_map(|extents| Body::Dirty { extents }),
-        found.prop_map(|found| Body::DirtyReply { marked: found.clone(), found }),
+        vec(found, 3).prop_map(|mut found| Body::DirtyReply {
+            owed: found.pop().expect("three"),
+            marked: found.pop().expect("three"),
+            found: found.pop().expect("three"),
+        }),
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
     ]
