@@ -175,6 +175,7 @@ impl Run {
             if let Some(call) = event {
                 self.call(call);
             }
+            self.note_missing();
             for (request, result) in std::mem::take(&mut self.world.replies) {
                 if self.answered(request, result) && renewals > 0 {
                     renewals -= 1;

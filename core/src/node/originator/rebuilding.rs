@@ -28,8 +28,8 @@ impl Originator {
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
-            // It is not missing there.
-            Refusal::Aborted if job.doubts_loss() => {
+            // Nothing need be marked there.
+            Refusal::Aborted if matches!(job.what, What::Lose { .. }) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
@@ -152,6 +152,14 @@ impl Originator {
         }
     }
 
+    /// Whether all disks are there of the extent that a job begins in.
+    fn nobody_is_lost(&self, job: &Job) -> bool {
+        let volume = self.map.volumes.get(&job.volume);
+        let extent = |v: &Volume| v.extent_of(job.what.first_stripe(v));
+        volume
+            .is_some_and(|v| extent(v) < v.extents.len() && self.map.lost(v, extent(v)).is_empty())
+    }
+
     /// A rebuild is done, or cannot be: those that waited for it go on.
     pub(super) fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
         let (What::Rebuild { stripe, column, .. } | What::Lose { stripe, column, .. }) = job.what
@@ -175,6 +183,9 @@ impl Originator {
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
                 // It can do without what is lost if its parity is computed later, from what it writes.
                 self.ready.push_back(Job { must_wait: true, ..job });
+            } else if matches!(job.what, What::Write(..)) && defers && self.nobody_is_lost(&job) {
+                // Its parity can be computed later once no disk is behind.
+                self.retry_later(job, outbox);
             } else {
                 self.lacks_nodes(job, outbox);
             }

@@ -173,6 +173,8 @@ pub(crate) struct Worker {
     /// When to look for what is old enough to be forgotten.
     forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
+    /// Sectors that could not be read, and have not been written since.
+    damaged: BTreeSet<u64>,
     open: bool,
     catchup: Catchup,
     /// Who is behind and has asked what was written to which extents.
@@ -218,6 +220,7 @@ impl Worker {
             clock_is_ahead: 0,
             forgets_at: 0,
             inquiries: BTreeMap::new(),
+            damaged: BTreeSet::new(),
             open: false,
             catchup: Catchup::default(),
             dirty_asked: BTreeMap::new(),

@@ -49,6 +49,9 @@ impl Worker {
             self.count_exposed(ts, &changed, outbox.now);
             let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);
+            if !kind.is_delta() && !self.damaged.is_empty() {
+                self.damaged.retain(|s| !sectors.contains(s));
+            }
             if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sectors);

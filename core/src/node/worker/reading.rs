@@ -202,6 +202,7 @@ impl Worker {
     }
 
     fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
+        self.find_damage(&done);
         let Some(job) = self.reads.get(&ts) else { return };
         let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
         let lost = job.parts_where(|mut r| r.any(|s| erased.contains(&s)));
@@ -221,6 +222,13 @@ impl Worker {
         let job = self.reads.remove(&ts).expect("just seen");
         let result = refusal.map_or_else(|| Ok(job.pieces()), Err);
         self.reply_read(&job, ts, result, outbox);
+    }
+
+    /// What cannot be read, and is not marked, is damaged.
+    fn find_damage(&mut self, done: &ReadDone) {
+        if !done.marked {
+            self.damaged.extend(&done.erased);
+        }
     }
 
     /// If what was read may be the content of a time after `ts`: a time to try again after.
@@ -246,6 +254,7 @@ impl Worker {
         done: ReadDone,
         outbox: &mut Outbox,
     ) {
+        self.find_damage(&done);
         let Some(txn) = self.txns.get(&ts) else { return };
         if txn.phase != Phase::Working {
             return;

@@ -301,7 +301,8 @@ impl Worker {
         let mut out = Vec::new();
         for change in changes {
             for (n, sector) in change.sectors().enumerate() {
-                if self.catchup.is_stale(sector..sector + 1) {
+                let is_damaged = change.kind.is_mark() && self.damaged.contains(&sector);
+                if is_damaged || self.catchup.is_stale(sector..sector + 1) {
                     let at = n * SECTOR as usize;
                     let data = change.data.slice(at, at + SECTOR as usize);
                     out.push(Change { sector, kind: change.kind, data });

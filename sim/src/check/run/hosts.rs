@@ -21,11 +21,13 @@ pub(super) struct Client {
     pub asked: u64,
     /// If it may be asked for again.
     pub repeats: Option<Repeats>,
+    /// A disk has been away or behind since it was asked.
+    pub missed: bool,
 }
 
 impl Client {
     pub fn new(node: NodeId) -> Client {
-        Client { node, op: None, pieces: 0, asked: 0, repeats: None }
+        Client { node, op: None, pieces: 0, asked: 0, repeats: None, missed: false }
     }
 }
 
@@ -227,6 +229,7 @@ impl Run {
             return false;
         }
         self.clients[n].op = None;
+        let missed = std::mem::take(&mut self.clients[n].missed);
         let pieces = request..request + self.clients[n].pieces;
         let think = self.rng.u64(1..2 * MILLIS);
         let think = self.members.as_mut().map_or(think, Members::think);
@@ -253,7 +256,7 @@ impl Run {
             Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
                 self.left_open(pieces.clone());
             }
-            Err(HostError::TooManyLost) if self.may_lack() => {
+            Err(HostError::TooManyLost) if self.exposes && (self.loses || missed) => {
                 self.lacks = true;
                 self.left_open(pieces.clone());
             }
@@ -271,13 +274,14 @@ impl Run {
         self.rare.as_ref().is_some_and(|r| r.restless)
     }
 
-    /// Whether content may be on one disk alone, and that is away, or was lost for good.
-    fn may_lack(&self) -> bool {
-        let nodes = (0..self.world.size() as u16).map(NodeId);
+    /// Content may be on one disk alone: requests that are in work while a disk is away or behind may fail.
+    pub(super) fn note_missing(&mut self) {
         let map = self.world.map();
-        let missing =
-            nodes.filter(|n| self.world.belongs(*n)).any(|n| !map.is_up(n) || map.is_stale(n));
-        self.exposes && (self.loses || missing)
+        let mut nodes = (0..self.world.size() as u16).map(NodeId);
+        let is_missing = |n| self.world.belongs(n) && (!map.is_up(n) || map.is_stale(n));
+        if self.exposes && nodes.any(is_missing) {
+            self.clients.iter_mut().for_each(|c| c.missed |= c.op.is_some());
+        }
     }
 
     /// Whether requests wait for lost nodes for as long as it takes.
