@@ -156,7 +156,7 @@ impl Originator {
     pub(super) fn lacks_for_good(&mut self, mut job: Job, column: usize, outbox: &mut Outbox) {
         match job.what {
             What::Write(..) if !job.must_wait => {
-                job.must_wait = true;
+                (job.must_wait, job.must_not_wait) = (true, false);
                 self.retry(job);
             }
             // It begins or ends within a sector of which the rest is lost.

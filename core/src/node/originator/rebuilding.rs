@@ -182,7 +182,7 @@ impl Originator {
                 self.ready.push_back(job);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
                 // It can do without what is lost if its parity is computed later, from what it writes.
-                self.ready.push_back(Job { must_wait: true, ..job });
+                self.ready.push_back(Job { must_wait: true, must_not_wait: false, ..job });
             } else if matches!(job.what, What::Write(..)) && defers && self.nobody_is_lost(&job) {
                 // Its parity can be computed later once no disk is behind.
                 self.retry_later(job, outbox);

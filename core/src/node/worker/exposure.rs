@@ -143,6 +143,11 @@ impl Exposure {
         self.marks.range(sectors.clone()).next().is_some()
     }
 
+    /// Whether all of these sectors are marked.
+    pub fn has_all(&self, sectors: &Range<u64>) -> bool {
+        self.marks.range(sectors.clone()).count() as u64 == sectors.end - sectors.start
+    }
+
     /// Whether anything is marked.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()

@@ -110,15 +110,17 @@ impl Worker {
             })
     }
 
-    /// Whether a write may leave the parity of these stripes behind: not if so much waits already that twice a bound
-    /// is reached, or somebody waits for them to be redundant.
-    pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>) -> bool {
+    /// Whether a write may leave the parity of these stripes behind: not if somebody waits for them to be redundant, or if
+    /// it is behind in more sectors then (`adds`) and so much waits already that twice a bound is reached.
+    pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>, adds: bool) -> bool {
         let meets = |w: &Wanted| {
             w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
         };
         self.store.has_marks()
             && !self.refreshing.wanted.iter().any(meets)
-            && (volume.policy.redundancy.timing == Timing::Never || !self.exceeds(volume, 2))
+            && (!adds
+                || volume.policy.redundancy.timing == Timing::Never
+                || !self.exceeds(volume, 2))
     }
 
     /// Whether this disk's share of so many times one of the volume's bounds is exposed.

@@ -134,12 +134,14 @@ impl Worker {
             Task::Write(range) if marks => Some(range.stripes(g)),
             _ => None,
         };
+        let is_new = |r: &Changed| r.kind.is_mark() && !self.exposure.has_all(&r.sectors);
+        let adds = txn.ranges.iter().any(is_new);
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
             return false;
         }
-        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes)) {
+        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes, adds)) {
             self.refuse(header.ts, Refusal::MustNotWait, outbox);
             return false;
         }
