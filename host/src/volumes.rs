@@ -159,7 +159,9 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
             volume.stripes() * stripe + free,
             Size(volume.stripes() * stripe + free)
         )),
-        e @ PlacementError::Domains { .. } => Error(format!("volume '{name}' cannot grow: {e}")),
+        e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
+            Error(format!("volume '{name}' cannot grow: {e}"))
+        }
     })?);
     Ok(grown)
 }
@@ -202,6 +204,7 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
              are free; make it smaller or delete another",
             Size(*free)
         ),
+        PlacementError::Torus(e) => format!("volume '{name}' with layout {}: {e}", new.layout),
         PlacementError::Domains { columns, domains } => format!(
             "volume '{name}' with layout {} needs {columns} disks with different values of the \
              label '{}', and there are {domains}; choose another layout, or another label with \
@@ -224,7 +227,7 @@ fn largest(
     let free = match place_volume(geometry, all.max(stripe), disks, others, column) {
         Ok(_) => all,
         Err(PlacementError::NoRoom { free, .. }) => free,
-        Err(e @ PlacementError::Domains { .. }) => return Err(cannot_place(new, &e)),
+        Err(e) => return Err(cannot_place(new, &e)),
     };
     match free / stripe {
         0 => fail(format!(

@@ -6,6 +6,7 @@ mod map;
 mod message;
 mod moves;
 mod placement;
+mod torus;
 
 pub use authority::{
     Arrival, Authority, AuthorityInput, AuthorityOutput, Change, NewNodes, PolicyChange, VolumeSize,
@@ -18,3 +19,4 @@ pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
     place_volume,
 };
+pub use torus::TorusError;

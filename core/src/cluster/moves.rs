@@ -149,7 +149,8 @@ fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
 
 /// The disk, and the place on it, for `column` of extent `n`: of the disks that suit, in failure domains
 /// that hold no other column of it, and that are not being filled with much else, the one in the
-/// box with the fewest others of its columns, and then with the most room.
+/// box with the fewest others of its columns, and then with the most room. On a torus the position that the column
+/// leaves comes before all others.
 fn choose(
     map: &ClusterMap,
     volume: &Volume,
@@ -167,6 +168,8 @@ fn choose(
     let boxes = map.domains(APART);
     let box_of = |node: NodeId| boxes[usize::from(node.0)];
     let crowd = |node: NodeId| others.iter().filter(|o| box_of(**o) == box_of(node)).count();
+    let from = volume.extents[n].columns[column].0;
+    let stays = |node: NodeId| map.keeps_position(&volume.geometry.layout, from, node);
     let volumes: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let free = |node: NodeId| {
         let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &volumes);
@@ -181,6 +184,6 @@ fn choose(
         .filter(|node| volume.extents[n].place_on(*node).is_none())
         .filter(|node| !taken.contains(&domain(*node)))
         .filter_map(free)
-        .max_by_key(|(room, node, _)| (Reverse(crowd(*node)), *room, Reverse(*node)))
+        .max_by_key(|(room, node, _)| (stays(*node), Reverse(crowd(*node)), *room, Reverse(*node)))
         .map(|(_, node, place)| (node, place))
 }

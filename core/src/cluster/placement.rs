@@ -7,6 +7,7 @@ use crate::layout::Geometry;
 use crate::units::{NodeId, SECTOR};
 
 use super::map::{Extent, Volume};
+use super::torus::{self, Cell, TorusError};
 
 /// A disk that extents can go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +18,15 @@ pub struct Place {
     pub domain: usize,
     /// The box that it is in: columns of an extent go to as many as there are.
     pub in_box: usize,
+    /// Its position on a torus, if it has one.
+    pub at: Option<(u32, u32)>,
 }
 
 impl Place {
     /// Disks with so many data sectors, each a failure domain by itself.
     pub fn apart(sectors: &[u64]) -> Vec<Place> {
-        let place = |(n, &sectors): (usize, &u64)| Place { sectors, domain: n, in_box: n };
+        let place =
+            |(n, &sectors): (usize, &u64)| Place { sectors, domain: n, in_box: n, at: None };
         sectors.iter().enumerate().map(place).collect()
     }
 }
@@ -38,6 +42,9 @@ pub enum PlacementError {
         /// Failure domains with disks.
         domains: usize,
     },
+    /// The positions on a torus are no torus that the layout fits.
+    #[error("{0}")]
+    Torus(#[from] TorusError),
     /// Not enough room.
     #[error(
         "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free"
@@ -102,11 +109,13 @@ pub fn place_stripes(
     if domains < columns {
         return Err(PlacementError::Domains { columns, domains });
     }
+    let cells = torus::cells(&geometry.layout, disks)?;
     let gaps: Vec<Vec<(u64, u64)>> =
         (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d].sectors, others)).collect();
     let count = stripes.end - stripes.start;
     let place = |count: u64| {
-        place(geometry, stripes.start..stripes.start + count, &gaps, disks, column_bytes)
+        let stripes = stripes.start..stripes.start + count;
+        place(geometry, stripes, &gaps, disks, cells.as_deref(), column_bytes)
     };
     place(count).ok_or_else(|| {
         // The most stripes that fit, by bisection.
@@ -129,6 +138,7 @@ fn place(
     stripes: Range<u64>,
     free: &[Vec<(u64, u64)>],
     disks: &[Place],
+    cells: Option<&[Cell]>,
     column_bytes: u64,
 ) -> Option<Vec<Extent>> {
     let width = geometry.layout.width();
@@ -139,7 +149,10 @@ fn place(
     let mut first = stripes.start;
     while first < stripes.end {
         let want = geometry.layout.most_units(most.min(stripes.end - first)) * unit;
-        let nodes = choose(&gaps, disks, width, want)?;
+        let nodes = match cells {
+            Some(cells) => torus::choose(&gaps, cells, want)?,
+            None => choose(&gaps, disks, width, want)?,
+        };
         let columns = nodes.into_iter().map(|d| (NodeId(d as u16), take(&mut gaps[d], want)));
         extents.push(Extent::new(first, columns.collect()));
         first += most;
@@ -268,6 +281,7 @@ mod tests {
         let place = |n: usize| Place {
             sectors: 1000 + 3000 * (n as u64 / 8),
             domain: n / 2,
+            at: None,
             in_box: n / 2,
         };
         let disks: Vec<Place> = (0..9).map(place).collect();
@@ -290,7 +304,8 @@ mod tests {
     fn columns_that_may_be_on_any_disk_are_spread_over_the_boxes() {
         let geometry =
             Geometry::new("rs:4+2".parse::<LayoutSpec>().unwrap().over(9).unwrap(), 4096);
-        let place = |n: usize| Place { sectors: 1000 + 40 * n as u64, domain: n, in_box: n / 3 };
+        let place =
+            |n: usize| Place { sectors: 1000 + 40 * n as u64, domain: n, in_box: n / 3, at: None };
         let disks: Vec<Place> = (0..9).map(place).collect();
         let extents = place_volume(&geometry, 8 << 20, &disks, &[], 64 << 10).unwrap();
         assert!(extents.len() > 30);

@@ -97,3 +97,55 @@ pub(super) fn unit_at(column: usize, unit: u64) -> (u64, usize) {
 pub(super) fn most_units(stripes: u64) -> u64 {
     stripes.saturating_add(stripes.div_ceil(TURNS))
 }
+
+/// Where the node of an arm is, from the centre of its plus.
+const ARMS: [(i64, i64); SIDE] = [(0, 0), (1, 0), (0, 1), (0, -1), (-1, 0)];
+
+/// Where the centre of a plus is, from that of plus 0 of its cell.
+const CENTRES: [(i64, i64); SIDE] = [(0, 0), (1, 2), (2, -1), (-2, 1), (-1, -2)];
+
+/// The cell, counted by rows of cells, and the column in it, of a node of a torus whose sides are multiples of
+/// [`SIDE`]. Node `(x, y)` is arm `(x + 2y) mod 5` of the plus that it lies in, arm 0 is its centre, and the centre's
+/// `x mod 5` is the plus's number. A cell is the five pluses around `(5u, 5v)`, so that all groups are close together.
+pub(super) fn on_torus((x, y): (u32, u32), (width, height): (u32, u32)) -> (usize, usize) {
+    let side = SIDE as i64;
+    let (x, y) = (i64::from(x), i64::from(y));
+    let arm = (x + 2 * y).rem_euclid(side) as usize;
+    let centre = (x - ARMS[arm].0, y - ARMS[arm].1);
+    let plus = centre.0.rem_euclid(side) as usize;
+    let corner = |at: i64, from: i64, sides: u32| (at - from).rem_euclid(i64::from(sides)) / side;
+    let (u, v) =
+        (corner(centre.0, CENTRES[plus].0, width), corner(centre.1, CENTRES[plus].1, height));
+    ((v * i64::from(width) / side + u) as usize, plus * SIDE + arm)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Each cell has each column once, and the nodes of a first group are a centre and its four neighbours.
+    #[test]
+    fn a_torus_is_cells_of_all_columns() {
+        for sides in [(5, 5), (10, 5), (15, 10)] {
+            let mut at: BTreeMap<(usize, usize), (u32, u32)> = BTreeMap::new();
+            for (x, y) in (0..sides.0).flat_map(|x| (0..sides.1).map(move |y| (x, y))) {
+                let earlier = at.insert(on_torus((x, y), sides), (x, y));
+                assert_eq!(earlier, None, "({x}, {y}) of {sides:?}");
+            }
+            let cells = (sides.0 * sides.1) as usize / WIDTH;
+            assert!(at.keys().all(|(cell, column)| *cell < cells && *column < WIDTH));
+            let steps = |a: u32, b: u32, side: u32| a.abs_diff(b).min(side - a.abs_diff(b));
+            for (cell, plus) in (0..cells).flat_map(|c| (0..SIDE).map(move |p| (c, p))) {
+                let node = |arm| at[&(cell, plus * SIDE + arm)];
+                let centre: (u32, u32) = node(0);
+                for arm in 1..SIDE {
+                    let (x, y) = node(arm);
+                    let far = steps(x, centre.0, sides.0) + steps(y, centre.1, sides.1);
+                    assert_eq!(far, 1, "arm {arm} of plus {plus} of cell {cell}");
+                }
+            }
+        }
+    }
+}

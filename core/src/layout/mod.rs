@@ -168,6 +168,22 @@ impl Layout {
         }
     }
 
+    /// Nodes along a side of a cell, if the layout is made for a torus: cells of as many by as many.
+    pub fn torus_cell(&self) -> Option<u32> {
+        match self {
+            Layout::DrNet => Some(drnet::TURNS as u32),
+            Layout::Rotating(_) | Layout::Local(_) | Layout::Grid(_) => None,
+        }
+    }
+
+    /// The cell of a torus with these sides, and the column in it, of the node at a position; if it is made for one.
+    pub fn on_torus(&self, at: (u32, u32), sides: (u32, u32)) -> Option<(usize, usize)> {
+        match self {
+            Layout::DrNet => Some(drnet::on_torus(at, sides)),
+            Layout::Rotating(_) | Layout::Local(_) | Layout::Grid(_) => None,
+        }
+    }
+
     /// How many columns may be lost, whichever they are.
     pub fn any_losses(&self, code: &Code) -> usize {
         match self {

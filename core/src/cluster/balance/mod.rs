@@ -7,7 +7,8 @@
 //! *used squared, by size* smaller, which cannot go on for ever, and no column moves back. Between two
 //! disks that could exchange a column there is less than a column's difference in the end.
 //!
-//! No move brings two columns of an extent into one failure domain, or more of them into one box.
+//! No move brings two columns of an extent into one failure domain, or more of them into one box. On a torus
+//! columns of a layout that is made for it stay where they are: others are far from their group.
 //! Of the columns that a disk could give, it gives one of the volume of which it has most compared
 //! with the other, so that volumes stay spread; which extent of it, follows from a hash of the
 //! extent's number, so that not only neighbours move.
@@ -252,7 +253,9 @@ impl<'a> Ledger<'a> {
         let apart = others.clone().all(|n| n != step.to && domain(n) != domain(step.to));
         let box_of = |node: NodeId| self.boxes[usize::from(node.0)];
         let crowd = |node: NodeId| others.clone().filter(|n| box_of(*n) == box_of(node)).count();
-        let spread = crowd(step.to) <= crowd(step.from);
+        let layout = &self.map.volumes[&step.volume].geometry.layout;
+        let close = self.map.keeps_position(layout, step.from, step.to);
+        let spread = close && crowd(step.to) <= crowd(step.from);
         let left = u128::from(from.used - step.sectors.min(from.used)) * u128::from(to.sectors);
         let has = u128::from(to.used + step.sectors) * u128::from(from.sectors);
         apart && spread && columns[step.column] == step.from && left >= has

@@ -48,6 +48,7 @@ impl ClusterMap {
             sectors: room(info),
             domain,
             in_box,
+            at: info.position(),
         };
         self.nodes.iter().zip(domains).map(place).collect()
     }

@@ -184,8 +184,8 @@ impl Originator {
                 // It can do without what is lost if its parity is computed later, from what it writes.
                 self.ready.push_back(Job { must_wait: true, must_not_wait: false, ..job });
             } else if matches!(job.what, What::Write(..)) && defers && self.nobody_is_lost(&job) {
-                // Its parity can be computed later once no disk is behind.
-                self.retry_later(job, outbox);
+                // Its parity can be computed later, once no disk is behind, and nobody waits for it.
+                self.retry_later(Job { must_not_wait: false, ..job }, outbox);
             } else {
                 self.lacks_nodes(job, outbox);
             }

@@ -143,6 +143,13 @@ impl Exposure {
         self.marks.range(sectors.clone()).next().is_some()
     }
 
+    /// From the first to the last marked one of these sectors.
+    pub fn marked_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
+        let mut marked = self.marks.range(sectors).map(|(sector, _)| *sector);
+        let first = marked.next()?;
+        Some(first..marked.next_back().unwrap_or(first) + 1)
+    }
+
     /// Whether all of these sectors are marked.
     pub fn has_all(&self, sectors: &Range<u64>) -> bool {
         self.marks.range(sectors.clone()).count() as u64 == sectors.end - sectors.start

@@ -169,7 +169,7 @@ impl Worker {
             self.reply_read(&job, ts, Err(Refusal::Late(later)), outbox);
             return;
         }
-        if let Some((seat, stale)) = job.parts_where(|r| self.catchup.is_stale(r)) {
+        if let Some((seat, stale)) = job.parts_where(|r| self.stale_in(r)) {
             let job = self.reads.remove(&ts).expect("just seen");
             let known = self.knows_missing(job.volume, stale[0].0, job.column);
             let refusal = not_there(seat, stale, NotThere::Behind { known });
@@ -205,7 +205,7 @@ impl Worker {
         self.find_damage(&done);
         let Some(job) = self.reads.get(&ts) else { return };
         let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
-        let lost = job.parts_where(|mut r| r.any(|s| erased.contains(&s)));
+        let lost = job.parts_where(|r| hull(r, |s| erased.contains(&s)));
         let sectors = job.runs[run].sectors.clone();
         let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
@@ -222,6 +222,12 @@ impl Worker {
         let job = self.reads.remove(&ts).expect("just seen");
         let result = refusal.map_or_else(|| Ok(job.pieces()), Err);
         self.reply_read(&job, ts, result, outbox);
+    }
+
+    /// What of some sectors the disk has yet to get.
+    pub(super) fn stale_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
+        let any = self.catchup.is_stale(sectors.clone());
+        any.then(|| hull(sectors, |s| self.catchup.is_stale(s..s + 1))).flatten()
     }
 
     /// What cannot be read, and is not marked, is damaged.
@@ -349,6 +355,13 @@ impl NotThere {
     }
 }
 
+/// From the first to the last of some sectors of which something is so. What is refused is put back as far as it is
+/// named, and parts of it perhaps one by one: so no more is named than what is not there.
+pub(super) fn hull(mut sectors: Range<u64>, is_so: impl Fn(u64) -> bool) -> Option<Range<u64>> {
+    let first = sectors.find(|s| is_so(*s))?;
+    Some(first..sectors.rfind(|s| is_so(*s)).unwrap_or(first) + 1)
+}
+
 /// A column has not got what is asked of its seat.
 pub(super) fn not_there(seat: usize, parts: Vec<(u64, Span)>, why: NotThere) -> Refusal {
     let (behind, marked, known) = match why {
@@ -378,14 +391,20 @@ impl ReadJob {
         self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
     }
 
-    /// The parts whose sectors meet a condition: stripe and bytes of the unit. Only those of one seat; others are
+    /// The parts that are chosen of its sectors: stripe and bytes of the unit. Only those of one seat; others are
     /// found when the read is tried again.
-    fn parts_where(&self, which: impl Fn(Range<u64>) -> bool) -> Option<(usize, Vec<(u64, Span)>)> {
+    fn parts_where(
+        &self,
+        which: impl Fn(Range<u64>) -> Option<Range<u64>>,
+    ) -> Option<(usize, Vec<(u64, Span)>)> {
         let parts = self.rows.iter().flat_map(|r| r.spans.iter().map(move |s| (r, s)));
-        let mut parts = parts.filter(|(r, s)| which(sectors(r.base, *s))).peekable();
+        let mut parts = parts.filter_map(|(r, s)| Some((r, which(sectors(r.base, s))?))).peekable();
         let seat = parts.peek()?.0.seat;
         let of_seat = parts.filter(|(r, _)| r.seat == seat);
-        Some((seat, of_seat.map(|(r, s)| (r.stripe, s.sectors_out())).collect()))
+        let bytes = |r: &RowPart, part: Range<u64>| {
+            Span::new((part.start - r.base) * SECTOR, (part.end - r.base) * SECTOR)
+        };
+        Some((seat, of_seat.map(|(r, part)| (r.stripe, bytes(r, part))).collect()))
     }
 
     /// What each stripe's cells send, by seats; of whole stripes the bytes, and then the versions of the sectors.

@@ -111,7 +111,7 @@ impl Worker {
     }
 
     /// Whether a write may leave the parity of these stripes behind: not if somebody waits for them to be redundant, or if
-    /// it is behind in more sectors then (`adds`) and so much waits already that twice a bound is reached.
+    /// it is behind in more sectors then and could be computed (`adds`), and so much waits already that twice a bound is reached.
     pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>, adds: bool) -> bool {
         let meets = |w: &Wanted| {
             w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
@@ -258,8 +258,9 @@ impl Worker {
     /// Of a write's parity that is to take in a change, what is marked: there the change has nothing to go on top of. It
     /// is asked before the write is begun and before it is prepared: a mark may have come between.
     pub(super) fn marked_part(&self, cell: &Cell) -> Option<(u64, Span)> {
-        let changes = cell.writes().find(|c| c.kind.is_delta() && self.exposure.has(&c.sectors))?;
-        Some((cell.row.stripe, cell.span_of(changes.sectors)))
+        let mut changes = cell.writes().filter(|c| c.kind.is_delta());
+        let marked = changes.find_map(|c| self.exposure.marked_in(c.sectors))?;
+        Some((cell.row.stripe, cell.span_of(marked)))
     }
 
     /// Somebody asks that a range be redundant.

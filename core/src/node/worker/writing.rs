@@ -134,8 +134,9 @@ impl Worker {
             Task::Write(range) if marks => Some(range.stripes(g)),
             _ => None,
         };
-        let is_new = |r: &Changed| r.kind.is_mark() && !self.exposure.has_all(&r.sectors);
-        let adds = txn.ranges.iter().any(is_new);
+        let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
+        let must = marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
+        let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
@@ -319,11 +320,11 @@ impl Worker {
     fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
         let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
         let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
-        let missing = |c: &Changed| c.kind.is_delta() && self.catchup.is_stale(c.sectors.clone());
-        match cell.writes().find(missing).filter(|_| copied) {
+        let changed = cell.writes().filter(|c| c.kind.is_delta());
+        match changed.filter(|_| copied).find_map(|c| self.stale_in(c.sectors)) {
             None => Ok(()),
-            Some(Changed { sectors, .. }) => {
-                let part = cell.span_of(sectors);
+            Some(missing) => {
+                let part = cell.span_of(missing);
                 let parts = vec![(cell.row.stripe, part)];
                 Err(not_there(cell.seat, parts, NotThere::Behind { known: false }))
             }
@@ -354,8 +355,8 @@ impl Worker {
                 return Ok(());
             }
         }
-        if let Some(stale) = ranges.iter().find(|r| self.catchup.is_stale((*r).clone())) {
-            let part = cell.span_of(stale.clone());
+        if let Some(stale) = ranges.iter().find_map(|r| self.stale_in(r.clone())) {
+            let part = cell.span_of(stale);
             let parts = vec![(cell.row.stripe, part)];
             let known = self.knows_missing(cell.volume_id(), cell.row.stripe, cell.column);
             return Err(not_there(cell.seat, parts, NotThere::Behind { known }));
