@@ -118,9 +118,12 @@ impl Over {
         if self.content.is_some() {
             return earlier.names();
         }
-        self.content = earlier.content;
+        let mut gone = Vec::new();
+        if let Some((ts, content)) = earlier.content {
+            self.put(ts, content, &mut gone);
+        }
         self.deltas.splice(0..0, earlier.deltas);
-        Vec::new()
+        gone
     }
 }
 

@@ -25,7 +25,7 @@ pub mod versions;
 use weft_bytes::{BytesError, Little, Read, Reader, Writer};
 
 use super::reached::Reached;
-use crate::units::{Epoch, NodeId};
+use crate::units::{Epoch, NodeId, Timestamp};
 
 pub(crate) use frame::{
     Applied, ChangeHead, Entry, FrameHead, decode_frame, decode_head, encode_frame,
@@ -73,6 +73,23 @@ pub enum FormatError {
         /// What is wrong.
         why: BytesError,
     },
+    /// An entry of its journal contradicts those before it.
+    #[error(
+        "frame {frame} of its journal contradicts what comes before it: write {ts} {what}; nothing is changed on it"
+    )]
+    Contradiction {
+        /// The frame's number.
+        frame: u64,
+        /// The write of which it speaks.
+        ts: Timestamp,
+        /// What it says of the write.
+        what: &'static str,
+    },
+    /// A frame of its journal has its checksum, and takes the room of frames that count.
+    #[error(
+        "frame {0} of its journal stands where others do that are needed; nothing is changed on it"
+    )]
+    Overlap(u64),
     /// A disk of another cluster.
     #[error("it belongs to cluster {found:032x}, not to {expected:032x}")]
     Cluster {

@@ -7,9 +7,13 @@
 //! is in place, says that it has forgotten what it promised, and is made whole from the others.
 //!
 //! - [`replay`]: which frames of the journal count, and what their entries say
+//! - [`contradiction`]: what an entry cannot say after those before it
 //! - [`candidates`]: sectors that a checkpoint was putting in place
 
 mod candidates;
+mod contradiction;
+#[cfg(test)]
+mod contradiction_tests;
 mod replay;
 #[cfg(test)]
 mod tests;

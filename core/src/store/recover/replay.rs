@@ -6,7 +6,7 @@ use super::super::format::{
 use super::super::overlay::Over;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
 use crate::Buffer;
-use crate::units::{SECTOR, SECTOR_BYTES};
+use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
 
 /// A frame that was found: where it begins, in sectors, its head, and what is in it.
 type Found = (u64, FrameHead, Vec<Entry>);
@@ -51,12 +51,8 @@ impl JournalStore {
                 self.table.numbers.upto = self.superblock.sequence;
             }
             self.count_on();
-            for (at, head, entries) in frames {
-                let prepares =
-                    entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
-                self.journal.found(head.number, at, head.sectors(), prepares as u32);
-                let payload = ((at + head.head_sectors) * SECTOR) as usize;
-                self.replay_entries(head.number, entries, &bytes[payload..]);
+            if let Err(why) = self.replay_frames(frames, &bytes) {
+                return self.refuse(why);
             }
         }
         self.note_what_was_found();
@@ -66,7 +62,7 @@ impl JournalStore {
     /// The frames from the tail on, up to the first that is not whole.
     fn find_frames(&self, bytes: &[u8]) -> Result<Vec<Found>, FormatError> {
         let sb = &self.superblock;
-        let (mut at, mut number) = (sb.tail, sb.tail_frame);
+        let (mut at, mut number, mut used) = (sb.tail, sb.tail_frame, 0);
         let frame_at = |at: u64, number: u64| {
             let from = bytes.get((at * SECTOR) as usize..)?;
             let frame = decode_frame(sb.incarnation, from, sb.data);
@@ -75,6 +71,11 @@ impl JournalStore {
         let mut frames = Vec::new();
         while let Some((start, frame)) = frame_at(at, number).or_else(|| frame_at(0, number)) {
             let (head, entries) = frame.map_err(|why| FormatError::Frame { number, why })?;
+            let skipped = if start < at && !frames.is_empty() { sb.journal - at } else { 0 };
+            used += skipped + head.sectors();
+            if used > sb.journal {
+                return Err(FormatError::Overlap(number));
+            }
             at = (start + head.sectors()) % sb.journal;
             number += 1;
             frames.push((start, head, entries));
@@ -118,7 +119,8 @@ impl JournalStore {
                 Entry::Prepare { ts, .. } => {
                     self.superblock.latest = self.superblock.latest.max(ts);
                 }
-                Entry::Heard(_) | Entry::Life(_) => self.replay_entries(0, vec![entry], &[]),
+                Entry::Heard(heard) => self.replay_heard(heard),
+                Entry::Life(life) => self.replay_life(life),
                 _ => {}
             }
         }
@@ -145,9 +147,26 @@ impl JournalStore {
         }
     }
 
-    fn replay_entries(&mut self, frame: u64, entries: Vec<Entry>, payload: &[u8]) {
+    /// Takes in what the frames say, one after the other.
+    fn replay_frames(&mut self, frames: Vec<Found>, bytes: &[u8]) -> Result<(), FormatError> {
+        for (at, head, entries) in frames {
+            let prepares = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
+            self.journal.found(head.number, at, head.sectors(), prepares as u32);
+            let payload = ((at + head.head_sectors) * SECTOR) as usize;
+            self.replay_entries(head.number, entries, &bytes[payload..])?;
+        }
+        Ok(())
+    }
+
+    fn replay_entries(
+        &mut self,
+        frame: u64,
+        entries: Vec<Entry>,
+        payload: &[u8],
+    ) -> Result<(), FormatError> {
         let mut at = 0;
         for entry in entries {
+            self.agrees(frame, &entry)?;
             match entry {
                 Entry::Prepare { ts, meta, changes } => {
                     self.superblock.latest = self.superblock.latest.max(ts);
@@ -178,8 +197,8 @@ impl JournalStore {
                     recovery.last.known = std::mem::take(&mut recovery.known);
                     sectors.into_iter().for_each(|a| self.replay_apply(a));
                 }
-                Entry::Heard(heard) => heard.into_iter().for_each(|(n, r)| self.hear(n, r)),
-                Entry::Life(FORGOT) => self.superblock.forgot = true,
+                Entry::Heard(heard) => self.replay_heard(heard),
+                Entry::Life(life) => self.replay_life(life),
                 Entry::Overtaken { ts, sectors } => {
                     if let Some(write) = self.writes.get_mut(&ts) {
                         write.overtaken_in(sectors);
@@ -188,13 +207,19 @@ impl JournalStore {
                 Entry::Checkpoint(number) => {
                     self.table.numbers.applied.insert(number);
                 }
-                // A life begins when it is forgiven.
-                Entry::Life(life) => {
-                    self.superblock.forgot = false;
-                    self.superblock.life = self.superblock.life.max(life);
-                }
             }
         }
+        Ok(())
+    }
+
+    fn replay_heard(&mut self, heard: Vec<(NodeId, Reached)>) {
+        heard.into_iter().for_each(|(node, reached)| self.hear(node, reached));
+    }
+
+    /// A life begins when the disk is forgiven.
+    fn replay_life(&mut self, life: Epoch) {
+        self.superblock.forgot = life == FORGOT;
+        self.superblock.life = self.superblock.life.max(life);
     }
 
     /// A checkpoint was about to place this sector.

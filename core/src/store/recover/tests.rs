@@ -37,7 +37,7 @@ fn opened(entries: &[Entry]) -> Vec<Recovered> {
     found.next().expect("it is opened")
 }
 
-fn work(disk: &mut [u8], op: DiskOp) -> Buffer {
+pub(super) fn work(disk: &mut [u8], op: DiskOp) -> Buffer {
     match op {
         DiskOp::Read { offset, len } => disk[offset as usize..][..len as usize].to_vec().into(),
         DiskOp::Write { offset, data, .. } => {

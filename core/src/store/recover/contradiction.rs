@@ -1,0 +1,41 @@
+//! What an entry of the journal cannot say after those before it. No store writes such a journal, so whoever wrote it
+//! was wrong in a way that checksums do not show, and nothing in it can be believed.
+
+use super::super::format::Entry;
+use super::super::{FormatError, JournalStore, Write};
+use crate::units::Timestamp;
+
+impl JournalStore {
+    /// Fails if this entry, of the frame of this number, contradicts what has been replayed.
+    pub(super) fn agrees(&self, frame: u64, entry: &Entry) -> Result<(), FormatError> {
+        let found = |ts: &Timestamp| self.writes.get(ts).map(Write::is_undecided);
+        let wrong = match entry {
+            Entry::Prepare { ts, .. } => {
+                found(ts).map(|_| (*ts, "is prepared, and was prepared before"))
+            }
+            Entry::Outcome { ts, .. } => {
+                found(ts).filter(|undecided| !undecided).map(|_| (*ts, "is decided twice"))
+            }
+            Entry::Overtaken { ts, .. } => {
+                let decided = found(ts).filter(|undecided| !undecided);
+                decided.map(|_| (*ts, "is overtaken after it was decided"))
+            }
+            Entry::Released { ts } => {
+                found(ts).filter(|undecided| *undecided).map(|_| (*ts, "is released undecided"))
+            }
+            Entry::Known { ts, .. } => {
+                let undecided = found(ts).filter(|undecided| *undecided);
+                undecided.map(|_| (*ts, "is known to have committed, and is undecided"))
+            }
+            Entry::Apply { .. }
+            | Entry::Begin
+            | Entry::Checkpoint(_)
+            | Entry::Heard(_)
+            | Entry::Life(_) => None,
+        };
+        match wrong {
+            Some((ts, what)) => Err(FormatError::Contradiction { frame, ts, what }),
+            None => Ok(()),
+        }
+    }
+}
