@@ -2,7 +2,9 @@
 //!
 //! All of them are here. Where one strikes there is a call with its name, and nothing else.
 
-use crate::Stored;
+use std::borrow::Cow;
+
+use crate::{MemberId, Stored, Witness};
 
 /// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two and the last,
 /// and the simulation check, in which members have real nodes, all but the first two.
@@ -54,6 +56,19 @@ pub(crate) fn forgets_promises(bug: Option<Bug>, stored: &mut Stored) {
         (stored.hard.term, stored.hard.vote) = (snapshot.term, 0);
         stored.hard.commit = snapshot.index;
         stored.entries.clear();
+    }
+}
+
+/// No log is taken up that its witness contradicts.
+pub(crate) fn believes_any_log(bug: Option<Bug>) -> bool {
+    bug == Some(Bug::BelievesAnyLog)
+}
+
+/// The witness that a start looks at.
+pub(crate) fn witness_heeded(bug: Option<Bug>, member: MemberId, witness: &[u8]) -> Cow<'_, [u8]> {
+    match believes_any_log(bug) {
+        true => Witness::new(member, 0).bytes().into(),
+        false => witness.into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A member's log and its witness on a disk that is not there, for simulated worlds: in which steps they are
 //! written, what a crash may leave of them, and what may become of them later. Chance is an argument.
 
+use crate::fault::{self, Bug};
 use crate::{LogError, MemberId, Persist, Stored, Witness};
 
 /// A number below the one given, by chance.
@@ -19,8 +20,7 @@ pub struct LogDisk {
     /// The slot that is being written, after the log.
     noting: Option<(u64, usize, Vec<u8>)>,
     older: Vec<u8>,
-    /// Only for deliberate bugs: what the witness says is not looked at.
-    believes: bool,
+    bug: Option<Bug>,
 }
 
 impl LogDisk {
@@ -29,17 +29,17 @@ impl LogDisk {
         let notes = Witness::new(member, 0);
         let witness = notes.bytes();
         let (log, older) = (Vec::new(), Vec::new());
-        LogDisk { log, witness, notes, writing: None, noting: None, older, believes: false }
+        LogDisk { log, witness, notes, writing: None, noting: None, older, bug: None }
     }
 
-    /// Takes up whatever can be read.
-    pub fn believing_any_log(self, believes: bool) -> LogDisk {
-        LogDisk { believes, ..self }
+    /// With a deliberate bug perhaps.
+    pub fn with_bug(self, bug: Option<Bug>) -> LogDisk {
+        LogDisk { bug, ..self }
     }
 
-    /// Whether what the witness says is not looked at.
-    pub fn believes(&self) -> bool {
-        self.believes
+    /// Whether the member has lost its log: it cannot be taken up, or should not be.
+    pub fn is_lost(&self) -> bool {
+        self.clone().open().is_err() || fault::believes_any_log(self.bug)
     }
 
     /// Whose log it is.
@@ -94,9 +94,8 @@ impl LogDisk {
 
     /// What a start finds.
     pub fn open(&mut self) -> Result<Stored, LogError> {
-        let nothing_noted = Witness::new(self.notes.member(), 0).bytes();
-        let witness = if self.believes { &nothing_noted } else { &self.witness };
-        let (stored, notes) = Stored::open(&self.log, Some(witness))?;
+        let witness = fault::witness_heeded(self.bug, self.notes.member(), &self.witness);
+        let (stored, notes) = Stored::open(&self.log, Some(&witness))?;
         self.notes = notes;
         Ok(stored)
     }

@@ -21,7 +21,7 @@ use super::others::Forgiving;
 use super::overlay::Over;
 use super::place::Base;
 use super::table::{State, TableEntry, page_of};
-use super::{DiskOp, DiskResult, Event, JournalStore, Purpose, StoreBug, Write};
+use super::{DiskOp, DiskResult, Event, JournalStore, Purpose, Write};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -524,9 +524,7 @@ impl JournalStore {
         }
         self.latest_kept = sb.latest;
         self.life_written = sb.life;
-        let copy =
-            if self.config.bug == Some(StoreBug::OneSuperblock) { 0 } else { sb.sequence % 2 };
-        let offset = copy * SECTOR;
+        let offset = self.config.superblock_copy(sb.sequence) * SECTOR;
         let data = vec![sb.encode().into()];
         self.start(purpose, DiskOp::Write { offset, data, durable });
     }

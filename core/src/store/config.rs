@@ -1,5 +1,7 @@
 //! What a store is run with, and what it counts.
 
+use super::StoreBug;
+
 /// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounters {
@@ -42,19 +44,6 @@ pub struct StoreConfig {
     pub keeps_heard: bool,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<StoreBug>,
-}
-
-/// Deliberate bugs of a store that the simulation check must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreBug {
-    /// "Prepared" is said before the journal is safe.
-    MissingFlush,
-    /// A frame that replay finds past the ring's end counts without what was skipped before it.
-    MiscountedWrap,
-    /// The room of forgotten frames is used before the superblock on the disk has forgotten them.
-    RoomTooSoon,
-    /// The superblock is always written over the same copy.
-    OneSuperblock,
 }
 
 impl Default for StoreConfig {

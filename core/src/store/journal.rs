@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::format::{ChangeHead, Entry, encode_frame};
-use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreBug, Superblock};
+use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
 
@@ -53,11 +53,11 @@ pub(crate) struct Journal {
     pub stalled: bool,
     /// No frame begins for the moment.
     held: bool,
-    bug: Option<StoreBug>,
+    config: StoreConfig,
 }
 
 impl Journal {
-    pub fn new(sb: &Superblock, bug: Option<StoreBug>) -> Journal {
+    pub fn new(sb: &Superblock, config: StoreConfig) -> Journal {
         Journal {
             incarnation: sb.incarnation,
             size: sb.journal,
@@ -74,7 +74,7 @@ impl Journal {
             known_from: None,
             stalled: false,
             held: false,
-            bug,
+            config,
         }
     }
 
@@ -214,7 +214,7 @@ impl Journal {
             let frame = self.frames.pop_front().expect("just seen");
             self.leaving += frame.taken;
         }
-        if self.bug == Some(StoreBug::RoomTooSoon) {
+        if !self.config.waits_for_room() {
             self.left();
         }
         match self.frames.front() {
@@ -265,8 +265,8 @@ impl Journal {
     pub fn found(&mut self, number: u64, at: u64, sectors: u64, pins: u32) {
         // The first frame of an empty ring begins it anew.
         let wraps = at < self.head && !self.frames.is_empty();
-        let counts = self.bug != Some(StoreBug::MiscountedWrap);
-        let skipped = if wraps && counts { self.size - self.head } else { 0 };
+        let skipped =
+            if wraps && self.config.counts_what_is_skipped() { self.size - self.head } else { 0 };
         if self.frames.is_empty() {
             self.tail = at;
         }
@@ -399,7 +399,7 @@ impl JournalStore {
         }
         j.in_flight = entries;
         self.counters.journal_frames += 1;
-        let durable = self.config.bug != Some(StoreBug::MissingFlush);
+        let durable = self.config.writes_frames_through();
         let offset = (self.superblock.journal_start() + at) * SECTOR;
         self.start(Purpose::Frame, DiskOp::Write { offset, data, durable });
     }

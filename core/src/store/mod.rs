@@ -17,6 +17,7 @@
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`recover`]: opening a disk, whatever state a crash left it in
 //! - [`verify`]: what a scrub looks at besides the data
+//! - [`fault`]: deliberate bugs
 //! - [`check`]: what must hold between all these
 //! - [`reached`], [`others`]: how far a disk has got, as others know it
 //!
@@ -30,6 +31,7 @@ mod change;
 mod check;
 mod checkpoint;
 mod config;
+mod fault;
 mod format;
 mod index;
 mod journal;
@@ -57,7 +59,8 @@ use crate::units::{Epoch, SECTOR, Timestamp};
 pub use any::AnyStore;
 pub use api::Store;
 pub use change::{Change, ChangeKind, Changed};
-pub use config::{StoreBug, StoreConfig, StoreCounters};
+pub use config::{StoreConfig, StoreCounters};
+pub use fault::StoreBug;
 pub use format::versions::{Opening, VERSIONS, Version};
 pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
 pub use plain::PlainStore;

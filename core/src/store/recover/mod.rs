@@ -102,7 +102,7 @@ impl JournalStore {
     ) -> Result<JournalStore, FormatError> {
         let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
         let mut store = JournalStore::open(config, 0, disk, disk_sectors);
-        store.journal = Journal::new(&superblock, config.bug);
+        store.journal = Journal::new(&superblock, config);
         store.recovery = None;
         store.ios.clear();
         store.out.clear();
@@ -140,7 +140,7 @@ impl JournalStore {
         };
         let mut store = JournalStore {
             config,
-            journal: Journal::new(&superblock, config.bug),
+            journal: Journal::new(&superblock, config),
             superblock,
             latest_kept: Timestamp::ZERO,
             reached: Reached::default(),
@@ -272,7 +272,7 @@ impl JournalStore {
             Ok(version) => version.open(found),
             Err(why) => return self.refuse(why),
         };
-        self.journal = Journal::new(&sb, self.config.bug);
+        self.journal = Journal::new(&sb, self.config);
         (self.latest_kept, self.life_written) = (sb.latest, sb.life);
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.part = Part::Journal;

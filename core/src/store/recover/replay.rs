@@ -130,7 +130,7 @@ impl JournalStore {
         sb.forgot = true;
         sb.tail = 0;
         sb.tail_frame = last.max(sb.tail_frame).max(sb.durable_before).saturating_add(1);
-        self.journal = Journal::new(sb, self.config.bug);
+        self.journal = Journal::new(sb, self.config);
         self.damaged(format!("{what}; what it had promised is forgotten"));
     }
 
