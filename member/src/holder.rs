@@ -112,6 +112,19 @@ impl Holder {
         }
     }
 
+    /// Checks what must hold when an input has been handled.
+    pub fn check(&self) {
+        for (node, local) in &self.nodes {
+            assert!(local.number > 0 || !local.entered, "{node} entered before it was ready");
+            let Some(state) = &local.state else { continue };
+            assert!(!local.opening, "{node} is ready and still opens");
+            assert_eq!(state.arrival.node, *node, "a node arrives as itself");
+            let life = Life { start: self.start, number: local.number };
+            assert_eq!(state.life, life, "{node} lives its last life");
+            assert!(state.heard.0 <= self.obeyed, "{node} obeyed a later term than the process");
+        }
+    }
+
     /// When it last told a leader how things stand.
     pub fn last_stamp(&self) -> Nanos {
         self.last_stamp

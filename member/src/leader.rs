@@ -109,6 +109,17 @@ impl Leader {
         }
     }
 
+    /// Checks what must hold when an input has been handled.
+    pub fn check(&self) {
+        self.liveness.check(self.term);
+        for (node, word) in &self.words {
+            assert_eq!((word.term, word.node), (self.term, *node), "a word is this reign's");
+            assert!(word.number <= self.number, "words are numbered up to the last");
+        }
+        let returned = self.returned.values().all(|number| *number <= self.number);
+        assert!(returned, "who came back did so after a word that has been said");
+    }
+
     pub fn dead(&self) -> Vec<MemberId> {
         self.liveness.dead()
     }

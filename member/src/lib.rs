@@ -29,6 +29,7 @@ mod config;
 mod consensus;
 mod decision;
 mod fault;
+mod frame;
 mod gate;
 mod group;
 mod hearing;

@@ -385,6 +385,18 @@ impl Liveness {
         misfits(circle.us, &parts, &links)
     }
 
+    /// Checks what must hold when an input has been handled.
+    pub fn check(&self, term: u64) {
+        assert_eq!(self.term, term, "processes are asked in the term of the reign");
+        let ascend = self.open.iter().zip(self.open.iter().skip(1));
+        assert!(ascend.into_iter().all(|(a, b)| a.number < b.number), "rounds are in their order");
+        let last = self.open.back().map_or(0, |round| round.number);
+        assert!(last <= self.round, "a round is open that has not begun");
+        for alive in self.processes.values().filter_map(|p| p.alive.as_ref()) {
+            assert!(alive.term == term && alive.round <= self.round, "an answer to no round");
+        }
+    }
+
     /// Begins a round.
     fn ask(&mut self, now: Nanos, config: &Config, out: &mut Vec<(MemberId, Message)>) {
         self.round += 1;

@@ -92,6 +92,15 @@ impl Process {
         })
     }
 
+    /// Checks what must hold between the fields of its member when an input has been handled.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold.
+    pub fn check(&self) {
+        self.member.check();
+    }
+
     /// The map last agreed on, as far as is known here.
     pub fn map(&self) -> &Arc<ClusterMap> {
         self.member.map()

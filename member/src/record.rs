@@ -8,10 +8,11 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
-use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
+use weft_bytes::{BytesError, Read, Reader, Writer};
 
 use crate::consensus::wire;
 use crate::decision::Decision;
+use crate::frame::{ENTRIES, HARD_STATE, LogSpan, Record, SNAPSHOT, STARTED, counted};
 use crate::process::{incarnation_of, node_of};
 use crate::{MapCodec, MemberId};
 use weft_core::cluster::ClusterMap;
@@ -20,11 +21,6 @@ const MAGIC: [u8; 3] = *b"WMb";
 /// Since version 2 a log has a witness beside it ([`crate::Witness`]); nothing else differs.
 const VERSION: u8 = 2;
 const HEADER: usize = 20;
-
-const STARTED: u8 = 1;
-const HARD_STATE: u8 = 2;
-const ENTRIES: u8 = 3;
-const SNAPSHOT: u8 = 4;
 
 /// What a log says of its member.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -228,47 +224,28 @@ impl Stored {
     fn apply(&mut self, body: &[u8]) -> Read<()> {
         let mut r: Reader = Reader::new(body);
         while r.left() > 0 {
-            match r.u8()? {
-                STARTED => {
-                    self.member = Some(MemberId(r.u64()?));
-                    self.starts = r.u64()?;
-                    counted("the number of its starts", self.starts)?;
+            let record = Record::read(&mut r)?;
+            let base = self.snapshot.get_metadata().index;
+            let mut span = LogSpan { base, last: base + self.entries.len() as u64 };
+            span.follow(&record)?;
+            match record {
+                Record::Started(member, starts) => {
+                    (self.member, self.starts) = (Some(member), starts);
                 }
-                HARD_STATE => {
-                    self.hard = wire::read_hard_state(&mut r)?;
-                    counted("a term", self.hard.term)?;
-                }
-                ENTRIES => {
-                    let entries = wire::read_entries(&mut r)?;
-                    for entry in &entries {
-                        counted("the term of an entry", entry.term)?;
-                        counted("the number of an entry", entry.index)?;
-                    }
-                    let base = self.snapshot.get_metadata().index;
-                    let first = entries.first().map_or(0, |e| e.index);
-                    let keep = first.checked_sub(base.saturating_add(1));
-                    let keep = keep.filter(|n| *n <= self.entries.len() as u64);
-                    let wrong = "its entries do not follow those before";
-                    self.entries.truncate(keep.ok_or(BytesError::Content(wrong))? as usize);
+                Record::Hard(hard) => self.hard = hard,
+                Record::Entries(entries) => {
+                    let keep = entries.first().map_or(0, |e| e.index - base - 1);
+                    self.entries.truncate(keep as usize);
                     self.entries.extend(entries);
                 }
-                SNAPSHOT => {
-                    self.snapshot = wire::read_snapshot(&mut r)?;
-                    let metadata = self.snapshot.get_metadata();
-                    counted("the term of a snapshot", metadata.term)?;
-                    counted("the number of a snapshot", metadata.index)?;
+                Record::Snapshot(snapshot) => {
+                    self.snapshot = snapshot;
                     self.entries.clear();
                 }
-                value => return Err(BytesError::Unknown { what: "record", value }),
             }
         }
         Ok(())
     }
-}
-
-/// No member counts further; so none of the sums that it and the library make overflows.
-fn counted(what: &'static str, value: u64) -> Read<()> {
-    at_most(what, value, u64::MAX >> 1)
 }
 
 /// Number and body of the frame that begins at `at`, if there is a whole one with a number that fits.
@@ -323,9 +300,20 @@ impl Frame {
         }
     }
 
-    /// The bytes of frame number `frame`.
-    pub fn finish(self, frame: u64) -> Vec<u8> {
+    /// The bytes of frame number `frame`, which comes after what the log holds.
+    ///
+    /// # Panics
+    ///
+    /// If it would be refused when the log is read.
+    pub fn finish(self, frame: u64, log: &mut LogSpan) -> Vec<u8> {
         let body = self.0.finish();
+        if let Err(why) = log.follow_frame(frame, &body) {
+            panic!("frame {frame} of a member's log is to be written and makes no sense: {why}");
+        }
+        Frame::of(body, frame)
+    }
+
+    fn of(body: Vec<u8>, frame: u64) -> Vec<u8> {
         let mut w: Writer = Writer::behind(MAGIC);
         w.u8(VERSION);
         w.u32(u32::try_from(body.len()).expect("less than 4 GiB"));
@@ -338,6 +326,8 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
+    use weft_bytes::fixture;
+
     use super::*;
 
     fn entry(index: u64, term: u64) -> Entry {
@@ -358,9 +348,9 @@ mod tests {
         second.entries(&[entry(11, 2), entry(12, 2)]);
         let mut third = Frame::default();
         third.entries(&[entry(12, 3)]);
-        let (mut log, mut ends) = (Vec::new(), Vec::new());
+        let (mut log, mut ends, mut span) = (Vec::new(), Vec::new(), LogSpan::default());
         for (n, frame) in [first, second, third].into_iter().enumerate() {
-            log.extend(frame.finish(5 + n as u64));
+            log.extend(frame.finish(5 + n as u64, &mut span));
             ends.push(log.len());
         }
         (log, ends)
@@ -406,7 +396,7 @@ mod tests {
             let mut frame = Frame::default();
             frame.started(MemberId(3), 2);
             write(&mut frame);
-            let error = Stored::replay(&frame.finish(number)).unwrap_err();
+            let error = Stored::replay(&Frame::of(frame.0.finish(), number)).unwrap_err();
             assert!(error.to_string().contains("out of bounds"), "{error}");
         };
         let mut far = Snapshot::default();
@@ -428,13 +418,77 @@ mod tests {
         assert!(Stored::replay(b"").unwrap().is_empty());
     }
 
+    /// The log that a member begins anew with what is stored.
+    fn anew(stored: &Stored) -> Vec<u8> {
+        let mut frame = Frame::default();
+        frame.started(stored.member.expect("somebody's"), stored.starts);
+        frame.snapshot(&stored.snapshot);
+        frame.entries(&stored.entries);
+        frame.hard_state(&stored.hard);
+        frame.finish(stored.frame, &mut LogSpan::default())
+    }
+
+    fn samples() -> Vec<(String, Vec<u8>)> {
+        let change = raft::eraftpb::EntryType::EntryConfChange;
+        let mut joins = raft::eraftpb::ConfChange { node_id: 4, ..Default::default() };
+        joins.set_change_type(raft::eraftpb::ConfChangeType::AddLearnerNode);
+        let data = protobuf::Message::write_to_bytes(&joins).expect("it is small");
+        let mut change = Entry { entry_type: change, data: data.into(), ..entry(13, 3) };
+        change.term = 3;
+        let whole = Stored::replay(&sample().0).expect("it is whole");
+        let first = Stored { starts: 1, frame: 1, ..Stored::first(MemberId(3)) };
+        let mut regrouped = whole.clone();
+        regrouped.entries.push(change);
+        [("started", first), ("snapshot-and-entries", whole), ("change-of-the-group", regrouped)]
+            .map(|(name, stored)| (name.to_string(), anew(&stored)))
+            .into()
+    }
+
+    /// Logs of these versions must stay readable: these bytes are what they wrote.
+    #[test]
+    fn logs_of_versions_1_and_2() {
+        let now = include_str!("images/member-log-2.hex");
+        fixture::check(now, &samples(), |_, log| anew(&Stored::replay(log).expect("whole")));
+        let before = fixture::images(include_str!("images/member-log-1.hex"));
+        let now = fixture::images(now);
+        assert!(before.keys().eq(now.keys()), "an image of each kind");
+        for (name, log) in before {
+            let earlier = Stored::replay(&log).expect("whole");
+            assert!(!earlier.witnessed, "{name}");
+            let now = Stored::replay(&now[&name]).expect("whole");
+            assert_eq!(Stored { witnessed: true, ..earlier }, now, "{name}");
+        }
+    }
+
+    /// Found in reading: a log with a gap was taken up as if it had none.
+    #[test]
+    fn entries_with_a_gap_are_refused() {
+        let mut frame = Frame::default();
+        frame.started(MemberId(3), 2);
+        frame.entries(&[entry(1, 1), entry(3, 1)]);
+        let error = Stored::replay(&Frame::of(frame.0.finish(), 5)).unwrap_err().to_string();
+        assert!(error.contains("do not follow one another"), "{error}");
+    }
+
+    #[test]
+    #[should_panic(expected = "its entries do not follow those before")]
+    fn a_frame_that_would_be_refused_is_not_written() {
+        let mut span = LogSpan::default();
+        let mut frame = Frame::default();
+        frame.entries(&[entry(1, 1), entry(2, 1)]);
+        frame.finish(1, &mut span);
+        let mut frame = Frame::default();
+        frame.entries(&[entry(4, 1)]);
+        frame.finish(2, &mut span);
+    }
+
     /// Logs of these versions must stay readable: these bytes are what they wrote.
     #[test]
     fn the_first_frame_of_versions_1_and_2() {
         let mut frame = Frame::default();
         frame.started(MemberId(3), 2);
         frame.hard_state(&HardState { term: 4, vote: 5, commit: 6, ..HardState::default() });
-        let written = frame.finish(9);
+        let written = frame.finish(9, &mut LogSpan::default());
         let mut expected = b"WMb\x02\x2a\0\0\0\x09\0\0\0\0\0\0\0".to_vec();
         expected.extend(0xfa12_9ebb_u32.to_le_bytes());
         expected.extend(b"\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");

@@ -145,6 +145,7 @@ fn without_witness(log: &[u8]) -> Result<(Stored, Witness), LogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::LogSpan;
     use crate::record::Frame;
 
     const US: MemberId = MemberId(3);
@@ -155,7 +156,7 @@ mod tests {
             frame.started(US, 1);
         }
         frame.hard_state(&raft::eraftpb::HardState { term: n, vote: 3, ..Default::default() });
-        frame.finish(n)
+        frame.finish(n, &mut LogSpan::default())
     }
 
     /// The files after so many frames, each noted; and where the last frame begins.

@@ -42,12 +42,21 @@ impl Log {
         self.snapshot.get_metadata().index
     }
 
-    fn last(&self) -> u64 {
+    /// The index of the last entry.
+    pub fn last(&self) -> u64 {
         self.base() + self.entries.len() as u64
     }
 
     fn at(&self, index: u64) -> Option<&Entry> {
         self.entries.get(index.checked_sub(self.base() + 1)? as usize)
+    }
+
+    /// Checks that its entries follow the snapshot, and one another.
+    pub fn check(&self) {
+        let follow = self.entries.iter().zip(self.base() + 1..).all(|(e, n)| e.index == n);
+        assert!(follow, "entries follow one another");
+        let ascend = self.entries.iter().zip(self.entries.iter().skip(1));
+        assert!(ascend.into_iter().all(|(a, b)| a.term <= b.term), "terms go forward");
     }
 
     /// Puts entries at the end, instead of any that are there with the same or higher numbers.

@@ -7,6 +7,7 @@
 //! waits for is reported by [`Consensus::written`]. One write is outstanding at a time; what
 //! comes up meanwhile goes into the next.
 
+mod check;
 mod log;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, Messa
 use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::fault::{self, Bug};
+use crate::frame::LogSpan;
 use crate::record::{Frame, Stored};
 use crate::{Config, MemberId, Persist};
 use log::Log;
@@ -71,6 +73,8 @@ pub(crate) struct Consensus {
     latest: Vec<u8>,
     /// The number of the last frame written.
     frame: u64,
+    /// What the log holds with it.
+    span: LogSpan,
     /// The entries that the next write will hold, and whether one is due at all.
     gathered: Frame,
     gathers: bool,
@@ -120,6 +124,7 @@ impl Consensus {
             bug: config.bug,
             latest,
             frame,
+            span: LogSpan::default(),
             gathered: Frame::default(),
             gathers: false,
             replace: true,
@@ -367,13 +372,13 @@ impl Consensus {
         let replace = std::mem::take(&mut self.replace);
         let log = self.raft.store();
         if replace {
-            frame = Frame::default();
+            (frame, self.span) = (Frame::default(), LogSpan::default());
             frame.started(self.id, self.starts);
             frame.snapshot(log.snapshot_ref());
             frame.entries(log.all_entries());
         }
         frame.hard_state(log.hard());
-        let bytes = frame.finish(self.frame);
+        let bytes = frame.finish(self.frame, &mut self.span);
         effects.persist =
             Some(if replace { Persist::Replace(bytes) } else { Persist::Append(bytes) });
         self.writing = Some(self.held.back().map_or(0, |h| h.0));

@@ -36,6 +36,7 @@ pub enum StartError {
 }
 
 mod anew;
+mod check;
 use anew::Waiting;
 
 /// A member of the group that keeps the cluster map.

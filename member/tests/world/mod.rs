@@ -109,7 +109,6 @@ impl World {
         let codec = Arc::new(Table::default());
         let size = map.nodes.len();
         let volume = (*map.volumes[&VolumeId(0)]).clone();
-        let believes = config.bug == Some(Bug::BelievesAnyLog);
         let processes = (1..=size as u64).map(|n| {
             let nodes = BTreeMap::from([(NodeId(n as u16 - 1), ModelNode::default())]);
             let drift = i64::from(config.drift_ppm);
@@ -117,7 +116,7 @@ impl World {
                 member: None,
                 nodes,
                 removed: false,
-                log: LogDisk::new(MemberId(n)).believing_any_log(believes),
+                log: LogDisk::new(MemberId(n)).with_bug(config.bug),
                 anew: 0,
                 life: 0,
                 drift_ppm: [-drift, 0, drift][rng.usize(0..3)],
@@ -265,7 +264,7 @@ impl World {
         }
         let p = self.processes.get_mut(&id).unwrap();
         let what = p.log.damage(&mut |n| self.rng.usize(0..n));
-        if p.log.clone().open().is_err() || p.log.believes() {
+        if p.log.is_lost() {
             self.checks.lost.insert(p.log.member());
             self.checks.damaged += 1;
         }
@@ -398,6 +397,7 @@ impl World {
         let Some(member) = &mut self.processes.get_mut(&id).unwrap().member else { return };
         let mut out = Vec::new();
         member.handle(clock, input, &mut out);
+        member.check();
         for output in out {
             self.checks.count(&output);
             self.output(id, output);

@@ -1,14 +1,12 @@
-//! What holds of every map.
+//! What holds of every map. Whoever makes a map asks before it is used, whoever reads one before it is believed.
 
 use std::collections::BTreeSet;
 
-use super::ClusterMap;
-use crate::units::NodeId;
+use super::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use crate::units::{NodeId, VolumeId};
 
 impl ClusterMap {
-    /// Checks what every map must hold: the columns of an extent are on different nodes that
-    /// exist, no two places on a disk overlap, what is being filled is a column, and one graph of
-    /// requests is kept in one way.
+    /// Checks what every map must hold.
     ///
     /// # Panics
     ///
@@ -19,37 +17,115 @@ impl ClusterMap {
         }
     }
 
-    /// What is wrong with the map, if anything: see [`ClusterMap::assert_sound`].
+    /// What is wrong with the map, if anything: nodes, volumes and extents name one another, the columns of an extent
+    /// are on different nodes, no two places on a disk overlap, what is being filled is a column, and one graph of
+    /// requests is kept in one way.
     pub fn check(&self) -> Result<(), String> {
-        let mut taken: Vec<(NodeId, u64, u64)> = Vec::new();
-        for volume in self.volumes.values() {
+        for (n, node) in self.nodes.iter().enumerate() {
+            if let Some(wrong) = self.wrong_with_node(node) {
+                return Err(format!("node {n}: {wrong}"));
+            }
+        }
+        for (id, volume) in &self.volumes {
+            if let Some(wrong) = self.wrong_with_volume(*id, volume) {
+                return Err(format!("{id:?}: {wrong}"));
+            }
             for (n, extent) in volume.extents.iter().enumerate() {
-                let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
-                let (id, width) = (volume.id, extent.columns.len());
-                let exists = |node: &NodeId| self.nodes.get(usize::from(node.0)).is_some();
-                let odd = |c: &usize| !extent.filling.contains_key(c);
-                let wrong = if extent.leaving.keys().any(odd) {
-                    "a column is copied to where it is not filled"
-                } else if nodes.len() < width {
-                    "two columns on a node"
-                } else if !nodes.iter().all(exists) {
-                    "a column on a node that does not exist"
-                } else if extent.filling.keys().any(|c| *c >= width) {
-                    "no such column to be filled"
-                } else {
-                    ""
-                };
-                if !wrong.is_empty() {
+                if let Some(wrong) = self.wrong_with_extent(extent) {
                     return Err(format!("{id:?}, extent {n}: {wrong}"));
                 }
-                let len = volume.extent_sectors(n);
-                let places = extent.columns.iter().chain(extent.leaving.values());
-                taken.extend(places.map(|c| (c.0, c.1, len)));
+            }
+        }
+        for (id, attendance) in &self.attendance {
+            if let Some(wrong) = self.wrong_with_attendance(*id, attendance) {
+                return Err(format!("{id:?}: {wrong}"));
             }
         }
         let forms = self.volumes.values().filter(|v| v.is_sequenced()).map(|v| v.policy.sequencer);
         if forms.collect::<BTreeSet<_>>().len() > 1 {
             return Err("the sequencers of two volumes are of different forms".to_string());
+        }
+        self.check_places()
+    }
+
+    fn exists(&self, node: NodeId) -> bool {
+        usize::from(node.0) < self.nodes.len()
+    }
+
+    fn wrong_with_node(&self, node: &NodeInfo) -> Option<&'static str> {
+        if node.removed && node.up {
+            Some("it takes part, and has left for good")
+        } else if node.process.is_some_and(|process| !self.exists(process)) {
+            Some("its process has no number of a node")
+        } else {
+            None
+        }
+    }
+
+    fn wrong_with_volume(&self, id: VolumeId, volume: &Volume) -> Option<&'static str> {
+        let firsts = || volume.extents.iter().map(|e| e.first);
+        let ascend = firsts().zip(firsts().skip(1)).all(|(a, b)| a < b);
+        if volume.id != id {
+            Some("it is kept under another number")
+        } else if volume.visible > volume.size {
+            Some("hosts see more of it than there is")
+        } else if volume.extents.is_empty() && volume.size > 0 {
+            Some("it has no extents")
+        } else if firsts().next().is_some_and(|first| first != 0) || !ascend {
+            Some("its extents do not follow one another from the first stripe on")
+        } else if firsts().skip(1).last().is_some_and(|first| first >= volume.stripes()) {
+            Some("an extent begins past its end")
+        } else if volume.extents.iter().any(|e| e.columns.len() != volume.geometry.layout.width()) {
+            Some("an extent has not as many columns as its layout")
+        } else {
+            None
+        }
+    }
+
+    fn wrong_with_extent(&self, extent: &Extent) -> Option<&'static str> {
+        let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
+        let width = extent.columns.len();
+        let leaves = |node: &NodeId| extent.leaving.values().any(|place| place.0 == *node);
+        if extent.leaving.keys().any(|c| !extent.filling.contains_key(c)) {
+            Some("a column is copied to where it is not filled")
+        } else if nodes.len() < width {
+            Some("two columns on a node")
+        } else if nodes.iter().any(leaves) {
+            Some("a column is copied from a node that has another")
+        } else if !nodes
+            .iter()
+            .chain(extent.leaving.values().map(|p| &p.0))
+            .all(|n| self.exists(*n))
+        {
+            Some("a column on a node that does not exist")
+        } else if extent.filling.keys().any(|c| *c >= width) {
+            Some("no such column to be filled")
+        } else {
+            None
+        }
+    }
+
+    fn wrong_with_attendance(&self, id: VolumeId, of: &Attendance) -> Option<&'static str> {
+        let times = of.stale_since.keys().chain(of.counts_from.keys());
+        let mut nodes = of.away.iter().chain(&of.forgot).chain(times);
+        if !self.volumes.contains_key(&id) {
+            Some("nodes attend a volume that does not exist")
+        } else if !nodes.all(|n| self.exists(*n)) {
+            Some("a node attends that does not exist")
+        } else {
+            None
+        }
+    }
+
+    /// No two places on a disk overlap.
+    fn check_places(&self) -> Result<(), String> {
+        let mut taken: Vec<(NodeId, u64, u64)> = Vec::new();
+        for volume in self.volumes.values() {
+            for (n, extent) in volume.extents.iter().enumerate() {
+                let len = volume.extent_sectors(n);
+                let places = extent.columns.iter().chain(extent.leaving.values());
+                taken.extend(places.map(|c| (c.0, c.1, len)));
+            }
         }
         taken.sort_unstable();
         let overlap = |p: &&[(NodeId, u64, u64)]| p[0].0 == p[1].0 && p[0].1 + p[0].2 > p[1].1;

@@ -71,3 +71,21 @@ fn messages_of_this_version_stay_what_they_are() {
         frame(&message).to_vec()
     });
 }
+
+/// Disks and logs may hold a map that an earlier Weft wrote. It is read, and written anew as this version does.
+#[test]
+fn maps_of_every_version_that_is_kept_are_read() {
+    let images = fixture::images(include_str!("../images/maps-kept.hex"));
+    let versions: Vec<String> =
+        (super::super::OLDEST_KEPT..=VERSION).map(|version| format!("version-{version}")).collect();
+    assert!(versions.iter().eq(images.keys()), "an image of each version that is read");
+    for (name, bytes) in &images {
+        let bytes = Bytes::copy_from_slice(bytes);
+        let message = Message::decode_kept(&bytes).expect(name);
+        assert!(matches!(message, Message::Map(MapMessage::Enter { .. })), "{name}");
+        let again = frame(&message);
+        assert_eq!((again[0], &again[1..]), (VERSION, &bytes[1..]), "{name}");
+        let other = Message::decode(&bytes).is_err();
+        assert_eq!(other, bytes[0] != VERSION, "{name}: processes speak one version");
+    }
+}

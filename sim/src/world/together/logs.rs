@@ -48,7 +48,7 @@ impl World {
         }
         let log = &mut self.seat_mut(id).log;
         let what = log.damage(draw);
-        if log.clone().open().is_err() || log.believes() {
+        if log.is_lost() {
             let lost = log.member();
             self.together_mut().forgetful.insert(lost);
         }
@@ -63,8 +63,7 @@ impl World {
 
 /// What a member writes down before it starts for the first time.
 pub(super) fn first_log(node: NodeId, stored: Stored, config: Config, codec: Arc<Maps>) -> LogDisk {
-    let mut log =
-        LogDisk::new(member_of(node)).believing_any_log(config.bug == Some(Bug::BelievesAnyLog));
+    let mut log = LogDisk::new(member_of(node)).with_bug(config.bug);
     // A deliberate bug has nothing to forget yet.
     let config = Config { bug: None::<Bug>, ..config };
     let mut process =

@@ -35,7 +35,7 @@ fn volumes_with_a_sequencer_have_one_form_of_it() {
     let (one, two) = (VolumeId(1), VolumeId(2));
     let mut other = Volume::clone(&a.map().volumes[&one]);
     (other.id, other.extents) = (two, Vec::new());
-    other.size = 0;
+    (other.size, other.visible) = (0, 0);
     let sequenced = Setting::Ordering(Ordering::Sequencer);
     let to = |form| PolicyChange::to([Setting::Sequencer(form)]);
     let set = Change::SetPolicy;
