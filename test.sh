@@ -14,6 +14,7 @@ set -eu -o pipefail
 cd "$(dirname "$0")"
 all="setup fmt clippy doc rules licences test check fuzz e2e real"
 seeds=${WEFT_SEEDS:-0..1000}
+weft=${CARGO_TARGET_DIR:-$PWD/target}/tested/weft
 
 setup() {
     local need=()
@@ -47,9 +48,10 @@ fmt() {
     cargo fmt --manifest-path fuzz/Cargo.toml --check
 }
 
-clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+# In the profile of the tests: so macros and what runs while building are built once for all.
+clippy() { cargo clippy --workspace --all-targets --profile tested --locked -- -D warnings; }
 
-doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --profile tested --locked; }
 
 # Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
 # given; nothing is left undone. Comments and tests are not looked at. The documentation's sentences are short.
@@ -78,22 +80,30 @@ licences() {
 
 tests() { cargo test --workspace --profile tested --locked; }
 
-check() { cargo run --profile tested --locked -- check --seeds "$seeds"; }
+# The command and the examples, out of the same crates as the tests: with a package chosen, Cargo would choose other
+# features of what they share, and build all that anew.
+build() { cargo build --workspace --bins --examples --profile tested --locked; }
+
+check() {
+    build
+    "$weft" check --seeds "$seeds"
+}
 
 fuzz() { tests/fuzz.sh; }
 
 e2e() {
-    cargo build --profile tested --locked
-    cargo build --profile tested --locked -p weft-client --examples
-    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/e2e.sh
-    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/cluster.sh
-    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/reconnect.sh
-    WEFT=${WEFT:-${CARGO_TARGET_DIR:-$PWD/target}/tested/weft} tests/client.sh
+    build
+    export WEFT=${WEFT:-$weft}
+    tests/e2e.sh
+    tests/cluster.sh
+    tests/reconnect.sh
+    tests/client.sh
 }
 
 real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
-    cargo run --profile tested --locked -- check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
+    build
+    "$weft" check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
 }
 
 case " $* " in
