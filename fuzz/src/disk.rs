@@ -104,16 +104,34 @@ impl Disk {
         Ok(())
     }
 
+    /// Gives the frame that begins here, if one does, the checksums that its head should have.
+    fn seal_frame(&mut self, first: u64) {
+        let frame = &mut self.bytes[(first * SECTOR) as usize..];
+        if !frame.starts_with(b"WEFTJRNL") {
+            return;
+        }
+        let len = Reader::<weft_bytes::Little>::new(&frame[ENTRIES_LEN..]).u32();
+        let len = len.expect("a sector is longer") as usize;
+        if let Some(entries) = frame.get(ENTRIES..).and_then(|rest| rest.get(..len)) {
+            let crc = crc32c::crc32c(entries).to_le_bytes();
+            frame[ENTRIES_CRC..ENTRIES_CRC + 4].copy_from_slice(&crc);
+        }
+        let crc = crc32c::crc32c(&frame[..HEAD_CRC]).to_le_bytes();
+        frame[HEAD_CRC..ENTRIES].copy_from_slice(&crc);
+    }
+
     fn sector(&mut self, n: u64) -> &mut [u8] {
         &mut self.bytes[(n * SECTOR) as usize..][..SECTOR_BYTES]
     }
 
-    /// Gives superblocks and pages the checksums that they should have. Frames of the journal keep theirs: the entries
-    /// of a frame that has its checksum are believed where they contradict one another.
+    /// Gives superblocks, pages and the heads of the journal's frames the checksums that they should have.
     pub fn mend(&mut self) {
         let sb = self.superblock.clone();
         for copy in 0..sb.journal_start() {
             seal(self.sector(copy), &[]);
+        }
+        for frame in sb.journal_start()..sb.index_start() {
+            self.seal_frame(frame);
         }
         let disk = sb.incarnation.to_le_bytes();
         for page in sb.index_start()..sb.data_start() {
@@ -123,6 +141,12 @@ impl Disk {
         }
     }
 }
+
+/// Where in the head of a frame the length and the checksum of its entries stand, its own checksum, and the entries.
+const ENTRIES_LEN: usize = 32;
+const ENTRIES_CRC: usize = 36;
+const HEAD_CRC: usize = 44;
+const ENTRIES: usize = 48;
 
 /// Ends a sector with the checksum of `begin` and itself, unless it is empty.
 fn seal(sector: &mut [u8], begin: &[u8]) {

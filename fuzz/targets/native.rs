@@ -6,6 +6,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::native::server::{Event, Server};
 use weft_front::native::wire::{Answer, Code, Hello, Limits, NumberedRequest, Verb};
+use weft_fuzz::Talk;
 
 const LIMITS: Limits = Limits {
     request_bytes: 128 << 10,
@@ -15,37 +16,15 @@ const LIMITS: Limits = Limits {
     after: 8,
 };
 
-/// What came of a conversation: what was heard, what was sent, and how it broke.
-#[derive(Debug, PartialEq)]
-struct Talk {
-    heard: Vec<String>,
-    sent: Vec<u8>,
-    broken: Option<String>,
-}
-
-fn talk(mut bytes: &[u8], most: usize) -> Talk {
-    let mut server = Server::new(LIMITS);
-    let mut talk = Talk { heard: Vec::new(), sent: Vec::new(), broken: None };
-    loop {
-        loop {
-            match server.poll() {
-                Ok(None) => break,
-                Ok(Some(event)) => {
-                    talk.heard.push(format!("{event:?}"));
-                    answer(&mut server, event);
-                }
-                Err(error) => {
-                    talk.broken = Some(error.to_string());
-                    break;
-                }
-            }
-        }
-        weft_fuzz::take(&mut server, &mut talk.sent);
-        if bytes.is_empty() || talk.broken.is_some() {
-            return talk;
-        }
-        bytes = weft_fuzz::hand(&mut server, bytes, most);
-    }
+fn talk(bytes: &[u8], most: usize) -> Talk {
+    weft_fuzz::talk(Server::new(LIMITS), bytes, most, |server| {
+        let event = server.poll().map_err(|e| e.to_string())?;
+        Ok(event.map(|event| {
+            let heard = format!("{event:?}");
+            answer(server, event);
+            heard
+        }))
+    })
 }
 
 fn answer(server: &mut Server, event: Event) {

@@ -6,47 +6,31 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::nbd::server::{Command, Event, Export, Extent, Op, Reply, Server};
 use weft_front::nbd::wire::RequestHeader;
+use weft_fuzz::Talk;
 
 const SIZE: u64 = 128 << 10;
 
-/// What came of a conversation: the commands, what was sent, and how it broke.
-#[derive(Debug, PartialEq)]
-struct Talk {
-    commands: Vec<String>,
-    sent: Vec<u8>,
-    broken: Option<String>,
-}
-
-fn talk(mut bytes: &[u8], most: usize) -> Talk {
+fn talk(bytes: &[u8], most: usize) -> Talk {
     let export = Export::new("disk", SIZE);
-    let mut server = Server::new();
-    let mut talk = Talk { commands: Vec::new(), sent: Vec::new(), broken: None };
-    loop {
-        loop {
-            match server.poll() {
-                Ok(None) => break,
-                Ok(Some(Event::List)) => server.exports(std::slice::from_ref(&export)),
-                Ok(Some(Event::Open { name, .. })) => {
-                    let known = name.is_empty() || name == export.name;
-                    server.export(known.then(|| export.clone()));
-                }
-                Ok(Some(Event::Command(command))) => {
-                    talk.commands.push(format!("{command:?}"));
-                    let reply = carry_out(&command);
-                    server.reply(command.cookie, Ok(reply));
-                }
-                Err(error) => {
-                    talk.broken = Some(error.to_string());
-                    break;
-                }
+    weft_fuzz::talk(Server::new(), bytes, most, |server| {
+        let Some(event) = server.poll().map_err(|e| e.to_string())? else { return Ok(None) };
+        Ok(Some(match event {
+            Event::List => {
+                server.exports(std::slice::from_ref(&export));
+                "list".to_string()
             }
-        }
-        weft_fuzz::take(&mut server, &mut talk.sent);
-        if bytes.is_empty() || talk.broken.is_some() {
-            return talk;
-        }
-        bytes = weft_fuzz::hand(&mut server, bytes, most);
-    }
+            Event::Open { name, .. } => {
+                let known = name.is_empty() || name == export.name;
+                server.export(known.then(|| export.clone()));
+                format!("open {name:?}")
+            }
+            Event::Command(command) => {
+                let reply = carry_out(&command);
+                server.reply(command.cookie, Ok(reply));
+                format!("{command:?}")
+            }
+        }))
+    })
 }
 
 /// The answer of a disk of zeros, half of them holes; a command that it could not carry out is the machine's fault.
