@@ -105,6 +105,16 @@ pub fn volume(text: &str) -> Result<(String, u64), String> {
     Ok((name.to_string(), volume_size(bytes)?))
 }
 
+/// What to say of a layout's name.
+pub fn layout_help() -> String {
+    format!("The layout: {}", LayoutSpec::forms())
+}
+
+/// The same where there is a layout that is taken if none is given.
+pub fn layout_help_by_default() -> String {
+    format!("{} [default: {}]", layout_help(), LayoutSpec::default())
+}
+
 /// Reads a layout by its name.
 pub fn layout(text: &str) -> Result<LayoutSpec, String> {
     text.parse().map_err(|e: weft_core::layout::LayoutError| e.to_string())

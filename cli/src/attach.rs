@@ -10,20 +10,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use rustix::process::{Signal, getpid, kill_process};
 use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, JoinToken, Limits, Listen, NewDirectory, Size,
-    join_as_host, to_stderr, write_private,
+    Array, Configuration, DiskQueue, Home, HostProtocol, JoinToken, Limits, Listen, NewDirectory,
+    Size, join_as_host, to_stderr, write_private,
 };
 use weft_terminal::say;
 
 use crate::args;
 use crate::output::uri;
+use crate::serving::{absolute, farewell};
 use crate::token::{self, TokenFile};
-use crate::up::{absolute, farewell};
 
 /// How long to wait between looks whether the cluster has let the host in.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -56,17 +56,46 @@ pub struct Attach {
     /// Where the cluster's nodes reach this host, the first time [default: a free port of the address from which it reaches them]
     #[arg(long, requires = "at")]
     address: Option<SocketAddr>,
-    /// Where to serve NBD, from now on; may be repeated; with `native:` before it, for weft-client [default: DIR/nbd.sock]
-    #[arg(long, value_name = "PATH.sock|HOST:PORT")]
-    nbd: Vec<Listen>,
-    /// Where to serve weft-client, from now on; may be repeated [default: DIR/weft.sock]
-    #[arg(long, value_name = "PATH.sock|HOST:PORT", value_parser = native)]
-    native: Vec<Listen>,
+    #[command(flatten)]
+    served: Served,
 }
 
-fn native(text: &str) -> Result<Listen, String> {
-    let address = text.strip_prefix("native:").unwrap_or(text);
-    format!("native:{address}").parse().map_err(|e: weft_host::Error| e.to_string())
+/// Where to serve hosts from now on: a flag for each protocol that they can speak.
+#[derive(Debug)]
+struct Served(Vec<Listen>);
+
+impl Served {
+    fn flag(protocol: HostProtocol) -> Arg {
+        let HostProtocol { key, spoken_by, socket } = protocol;
+        let help = format!(
+            "Where to serve {spoken_by}, from now on; may be repeated [default: DIR/{socket}]"
+        );
+        let read = move |text: &str| Listen::spoken(key, text);
+        let flag = Arg::new(key).long(key).value_name("PATH.sock|HOST:PORT").help(help);
+        flag.action(ArgAction::Append).value_parser(read)
+    }
+}
+
+impl FromArgMatches for Served {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Served, clap::Error> {
+        let given = HostProtocol::all().filter_map(|p| matches.get_many::<Listen>(p.key));
+        Ok(Served(given.flatten().cloned().collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Served::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Served {
+    fn augment_args(command: Command) -> Command {
+        command.args(HostProtocol::all().map(Served::flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Served::augment_args(command)
+    }
 }
 
 impl Attach {
@@ -136,8 +165,6 @@ impl Attach {
         };
         let name = self.name.clone().or(before.map(|b| b.name.to_string()));
         let name = name.unwrap_or_else(|| format!("host-{}", address.port()));
-        let usual =
-            [Listen::unix(dir.join("nbd.sock")), Listen::native_unix(dir.join("weft.sock"))];
         let mut config = Configuration {
             name: name.parse()?,
             dir: dir.to_path_buf(),
@@ -145,7 +172,7 @@ impl Attach {
             disk_size: None,
             address,
             admit: None,
-            listens: usual.map(absolute).into(),
+            listens: Listen::usual(dir).into_iter().map(absolute).collect(),
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),
@@ -164,7 +191,7 @@ impl Attach {
 
     /// Where hosts are to reach it, as far as it is said.
     fn listens(&self) -> Vec<Listen> {
-        self.nbd.iter().chain(&self.native).cloned().map(absolute).collect()
+        self.served.0.iter().cloned().map(absolute).collect()
     }
 
     /// A host that has been here before is to be reached elsewhere, if that is said.
@@ -263,6 +290,29 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_protocol_has_a_flag() {
+        let mut command = Served::augment_args(Command::new("attach"));
+        let help = command.render_help().to_string();
+        for protocol in HostProtocol::all() {
+            assert!(help.contains(&format!("--{} ", protocol.key)), "{help}");
+            assert!(help.contains(&format!("serve {}, from", protocol.spoken_by)), "{help}");
+        }
+        let line = "attach --native h:1 --nbd x.sock --native native:y.sock --nbd h:2";
+        let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+        let served = Served::from_arg_matches(&matches).unwrap();
+        let expected = [
+            Listen::unix("x.sock"),
+            Listen::tcp("h:2"),
+            Listen::native_tcp("h:1"),
+            Listen::native_unix("y.sock"),
+        ];
+        assert_eq!(served.0, expected);
+        let wrong = Served::augment_args(Command::new("attach"));
+        let wrong = wrong.try_get_matches_from(["attach", "--nbd", "nowhere"]).unwrap_err();
+        assert!(wrong.to_string().contains("neither HOST:PORT"), "{wrong}");
+    }
 
     #[test]
     fn a_volume_that_is_not_there_is_named_with_those_that_are() {

@@ -21,6 +21,7 @@ mod real;
 mod rebalance;
 mod recover;
 mod scrub;
+mod serving;
 mod sim;
 mod status;
 mod token;

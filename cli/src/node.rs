@@ -13,8 +13,8 @@ use weft_terminal::{align_right, say, say_json, table};
 use crate::args::Common;
 use crate::disk::Drain;
 use crate::output::say_cut_off;
+use crate::serving::farewell;
 use crate::status::state;
-use crate::up::farewell;
 
 /// Run a process of a cluster, with a node for each of its disks, or say what to do to a node.
 #[derive(Debug, Args)]

@@ -32,7 +32,7 @@ use weft_host::{
 use weft_terminal::say;
 
 use crate::args::node_dir;
-use crate::up::{absolute, greet_when};
+use crate::serving::{absolute, greet_when};
 
 /// How often one looks after the processes.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -161,10 +161,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             disk_size: Some(spec.disk_size()),
             address,
             admit: (n == 0).then_some(admit),
-            listens: vec![
-                absolute(Listen::unix(own.join("nbd.sock"))),
-                absolute(Listen::native_unix(own.join("weft.sock"))),
-            ],
+            listens: Listen::usual(&own).into_iter().map(absolute).collect(),
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),

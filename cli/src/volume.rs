@@ -43,8 +43,7 @@ pub struct Create {
     /// Size, such as 1G; 'all' takes all the room that is left
     #[arg(value_parser = args::volume_size)]
     size: u64,
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M, lrc:K+L+G or grid:RxC, by default raid5
-    #[arg(long, value_parser = args::layout)]
+    #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
     layout: Option<LayoutSpec>,
     /// Bytes on one disk before the next one's turn [default: 64K]
     #[arg(long, value_parser = args::size)]

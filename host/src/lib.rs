@@ -63,7 +63,7 @@ pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};
 pub use log::{Log, to_stderr};
 pub use reactor::Stopped;
-pub use sessions::listen::Listen;
+pub use sessions::listen::{HostProtocol, Listen};
 pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::{Findings, State, recover};

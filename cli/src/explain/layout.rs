@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_core::SECTOR;
 use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
-use weft_core::plan::{Policy, Range, Totals, WritePlan};
+use weft_core::plan::{Range, Totals, WritePlan};
+use weft_core::policy::Policy;
 use weft_core::units::ColumnSet;
 use weft_terminal::{say, say_json, table};
 
@@ -22,8 +23,7 @@ const MOST_SETS: u64 = 20_000_000;
 /// A layout, and what is lost of it.
 #[derive(Debug, Args)]
 pub struct Layout {
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M, lrc:K+L+G or grid:RxC
-    #[arg(value_parser = args::layout)]
+    #[arg(value_parser = args::layout, help = args::layout_help())]
     layout: LayoutSpec,
     /// Number of nodes [default: 5, or as many as the layout needs]
     #[arg(long)]

@@ -38,8 +38,7 @@ pub enum Explain {
 /// The request, and on what.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// raid0, raid1, raid4, raid5 (or raid5:left-asymmetric and the like), raid6, rs:K+M, lrc:K+L+G or grid:RxC
-    #[arg(long, value_parser = args::layout)]
+    #[arg(long, value_parser = args::layout, help = args::layout_help())]
     layout: LayoutSpec,
     /// Number of nodes [default: 5, or as many as the layout needs]. Over more nodes than it
     /// has columns a volume consists of extents, and requests are cut where one ends

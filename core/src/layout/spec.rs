@@ -53,9 +53,8 @@ impl Default for LayoutSpec {
 pub enum LayoutError {
     /// The name is not one of ours.
     #[error(
-        "no layout is called '{0}'; choose raid0, raid1, raid4, raid5, raid5:left-asymmetric, \
-         raid5:right-symmetric, raid5:right-asymmetric, raid6, rs:K+M (such as rs:4+2), lrc:K+L+G \
-         (such as lrc:12+2+2), grid:RxC (such as grid:4x4) or drnet"
+        "no layout is called '{0}'; choose {forms}",
+        forms = LayoutSpec::forms()
     )]
     Unknown(String),
     /// More columns than a code bears, or none.
@@ -86,7 +85,31 @@ const ROTATIONS: [(&str, Placement); 4] = [
     ("right-asymmetric", Placement::RightAsymmetric),
 ];
 
+/// How layouts are called, and one that is called so where the name alone does not say it.
+const FORMS: [(&str, &str); 9] = [
+    ("raid0", ""),
+    ("raid1", ""),
+    ("raid4", ""),
+    ("raid5", "raid5:left-asymmetric"),
+    ("raid6", ""),
+    ("rs:K+M", "rs:4+2"),
+    ("lrc:K+L+G", "lrc:12+2+2"),
+    ("grid:RxC", "grid:4x4"),
+    ("drnet", ""),
+];
+
 impl LayoutSpec {
+    /// How layouts are called, in words, for help and errors.
+    pub fn forms() -> String {
+        let form = |(form, such): &(&str, &str)| match such.is_empty() {
+            true => form.to_string(),
+            false => format!("{form} (such as {such})"),
+        };
+        let mut all: Vec<String> = FORMS.iter().map(form).collect();
+        let last = all.pop().expect("there are some");
+        format!("{} or {last}", all.join(", "))
+    }
+
     /// The fewest disks that the layout works on.
     pub fn least_nodes(&self) -> usize {
         match self {

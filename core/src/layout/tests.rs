@@ -23,6 +23,17 @@ fn row(layout: &Layout, stripe: u64) -> Vec<Option<u64>> {
 
 /// TickerTAIP, Table II: left-symmetric RAID 5 over five disks.
 #[test]
+fn every_layout_that_help_names_can_be_read() {
+    let forms = LayoutSpec::forms();
+    let named = forms.split([',', ' ', '(', ')']).filter(|word| !word.is_empty());
+    let named: Vec<_> = named.filter(|word| !matches!(*word, "such" | "as" | "or")).collect();
+    let read = |word: &str| word.parse::<LayoutSpec>();
+    let (read, forms): (Vec<_>, Vec<_>) = named.into_iter().partition(|word| read(word).is_ok());
+    assert_eq!(forms, ["rs:K+M", "lrc:K+L+G", "grid:RxC"], "these stand for what follows them");
+    assert!(read.contains(&"raid5:left-asymmetric") && read.contains(&"lrc:12+2+2"), "{read:?}");
+}
+
+#[test]
 fn tickertaip_table_2() {
     let l = layout(4, 1, Placement::LeftSymmetric);
     let table = [

@@ -27,6 +27,12 @@ pub(super) trait Protocol: Default + Send {
     /// What stands before an address where it is spoken; nothing, for one protocol.
     const PREFIX: &'static str;
 
+    /// What its hosts are called, for people.
+    const SPOKEN_BY: &'static str;
+
+    /// The name of the socket in a directory where nothing else is said.
+    const SOCKET: &'static str;
+
     /// What URIs begin with.
     const SCHEME: &'static str;
 

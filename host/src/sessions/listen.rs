@@ -49,7 +49,42 @@ impl fmt::Debug for Listen {
     }
 }
 
+/// A protocol that hosts can speak, for flags and their help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostProtocol {
+    /// What configurations have its addresses under, and flags are called.
+    pub key: &'static str,
+    /// What its hosts are called.
+    pub spoken_by: &'static str,
+    /// The name of its socket in a directory where nothing else is said.
+    pub socket: &'static str,
+}
+
+impl HostProtocol {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = HostProtocol> {
+        FRONT_ENDS.iter().map(|f| HostProtocol {
+            key: f.key,
+            spoken_by: f.spoken_by,
+            socket: f.socket,
+        })
+    }
+}
+
 impl Listen {
+    /// In a directory where nothing else is said: each protocol at a socket of its own.
+    pub fn usual(dir: &Path) -> Vec<Listen> {
+        let socket = |f| Listen { front_end: f, place: Place::Unix(dir.join(f.socket)) };
+        FRONT_ENDS.iter().map(socket).collect()
+    }
+
+    /// Reads an address where the protocol with this key is spoken, unless its prefix says another.
+    pub fn spoken(key: &str, text: &str) -> Result<Listen> {
+        let front_end = FRONT_ENDS.iter().find(|f| f.key == key).expect("a protocol");
+        let place = text.strip_prefix(front_end.prefix).unwrap_or(text);
+        format!("{}{place}", front_end.prefix).parse()
+    }
+
     /// NBD, at a Unix socket at this path.
     pub fn unix(path: impl Into<PathBuf>) -> Listen {
         Place::Unix(path.into()).for_protocol("")

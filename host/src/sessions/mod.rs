@@ -51,6 +51,10 @@ pub(crate) struct FrontEnd {
     pub(crate) key: &'static str,
     /// What stands before an address where it is spoken.
     pub(crate) prefix: &'static str,
+    /// What its hosts are called, for people.
+    pub(crate) spoken_by: &'static str,
+    /// The name of its socket in a directory where nothing else is said.
+    pub(crate) socket: &'static str,
     /// What its URIs begin with.
     pub(crate) scheme: &'static str,
     /// Begins a session at a connection, served by a node.
@@ -62,7 +66,14 @@ impl FrontEnd {
         let begin = |stream, peer, node| -> Box<dyn Session> {
             Box::new(Connection::<P>::new(stream, peer, node))
         };
-        FrontEnd { key: P::KEY, prefix: P::PREFIX, scheme: P::SCHEME, begin }
+        FrontEnd {
+            key: P::KEY,
+            prefix: P::PREFIX,
+            spoken_by: P::SPOKEN_BY,
+            socket: P::SOCKET,
+            scheme: P::SCHEME,
+            begin,
+        }
     }
 }
 

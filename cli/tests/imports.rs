@@ -1,0 +1,38 @@
+//! Which module of the command may use which: one way only.
+
+include!("../../tests/rust/imports.rs");
+
+/// The modules, in such an order that each may use those before it and none behind it.
+const ORDER: [&str; 26] = [
+    "args",
+    "output",
+    "token",
+    "choices",
+    "explore",
+    "real",
+    "check",
+    "paper",
+    "recover",
+    "sim",
+    "bench",
+    "disk",
+    "probe",
+    "rebalance",
+    "scrub",
+    "trace",
+    "cluster",
+    "demo",
+    "volume",
+    "explain",
+    "status",
+    "serving",
+    "attach",
+    "node",
+    "processes",
+    "up",
+];
+
+#[test]
+fn modules_use_one_another_one_way() {
+    one_way(&ORDER, 40);
+}
