@@ -11,7 +11,8 @@ use weft_core::node::{
     Output, Refusal, Task, Timer, Wanted,
 };
 use weft_core::order::{Lock, Ordering};
-use weft_core::plan::{Commit, Dispatch, Part, Policy, Range};
+use weft_core::plan::{Part, Range};
+use weft_core::policy::{Commit, Dispatch, Policy};
 use weft_core::store::{DiskOp, Reached, StoreConfig};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 

@@ -6,7 +6,7 @@
 //! changes what the volume chooses; with `deferred` parity may wait in all runs; with `steady` hosts are never
 //! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
 use weft_core::node::Bug as NodeBug;
-use weft_core::plan::Commit;
+use weft_core::policy::Commit;
 use weft_core::store::StoreBug;
 use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};

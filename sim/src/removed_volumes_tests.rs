@@ -7,7 +7,8 @@ use fastrand::Rng;
 use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig};
-use weft_core::plan::{Policy, Range};
+use weft_core::plan::Range;
+use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;

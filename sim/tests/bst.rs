@@ -9,7 +9,8 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostOp, NodeConfig};
 use weft_core::order::Ordering;
-use weft_core::plan::{Commit, Dispatch, Policy, Range, Strategy, WritePlan};
+use weft_core::plan::{Range, Strategy, WritePlan};
+use weft_core::policy::{Commit, Dispatch, Policy};
 use weft_core::units::{ColumnSet, MILLIS, NodeId, SECTOR, VolumeId};
 use weft_sim::world::World;
 

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use serde_json::Value;
-use weft_core::plan::{ParityAt, Totals};
+use weft_core::plan::Totals;
+use weft_core::policy::ParityAt;
 
 use super::{Request, Setup};
 

@@ -8,7 +8,8 @@ mod simulated;
 use std::fmt;
 
 use fastrand::Rng;
-use weft_core::plan::{ParityAt, Totals};
+use weft_core::plan::Totals;
+use weft_core::policy::ParityAt;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

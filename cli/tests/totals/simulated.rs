@@ -4,7 +4,8 @@ use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
-use weft_core::plan::{Dispatch, Policy, Range, Totals};
+use weft_core::plan::{Range, Totals};
+use weft_core::policy::{Dispatch, Policy};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 use weft_sim::world;
 

@@ -6,7 +6,8 @@ use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
-use crate::plan::{Commit, Dispatch, Part, Range, Role, Span};
+use crate::plan::{Part, Range, Role, Span};
+use crate::policy::{Commit, Dispatch};
 use crate::units::{ColumnSet, MILLIS};
 
 /// The map with a volume whose writes are not voted on.

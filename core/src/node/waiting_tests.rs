@@ -6,7 +6,8 @@ use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
-use crate::plan::{Policy, Range, Span};
+use crate::plan::{Range, Span};
+use crate::policy::Policy;
 use crate::units::MILLIS;
 
 const SECOND: Nanos = 1_000 * MILLIS;

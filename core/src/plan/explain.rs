@@ -1,12 +1,13 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Cell, PlanError, Policy, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value, WritePlan,
+    Cell, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value, WritePlan,
     WriteRow, chunks,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
 use crate::order::sequencer::{OrderCost, Standpoint};
+use crate::policy::{ParityAt, Policy};
 use crate::units::ColumnSet;
 
 /// A request's plan in words and numbers.
@@ -177,9 +178,9 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
         return format!("{strategy}, no parity");
     }
     let place = match row.parity_at {
-        super::ParityAt::Originator => "at originator",
-        super::ParityAt::Solely => "solely at parity",
-        super::ParityAt::Parity => "at parity",
+        ParityAt::Originator => "at originator",
+        ParityAt::Solely => "solely at parity",
+        ParityAt::Parity => "at parity",
     };
     format!("{strategy}, parity {place}")
 }

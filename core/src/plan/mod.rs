@@ -32,8 +32,6 @@ pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
 pub use write::{WritePlan, WriteRow};
 
-pub use crate::policy::{Commit, Dispatch, ParityAt, Policy, Preference};
-
 use crate::layout::Geometry;
 use crate::units::ColumnSet;
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::Buffer;
 use crate::layout::Geometry;
+use crate::policy::Policy;
 use crate::units::ColumnSet;
 
 pub(super) struct Array {

@@ -9,8 +9,9 @@ use smallvec::{SmallVec, smallvec};
 use super::cell::{
     Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write, solution,
 };
-use super::{ParityAt, Spans, WriteRow};
+use super::{Spans, WriteRow};
 use crate::layout::{ColumnRole, Geometry};
+use crate::policy::ParityAt;
 use crate::units::ColumnSet;
 
 impl WriteRow {

@@ -7,8 +7,9 @@
 
 use smallvec::SmallVec;
 
-use super::{Preference, WriteRow};
+use super::WriteRow;
 use crate::layout::Geometry;
+use crate::policy::Preference;
 use crate::units::ColumnSet;
 
 /// Parities that cover the same data, and change.

@@ -4,6 +4,7 @@ use super::Strategy;
 use super::reference::Array;
 use super::*;
 use crate::layout::{Geometry, Grid, Layout, LayoutSpec, Local, Placement, Rotating};
+use crate::policy::{Commit, Dispatch, ParityAt, Policy, Preference};
 use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;

@@ -1,7 +1,8 @@
 //! What a plan costs.
 
-use super::{Cell, Policy, ReadPlan, Role, Send, Span, Spans, WritePlan, runs};
+use super::{Cell, ReadPlan, Role, Send, Span, Spans, WritePlan, runs};
 use crate::layout::Geometry;
+use crate::policy::Policy;
 use crate::units::ColumnSet;
 
 /// The costs of a request, as a plan promises them and as nodes count them.

@@ -6,8 +6,9 @@
 //! old xor new (or old and new apart), a large or full one contributes content. The sum of
 //! the contributions is the change of the parity, or its new content.
 
-use super::{Dispatch, ParityAt, PlanError, Policy, Range, Span, Spans, Strategy};
+use super::{PlanError, Range, Span, Spans, Strategy};
 use crate::layout::{ColumnRole, Geometry};
+use crate::policy::{Dispatch, ParityAt, Policy};
 use crate::units::ColumnSet;
 
 /// The plan of one chunk of a write, or of the rebuilding of a column's part.

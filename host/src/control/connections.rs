@@ -26,10 +26,9 @@ pub(crate) struct Controls {
 }
 
 /// What is to be done about a question.
-#[allow(clippy::large_enum_variant)] // each is made, and used up at once
 pub(crate) enum Due {
     /// To look whether what it waits for has come about.
-    Check(Wait),
+    Check(Box<Wait>),
     /// To take it up; it was handed on by another process, or not.
     TakeUp(Vec<u8>, bool),
 }
@@ -136,7 +135,7 @@ impl Controls {
     pub(crate) fn next(&mut self, id: usize) -> Option<Due> {
         let control = self.connections.get_mut(&id)?;
         if let Some(wait) = control.wait.take() {
-            return Some(Due::Check(wait));
+            return Some(Due::Check(Box::new(wait)));
         }
         let handed_on = matches!(control.line, Line::Process(..));
         control.next_question().then(|| Due::TakeUp(control.question.clone(), handed_on))

@@ -144,8 +144,8 @@ impl Reactor {
         while let Some(due) = self.controls.next(id) {
             let outcome = match due {
                 Due::Check(wait) => {
-                    let before = std::mem::discriminant(&wait);
-                    let outcome = self.with_commands(|commands| commands.check(id, wait));
+                    let before = std::mem::discriminant(&*wait);
+                    let outcome = self.with_commands(|commands| commands.check(id, *wait));
                     // What is waited for next may have come about already.
                     let after = |wait: &Wait| std::mem::discriminant(wait) != before;
                     progress |= matches!(&outcome, Outcome::Wait(wait) if after(wait));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use weft_core::order::Ordering;
-use weft_core::plan::Policy;
+use weft_core::policy::Policy;
 
 use super::*;
 use crate::policy;

@@ -4,7 +4,7 @@ use weft_core::layout::LayoutSpec;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::plan::Commit;
+use weft_core::policy::Commit;
 use weft_core::units::Nanos;
 
 use crate::world::Comings;

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::plan::{Commit, Range};
+use weft_core::plan::Range;
+use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use self::faults::Fault;

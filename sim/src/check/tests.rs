@@ -3,7 +3,7 @@ use weft_core::layout::{Grid, LayoutSpec};
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::plan::Commit;
+use weft_core::policy::Commit;
 use weft_core::store::StoreBug;
 
 /// What was drawn when hosts were never silent all together.

@@ -43,6 +43,6 @@ impl World {
         }
         let delay = self.rng.u64(MICROS..50 * MICROS);
         let life = self.places[usize::from(node.0)].life;
-        self.happens(node, delay, Happens::Host(life, input));
+        self.happens(node, delay, Happens::Host(life, Box::new(input)));
     }
 }

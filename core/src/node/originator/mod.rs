@@ -79,6 +79,23 @@ struct Txn {
     refusal: Option<Refusal>,
 }
 
+/// An attempt at a job: under which timestamp, and without which columns.
+struct Attempt {
+    ts: Timestamp,
+    job: Job,
+    volume: Arc<Volume>,
+    extent: usize,
+    avoid: ColumnSet,
+}
+
+/// What cannot be done without the columns that are lost.
+enum Unplanned {
+    /// A stripe is verified as a whole or not at all.
+    Verify,
+    /// What it needs does not follow from what is left.
+    Undetermined,
+}
+
 #[derive(Clone, Hash)]
 enum State {
     Reading(Reading),
@@ -307,13 +324,26 @@ impl Originator {
             return;
         }
         let ts = self.clock.issue(outbox.now);
-        match job.what {
+        self.begin(Attempt { ts, job, volume, extent, avoid }, outbox);
+    }
+
+    /// Asks the workers for their parts of a job.
+    fn begin(&mut self, attempt: Attempt, outbox: &mut Outbox) {
+        let begun = match attempt.job.what {
             What::Read(_) | What::Holes(_) | What::Compare(..) | What::Verify { .. } => {
-                self.launch_read(ts, job, volume, extent, avoid, outbox);
+                self.begin_read(&attempt, outbox).map(State::Reading)
             }
             What::Write(..) | What::Rebuild { .. } | What::Lose { .. } => {
-                self.launch_write(ts, job, volume, extent, avoid, outbox);
+                self.begin_write(&attempt, outbox).map(State::Writing)
             }
+        };
+        let Attempt { ts, job, volume, extent, .. } = attempt;
+        match begun {
+            Ok(state) => {
+                self.txns.insert(ts, Txn::new(job, volume, extent, state, outbox.now));
+            }
+            Err(Unplanned::Verify) => self.finish(job, Err(HostError::TooManyLost), outbox),
+            Err(Unplanned::Undetermined) => self.nothing_determines(job, outbox),
         }
     }
 
@@ -491,7 +521,11 @@ impl Originator {
 
 impl Txn {
     fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
-        let (awaited_by, policy, waits) = (BTreeSet::new(), volume.policy, ColumnSet::EMPTY);
+        let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
+        let waits = match &state {
+            State::Writing(writing) => writing.waits(),
+            _ => ColumnSet::EMPTY,
+        };
         Txn {
             job,
             volume,

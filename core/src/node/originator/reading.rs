@@ -2,19 +2,18 @@
 //! in order; maps of holes; verifying a stripe (see [`crate::node::judge`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 use weft_bytes::Reader;
 
 use super::locking::unlock;
-use super::{Job, Originator, Purpose, State, Txn, What};
+use super::{Attempt, Job, Originator, Purpose, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
 use crate::node::judge::{Unit, judge, parity_is_wrong};
 use crate::node::outbox::Outbox;
-use crate::node::{Body, HostData, HostError, MOST_UNCLEAR, Refusal, Trust, Wanted};
+use crate::node::{Body, HostData, MOST_UNCLEAR, Refusal, Trust, Wanted};
 use crate::order::Ordering;
 use crate::plan::{Execution, Part, Range, ReadPlan, Role, Span};
 use crate::units::{ColumnSet, SECTOR, Timestamp};
@@ -34,17 +33,15 @@ pub(super) struct Reading {
 }
 
 impl Originator {
-    pub(super) fn launch_read(
+    /// Asks for what a read needs.
+    pub(super) fn begin_read(
         &mut self,
-        ts: Timestamp,
-        job: Job,
-        volume: Arc<Volume>,
-        extent: usize,
-        avoid: ColumnSet,
+        attempt: &Attempt,
         outbox: &mut Outbox,
-    ) {
+    ) -> Result<Reading, Unplanned> {
+        let Attempt { ts, volume, extent, avoid, .. } = attempt;
         let g = &volume.geometry;
-        let (range, wanted) = match job.what {
+        let (range, wanted) = match attempt.job.what {
             What::Read(range) | What::Compare(range, _) => (range, Wanted::Data),
             What::Holes(range) => (range, Wanted::Holes),
             What::Verify { stripe, .. } => {
@@ -54,32 +51,26 @@ impl Originator {
             _ => unreachable!("not a read"),
         };
         if wanted == Wanted::Stripes && !avoid.is_empty() {
-            self.finish(job, Err(HostError::TooManyLost), outbox);
-            return;
+            return Err(Unplanned::Verify);
         }
-        let Ok(plan) = ReadPlan::new(g, range, avoid) else {
-            return self.nothing_determines(job, outbox);
-        };
+        let plan = ReadPlan::new(g, range, *avoid).map_err(|_| Unplanned::Undetermined)?;
         let columns: ColumnSet = match wanted {
             Wanted::Stripes => ColumnSet::first(g.layout.width()),
             _ => plan.columns(g),
         };
         for column in columns.iter() {
-            let node = volume.extents[extent].columns[column].0;
-            let body = Body::Read { ts, volume: volume.id, range, avoid, wanted };
+            let node = volume.extents[*extent].columns[column].0;
+            let body = Body::Read { ts: *ts, volume: volume.id, range, avoid: *avoid, wanted };
             outbox.send_after(node, body, 1);
         }
-        let reading = Reading {
+        Ok(Reading {
             plan,
-            avoid,
+            avoid: *avoid,
             asked: columns,
             missing: columns,
             pieces: BTreeMap::new(),
             versions: BTreeMap::new(),
-        };
-        let state = State::Reading(reading);
-        let started = outbox.now;
-        self.txns.insert(ts, Txn::new(job, volume, extent, state, started));
+        })
     }
 
     pub fn on_read_reply(

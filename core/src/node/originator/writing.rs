@@ -2,11 +2,10 @@
 //! the plan says so: telling the workers, handing out what they need, and counting votes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Job, Originator, Purpose, State, Txn, What};
+use super::{Attempt, Job, Originator, Purpose, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
@@ -38,6 +37,11 @@ pub(super) struct Writing {
 }
 
 impl Writing {
+    /// The parities that it marks.
+    pub fn waits(&self) -> ColumnSet {
+        self.header.waits
+    }
+
     /// Messages in the longest chain that ends with a vote, or with what stands for one.
     pub fn hops_to_votes(&self, g: &Geometry) -> u8 {
         self.plan.rows.iter().map(|r| r.serial_messages(g) as u8).max().unwrap_or(0)
@@ -63,35 +67,32 @@ impl Writing {
 }
 
 impl Originator {
-    pub(super) fn launch_write(
+    /// Tells the participants of a write to begin.
+    pub(super) fn begin_write(
         &mut self,
-        ts: Timestamp,
-        job: Job,
-        volume: Arc<Volume>,
-        extent: usize,
-        avoid: ColumnSet,
+        attempt: &Attempt,
         outbox: &mut Outbox,
-    ) {
+    ) -> Result<Box<Writing>, Unplanned> {
+        let Attempt { ts, job, volume, extent, avoid } = attempt;
+        let (ts, extent, avoid) = (*ts, *extent, *avoid);
         let g = &volume.geometry;
-        let task = self.task_of(&job, &volume);
+        let task = self.task_of(job, volume);
         // A column that is down cannot be written to.
         let gone = match task {
             Task::Rebuild { stripe, column: seat, .. } => {
-                self.map.lost(&volume, extent).contains(g.layout.column_at(stripe, seat))
+                self.map.lost(volume, extent).contains(g.layout.column_at(stripe, seat))
             }
             Task::Write(_) | Task::Lose { .. } | Task::Copy { .. } => false,
         };
-        let waits = self.parities_that_wait(&job, &volume, extent);
+        let waits = self.parities_that_wait(job, volume, extent);
         let plan = match gone {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
-            false => task.plan(&volume, avoid, waits),
+            false => task.plan(volume, avoid, waits),
         };
-        let Ok(plan) = plan else {
-            return self.nothing_determines(job, outbox);
-        };
+        let plan = plan.map_err(|_| Unplanned::Undetermined)?;
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
-        let asker = self.asker(&job);
+        let asker = self.asker(job);
         let header = Header { ts, volume: volume.id, avoid, waits, task, asker };
         let mut writing = Writing {
             header,
@@ -104,15 +105,13 @@ impl Originator {
             plan,
             hops: 0,
         };
-        let cast = Cast { volume: &volume, extent, originator: ts.originator() };
+        let cast = Cast { volume, extent, originator: ts.originator() };
         let announce = self.config.store.plain.is_some();
         let (beginning, added) = writing.begin(g, &job.what, announce);
         outbox.counters.xor_bytes += added;
         beginning.send(header, cast, outbox);
-        self.tell_outcomes(&job, &volume, &writing.participants, outbox);
-        let state = State::Writing(Box::new(writing));
-        let txn = Txn::new(job, volume, extent, state, outbox.now);
-        self.txns.insert(ts, Txn { waits, ..txn });
+        self.tell_outcomes(job, volume, &writing.participants, outbox);
+        Ok(Box::new(writing))
     }
 
     /// What the workers are told to do for a job.

@@ -10,7 +10,7 @@ use crate::cluster::{Extent, NodeInfo};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::node::{Body, Envelope, Output};
 use crate::order::Ordering;
-use crate::plan::Policy;
+use crate::policy::Policy;
 use crate::units::{MILLIS, SECTOR};
 
 const VOLUME: VolumeId = VolumeId(1);

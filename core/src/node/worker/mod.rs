@@ -44,7 +44,8 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
 use crate::order::{Admission, Admittance, Asker, Ordering};
-use crate::plan::{Commit, Destination, Range as VolumeRange, Role, Sending, Span};
+use crate::plan::{Destination, Range as VolumeRange, Role, Sending, Span};
+use crate::policy::Commit;
 use crate::store::{
     AnyStore, Change, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
 };

@@ -33,7 +33,7 @@ const STATUS_EVERY: Nanos = 500 * MILLIS;
 
 /// Something for the engine to do.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // each is made, and used up at once
+#[allow(clippy::large_enum_variant)] // a node says many messages
 pub(crate) enum Effect {
     /// Hand a node of ours a word of the authority.
     Tell(NodeId, MapMessage),

@@ -1,7 +1,8 @@
 //! The hosts: what they ask, and what they are answered.
 
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::plan::{Policy, Range, chunks};
+use weft_core::plan::{Range, chunks};
+use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, content, numbers};

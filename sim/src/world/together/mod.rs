@@ -33,7 +33,6 @@ const LOOK_AGAIN: Nanos = 5 * MILLIS;
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // each is made, and used up at once
 pub enum Happens {
     /// A message from another member arrives.
     Member(MemberId, Vec<u8>),
@@ -44,7 +43,7 @@ pub enum Happens {
     /// A step of what its member wanted written is durable: the log, or then its witness; the next takes so long.
     Written(Nanos),
     /// A host asks something of a node in this life of it: with that its connection ends.
-    Host(u64, Input),
+    Host(u64, Box<Input>),
     /// It looks after the group, as it does now and then.
     Follow,
     /// It opens the disk of the node again.
@@ -374,7 +373,7 @@ impl World {
                 None => self.happens(id, then, Happens::Written(0)),
             },
             Happens::Host(life, _) if self.places[usize::from(id.0)].life != life => {}
-            Happens::Host(_, input) => self.input(id, input),
+            Happens::Host(_, input) => self.input(id, *input),
             Happens::Follow => {
                 let clock = self.member_clock(id);
                 if let Some(process) = &mut self.seat_mut(id).process {
@@ -397,6 +396,7 @@ impl World {
         let clock = self.member_clock(id);
         if let Some(process) = &mut self.seat_mut(id).process {
             process.handle(clock, heard);
+            process.check();
         }
     }
 
