@@ -36,6 +36,36 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
+/// A volume to be made; what is not said takes the default.
+#[derive(Default)]
+struct NewVolume<'a> {
+    layout: Option<&'a str>,
+    stripe_unit: Option<u64>,
+    journal: Option<bool>,
+    ordering: Option<&'a str>,
+    sequencer: Option<&'a str>,
+    set: &'a [(&'a str, &'a str)],
+}
+
+impl NewVolume<'_> {
+    fn request(self, name: &str, size: u64) -> ControlRequest {
+        ControlRequest::VolumeCreate {
+            name: name.into(),
+            size,
+            layout: self.layout.map(Into::into),
+            stripe_unit: self.stripe_unit,
+            journal: self.journal,
+            commanded: false,
+            apart: None,
+            ordering: self.ordering.map(Into::into),
+            sequencer: self.sequencer.map(Into::into),
+            commit: None,
+            lost_wait: None,
+            set: self.set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        }
+    }
+}
+
 #[test]
 fn data_survives_the_loss_of_a_node_and_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -88,26 +118,17 @@ fn volumes_come_and_go() {
     while control.request(&delete).is_err_and(|e| e.0.contains("connection uses")) {
         std::thread::yield_now();
     }
-    let create = ControlRequest::VolumeCreate {
-        name: "c".into(),
-        size: 1_000_448,
-        layout: Some("raid6".into()),
-        stripe_unit: Some(8192),
-        journal: Some(false),
-        commanded: false,
-        apart: None,
-        ordering: None,
-        sequencer: None,
-        commit: None,
-        lost_wait: None,
-        set: BTreeMap::new(),
+    let create = || {
+        let (layout, stripe_unit, journal) = (Some("raid6"), Some(8192), Some(false));
+        let new = NewVolume { layout, stripe_unit, journal, ..NewVolume::default() };
+        new.request("c", 1_000_448)
     };
-    let made = control.request(&create).unwrap();
+    let made = control.request(&create()).unwrap();
     assert_eq!(
         (&made["volume"]["size"], &made["volume"]["survives"]),
         (&1_000_448.into(), &2.into())
     );
-    assert!(control.request(&create).unwrap_err().0.contains("already"));
+    assert!(control.request(&create()).unwrap_err().0.contains("already"));
     let mut client = open(dir.path(), "c");
     assert_eq!(client.size(), 1_000_448);
     assert!(client.read_at(0, 1_000_448).unwrap().iter().all(|b| *b == 0), "the room was cleared");
@@ -158,20 +179,7 @@ fn without_nodes_everybody_gets_errors_and_nobody_waits() {
     assert!(client.read_at(4096, 4096).is_err() && client.write_at(0, &[1; 4096], false).is_err());
     let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["mode"], "failed");
-    let create = ControlRequest::VolumeCreate {
-        name: "c".into(),
-        size: 1 << 20,
-        layout: None,
-        stripe_unit: None,
-        journal: None,
-        commanded: false,
-        apart: None,
-        ordering: None,
-        sequencer: None,
-        commit: None,
-        lost_wait: None,
-        set: BTreeMap::new(),
-    };
+    let create = NewVolume::default().request("c", 1 << 20);
     assert!(control.request(&create).is_err(), "and nothing hangs");
     let stopped = array.stop().unwrap();
     assert_eq!(stopped.down, [0, 1, 2, 3, 4]);
@@ -203,20 +211,8 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
     assert_eq!(shown["volume"]["sequencer"], "worker-driven", "b's change is a's, too");
     let mut create = |ordering: Option<&str>, sequencer: Option<&str>| {
-        control.request(&ControlRequest::VolumeCreate {
-            name: "c".into(),
-            size: 1 << 20,
-            layout: None,
-            stripe_unit: None,
-            journal: None,
-            commanded: false,
-            apart: None,
-            ordering: ordering.map(Into::into),
-            sequencer: sequencer.map(Into::into),
-            commit: None,
-            lost_wait: None,
-            set: BTreeMap::new(),
-        })
+        let new = NewVolume { ordering, sequencer, ..NewVolume::default() };
+        control.request(&new.request("c", 1 << 20))
     };
     for (ordering, sequencer, why) in [
         (None, "worker-driven", "ordering=sequencer"),
@@ -249,19 +245,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     let words = |what: &[(&str, &str)]| -> BTreeMap<String, String> {
         what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
     };
-    let create = |what: &[(&str, &str)]| ControlRequest::VolumeCreate {
-        name: "c".into(),
-        size: 1 << 20,
-        layout: None,
-        stripe_unit: None,
-        journal: None,
-        commanded: false,
-        apart: None,
-        ordering: None,
-        sequencer: None,
-        commit: None,
-        lost_wait: None,
-        set: words(what),
+    let create = |what: &[(&str, &str)]| {
+        NewVolume { set: what, ..NewVolume::default() }.request("c", 1 << 20)
     };
     for (what, why) in [
         (&[("commit", "limited")][..], "dispatch=commanded with it"),

@@ -21,11 +21,12 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use weft_core::units::SECTOR;
+use weft_host::status::{NodeState, Status};
 use weft_host::{Array, Control, ControlRequest, Listen, NodeAction};
 use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
 use super::workload::{self, Case, Measured};
-use super::{Bench, Medium, NODES, VICTIM, VOLUME};
+use super::{Bench, Medium, NODES, VICTIM, VOLUME, is_whole};
 use crate::args::node_dir;
 use weft_trial::load::{connect, fill};
 use weft_trial::scratch::Scratch;
@@ -220,19 +221,17 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     let mut control = Control::connect(&node_dir(dir, 0))?;
     let stage = Stage::new(format!("{}: a disk is rebuilt", medium.name), share, Counts::Bytes);
     control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
-    wait_for(&mut control, "nobody else noticed", |s| s["nodes"][VICTIM]["state"] != "up")?;
+    wait_for(&mut control, "nobody else noticed", |s| s.nodes[VICTIM].state != NodeState::Up)?;
     let mut victim = Control::connect(&node_dir(dir, VICTIM))?;
     let asked = Instant::now();
     control.request(&ControlRequest::disk_replace(VICTIM))?;
     let mut put_back = 0;
     wait_for(&mut victim, "nothing was rebuilt", |s| {
-        put_back = s["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0) * SECTOR;
+        put_back = s.nodes[VICTIM].counters.map_or(0, |c| c.rebuilt_sectors) * SECTOR;
         put_back > 0
     })?;
     let begun = Instant::now();
-    wait_for(&mut control, "the disk was not rebuilt", |s| {
-        s["nodes"][VICTIM]["state"] == "up" && s["volumes"][0]["mode"] == "fault-free"
-    })?;
+    wait_for(&mut control, "the disk was not rebuilt", is_whole)?;
     let rate = mb_per_s(share, asked.elapsed().as_secs_f64());
     let left = Some(share.saturating_sub(put_back)).filter(|left| *left > share / 2);
     let once_begun = left.map(|left| mb_per_s(left, begun.elapsed().as_secs_f64()));
@@ -244,10 +243,10 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
 fn wait_for(
     control: &mut Control,
     why: &str,
-    mut is_so: impl FnMut(&serde_json::Value) -> bool,
+    mut is_so: impl FnMut(&Status) -> bool,
 ) -> Result<()> {
     let since = Instant::now();
-    while !is_so(&control.request(&ControlRequest::Status)?) {
+    while !is_so(&control.status()?) {
         ensure!(since.elapsed() < PATIENCE, "{why} within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(10));
     }

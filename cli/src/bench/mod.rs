@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
+use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{Array, Control, ControlRequest, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
@@ -25,7 +26,14 @@ use workload::{Case, Measured};
 
 const VOLUME: &str = "bench";
 const NODES: usize = 5;
+/// The node whose disk is lost. In layouts with groups it is in the first.
 const VICTIM: usize = 2;
+
+/// Whether the disk that was lost has all again.
+fn is_whole(status: &Status) -> bool {
+    let mode = status.volumes.first().map(|v| v.mode);
+    status.nodes[VICTIM].state == NodeState::Up && mode == Some(VolumeMode::FaultFree)
+}
 
 /// Measure: 5 nodes, RAID 5, journal on, hosts on the Unix socket.
 #[derive(Debug, Args)]

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 use weft_core::order::Ordering;
+use weft_host::status::Totals;
 use weft_host::{Array, Control, ControlRequest, Listen};
 use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
@@ -173,11 +174,8 @@ fn one(host: &mut Host, control: &mut Control, case: Case, time: Duration) -> Re
 
 /// Requests, messages, and messages that keep the order, so far.
 fn counted(control: &mut Control) -> Result<(f64, f64, f64)> {
-    let status = control.request(&ControlRequest::Status)?;
-    let total = |key: &str| -> Result<f64> {
-        status["totals"][key].as_f64().with_context(|| format!("the array does not say its {key}"))
-    };
-    Ok((total("requests")?, total("messages")?, total("order_messages")?))
+    let Totals { requests, messages, order_messages, .. } = control.status()?.totals;
+    Ok((requests as f64, messages as f64, order_messages as f64))
 }
 
 fn describe(bench: &Bench, lines: &[Line]) -> String {

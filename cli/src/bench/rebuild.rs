@@ -12,17 +12,16 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
+use weft_host::status::{NodeState, NodeStatus, Status};
 use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
-use super::{Bench, Medium, VOLUME};
+use super::{Bench, Medium, VICTIM, VOLUME, is_whole};
 use weft_trial::load::{connect, fill};
 use weft_trial::scratch::Scratch;
 
 /// An odd number, so that there is one in the middle.
 const ROUNDS: usize = 5;
-/// The disk that is lost. In layouts with groups it is in the first.
-const VICTIM: usize = 2;
 /// How long a rebuild may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -138,34 +137,32 @@ fn start(bench: &Bench, medium: &Medium, layout: LayoutSpec) -> Result<Subject> 
 /// Loses a disk and waits until an empty one in its place holds all again.
 fn rebuild(control: &mut Control) -> Result<Round> {
     control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
-    let before = counted(&control.request(&ControlRequest::Status)?)?;
+    let before = counted(&control.status()?);
     let begun = Instant::now();
     control.request(&ControlRequest::disk_replace(VICTIM))?;
     let status = loop {
-        let status = control.request(&ControlRequest::Status)?;
-        if status["nodes"][VICTIM]["state"] == "up" && status["volumes"][0]["mode"] == "fault-free"
-        {
+        let status = control.status()?;
+        if is_whole(&status) {
             break status;
         }
         ensure!(begun.elapsed() < PATIENCE, "the disk was not rebuilt within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(5));
     };
     let seconds = begun.elapsed().as_secs_f64();
-    let sectors = status["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64();
-    let put_back = sectors.context("the node does not say what it has rebuilt")? * SECTOR;
+    let counters = status.nodes[VICTIM].counters;
+    let counters = counters.context("the node does not say what it has rebuilt")?;
+    let put_back = counters.rebuilt_sectors * SECTOR;
     // Between nodes went what was read, and what came of it.
-    let read = (counted(&status)? - before).saturating_sub(put_back);
+    let read = (counted(&status) - before).saturating_sub(put_back);
     Ok(Round { seconds, put_back, read })
 }
 
 /// Bytes that went between nodes so far.
-fn counted(status: &Value) -> Result<u64> {
-    let nodes = status["nodes"].as_array().context("the array does not say what nodes it has")?;
-    let of = |node: &Value| node["counters"]["wire_bytes"].as_u64().unwrap_or(0);
+fn counted(status: &Status) -> u64 {
     // The victim begins to count anew.
-    let others = nodes.iter().enumerate().filter(|(n, _)| *n != VICTIM);
-    let victim = if nodes[VICTIM]["state"] == "up" { of(&nodes[VICTIM]) } else { 0 };
-    Ok(others.map(|(_, node)| of(node)).sum::<u64>() + victim)
+    let counts = |(n, node): &(usize, &NodeStatus)| *n != VICTIM || node.state == NodeState::Up;
+    let nodes = status.nodes.iter().enumerate().filter(counts);
+    nodes.filter_map(|(_, node)| node.counters).map(|c| c.totals.wire_bytes).sum()
 }
 
 fn middle(mut rounds: Vec<Round>) -> Round {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use fastrand::Rng;
-use serde_json::Value;
+use weft_host::status::{Status, VolumeMode};
 use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
 
@@ -39,6 +39,12 @@ pub struct Demo {
     /// A sixteenth of the data
     #[arg(long)]
     quick: bool,
+}
+
+/// How the demo's volume is.
+fn mode_of(status: &Status) -> Result<VolumeMode> {
+    let volume = status.volumes.iter().find(|v| v.name == VOLUME);
+    Ok(volume.context("the array does not say how its volume is")?.mode)
 }
 
 /// How much of everything, in bytes.
@@ -216,12 +222,9 @@ impl Tour {
         let killed = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?;
         wrote?;
         killed.context("nobody was killed")?.context("the node could not be killed")?;
-        let volume = self.volume()?;
-        ensure!(
-            volume["mode"] == "degraded",
-            "the volume should be degraded, and is {}",
-            volume["mode"]
-        );
+        let status = Control::connect(&self.dir)?.status()?;
+        let mode = mode_of(&status)?;
+        ensure!(mode == VolumeMode::Degraded, "the volume should be degraded, and is {mode}");
         eprintln!("node {VICTIM} was killed with writes in flight; none of them failed");
         Ok(())
     }
@@ -231,24 +234,24 @@ impl Tour {
         let mut control = Control::connect(&self.dir)?;
         let begun = Instant::now();
         control.request(&ControlRequest::Node { action: NodeAction::Start, node: VICTIM })?;
-        let behind =
-            |status: &Value| status["nodes"][VICTIM]["stale_sectors"].as_u64().unwrap_or(0);
-        let mut status = control.request(&ControlRequest::Status)?;
+        let behind = |status: &Status| status.nodes[VICTIM].stale_sectors.unwrap_or(0);
+        let mut status = control.status()?;
         let most = behind(&status);
         let stage = Stage::new(name, most * 4096, Counts::Bytes);
-        while status["volumes"][0]["mode"] != "fault-free" {
+        while mode_of(&status)? != VolumeMode::FaultFree {
             if begun.elapsed() > PATIENCE {
                 bail!(
-                    "node {VICTIM} did not catch up in {} s: {}",
+                    "node {VICTIM} did not catch up in {} s: it is {}, and {} sectors are behind",
                     PATIENCE.as_secs(),
-                    status["nodes"][VICTIM]
+                    status.nodes[VICTIM].state,
+                    behind(&status)
                 );
             }
             stage.at(most.saturating_sub(behind(&status)) * 4096);
             thread::sleep(Duration::from_millis(20));
-            status = control.request(&ControlRequest::Status)?;
+            status = control.status()?;
         }
-        let rebuilt = status["nodes"][VICTIM]["counters"]["rebuilt_sectors"].as_u64().unwrap_or(0);
+        let rebuilt = status.nodes[VICTIM].counters.map_or(0, |c| c.rebuilt_sectors);
         self.note(stage, name, rebuilt * 4096, begun, false);
         Ok(())
     }
@@ -275,11 +278,6 @@ impl Tour {
             eprintln!("{verdict}");
         }
         Ok(())
-    }
-
-    fn volume(&self) -> Result<Value> {
-        let show = ControlRequest::VolumeShow { name: VOLUME.to_string() };
-        Ok(Control::connect(&self.dir)?.request(&show)?["volume"].take())
     }
 
     fn note(

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
+use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, Spec, found};
 
 use super::device::Device;
@@ -326,13 +327,16 @@ impl Cluster {
         Ok(Control::connect(&self.home(node))?.request(request)?)
     }
 
+    /// What a node's process says of how things are.
+    fn status(&self, node: usize) -> Result<Status> {
+        Ok(Control::connect(&self.home(node))?.status()?)
+    }
+
     /// Sectors, pages of the table and the like that a node has found unreadable or wrong since it was started.
     pub fn erasures(&self, node: usize) -> Result<u64> {
-        let status = self.ask(node, &ControlRequest::Status)?;
-        let us = status["nodes"].as_array().into_iter().flatten();
-        let us = us.into_iter().find(|n| n["node"].as_u64() == Some(node as u64));
-        let count = |n: &Value, what: &str| n["counters"][what].as_u64().unwrap_or(0);
-        Ok(us.map_or(0, |n| count(n, "erasures") + count(n, "damaged")))
+        let status = self.status(node)?;
+        let us = status.nodes.iter().find(|n| usize::from(n.node) == node);
+        Ok(us.and_then(|n| n.counters).map_or(0, |c| c.erasures + c.damaged))
     }
 
     /// Waits until all nodes agree, take part and have caught up, and that has lasted for `lasts`. Says
@@ -369,19 +373,17 @@ impl Cluster {
     fn unwhole(&self) -> Result<Option<String>> {
         let mut epochs = Vec::new();
         for n in self.places() {
-            let status = self.ask(n, &ControlRequest::Status)?;
-            let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
-            if status["settled"] != true || status["cluster"]["serving"] != true {
+            let status = self.status(n)?;
+            if !status.settled || !status.cluster.is_some_and(|c| c.serving) {
                 return Ok(Some(format!("node {n} does not serve")));
             }
-            let down = list("nodes").iter().find(|n| n["state"] != "up").cloned();
-            if let Some(node) = down {
-                return Ok(Some(format!("node {} is {}", node["node"], node["state"])));
+            if let Some(node) = status.nodes.iter().find(|n| n.state != NodeState::Up) {
+                return Ok(Some(format!("node {} is {}", node.node, node.state)));
             }
-            if list("volumes").iter().any(|v| v["mode"] != "fault-free") {
+            if status.volumes.iter().any(|v| v.mode != VolumeMode::FaultFree) {
                 return Ok(Some("a volume is not fault-free".to_string()));
             }
-            epochs.push(status["epoch"].clone());
+            epochs.push(status.epoch);
         }
         let agree = epochs.iter().all(|e| *e == epochs[0]);
         Ok((!agree).then(|| "the nodes are in different epochs".to_string()))
@@ -408,16 +410,12 @@ impl Cluster {
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for n in self.places() {
-            match self.ask(n, &ControlRequest::Status) {
-                Ok(status) => {
-                    let waiting = status["nodes"].as_array().into_iter().flatten();
-                    let us = waiting.filter(|s| s["node"].as_u64() == Some(n as u64));
-                    let us: Vec<String> =
-                        us.map(|s| format!("{} {}", s["state"], s["waiting"])).collect();
-                    out += &format!(
-                        "node {n}: map {}, settled {}, {}, {us:?}\n",
-                        status["epoch"], status["settled"], status["cluster"]
-                    );
+            match self.status(n) {
+                Ok(Status { epoch, settled, cluster, nodes, .. }) => {
+                    let us = nodes.into_iter().filter(|s| usize::from(s.node) == n);
+                    let us: Vec<_> = us.map(|s| (s.state, s.waiting)).collect();
+                    out +=
+                        &format!("node {n}: map {epoch}, settled {settled}, {cluster:?}, {us:?}\n");
                 }
                 Err(e) => out += &format!("node {n}: {e:#}\n"),
             }
