@@ -41,5 +41,17 @@ build
 if [ $# -gt 1 ]; then
     "$built/$host/release/$1" "${@:2}"
 else
-    for target in ${1:-$targets}; do fuzz "$target"; done
+    # As many at a time as there are processors: each takes one.
+    running=()
+    failed=0
+    for target in ${1:-$targets}; do
+        fuzz "$target" &
+        running+=($!)
+        if [ ${#running[@]} -ge "$(nproc)" ]; then
+            wait "${running[0]}" || failed=1
+            running=("${running[@]:1}")
+        fi
+    done
+    for pid in "${running[@]}"; do wait "$pid" || failed=1; done
+    exit $failed
 fi
