@@ -5,14 +5,16 @@
 #             what can be seen in the code
 #   test      unit, property, table and simulation tests
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
-#   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets)
 #   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
 #             and the native client's examples
+#   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets);
+#             the next stage runs meanwhile, if it is chosen
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails)
 set -eu -o pipefail
 cd "$(dirname "$0")"
-all="setup fmt clippy doc rules licences test check fuzz e2e real"
+all="setup fmt clippy doc rules licences test check e2e fuzz real"
+chosen=" ${*:-$all} "
 seeds=${WEFT_SEEDS:-0..1000}
 weft=${CARGO_TARGET_DIR:-$PWD/target}/tested/weft
 
@@ -89,8 +91,6 @@ check() {
     "$weft" check --seeds "$seeds"
 }
 
-fuzz() { tests/fuzz.sh; }
-
 e2e() {
     build
     export WEFT=${WEFT:-$weft}
@@ -107,9 +107,37 @@ e2e() {
     return $failed
 }
 
+# Real processes wait most of the time: what is fuzzed meanwhile takes the processors.
+fuzz() {
+    case "$chosen" in
+        *" real "*)
+            build
+            really_said=$(mktemp)
+            run_real >"$really_said" 2>&1 &
+            really=$!
+            trap 'kill "$really" 2>/dev/null || true; rm -f "$really_said"' EXIT
+            ;;
+    esac
+    tests/fuzz.sh
+}
+
+really=
 real() {
+    if [ -z "$really" ]; then
+        build
+        run_real
+        return
+    fi
+    local failed=0
+    wait "$really" || failed=1
+    trap - EXIT
+    cat "$really_said"
+    rm -f "$really_said"
+    return $failed
+}
+
+run_real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
-    build
     "$weft" check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
 }
 
