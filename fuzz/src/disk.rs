@@ -197,8 +197,8 @@ impl<'a> Open<'a> {
             }
             let ops = Store::take_ops(&mut self.store);
             if ops.is_empty() {
+                // Not its sums: a journal that no store wrote may have changes from before their content.
                 self.store.check();
-                self.store.check_sums();
                 return;
             }
             for request in ops {

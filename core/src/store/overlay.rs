@@ -118,12 +118,9 @@ impl Over {
         if self.content.is_some() {
             return earlier.names();
         }
-        let mut gone = Vec::new();
-        if let Some((ts, content)) = earlier.content {
-            self.put(ts, content, &mut gone);
-        }
+        self.content = earlier.content;
         self.deltas.splice(0..0, earlier.deltas);
-        gone
+        Vec::new()
     }
 }
 

@@ -369,6 +369,31 @@ fn seeds_that_failed_with_everything() {
     }
 }
 
+/// Parity waits in all of these.
+#[test]
+fn seeds_that_failed_with_parity_that_waits() {
+    let seeds = [
+        2397, // participants settled a write among themselves that its originator gave up later
+        2682, // the same, and an old value was read after a new one
+        3867, // a write that had to leave its parity behind was refused because a bound was reached
+        4117, // what a disk has counted as lost before the disk knew what it had missed
+        4279, // marked parity was taken for proof that data was not written, while other parity was away
+        9120, // of what was refused only a part could be put back, and the rest was never named alone
+    ];
+    let by_drnet = [
+        1012, // both units of a column were copied where one was
+        1050, // a helper refused a message that came twice, and the attempt was given up after it had happened
+        1091, // of two parities on a column one was written and one marked
+        1112, // damaged data whose parity is marked was never said to be lost
+    ];
+    let drnet = Some("drnet".parse().expect("a layout"));
+    let seeds = seeds.into_iter().map(|seed| (seed, None));
+    for (seed, layout) in seeds.chain(by_drnet.into_iter().map(|seed| (seed, drnet))) {
+        let options = Options { deferral: Some(true), layout, ..USUAL };
+        assert!(run_seed(seed, options).is_ok(), "seed {seed}");
+    }
+}
+
 /// Nodes join while hosts work and things fail, with processes of their own or as disks of others' that run, and
 /// some leave.
 #[test]
