@@ -32,6 +32,7 @@ pub const ENTRIES: &[Entry] = entries![
     "tickertaip/parity-placement",
     "tickertaip/commit",
     "tickertaip/central-vs-tickertaip",
+    "tickertaip/rebuild",
     "tickertaip/scaling",
     "tickertaip/sequencers",
     "bst/baseline",

@@ -109,6 +109,7 @@ fn defaults() -> Result<BTreeMap<String, Value>> {
         // What they are if any of their keys is given.
         ("hosts.links", Value::try_from(perf::Links::default())?),
         ("volume", Value::try_from(perf::VolumeSpec::default())?),
+        ("recovery", Value::try_from(perf::Recovery::default())?),
         ("measure", Value::try_from(perf::Measure::default())?),
     ] {
         if let Value::Table(table) = value {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weft_load::stats::millis;
 use weft_report::short;
-use weft_sim::perf::{Estimate, Resource, Summary};
+use weft_sim::perf::{Estimate, RecoverySummary, Resource, Summary};
 
 /// A mean over independent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,9 @@ pub struct Measured {
     pub messages: Option<Mean>,
     /// The share of requests that were delayed by others.
     pub delayed: Option<Mean>,
+    /// What was seen of faults, if there were any.
+    #[serde(default, skip_serializing_if = "Recovered::is_empty")]
+    pub recovered: Recovered,
     /// Requests that were measured, over all runs.
     pub requests: u64,
     /// Requests that were left out at the beginning of each run.
@@ -85,6 +88,28 @@ pub struct Measured {
     /// they disturbed most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
+}
+
+/// What was seen of faults: what all runs saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovered {
+    /// 10^6 bytes a second put back, while any disk was filled.
+    pub rebuild_mb_s: Option<Mean>,
+    /// Seconds that it took to fill a disk.
+    pub rebuild_s: Option<Mean>,
+    /// Mean milliseconds of requests answered while nothing was lost.
+    pub whole_ms: Option<Mean>,
+    /// The same while a node was dead.
+    pub degraded_ms: Option<Mean>,
+    /// The same while a disk was filled.
+    pub rebuilding_ms: Option<Mean>,
+}
+
+impl Recovered {
+    fn is_empty(&self) -> bool {
+        *self == Recovered::default()
+    }
 }
 
 /// A column of results.
@@ -196,6 +221,16 @@ pub const METRICS: &[Metric] = &[
         |m| m.messages.map_or_else(Figure::default, Mean::figure)),
     Metric { is_mean: true, ..share("delayed", "delayed", "share of requests that others delayed",
         |m| m.delayed.map_or_else(Figure::default, Mean::figure)) },
+    mean("rebuild_mb_s", "rebuilt MB/s", "put back while a disk is filled, 10^6 bytes/s",
+        |m| m.recovered.rebuild_mb_s.map_or_else(Figure::default, Mean::figure)),
+    mean("rebuild_s", "to rebuild s", "time to fill a disk, s",
+        |m| m.recovered.rebuild_s.map_or_else(Figure::default, Mean::figure)),
+    mean("whole_ms", "whole ms", "mean response time while nothing is lost, ms",
+        |m| m.recovered.whole_ms.map_or_else(Figure::default, Mean::figure)),
+    mean("degraded_ms", "degraded ms", "mean response time while a node is dead, ms",
+        |m| m.recovered.degraded_ms.map_or_else(Figure::default, Mean::figure)),
+    mean("rebuilding_ms", "rebuilding ms", "mean response time while a disk is filled, ms",
+        |m| m.recovered.rebuilding_ms.map_or_else(Figure::default, Mean::figure)),
 ];
 
 impl Measured {
@@ -210,6 +245,7 @@ impl Measured {
             host_links: summary.host_links.map(Use::from),
             messages: Some(summary.messages.into()),
             delayed: Some(summary.delayed.into()),
+            recovered: summary.recovered.map(Recovered::from).unwrap_or_default(),
             events: Some(summary.events),
             ..Measured::of_hosts(summary)
         }
@@ -233,6 +269,7 @@ impl Measured {
             host_links: None,
             messages: None,
             delayed: None,
+            recovered: Recovered::default(),
             requests: summary.latency.count(),
             warm_up: Some(summary.warm_up),
             events: None,
@@ -256,6 +293,19 @@ impl Measured {
         object.insert("warm_up".into(), json!(self.warm_up));
         object.insert("events".into(), json!(self.events));
         object
+    }
+}
+
+impl From<RecoverySummary> for Recovered {
+    fn from(seen: RecoverySummary) -> Recovered {
+        let mean = |estimate: Option<Estimate>| estimate.map(Mean::from);
+        Recovered {
+            rebuild_mb_s: mean(seen.rebuild_mb_s),
+            rebuild_s: mean(seen.rebuild_s),
+            whole_ms: mean(seen.whole_ms),
+            degraded_ms: mean(seen.degraded_ms),
+            rebuilding_ms: mean(seen.rebuilding_ms),
+        }
     }
 }
 

@@ -109,8 +109,11 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
                 n => format!("the mean of {n} independent runs"),
             };
             format!(
-                "Every point is {runs} of {requests} requests, after {} to warm up; seed {}. \
-                 {INTERVALS}",
+                "Every point is {runs} {}, after {} to warm up; seed {}. {INTERVALS}",
+                match first.until_whole {
+                    true => "until all disks are whole".to_string(),
+                    false => format!("of {requests} requests"),
+                },
                 match first.warm_up {
                     WarmUp::Requests(requests) => requests.to_string(),
                     WarmUp::Mser5 => "as many as MSER-5 leaves out of a pilot run".to_string(),

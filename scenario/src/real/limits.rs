@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
-use weft_sim::perf::{Disks, Hosts, Links, Nodes, Ordering, Problem, Roles, Store, System, WarmUp};
+use weft_sim::perf::{
+    Disks, Hosts, Links, Nodes, Ordering, Problem, Recovery, Roles, Store, System, WarmUp,
+};
 
 use super::hosts::longest;
 use super::spec::used_bytes;
@@ -30,6 +32,7 @@ pub const MEANINGLESS: &[&str] = &[
     "nodes.rounds",
     "nodes.wake_us",
     "nodes.path",
+    "recovery",
 ];
 
 /// The system with all that means nothing in the real world at its default, and the volume's size
@@ -50,6 +53,7 @@ pub fn essence(system: &System) -> Result<System> {
         essence.disks = Disks::default();
     }
     (essence.links, essence.hosts) = (Links::default(), Hosts::default());
+    essence.recovery = Recovery::default();
     Ok(essence)
 }
 
@@ -73,6 +77,10 @@ pub fn check(system: &System) -> Result<(), Problem> {
     if let Some(seconds) = system.measure.seconds {
         let expected = "real runs end after measure.requests; leave it out";
         return no("measure.seconds", &seconds, expected.into());
+    }
+    if let Some(fault) = system.faults.first() {
+        let expected = "nothing is made to fail on real nodes; leave faults out";
+        return no("faults[0].at_s", &fault.at_s, expected.into());
     }
     if system.measure.warm_up == WarmUp::Mser5 {
         let expected = "real runs have no pilot; give a number";

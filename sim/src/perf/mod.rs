@@ -16,6 +16,7 @@
 //! - [`simulation`]: the events; `beginning`: what is there before the first, `asking`: hosts'
 //!   requests, `devices`: disk operations; `rounds`: processors that do what has come together;
 //!   [`host_thread`]: hosts that do one thing after the other
+//! - `failing`: nodes that die and come back; [`recovered`]: what is seen of that
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod by_word;
@@ -28,6 +29,7 @@ mod links;
 mod outcome;
 pub mod parameters;
 mod processor;
+mod recovered;
 mod setup;
 mod simulation;
 mod system;
@@ -35,11 +37,12 @@ mod timeline;
 mod warm_up;
 
 pub use costs::{PathLengths, Work};
-pub use outcome::{Estimate, Outcome, Resource, Summary, Used};
+pub use outcome::{Estimate, Outcome, RecoverySummary, Resource, Summary, Used};
+pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{
-    Disks, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Problem, Roles, Store,
-    Stripes, System, VolumeSpec,
+    Disks, Fabric, Fault, FaultKind, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Problem,
+    Recovery, Roles, Store, Stripes, System, VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

@@ -6,6 +6,7 @@ use weft_load::Kind;
 use weft_load::stats::{self, Class, Latency};
 
 use super::costs::Work;
+use super::recovered::Recovered;
 
 /// How much a kind of resource was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub messages: f64,
     /// The share of requests that were delayed by others.
     pub delayed: f64,
+    /// What was seen of faults, if there were any.
+    pub recovered: Option<Recovered>,
     /// Processor time of all nodes for each request, in nanoseconds, with all that they do meanwhile.
     pub processor_ns: f64,
     /// What the nodes did.
@@ -108,6 +111,7 @@ impl Outcome {
             host_links: None,
             messages: 0.0,
             delayed: 0.0,
+            recovered: None,
             processor_ns: 0.0,
             work: Work::default(),
             warm_up: 0,
@@ -168,6 +172,8 @@ pub struct Summary {
     pub messages: Estimate,
     /// The share of requests that were delayed by others.
     pub delayed: Estimate,
+    /// What was seen of faults, if there were any.
+    pub recovered: Option<RecoverySummary>,
     /// Requests that were left out at the beginning of each run.
     pub warm_up: u64,
     /// Events of all runs.
@@ -193,9 +199,43 @@ impl Summary {
                 / runs.len().max(1) as f64,
             messages: Estimate::of(runs.iter().map(|r| r.messages)),
             delayed: Estimate::of(runs.iter().map(|r| r.delayed)),
+            recovered: RecoverySummary::of(runs),
             warm_up: runs[0].warm_up,
             events: runs.iter().map(|r| r.events).sum(),
         }
+    }
+}
+
+/// What was seen of faults, over runs: each that all of them saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecoverySummary {
+    /// 10^6 bytes a second put back, while any disk was filled.
+    pub rebuild_mb_s: Option<Estimate>,
+    /// Seconds that it took to fill a disk.
+    pub rebuild_s: Option<Estimate>,
+    /// Mean milliseconds of requests answered while nothing was lost.
+    pub whole_ms: Option<Estimate>,
+    /// The same while a node was dead.
+    pub degraded_ms: Option<Estimate>,
+    /// The same while a disk was filled.
+    pub rebuilding_ms: Option<Estimate>,
+}
+
+impl RecoverySummary {
+    fn of(runs: &[Outcome]) -> Option<RecoverySummary> {
+        let all: Option<Vec<Recovered>> = runs.iter().map(|r| r.recovered).collect();
+        let all = all?;
+        let estimate = |of: fn(&Recovered) -> Option<f64>| {
+            let values: Option<Vec<f64>> = all.iter().map(of).collect();
+            values.map(Estimate::of)
+        };
+        Some(RecoverySummary {
+            rebuild_mb_s: estimate(|r| r.rebuild_mb_s),
+            rebuild_s: estimate(|r| r.rebuild_s),
+            whole_ms: estimate(|r| r.whole_ms),
+            degraded_ms: estimate(|r| r.degraded_ms),
+            rebuilding_ms: estimate(|r| r.rebuilding_ms),
+        })
     }
 }
 

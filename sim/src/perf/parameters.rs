@@ -219,6 +219,26 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.lease_ms", "milliseconds", Range::Number(1e-3, 1e9), "Highly concurrent shared storage, 4.2.2",
         "With locks: how long one is good that is not given back."),
 
+    row("faults.at_s", "seconds", Range::Number(0.0, 1e6), WEFT,
+        "A list, [[faults]], of what happens to nodes and disks. When: from the beginning of the run."),
+    row("faults.what", "", Range::Word(&["node-dies", "node-returns", "disk-replaced"]), WEFT,
+        "What happens: a node dies, and its disk cannot be reached; one that had died is back with its \
+         disk; or it is back with an empty one, which is filled. With nodes.store = plain nothing says \
+         what a disk has missed, so all of it is put back in either case."),
+    row("faults.node", "node", Range::Whole(0, 16_383), WEFT,
+        "To which node with a disk, from 0."),
+
+    row("recovery.notice_ms", "milliseconds", Range::Number(0.0, 1e6), WEFT,
+        "Until others, and the hosts that it serves, find that a node is dead. Hosts ask another then."),
+    row("recovery.map_ms", "milliseconds", Range::Number(0.0, 1e6), WEFT,
+        "Until a new map of the cluster is safe, once all nodes have stopped for it."),
+    row("recovery.at_once", "stripe units", Range::Whole(1, 65_536), WEFT,
+        "How many units a disk that is filled has put back at once while no host uses it."),
+    row("recovery.at_once_busy", "stripe units", Range::Whole(1, 65_536), WEFT,
+        "How many while hosts use it."),
+    row("recovery.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
+        "How fast a disk is filled at most. If left out, as fast as it goes."),
+
     row("measure.warm_up", "requests", Range::WholeOr(0, 1_000_000_000_000, "mser-5"), TT,
         "Requests before measuring begins. mser-5: as many as it takes until the response times of a \
          pilot run are steady by that test (White 1997); the pilot is a replication of its own that \
@@ -227,6 +247,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "Requests that are measured in each run."),
     row("measure.seconds", "seconds", Range::Number(1e-3, 1e6), BST,
         "Simulated seconds that are measured in each run, in the place of measure.requests."),
+    row("measure.until_whole", "", Range::YesNo, WEFT,
+        "Whether each run is measured until all faults are past and all disks are whole again, in the \
+         place of measure.requests."),
     row("measure.replications", "runs", Range::Whole(1, 1_000_000), WEFT,
         "Independent runs. Of one alone there is no confidence interval."),
     row("measure.seed", "", Range::Whole(0, i64::MAX as u64), WEFT,
@@ -248,7 +271,7 @@ pub(super) fn of(key: &str) -> &'static Parameter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::System;
+    use super::super::{Fault, FaultKind, System};
     use super::*;
 
     const LEAST: &str =
@@ -261,6 +284,10 @@ mod tests {
             match value {
                 toml::Value::Table(inner) if key != "workload" => leaves(&key, inner, found),
                 toml::Value::Table(_) => {}
+                toml::Value::Array(elements) => match &elements[0] {
+                    toml::Value::Table(element) => leaves(&key, element, found),
+                    _ => found.push(key),
+                },
                 _ => found.push(key),
             }
         }
@@ -276,6 +303,8 @@ mod tests {
         system.disks.per_bus = Some(1);
         (system.disks.size_bytes, system.measure.seconds) = (Some(1 << 20), Some(1.0));
         system.links.latency_most_us = Some(20.0);
+        system.faults = vec![Fault { at_s: 1.0, what: FaultKind::NodeDies, node: 0 }];
+        system.recovery.mb_s = Some(1.0);
         system.hosts.links = Some(system.links);
         let mut theirs = Vec::new();
         leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
@@ -289,6 +318,10 @@ mod tests {
     fn every_word_is_accepted_and_no_other() {
         for row in PARAMETERS {
             let Range::Word(words) = row.range else { continue };
+            if row.key.starts_with("faults.") {
+                // Of a list; read together with what happens before, in the tests of faults.
+                continue;
+            }
             let read = |word: &str| {
                 let role = match word {
                     "host" => "nodes.originators = 0\n",

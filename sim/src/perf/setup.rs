@@ -4,7 +4,7 @@ use std::io::Read;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::Geometry;
-use weft_core::node::NodeConfig;
+use weft_core::node::{FillRates, NodeConfig, UNBOUNDED};
 use weft_core::store::{StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use weft_load::random::Streams;
@@ -42,13 +42,21 @@ pub(super) fn of_trace(system: &System, error: impl ToString) -> Problem {
 /// How nodes are run here: no request is cut, nobody loses patience.
 pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
     let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
+    let recovery = &system.recovery;
+    let rate = recovery.mb_s.map_or(UNBOUNDED, |rate| (rate * 1e6).round() as u64);
+    let filling = NodeConfig {
+        rebuilds: recovery.at_once as usize,
+        rebuilds_busy: recovery.at_once_busy as usize,
+        fill: FillRates { floor: rate, ceiling: rate },
+        ..NodeConfig::default()
+    };
     if system.nodes.store == Store::Journalled {
         // As real ones.
         return NodeConfig {
             store: StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() },
             lock_timeout: nanos(system.volume.lock_timeout_ms),
             lease: nanos(system.volume.lease_ms),
-            ..NodeConfig::default()
+            ..filling
         };
     }
     NodeConfig {
@@ -64,8 +72,9 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
         lease: nanos(system.volume.lease_ms),
         patience: FOREVER,
         timestamp_window: 60_000 * MILLIS,
-        place_after: 10_000 * MILLIS,
-        ..NodeConfig::default()
+        // There is nothing to place; only who fills a disk looks now and then whether hosts use it.
+        place_after: if system.faults.is_empty() { 10_000 * MILLIS } else { 100 * MILLIS },
+        ..filling
     }
 }
 

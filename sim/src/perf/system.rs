@@ -1,8 +1,10 @@
 //! The description of an array, its volume, its hosts and what to measure.
 //!
 //! - [`hardware`]: nodes, disks, links and hosts
+//! - [`faults`]: what happens to them, and how they go about it
 //! - [`fit`]: what does not fit the rest
 
+mod faults;
 mod fit;
 mod hardware;
 
@@ -17,6 +19,7 @@ pub use weft_load::workload::Problem;
 use weft_load::workload::{Generator, Workload};
 use weft_model::disk::Model;
 
+pub use faults::{Fault, FaultKind, Recovery};
 use fit::within;
 pub use hardware::{Disks, Fabric, Hosts, Links, MessageTimes, Nodes, Roles, Store};
 
@@ -46,6 +49,12 @@ pub struct System {
     pub volume: VolumeSpec,
     /// What hosts ask.
     pub workload: Workload,
+    /// What happens to nodes and disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// How the array goes about it.
+    #[serde(default)]
+    pub recovery: Recovery,
     /// What to measure.
     #[serde(default)]
     pub measure: Measure,
@@ -137,6 +146,9 @@ pub struct Measure {
     /// For how many seconds is measured, if not for so many requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// Whether it is measured until all faults are past and all disks are whole again, if not for so
+    /// many requests.
+    pub until_whole: bool,
     /// Independent runs.
     pub replications: u32,
     /// Where chance begins.
@@ -149,6 +161,7 @@ impl Default for Measure {
             warm_up: WarmUp::default(),
             requests: 10_000,
             seconds: None,
+            until_whole: false,
             replications: 2,
             seed: 1,
         }
@@ -165,6 +178,8 @@ impl System {
             hosts: Hosts::default(),
             volume: VolumeSpec::default(),
             workload,
+            faults: Vec::new(),
+            recovery: Recovery::default(),
             measure: Measure::default(),
         }
     }
@@ -260,6 +275,7 @@ impl System {
         capacity::check(self, &disk, redundancy)?;
         let volume = self.volume_bytes()?;
         Generator::new(&self.workload, volume).map_err(of_workload)?;
+        self.check_faults()?;
         self.check_trace(&disk)
     }
 

@@ -376,10 +376,12 @@ impl Store for PlainStore {
         false
     }
 
-    /// It keeps no versions: every sector may have been written at any time. And it keeps no marks.
+    /// It keeps no versions: every sector may have been written at any time, also before it was opened. And it
+    /// keeps no marks.
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
         let all = if what == Scan::Marked { 0..0 } else { first..first + count };
-        let found = all.map(|s| (s, self.latest)).collect();
+        let latest = self.latest.max(Timestamp(1));
+        let found = all.map(|s| (s, latest)).collect();
         self.events.push_back(Event::Scanned(ticket, found));
     }
 

@@ -262,8 +262,8 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             ordering: protocol.ordering(),
             ..VolumeSpec::default()
         },
-        workload: workload(setup),
         measure,
+        ..System::under(workload(setup))
     }
 }
 

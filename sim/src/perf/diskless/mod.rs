@@ -33,6 +33,11 @@ impl Steps {
         self.first.iter().chain(&self.later).map(|step| step.0).sum()
     }
 
+    /// Nothing is brought about by what is left.
+    pub fn forget(&mut self) {
+        self.first.iter_mut().chain(&mut self.later).for_each(|step| step.1.clear());
+    }
+
     /// How long the next takes, if there is one.
     pub fn next_time(&self) -> Option<Nanos> {
         self.first.iter().chain(&self.later).next().map(|step| step.0)

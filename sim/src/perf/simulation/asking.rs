@@ -1,8 +1,11 @@
 //! What hosts ask, and when.
 
-use weft_load::Ask;
+use weft_core::node::HostOp;
+use weft_core::plan::Range;
 use weft_load::workload::Arrivals;
+use weft_load::{Ask, Kind};
 
+use super::super::setup::VOLUME;
 use super::*;
 
 /// A request that has been asked.
@@ -28,15 +31,20 @@ impl Simulation {
         Ok(Some(Ask { wait, ..ask }))
     }
 
+    /// The node that a host asks.
+    fn originator_of(&self, host: u32) -> u32 {
+        let originators = u32::from(self.system.nodes.originators);
+        match (self.system.nodes.roles, originators) {
+            (Roles::Host, _) => self.diskless.of_host(host),
+            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
+            (Roles::Array, n) => self.living(host % n, n),
+        }
+    }
+
     /// Has a host ask what it asks next, if there is anything.
     pub(super) fn next_ask(&mut self, host: u32) -> Result<(), String> {
         let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
-        let originators = u32::from(self.system.nodes.originators);
-        let originator = match (self.system.nodes.roles, originators) {
-            (Roles::Host, _) => self.diskless.of_host(host),
-            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
-            (Roles::Array, n) => host % n,
-        };
+        let originator = self.originator_of(host);
         let request = Request { host, ask, asked: 0, originator };
         let number = match self.free.pop() {
             Some(number) => {
@@ -76,11 +84,17 @@ impl Simulation {
 
     /// A request leaves its host, and takes its link, if there are any.
     pub(super) fn leaves(&mut self, request: u32) -> Result<(), String> {
+        // One whose node has died meanwhile has another number.
+        let Some(host) = self.requests[request as usize].as_ref().map(|r| r.host) else {
+            return Ok(());
+        };
+        let originator = self.originator_of(host);
+        let r = self.requests[request as usize].as_mut().expect("just seen");
+        r.originator = originator;
         let Some(links) = &mut self.host_links else {
             return self.happens(Event::Arrival { request });
         };
         let now = self.queue.now();
-        let r = self.requests[request as usize].as_ref().expect("a request in work");
         let data = if r.ask.kind == Kind::Write { r.ask.len } else { 0 };
         let there = links.ask(now, r.host as usize, r.originator as usize, data);
         if let Some(timeline) = &mut self.timeline {
@@ -88,6 +102,21 @@ impl Simulation {
         }
         self.queue.push(there - now, Event::Arrival { request });
         Ok(())
+    }
+
+    /// A request is at its node.
+    pub(super) fn arrives(&mut self, request: u32) -> Result<(), String> {
+        let Some(r) = &self.requests[request as usize] else { return Ok(()) };
+        let (node, Ask { kind, len, offset, .. }) = (r.originator, r.ask);
+        if self.is_dead(node) {
+            return self.finds_dead(request, node);
+        }
+        let op = match kind {
+            Kind::Read => HostOp::Read(Range { offset, len }),
+            Kind::Write => HostOp::Write(offset, Buffer::Length(len as usize)),
+            Kind::Flush => HostOp::Flush,
+        };
+        self.input(node, Input::Host(request.into(), VOLUME, op))
     }
 
     /// A node answers a request, and the reply takes its link, if there are any.
@@ -106,6 +135,9 @@ impl Simulation {
     /// A reply is at its host, whose driver takes it.
     pub(super) fn is_back(&mut self, request: u32) {
         let (now, driver) = (self.queue.now(), micros(self.system.hosts.reply_us));
+        if self.requests[request as usize].is_none() {
+            return;
+        }
         if let Some(timeline) = &mut self.timeline {
             timeline.replied(request, now, now + driver);
         }
@@ -120,9 +152,12 @@ impl Simulation {
 
     pub(in crate::perf) fn reply(&mut self, request: u32) -> Result<(), String> {
         let now = self.queue.now();
-        let r = self.requests[request as usize].take().expect("a request in work");
+        let Some(r) = self.requests[request as usize].take() else { return Ok(()) };
         self.free.push(request);
         self.run.reply(now, r.ask.kind, r.ask.len, r.asked);
+        if let Some(failing) = self.failing.as_mut().filter(|_| self.run.is_warm()) {
+            failing.phases.answered(now - r.asked);
+        }
         if let Some(times) = &mut self.pilot {
             times.add((now - r.asked) as f64);
         }

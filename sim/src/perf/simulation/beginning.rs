@@ -51,8 +51,7 @@ impl Simulation {
             _ => 0,
         };
         let count = workers + controller + diskless::count(system);
-        // Reads go on through parity.
-        let gap = volume.geometry.layout.parity_run() as u64 * volume.unit_sectors();
+        let gap = gap(&volume);
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
         let diskless = Diskless::new(system, streams);
@@ -63,6 +62,7 @@ impl Simulation {
             processor: (n % processors) as u32,
             disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
             soon: None,
+            life: 0,
         };
         let device = |(n, disk): (usize, Disk)| {
             let bus = system.disks.per_bus.map(|so_many| (n / usize::from(so_many)) as u32);
@@ -83,6 +83,7 @@ impl Simulation {
             }),
             messages: 0,
             delays: Delays::default(),
+            failing: None,
             delayed: 0,
             sector_bytes: model.sector_bytes(),
             generator,
@@ -120,6 +121,9 @@ impl Simulation {
             place.node.handle(0, Input::Map(map), &mut out);
             drive(&mut AtFirst(&mut self.queue), NodeId(node as u16), out)?;
         }
+        let config = config(&self.system, gap(&map.volumes[&VOLUME]));
+        self.failing = Failing::new(&self.system, &map, config).map(Box::new);
+        self.await_faults()?;
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,
             Arrivals::Open { .. } => 1,
@@ -133,6 +137,11 @@ impl Simulation {
         }
         Ok(())
     }
+}
+
+/// Reads go on through parity.
+fn gap(volume: &Volume) -> u64 {
+    volume.geometry.layout.parity_run() as u64 * volume.unit_sectors()
 }
 
 fn shared_bus(model: &Model) -> SharedBus {

@@ -49,6 +49,9 @@ impl Device {
 const NODE_BIT: u32 = 48;
 /// Tells a write of a journalled store that is done when a flush after it is.
 const FLUSH_AFTER: u64 = 1 << (NODE_BIT - 1);
+/// How often the node has begun anew, as far as it fits, is between this bit and that one.
+const LIFE_BIT: u32 = NODE_BIT - 7;
+const MOST_LIVES: u32 = 1 << 6;
 
 impl Simulation {
     pub(super) fn disk_begins(&mut self, node: u32, request: DiskRequest) {
@@ -64,10 +67,11 @@ impl Simulation {
         };
         let access = Access::of(&request.op, first, self.sector_bytes);
         let many = "a node has more disk operations than have numbers";
-        assert!(request.id & !(FLUSH_AFTER - 1) == 0, "{many}");
+        assert!(request.id >> LIFE_BIT == 0, "{many}");
+        let life = u64::from(place.life % MOST_LIVES) << LIFE_BIT;
         // The papers' disks write through; real ones have a cache that has to be flushed.
         let flushed = self.system.nodes.store == Store::Journalled && is_flushed_after(&request.op);
-        let number = request.id | if flushed { FLUSH_AFTER } else { 0 };
+        let number = request.id | life | if flushed { FLUSH_AFTER } else { 0 };
         let there = &mut self.devices[device as usize];
         there.queue.up(now);
         there.submit(&mut self.buses, now, u64::from(node) << NODE_BIT | number, access);
@@ -102,7 +106,11 @@ impl Simulation {
                 continue;
             }
             self.devices[device as usize].queue.down(now);
-            let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << NODE_BIT) - 1));
+            let (node, id) = ((done.id >> NODE_BIT) as u32, done.id & ((1 << LIFE_BIT) - 1));
+            let life = (done.id >> LIFE_BIT) as u32 % MOST_LIVES;
+            if self.places[node as usize].life % MOST_LIVES != life {
+                continue;
+            }
             if let Some(timeline) = &mut self.timeline {
                 let kind = match done.access.kind {
                     weft_model::disk::Kind::Read => "read",

@@ -1,6 +1,7 @@
 //! What becomes of a node's outputs: messages go over modelled links, operations to modelled disks. What fails ends
 //! the simulation: nothing is to fail here.
 
+use weft_core::cluster::AuthorityInput;
 use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Timer};
 use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
@@ -12,6 +13,9 @@ impl Environment for Simulation {
     type End = String;
 
     fn send(&mut self, _: NodeId, envelope: Envelope) {
+        if self.is_lost(&envelope) {
+            return;
+        }
         let now = self.queue.now();
         let (from, to) = (usize::from(envelope.from.0), usize::from(envelope.to.0));
         let bytes = envelope.body.as_ref().map_or(0, |b| b.payload());
@@ -33,25 +37,34 @@ impl Environment for Simulation {
     }
 
     fn set_timer(&mut self, node: NodeId, timer: Timer, after: Nanos) {
-        self.queue.push(after, Event::Timer { node: node.0.into(), timer });
+        let life = self.places[usize::from(node.0)].life;
+        self.queue.push(after, Event::Timer { node: node.0.into(), life, timer });
     }
 
     fn reply(
         &mut self,
-        _: NodeId,
+        node: NodeId,
         request: u64,
         result: Result<HostData, HostError>,
     ) -> Result<(), String> {
-        result.map_err(|error| format!("a request failed: {error}"))?;
-        self.returns(request as u32);
+        if self.is_answered(node, request as u32, result.err())? {
+            self.returns(request as u32);
+        }
         Ok(())
     }
 
-    /// There is no authority: the map stays as it is.
-    fn report(&mut self, _: NodeId, _: MemberReport) {}
+    /// Without faults there is no authority: the map stays as it is.
+    fn report(&mut self, node: NodeId, report: MemberReport) {
+        if self.has_faults() && !self.is_dead(node.0.into()) {
+            let input = AuthorityInput::Report(node, report);
+            self.queue.push(0, Event::Authority(Box::new(input)));
+        }
+    }
 
-    /// All nodes are there from the beginning.
-    fn ready(&mut self, _: NodeId) {}
+    /// Only one that begins anew says so here.
+    fn ready(&mut self, node: NodeId) {
+        self.is_open(node.0.into());
+    }
 
     fn disk_refused(&mut self, _: NodeId, why: FormatError) -> String {
         why.to_string()
@@ -86,7 +99,7 @@ impl Environment for AtFirst<'_> {
     /// Nothing is in work yet that others could wait for.
     fn set_timer(&mut self, node: NodeId, timer: Timer, after: Nanos) {
         if timer == Timer::LockServer {
-            self.0.push(after, Event::Timer { node: node.0.into(), timer });
+            self.0.push(after, Event::Timer { node: node.0.into(), life: 0, timer });
         }
     }
 

@@ -2,11 +2,11 @@
 
 use asking::Request;
 use devices::{Device, SharedBus};
+use failing::Failing;
 use weft_core::Buffer;
-use weft_core::node::{Envelope, HostOp, Input, Node, Output, Timer, drive};
-use weft_core::plan::Range;
-use weft_core::units::{Nanos, NodeId};
-use weft_load::Kind;
+use weft_core::cluster::AuthorityInput;
+use weft_core::node::{Envelope, Input, MapMessage, Node, Output, Timer, drive};
+use weft_core::units::{Nanos, NodeId, SECTOR};
 use weft_load::stats::Run;
 use weft_load::stats::warmup::Batches;
 use weft_load::workload::{Asks, Generator};
@@ -19,7 +19,7 @@ use super::host_thread::{Job, Thread};
 use super::links::{HostLinks, LinkUse, Network};
 use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
-use super::setup::VOLUME;
+use super::recovered::Recovered;
 use super::system::{Roles, Store, System};
 use super::timeline::{Lane, Timeline};
 use crate::engine::Queue;
@@ -41,11 +41,19 @@ pub(super) enum Event {
     /// A processor is done with what it has in hand.
     Processor { processor: u32 },
     /// Of a processor that works in rounds: something of a round takes effect.
-    Output { node: u32, output: Box<Output> },
+    Output { node: u32, life: u32, output: Box<Output> },
     /// A host's thread is done with what it has in hand.
     Host { host: u32 },
     /// A timer.
-    Timer { node: u32, timer: Timer },
+    Timer { node: u32, life: u32, timer: Timer },
+    /// Something fails, or comes back.
+    Fault { fault: u32 },
+    /// A node that died for the so-manieth time is missed.
+    Missed { node: u32, deaths: u32 },
+    /// The authority is told.
+    Authority(Box<AuthorityInput>),
+    /// The authority tells a node.
+    Tell { node: u32, life: u32, message: Box<MapMessage> },
     /// A host has its reply.
     Reply { request: u32 },
 }
@@ -54,6 +62,8 @@ pub(super) enum Event {
 struct Place {
     node: Node,
     processor: u32,
+    /// How often it has begun anew.
+    life: u32,
     /// The device that its disk is a part of, and the part's first byte.
     disk: Option<(u32, u64)>,
     /// What it has put off, and until when, if its processor works in rounds.
@@ -88,6 +98,8 @@ pub struct Simulation {
     /// Messages that went over a link since measuring began.
     messages: u64,
     delays: Delays,
+    /// What fails, if anything does.
+    failing: Option<Box<Failing>>,
     /// Requests with their reply since measuring began that others delayed.
     delayed: u64,
     sector_bytes: u64,
@@ -194,6 +206,7 @@ impl Simulation {
             host_links: self.host_links.is_some().then(|| Resource::of(&self.host_links_used())),
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
+            recovered: self.recovered(),
             processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
                 / measured.all().latency.count().max(1) as f64,
             work: self.work,
@@ -223,6 +236,9 @@ impl Simulation {
         let all = self.system.workload.requests.trace().and_then(|t| t.surveyed.as_ref());
         if all.is_some_and(|trace| self.run.finished() >= trace.requests) {
             return true;
+        }
+        if measure.until_whole {
+            return self.run.is_warm() && self.is_whole();
         }
         match (measure.seconds, self.run.measured()) {
             (None, _) => self.run.finished() >= measure.warm_up.requests() + measure.requests,
@@ -284,6 +300,7 @@ impl Simulation {
     fn restart(&mut self) {
         let now = self.queue.now();
         (self.messages, self.delayed, self.work) = (0, 0, Work::default());
+        self.restart_phases();
         self.network.restart();
         self.host_links.iter_mut().for_each(HostLinks::restart);
         for device in &mut self.devices {
@@ -308,27 +325,28 @@ impl Simulation {
                 self.is_back(request);
                 Ok(())
             }
-            Event::Arrival { request } => {
-                let r = self.requests[request as usize].as_ref().expect("a request in work");
-                let (len, offset) = (r.ask.len, r.ask.offset);
-                let op = match r.ask.kind {
-                    Kind::Read => HostOp::Read(Range { offset, len }),
-                    Kind::Write => HostOp::Write(offset, Buffer::Length(len as usize)),
-                    Kind::Flush => HostOp::Flush,
-                };
-                let node = r.originator;
-                self.input(node, Input::Host(request.into(), VOLUME, op))
-            }
+            Event::Arrival { request } => self.arrives(request),
+            // What a dead node would get is lost.
+            Event::Message(envelope) if self.is_lost(&envelope) => Ok(()),
             Event::Message(envelope) => {
                 self.input(u32::from(envelope.to.0), Input::Message(*envelope))
             }
-            Event::Timer { node, timer } => {
+            Event::Timer { node, life, .. } | Event::Output { node, life, .. }
+                if self.places[node as usize].life != life =>
+            {
+                Ok(())
+            }
+            Event::Fault { fault } => self.fails(fault),
+            Event::Missed { node, deaths } => self.missed(node, deaths),
+            Event::Authority(input) => self.authority_hears(*input),
+            Event::Tell { node, life, message } => self.told(node, life, *message),
+            Event::Timer { node, timer, .. } => {
                 if timer == Timer::Soon && self.has_rounds() && !self.is_due(node) {
                     return Ok(());
                 }
                 self.input(node, Input::Timer(timer))
             }
-            Event::Output { node, output } => self.apply(node, [*output]),
+            Event::Output { node, output, .. } => self.apply(node, [*output]),
             Event::Host { host } => self.host_is_done(host),
             Event::Disk { device } => self.disk_is_due(device),
             Event::Processor { processor } if self.has_rounds() => self.round(processor),
@@ -459,6 +477,9 @@ mod asking;
 mod beginning;
 mod devices;
 mod environment;
+mod failing;
+#[cfg(test)]
+mod failing_tests;
 #[cfg(test)]
 mod real_nodes_tests;
 mod rounds;

@@ -1,15 +1,17 @@
 //! What real nodes have and the papers' have not: the journalled store, processors that are shared
 //! and work in rounds, devices that are shared, hosts that are threads.
 
-use weft_core::node::NodeConfig;
+use weft_core::node::{HostOp, NodeConfig};
+use weft_core::plan::Range;
 use weft_core::store::Superblock;
 use weft_core::units::MILLIS;
+use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
 use weft_core::units::SECTOR;
 use weft_load::random::Streams;
 
-use super::super::setup::volume;
+use super::super::setup::{VOLUME, volume};
 use super::*;
 use crate::disk::Asked;
 use crate::perf::{Measure, PathLengths, WarmUp};

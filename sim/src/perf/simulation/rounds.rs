@@ -112,10 +112,11 @@ impl Simulation {
                     Output::Reply(..) => replies.push((node, output)),
                     Output::Timer(Timer::Soon, delay) => {
                         let due = round.at + delay;
+                        let life = self.places[node as usize].life;
                         self.places[node as usize].soon.get_or_insert(due);
                         self.queue.push(
                             due - self.queue.now(),
-                            Event::Timer { node, timer: Timer::Soon },
+                            Event::Timer { node, life, timer: Timer::Soon },
                         );
                     }
                     output => {
@@ -176,7 +177,8 @@ impl Simulation {
     /// Has an output take effect at the time that the round has come to.
     fn later(&mut self, round: &Round, node: u32, output: Output) {
         let delay = round.at - self.queue.now();
-        self.queue.push(delay, Event::Output { node, output: Box::new(output) });
+        let life = self.places[node as usize].life;
+        self.queue.push(delay, Event::Output { node, life, output: Box::new(output) });
     }
 }
 
