@@ -106,6 +106,8 @@ fn defaults() -> Result<BTreeMap<String, Value>> {
         ("disks", Value::try_from(perf::Disks::default())?),
         ("links", Value::try_from(perf::Links::default())?),
         ("hosts", Value::try_from(perf::Hosts::default())?),
+        ("links.torus", Value::try_from(perf::Torus::default())?),
+        ("links.hierarchy", Value::try_from(perf::Hierarchy::default())?),
         // What they are if any of their keys is given.
         ("hosts.links", Value::try_from(perf::Links::default())?),
         ("volume", Value::try_from(perf::VolumeSpec::default())?),

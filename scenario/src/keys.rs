@@ -10,7 +10,7 @@ use weft_sim::perf::parameters::{self, Range, show};
 
 /// Tables of which only one key can be there, and the keys that it may be.
 const ALTERNATIVES: &[(&str, &[&str])] = &[
-    ("workload.arrivals", &["closed", "open", "traced"]),
+    ("workload.arrivals", &["closed", "open", "traced", "saturating"]),
     ("workload.arrivals.closed.think", &["constant_us", "exponential_us", "normal_us"]),
     ("workload.requests", &["fixed", "mix", "imitation", "trace"]),
     ("workload.addresses", &["uniform", "sequential", "zipf", "part"]),

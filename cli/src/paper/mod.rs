@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use weft_scenario::run::run;
-use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, bst, tickertaip};
+use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, bst, drnet, tickertaip};
 use weft_terminal::{align_right, say, table};
 
 /// Repeat the evaluation of a paper.
@@ -22,6 +22,8 @@ pub enum Paper {
     Tickertaip(Options),
     /// "Highly concurrent shared storage", sections 4.2 to 4.6: Table 2, Figures 6, 9, 10 and 11, and a larger system
     Bst(Options),
+    /// "A performance comparison between the DR-net and a hierarchical RAID system", section 4: Tables 1 and 2, Figures 5 to 11
+    Drnet(Options),
 }
 
 /// What to repeat, and how to show it.
@@ -50,6 +52,7 @@ impl Paper {
         match self {
             Paper::Tickertaip(options) => options.run(&tickertaip::EVALUATION),
             Paper::Bst(options) => options.run(&bst::EVALUATION),
+            Paper::Drnet(options) => options.run(&drnet::EVALUATION),
         }
     }
 }
@@ -144,6 +147,7 @@ fn describe(rows: &[&Row]) -> String {
             Metric::DelayedFraction => ("delayed", 4),
             Metric::MessagesPerOp => ("messages", 2),
             Metric::DeviceUtilization => ("utilization", 3),
+            Metric::RebuildMbS => ("MB/s rebuilt", 3),
         };
         let number = |x: f64| format!("{x:.digits$}");
         out.add_row([

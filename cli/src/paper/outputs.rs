@@ -88,6 +88,7 @@ fn file(metric: Metric) -> &'static str {
         Metric::DelayedFraction => "delayed",
         Metric::MessagesPerOp => "messages",
         Metric::DeviceUtilization => "utilization",
+        Metric::RebuildMbS => "rebuilding",
     }
 }
 

@@ -254,7 +254,10 @@ impl Execution {
     /// A sum of parts that are all here.
     fn sum_of(&mut self, at: Spans, terms: &[Term]) -> Buffer {
         let parts: Vec<Buffer> = terms.iter().map(|t| self.bytes_of(t.part, t.spans)).collect();
-        self.added += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        // What is added to nothing costs nothing, unless it is multiplied.
+        let begins = terms.iter().position(|t| t.coefficient == 1);
+        let added = parts.iter().enumerate().filter(|(n, _)| Some(*n) != begins);
+        self.added += added.map(|(_, part)| part.len() as u64).sum::<u64>();
         sum(at, terms, &parts)
     }
 
@@ -270,7 +273,8 @@ impl Execution {
         let write = self.cell.write().expect("it is a sum");
         let Value::Sum(terms) = &write.value else { unreachable!("it is a sum") };
         let (term, at) = (terms[place], write.spans);
-        self.added += data.len() as u64;
+        let begins = self.summed.count_ones() == 1 && term.coefficient == 1;
+        self.added += if begins { 0 } else { data.len() as u64 };
         if data.is_zero() {
             return;
         }

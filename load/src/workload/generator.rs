@@ -119,7 +119,7 @@ impl Waits {
             Arrivals::Open { rate_per_s, spacing: Spacing::Fixed } => {
                 Waits::Turns { gap: 1e9 / rate_per_s, arrivals: vec![0; hosts as usize] }
             }
-            Arrivals::Traced { .. } => Waits::Constant(0),
+            Arrivals::Traced { .. } | Arrivals::Saturating => Waits::Constant(0),
         }
     }
 

@@ -64,6 +64,12 @@ pub const PARAMETERS: &[Parameter] = &[
         ..parameter("arrivals.open.spacing", "", "poisson or fixed")
     },
     Parameter {
+        meaning: "saturating: a host asks on as soon as its request is accepted, answered or not, and is stuck while \
+                  it is not; needs nodes.buffers",
+        source: "DR-net, 3.1.1",
+        ..parameter("arrivals", "", "saturating, closed, open or traced")
+    },
+    Parameter {
         default: "1",
         meaning: "requests come at the times of their trace (requests.trace), answered or not, so \
                   many times as fast as they were; hosts take turns",
@@ -196,6 +202,7 @@ mod tests {
                 "4",
                 "arrivals.open.rate_per_s = 1\nrequests.imitation = \"oltp\"\naddresses.part.share = 0.5\n",
             ),
+            "arrivals" => ("\"saturating\"", OLTP),
             "arrivals.open.rate_per_s" => ("5.0", OLTP),
             "arrivals.open.spacing" => ("\"fixed\"", BOTH),
             "requests.fixed.bytes" => {

@@ -58,6 +58,9 @@ pub enum Arrivals {
         #[serde(default)]
         spacing: Spacing,
     },
+    /// A host asks on as soon as its request is accepted, answered or not, and is stuck while it is not (DR-net,
+    /// 3.1.1).
+    Saturating,
     /// Requests come at the times of the trace that they are of, answered or not; hosts take
     /// turns.
     Traced {
@@ -247,7 +250,7 @@ impl Workload {
     pub fn speed(&self) -> Option<f64> {
         match self.arrivals {
             Arrivals::Traced { speed } => Some(speed),
-            Arrivals::Closed { .. } | Arrivals::Open { .. } => None,
+            Arrivals::Closed { .. } | Arrivals::Open { .. } | Arrivals::Saturating => None,
         }
     }
 
@@ -281,6 +284,7 @@ impl Arrivals {
             Arrivals::Open { rate_per_s, .. } => {
                 positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)
             }
+            Arrivals::Saturating => Ok(()),
             Arrivals::Traced { speed } => range("arrivals.traced.speed", *speed, 1e-6, 1e6),
         }
     }

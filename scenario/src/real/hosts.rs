@@ -246,7 +246,8 @@ impl Driver<'_> {
     fn run(&mut self) -> Result<()> {
         let population = match *self.arrivals {
             Arrivals::Closed { population, .. } => population,
-            Arrivals::Open { .. } | Arrivals::Traced { .. } => 1,
+            // Refused before.
+            Arrivals::Open { .. } | Arrivals::Traced { .. } | Arrivals::Saturating => 1,
         };
         (0..population).try_for_each(|_| self.draw(0))?;
         while !self.common.is_over() {

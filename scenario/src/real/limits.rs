@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
+use weft_load::workload::Arrivals;
 use weft_sim::perf::{
     Disks, Hosts, Links, Nodes, Ordering, Problem, Recovery, Roles, Store, System, WarmUp,
 };
@@ -77,6 +78,10 @@ pub fn check(system: &System) -> Result<(), Problem> {
     if let Some(seconds) = system.measure.seconds {
         let expected = "real runs end after measure.requests; leave it out";
         return no("measure.seconds", &seconds, expected.into());
+    }
+    if system.workload.arrivals == Arrivals::Saturating {
+        let expected = "no buffer of real nodes is bounded so; give closed or open arrivals";
+        return no("workload.arrivals", &"saturating", expected.into());
     }
     if let Some(fault) = system.faults.first() {
         let expected = "nothing is made to fail on real nodes; leave faults out";

@@ -5,6 +5,7 @@
 //! who fit parameters it is left out, so that it can be compared afterwards.
 
 pub mod bst;
+pub mod drnet;
 pub mod tickertaip;
 
 use serde::Serialize;
@@ -71,11 +72,13 @@ pub enum Metric {
     MessagesPerOp,
     /// The share of time that devices were in use.
     DeviceUtilization,
+    /// What was put back on disks that are filled, in 10^6 bytes a second.
+    RebuildMbS,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 7] = [
+    pub const ALL: [Metric; 8] = [
         Metric::ThroughputMbS,
         Metric::ResponseMs,
         Metric::ThroughputOpsS,
@@ -83,6 +86,7 @@ impl Metric {
         Metric::DelayedFraction,
         Metric::MessagesPerOp,
         Metric::DeviceUtilization,
+        Metric::RebuildMbS,
     ];
 
     /// Its value over independent runs.
@@ -94,6 +98,7 @@ impl Metric {
             Metric::DelayedFraction => r.delayed,
             Metric::MessagesPerOp => r.messages,
             Metric::DeviceUtilization => r.disks.mean,
+            Metric::RebuildMbS => r.recovered.and_then(|seen| seen.rebuild_mb_s).unwrap_or(0.0),
         };
         Estimate::of(runs.iter().map(value))
     }
@@ -108,6 +113,7 @@ impl Metric {
             Metric::DelayedFraction => "delayed_fraction",
             Metric::MessagesPerOp => "messages_per_op",
             Metric::DeviceUtilization => "device_utilization",
+            Metric::RebuildMbS => "rebuild_mb_s",
         }
     }
 
@@ -121,6 +127,7 @@ impl Metric {
             Metric::DelayedFraction => "operations delayed by others",
             Metric::MessagesPerOp => "messages for each operation",
             Metric::DeviceUtilization => "share of time that devices are in use",
+            Metric::RebuildMbS => "rebuilding, MB/s",
         }
     }
 }

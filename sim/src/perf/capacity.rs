@@ -100,7 +100,8 @@ fn remote(system: &System) -> f64 {
 fn link_load(fabric: Fabric, reads: f64, writes: f64) -> f64 {
     match fabric {
         Fabric::Bus => reads + writes,
-        Fabric::PointToPoint | Fabric::Switch => reads.max(writes),
+        Fabric::PointToPoint | Fabric::Switch | Fabric::Torus => reads.max(writes),
+        Fabric::Hierarchy => reads + writes,
     }
 }
 
@@ -110,12 +111,15 @@ fn links_bytes_s(system: &System) -> f64 {
     let workers = f64::from(system.nodes.workers);
     let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
         (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
-        (Roles::Array, 0) => (1.0, workers),
+        (Roles::Array, 0) => (system.nodes.diskless() as f64, workers),
         (Roles::Array, _) => (full_originators(system), workers - 1.0),
     };
     match system.links.fabric {
-        Fabric::Bus => link,
+        Fabric::Bus | Fabric::Hierarchy => link,
         Fabric::Switch => originators * link,
+        // One has four links, or two in the middle of one.
+        Fabric::Torus if system.nodes.originators == 0 => 2.0 * originators * link,
+        Fabric::Torus => 4.0 * originators * link,
         Fabric::PointToPoint => originators * peers * link,
     }
 }
@@ -136,6 +140,7 @@ fn host_links_bytes_s(system: &System) -> f64 {
         Fabric::PointToPoint => f64::from(system.workload.hosts) * link,
         // An originator has never more hosts than there are.
         Fabric::Switch => full_originators(system) * link,
+        Fabric::Torus | Fabric::Hierarchy => f64::INFINITY,
     }
 }
 

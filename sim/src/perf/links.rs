@@ -5,7 +5,7 @@ use weft_core::units::Nanos;
 use super::system::{Fabric, Links};
 
 /// Bytes of a message besides the data that it carries.
-const HEADER: u64 = 64;
+pub(super) const HEADER: u64 = 64;
 
 /// Links, each of which carries one message at a time, in the order in which they were handed over; a
 /// DMA engine at each end moves the bytes, so that processors do not.
@@ -104,6 +104,8 @@ impl Network {
             Fabric::Bus => 1,
             // A port in and a port out for each.
             Fabric::Switch => 2 * nodes,
+            // They have queues: see `lines`.
+            Fabric::Torus | Fabric::Hierarchy => 0,
         };
         Network { nodes, fabric: links.fabric, wires: Wires::new(links, count, chance) }
     }
@@ -114,6 +116,7 @@ impl Network {
             Fabric::PointToPoint => self.wires.cross(now, from * self.nodes + to, data),
             Fabric::Bus => self.wires.cross(now, 0, data),
             Fabric::Switch => self.wires.cross_switch(now, from, self.nodes + to, data),
+            Fabric::Torus | Fabric::Hierarchy => unreachable!("they have queues"),
         }
     }
 
@@ -129,6 +132,7 @@ impl Network {
             Fabric::Bus => "bus".to_string(),
             Fabric::Switch if link < self.nodes => format!("{link} to switch"),
             Fabric::Switch => format!("switch to {}", link - self.nodes),
+            Fabric::Torus | Fabric::Hierarchy => unreachable!("they have queues"),
         }
     }
 
@@ -153,6 +157,7 @@ impl HostLinks {
             Fabric::PointToPoint => 2 * hosts,
             Fabric::Bus => 1,
             Fabric::Switch => 2 * (hosts + nodes),
+            Fabric::Torus | Fabric::Hierarchy => unreachable!("hosts have no such links"),
         };
         let wires = Wires::new(links, count, chance);
         HostLinks { hosts, nodes, fabric: links.fabric, wires }
@@ -177,6 +182,7 @@ impl HostLinks {
                 let ends = self.hosts + self.nodes;
                 self.wires.cross_switch(now, from, ends + to, data)
             }
+            Fabric::Torus | Fabric::Hierarchy => unreachable!("hosts have no such links"),
         }
     }
 
@@ -198,6 +204,7 @@ impl HostLinks {
             Fabric::Bus => "bus".to_string(),
             Fabric::Switch if link < ends => format!("{} to switch", end(link)),
             Fabric::Switch => format!("switch to {}", end(link - ends)),
+            Fabric::Torus | Fabric::Hierarchy => unreachable!("hosts have no such links"),
         }
     }
 

@@ -16,6 +16,7 @@
 //! - [`simulation`]: the events; `beginning`: what is there before the first, `asking`: hosts'
 //!   requests, `devices`: disk operations; `rounds`: processors that do what has come together;
 //!   [`host_thread`]: hosts that do one thing after the other
+//! - [`lines`]: links and buses at which messages queue: a torus, a hierarchy
 //! - `failing`: nodes that die and come back; [`recovered`]: what is seen of that
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
@@ -25,6 +26,7 @@ mod costs;
 mod delays;
 mod diskless;
 mod host_thread;
+mod lines;
 mod links;
 mod outcome;
 pub mod parameters;
@@ -41,8 +43,9 @@ pub use outcome::{Estimate, Outcome, RecoverySummary, Resource, Summary, Used};
 pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{
-    Disks, Fabric, Fault, FaultKind, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Problem,
-    Recovery, Roles, Store, Stripes, System, VolumeSpec,
+    Arbitration, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, Layout, Links, Measure,
+    MessageTimes, Nodes, Problem, Recovery, Roles, Store, Stripes, Switching, System, Torus,
+    VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

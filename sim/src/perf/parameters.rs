@@ -52,6 +52,13 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
         "How many of the workers take hosts' requests too. 0: a node without disk does it for all \
          of them, as the controller of a central array."),
+    row("nodes.controllers", "nodes", Range::Whole(1, 4_000), "DR-net, PRDC 2000",
+        "With nodes.originators = 0: how many nodes without disk take hosts' requests; one if left out. On a torus \
+         they stand in the middle of links and hosts take turns at them; in a hierarchy each is the controller \
+         of the disks behind its intermediate bus."),
+    row("nodes.buffers", "requests", Range::Whole(1, 1_000_000), "DR-net, PRDC 2000",
+        "With saturating arrivals: how many requests a node that takes them has accepted at most; on a torus without \
+         originators, the disk that a request begins at. A host whose request meets a full one is stuck."),
     row("nodes.store", "", Range::Word(&["plain", "journalled"]), WEFT,
         "How a worker keeps what is on its disk: plain, each block is written in its place, as in the \
          papers; journalled, with journal, checksums and checkpoints, as real nodes do."),
@@ -124,7 +131,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("disks.synchronized", "", Range::YesNo, TT,
         "Whether the platters of all disks turn together."),
 
-    row("links.fabric", "", Range::Word(&["point-to-point", "bus", "switch"]), TT,
+    row("links.fabric", "", Range::Word(&["point-to-point", "bus", "switch", "torus", "hierarchy"]), TT,
         "A link from each node to each other, one link for all, or one from each node to a switch \
          and one back."),
     row("links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TT,
@@ -136,6 +143,28 @@ pub const PARAMETERS: &[Parameter] = &[
          to this equally likely. Messages may overtake one another then."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
         "For how long a message takes the link before its first byte (arbitration)."),
+    row("links.torus.width", "disks", Range::Whole(3, 16_384), "DR-net, PRDC 2000",
+        "Of a torus: disks in a row. If left out, as many as make it nearest to a square; for drnet both sides are \
+         multiples of 5."),
+    row("links.torus.switching", "", Range::Word(&["cut-through", "store-and-forward"]), WEFT,
+        "Of a torus: whether a message asks for its next link when its head has come to it, after \
+         links.set_up_us, or when all of it has."),
+    row("links.hierarchy.intermediate_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), "DR-net, PRDC 2000",
+        "Of a hierarchy: what the bus of a controller and its back-end buses carries. The front-end bus has \
+         links.mb_s and links.set_up_us."),
+    row("links.hierarchy.intermediate_set_up_us", "microseconds", MICROS, "DR-net, PRDC 2000",
+        "Its set-up time."),
+    row("links.hierarchy.back_end_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), "DR-net, PRDC 2000",
+        "Of a hierarchy: what a bus with disks carries."),
+    row("links.hierarchy.back_end_set_up_us", "microseconds", MICROS, "DR-net, PRDC 2000",
+        "Its set-up time."),
+    row("links.hierarchy.disks_per_bus", "disks", Range::Whole(1, 16_384), "DR-net, PRDC 2000",
+        "Of a hierarchy: disks of neighbouring numbers share a back-end bus."),
+    row("links.hierarchy.turns", "turns", Range::Whole(1, 10_000), WEFT,
+        "Of a hierarchy: how often a message takes each bus on its way, each time with set-up and for an equal part \
+         of its bytes."),
+    row("links.hierarchy.arbitration", "", Range::Word(&["random", "fcfs"]), "DR-net, PRDC 2000",
+        "Of a hierarchy: who of those that wait for a bus is next: any, or who came first."),
 
     row("hosts.ask_us", "microseconds", MICROS, WEFT,
         "Time of the host's driver before a request leaves it."),
@@ -221,12 +250,15 @@ pub const PARAMETERS: &[Parameter] = &[
 
     row("faults.at_s", "seconds", Range::Number(0.0, 1e6), WEFT,
         "A list, [[faults]], of what happens to nodes and disks. When: from the beginning of the run."),
-    row("faults.what", "", Range::Word(&["node-dies", "node-returns", "disk-replaced"]), WEFT,
+    row("faults.what", "", Range::Word(&["node-dies", "node-returns", "disk-replaced", "link-dies", "link-returns"]), WEFT,
         "What happens: a node dies, and its disk cannot be reached; one that had died is back with its \
          disk; or it is back with an empty one, which is filled. With nodes.store = plain nothing says \
-         what a disk has missed, so all of it is put back in either case."),
+         what a disk has missed, so all of it is put back in either case. Or a link dies, both ways, or is back; \
+         messages take the shortest way round."),
     row("faults.node", "node", Range::Whole(0, 16_383), WEFT,
         "To which node with a disk, from 0."),
+    row("faults.link", "nodes", Range::Text, WEFT,
+        "To the link between which two nodes: [3, 4]. Nodes without disk have the numbers after those with."),
 
     row("recovery.notice_ms", "milliseconds", Range::Number(0.0, 1e6), WEFT,
         "Until others, and the hosts that it serves, find that a node is dead. Hosts ask another then."),
@@ -271,7 +303,7 @@ pub(super) fn of(key: &str) -> &'static Parameter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fault, FaultKind, System};
+    use super::super::{Fault, FaultKind, Hierarchy, System, Torus};
     use super::*;
 
     const LEAST: &str =
@@ -303,9 +335,14 @@ mod tests {
         system.disks.per_bus = Some(1);
         (system.disks.size_bytes, system.measure.seconds) = (Some(1 << 20), Some(1.0));
         system.links.latency_most_us = Some(20.0);
-        system.faults = vec![Fault { at_s: 1.0, what: FaultKind::NodeDies, node: 0 }];
+        system.faults =
+            vec![Fault { link: Some([0, 1]), ..Fault::of_node(1.0, FaultKind::NodeDies, 0) }];
+        (system.nodes.controllers, system.nodes.buffers) = (Some(1), Some(1));
         system.recovery.mb_s = Some(1.0);
         system.hosts.links = Some(system.links);
+        let width = Some(5);
+        system.links.torus = Some(Torus { width, ..Torus::default() });
+        system.links.hierarchy = Some(Hierarchy::default());
         let mut theirs = Vec::new();
         leaves("", &toml::Table::try_from(&system).unwrap(), &mut theirs);
         let mut ours: Vec<&str> = PARAMETERS.iter().map(|p| p.key).collect();
@@ -322,13 +359,22 @@ mod tests {
                 // Of a list; read together with what happens before, in the tests of faults.
                 continue;
             }
+            let fabric = match row.key.split('.').nth(1) {
+                Some(table @ ("torus" | "hierarchy")) => format!("links.fabric = \"{table}\"\n"),
+                _ => String::new(),
+            };
             let read = |word: &str| {
                 let role = match word {
                     "host" => "nodes.originators = 0\n",
                     "limited" => "volume.dispatch = \"commanded\"\n",
+                    "torus" | "cut-through" | "store-and-forward" => "nodes.workers = 12\n",
+                    "hierarchy" | "random" | "fcfs" => {
+                        "nodes.workers = 10\nnodes.originators = 0\n"
+                    }
                     _ => "",
                 };
-                toml::from_str::<System>(&format!("{} = \"{word}\"\n{role}{LEAST}", row.key))
+                let text = format!("{} = \"{word}\"\n{fabric}{role}{LEAST}", row.key);
+                toml::from_str::<System>(&text)
             };
             for word in words {
                 assert_eq!(read(word).unwrap().check(), Ok(()), "{} = {word}", row.key);

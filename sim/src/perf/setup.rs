@@ -84,9 +84,9 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
     let geometry = Geometry::new(layout, system.volume.unit);
     let width = layout.width();
     let groups = usize::from(system.nodes.workers) / width;
-    let stripes = data_bytes / geometry.unit;
+    let stripes = system.stripes(data_bytes)?;
     let extent = |g: usize| {
-        let columns = (0..width).map(|c| (NodeId((g * width + c) as u16), 0)).collect();
+        let columns = (0..width).map(|c| (NodeId(system.disk_of(g, c, width)), 0)).collect();
         Extent::new(g as u64 * stripes, columns)
     };
     let size = system.volume_bytes()?;

@@ -2,8 +2,10 @@
 //!
 //! - [`hardware`]: nodes, disks, links and hosts
 //! - [`faults`]: what happens to them, and how they go about it
+//! - [`fabric`]: what of a torus or a hierarchy does not fit
 //! - [`fit`]: what does not fit the rest
 
+mod fabric;
 mod faults;
 mod fit;
 mod hardware;
@@ -21,7 +23,10 @@ use weft_model::disk::Model;
 
 pub use faults::{Fault, FaultKind, Recovery};
 use fit::within;
-pub use hardware::{Disks, Fabric, Hosts, Links, MessageTimes, Nodes, Roles, Store};
+pub use hardware::{
+    Arbitration, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles, Store,
+    Switching, Torus,
+};
 
 use super::{WarmUp, by_word, capacity};
 
@@ -229,6 +234,7 @@ impl System {
             return Err(Problem::new("links.fabric", "point-to-point", expected));
         }
         self.links.check("links")?;
+        self.check_fabric()?;
         if let Some(links) = &self.hosts.links {
             links.check("hosts.links")?;
         }
@@ -344,7 +350,7 @@ impl System {
     /// If the disks have no room for it.
     pub fn volume_bytes(&self) -> Result<u64, Problem> {
         let (_, layout) = self.layout()?;
-        let stripes = self.data_bytes()? / self.volume.unit;
+        let stripes = stripes_in(&layout, self.data_bytes()? / self.volume.unit);
         let groups = u64::from(self.nodes.workers) / layout.width() as u64;
         let room = groups * stripes * self.volume.unit * layout.data_columns() as u64;
         match self.volume.size_bytes {
@@ -357,6 +363,12 @@ impl System {
         }
     }
 
+    /// Stripes of an extent that has all the room of its disks.
+    pub(super) fn stripes(&self, data_bytes: u64) -> Result<u64, Problem> {
+        let (_, layout) = self.layout()?;
+        Ok(stripes_in(&layout, data_bytes / self.volume.unit))
+    }
+
     /// The layout, over as many disks as a stripe is on.
     pub(super) fn layout(&self) -> Result<(LayoutSpec, weft_core::layout::Layout), Problem> {
         let name = &self.volume.layout.0;
@@ -366,4 +378,13 @@ impl System {
         let layout = spec.over(width).map_err(|e| wrong(&e))?;
         Ok((spec, layout))
     }
+}
+
+/// How many stripes there are where a column has so many units: less where a column has two units of some.
+fn stripes_in(layout: &weft_core::layout::Layout, units: u64) -> u64 {
+    let mut stripes = units;
+    while layout.most_units(stripes) > units {
+        stripes -= (layout.most_units(stripes) - units).div_ceil(2);
+    }
+    stripes
 }

@@ -239,6 +239,7 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             latency_us: 1_000.0,
             latency_most_us: Some(setup.message_window_ms * 1_000.0),
             set_up_us: 0.0,
+            ..Links::default()
         },
         hosts: Hosts {
             ask_us: 0.0,

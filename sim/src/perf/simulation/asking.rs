@@ -5,7 +5,9 @@ use weft_core::plan::Range;
 use weft_load::workload::Arrivals;
 use weft_load::{Ask, Kind};
 
+use super::super::lines::Cargo;
 use super::super::setup::VOLUME;
+use super::super::system::Fabric;
 use super::*;
 
 /// A request that has been asked.
@@ -31,12 +33,18 @@ impl Simulation {
         Ok(Some(Ask { wait, ..ask }))
     }
 
-    /// The node that a host asks.
-    fn originator_of(&self, host: u32) -> u32 {
+    /// The node that a host asks for this place of the volume.
+    fn originator_of(&self, host: u32, offset: u64) -> u32 {
+        let (first, diskless) =
+            (u32::from(self.system.nodes.workers), self.system.nodes.diskless() as u32);
         let originators = u32::from(self.system.nodes.originators);
         match (self.system.nodes.roles, originators) {
             (Roles::Host, _) => self.diskless.of_host(host),
-            (Roles::Array, 0) => u32::from(self.system.nodes.workers),
+            // A controller is asked for what its own disks have.
+            (Roles::Array, 0) if self.system.links.fabric == Fabric::Hierarchy => {
+                first + self.system.controller_of(self.disk_at(offset) as u16)
+            }
+            (Roles::Array, 0) => first + host % diskless,
             (Roles::Array, n) => self.living(host % n, n),
         }
     }
@@ -44,7 +52,7 @@ impl Simulation {
     /// Has a host ask what it asks next, if there is anything.
     pub(super) fn next_ask(&mut self, host: u32) -> Result<(), String> {
         let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
-        let originator = self.originator_of(host);
+        let originator = self.originator_of(host, ask.offset);
         let request = Request { host, ask, asked: 0, originator };
         let number = match self.free.pop() {
             Some(number) => {
@@ -76,7 +84,7 @@ impl Simulation {
             false => self.queue.push(arrives, Event::Request { request }),
         }
         match self.system.workload.arrivals {
-            Arrivals::Closed { .. } => Ok(()),
+            Arrivals::Closed { .. } | Arrivals::Saturating => Ok(()),
             Arrivals::Open { .. } => self.next_ask(host),
             Arrivals::Traced { .. } => self.next_ask((host + 1) % self.system.workload.hosts),
         }
@@ -85,12 +93,17 @@ impl Simulation {
     /// A request leaves its host, and takes its link, if there are any.
     pub(super) fn leaves(&mut self, request: u32) -> Result<(), String> {
         // One whose node has died meanwhile has another number.
-        let Some(host) = self.requests[request as usize].as_ref().map(|r| r.host) else {
-            return Ok(());
-        };
-        let originator = self.originator_of(host);
+        let Some(r) = self.requests[request as usize].as_ref() else { return Ok(()) };
+        let (host, ask) = (r.host, r.ask);
+        let originator = self.originator_of(host, ask.offset);
         let r = self.requests[request as usize].as_mut().expect("just seen");
         r.originator = originator;
+        if let Some(end) = self.host_end(host) {
+            let data = if ask.kind == Kind::Write { ask.len } else { 0 };
+            self.travels((end, originator), data, Cargo::Request(request));
+            return Ok(());
+        }
+        let r = self.requests[request as usize].as_ref().expect("just seen");
         let Some(links) = &mut self.host_links else {
             return self.happens(Event::Arrival { request });
         };
@@ -116,11 +129,19 @@ impl Simulation {
             Kind::Write => HostOp::Write(offset, Buffer::Length(len as usize)),
             Kind::Flush => HostOp::Flush,
         };
-        self.input(node, Input::Host(request.into(), VOLUME, op))
+        let host = r.host;
+        self.input(node, Input::Host(request.into(), VOLUME, op))?;
+        self.is_taken_in(host, node)
     }
 
     /// A node answers a request, and the reply takes its link, if there are any.
     pub(super) fn returns(&mut self, request: u32) {
+        if let Some(r) = &self.requests[request as usize]
+            && let Some(end) = self.host_end(r.host)
+        {
+            let data = if r.ask.kind == Kind::Read { r.ask.len } else { 0 };
+            return self.travels((r.originator, end), data, Cargo::Reply(request));
+        }
         let Some(links) = &mut self.host_links else { return self.is_back(request) };
         let now = self.queue.now();
         let r = self.requests[request as usize].as_ref().expect("a request in work");
@@ -164,6 +185,7 @@ impl Simulation {
         self.delayed += u64::from(self.delays.done(request));
         match self.system.workload.arrivals {
             Arrivals::Closed { .. } => self.next_ask(r.host),
+            Arrivals::Saturating => self.makes_room(r.ask.offset, r.originator),
             Arrivals::Open { .. } | Arrivals::Traced { .. } => Ok(()),
         }
     }

@@ -46,11 +46,7 @@ impl Simulation {
         let generator = Generator::new(workload, volume_bytes);
         let generator = generator.map_err(|p| p.within("workload"))?;
         let workers = usize::from(system.nodes.workers);
-        let controller = match (system.nodes.roles, system.nodes.originators) {
-            (Roles::Array, 0) => 1,
-            _ => 0,
-        };
-        let count = workers + controller + diskless::count(system);
+        let count = workers + system.nodes.diskless() + diskless::count(system);
         let gap = gap(&volume);
         let processors = system.nodes.processors.map_or(count, usize::from);
         let devices = system.disks.devices.map_or(workers, usize::from);
@@ -81,6 +77,10 @@ impl Simulation {
                 let chance = streams.stream("host links", 0);
                 HostLinks::new(links, workload.hosts as usize, count, chance)
             }),
+            lines: Lines::new(system, count, streams.stream("links", 0)),
+            coming: Coming::new(),
+            acceptance: Acceptance::new(system, count),
+            volume: volume.clone(),
             messages: 0,
             delays: Delays::default(),
             failing: None,
@@ -126,7 +126,7 @@ impl Simulation {
         self.await_faults()?;
         let population = match self.system.workload.arrivals {
             Arrivals::Closed { population, .. } => population,
-            Arrivals::Open { .. } => 1,
+            Arrivals::Open { .. } | Arrivals::Saturating => 1,
             // Hosts take turns.
             Arrivals::Traced { .. } => return self.next_ask(0),
         };

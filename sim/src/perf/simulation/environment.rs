@@ -6,6 +6,7 @@ use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, 
 use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
 
+use super::super::lines::Cargo;
 use super::{Event, Simulation};
 use crate::engine::Queue;
 
@@ -19,6 +20,11 @@ impl Environment for Simulation {
         let now = self.queue.now();
         let (from, to) = (usize::from(envelope.from.0), usize::from(envelope.to.0));
         let bytes = envelope.body.as_ref().map_or(0, |b| b.payload());
+        if from != to && self.has_lines() {
+            self.messages += 1;
+            let ends = (u32::from(envelope.from.0), u32::from(envelope.to.0));
+            return self.travels(ends, bytes, Cargo::Message(Box::new(envelope)));
+        }
         let there = match from == to {
             true => now,
             false => {

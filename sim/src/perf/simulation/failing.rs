@@ -133,10 +133,18 @@ impl Simulation {
     pub(super) fn fails(&mut self, fault: u32) -> Result<(), String> {
         let failing = self.failing.as_mut().expect("there are faults");
         failing.happened += 1;
-        let Fault { what, node, .. } = failing.faults[fault as usize];
-        let node = u32::from(node);
+        let Fault { what, node, link, .. } = failing.faults[fault as usize];
+        if let Some([a, b]) = link {
+            let (ends, dies) = ((a.into(), b.into()), what == FaultKind::LinkDies);
+            self.lines_change(|lines, now, out| lines.sets_link(now, ends, dies, out));
+            return Ok(());
+        }
+        let node = u32::from(node.expect("what is of no link is of a node"));
+        let dies = what == FaultKind::NodeDies;
+        self.lines_change(|lines, now, out| lines.sets_node(now, node, dies, out));
+        let failing = self.failing.as_mut().expect("there are faults");
         let standing = &mut failing.standing[node as usize];
-        standing.dead = what == FaultKind::NodeDies;
+        standing.dead = dies;
         match what {
             FaultKind::NodeDies => {
                 standing.deaths += 1;
@@ -146,6 +154,7 @@ impl Simulation {
             }
             FaultKind::NodeReturns => self.returned(node)?,
             FaultKind::DiskReplaced => self.begins_anew(node)?,
+            FaultKind::LinkDies | FaultKind::LinkReturns => {}
         }
         self.note_phase();
         Ok(())

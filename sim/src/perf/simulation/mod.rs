@@ -1,10 +1,13 @@
 //! The events: nodes' inputs and outputs, with the time that everything takes.
 
+use accepting::Acceptance;
 use asking::Request;
 use devices::{Device, SharedBus};
 use failing::Failing;
+use std::sync::Arc;
 use weft_core::Buffer;
-use weft_core::cluster::AuthorityInput;
+
+use weft_core::cluster::{AuthorityInput, Volume};
 use weft_core::node::{Envelope, Input, MapMessage, Node, Output, Timer, drive};
 use weft_core::units::{Nanos, NodeId, SECTOR};
 use weft_load::stats::Run;
@@ -16,6 +19,7 @@ use super::costs::Work;
 use super::delays::Delays;
 use super::diskless::{self, Diskless};
 use super::host_thread::{Job, Thread};
+use super::lines::{Coming, LineEvent, Lines};
 use super::links::{HostLinks, LinkUse, Network};
 use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
@@ -46,6 +50,8 @@ pub(super) enum Event {
     Host { host: u32 },
     /// A timer.
     Timer { node: u32, life: u32, timer: Timer },
+    /// Something happens at lines that have queues.
+    Line(LineEvent),
     /// Something fails, or comes back.
     Fault { fault: u32 },
     /// A node that died for the so-manieth time is missed.
@@ -91,6 +97,14 @@ pub struct Simulation {
     /// The buses that devices share, if they do.
     buses: Vec<SharedBus>,
     network: Network,
+    /// The links or buses between nodes, if they have queues.
+    lines: Option<Lines>,
+    /// What is to happen there, while that is found.
+    coming: Coming,
+    /// Who has accepted how much, if that is bounded.
+    acceptance: Option<Acceptance>,
+    /// The volume as it was made.
+    volume: Arc<Volume>,
     /// The links between hosts and nodes, if they take time.
     host_links: Option<HostLinks>,
     /// Hosts that are nodes, and the lock server.
@@ -284,6 +298,10 @@ impl Simulation {
 
     fn links_used(&self) -> Vec<Used> {
         let time = self.measured_time();
+        if let Some(lines) = &self.lines {
+            let name = |line| lines.name(line);
+            return lines.used(time).map(|line| link_used("link", name, time, line)).collect();
+        }
         let name = |link| self.network.name(link);
         self.network.used(time).map(|link| link_used("link", name, time, link)).collect()
     }
@@ -302,6 +320,7 @@ impl Simulation {
         (self.messages, self.delayed, self.work) = (0, 0, Work::default());
         self.restart_phases();
         self.network.restart();
+        self.lines.iter_mut().for_each(Lines::restart);
         self.host_links.iter_mut().for_each(HostLinks::restart);
         for device in &mut self.devices {
             device.queue.restart(now);
@@ -319,7 +338,7 @@ impl Simulation {
 
     pub(super) fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Ask { request } => self.ask(request),
+            Event::Ask { request } => self.asks_if_room(request),
             Event::Request { request } => self.leaves(request),
             Event::Return { request } => {
                 self.is_back(request);
@@ -336,6 +355,7 @@ impl Simulation {
             {
                 Ok(())
             }
+            Event::Line(event) => self.at_line(event),
             Event::Fault { fault } => self.fails(fault),
             Event::Missed { node, deaths } => self.missed(node, deaths),
             Event::Authority(input) => self.authority_hears(*input),
@@ -473,10 +493,13 @@ fn described(input: &Input) -> String {
     }
 }
 
+mod accepting;
 mod asking;
 mod beginning;
 mod devices;
 mod environment;
+#[cfg(test)]
+mod fabric_tests;
 mod failing;
 #[cfg(test)]
 mod failing_tests;
@@ -485,3 +508,4 @@ mod real_nodes_tests;
 mod rounds;
 #[cfg(test)]
 mod tests;
+mod travelling;

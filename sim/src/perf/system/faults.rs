@@ -1,10 +1,15 @@
 //! What happens to nodes and disks at given times, and how the array goes about it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
+use weft_core::cluster::Volume;
+use weft_core::units::NodeId;
 use weft_load::workload::Problem;
 
 use super::fit::within;
 use super::{Roles, System};
+use crate::perf::lines::Graph;
 use crate::perf::setup;
 
 /// Something that happens at a time.
@@ -15,8 +20,24 @@ pub struct Fault {
     pub at_s: f64,
     /// What happens.
     pub what: FaultKind,
-    /// To which node.
-    pub node: u16,
+    /// To which node, where it happens to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// To the link between which two nodes, where it happens to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<[u16; 2]>,
+}
+
+impl Fault {
+    /// Something that happens to a node.
+    pub fn of_node(at_s: f64, what: FaultKind, node: u16) -> Fault {
+        Fault { at_s, what, node: Some(node), link: None }
+    }
+
+    /// Something that happens to a link.
+    pub fn of_link(at_s: f64, what: FaultKind, link: [u16; 2]) -> Fault {
+        Fault { at_s, what, node: None, link: Some(link) }
+    }
 }
 
 /// What happens.
@@ -29,6 +50,28 @@ pub enum FaultKind {
     NodeReturns,
     /// A node that had died is back, with an empty disk.
     DiskReplaced,
+    /// A link dies, both ways.
+    LinkDies,
+    /// A link that had died is back.
+    LinkReturns,
+}
+
+impl FaultKind {
+    /// What it is called.
+    fn word(self) -> &'static str {
+        match self {
+            FaultKind::NodeDies => "node-dies",
+            FaultKind::NodeReturns => "node-returns",
+            FaultKind::DiskReplaced => "disk-replaced",
+            FaultKind::LinkDies => "link-dies",
+            FaultKind::LinkReturns => "link-returns",
+        }
+    }
+
+    /// Whether it happens to a link.
+    pub fn is_of_link(self) -> bool {
+        matches!(self, FaultKind::LinkDies | FaultKind::LinkReturns)
+    }
 }
 
 /// How an array goes about faults.
@@ -90,40 +133,34 @@ impl System {
         if self.faults.is_empty() {
             return Ok(());
         }
-        let volume = setup::volume(self, self.data_bytes()?)?;
-        let mut dead = vec![false; usize::from(self.nodes.workers)];
+        let mut standing = Standing {
+            volume: setup::volume(self, self.data_bytes()?)?,
+            dead: vec![false; usize::from(self.nodes.workers)],
+            links: self.links_that_die(),
+            dead_links: BTreeSet::new(),
+        };
         for (n, fault) in self.faults_in_order() {
-            let key = |name: &str| format!("faults[{n}].{name}");
-            within("faults.at_s", fault.at_s).map_err(|p| Problem { key: key("at_s"), ..p })?;
-            self.check_node(&key("node"), fault.node)?;
-            let is_dead = &mut dead[usize::from(fault.node)];
-            if *is_dead == (fault.what == FaultKind::NodeDies) {
-                let (node, at) = (fault.node, fault.at_s);
-                let expected = match *is_dead {
-                    true => format!("node {node} is dead at {at} s; let it return first"),
-                    false => format!("node {node} is not dead at {at} s; let it die first"),
-                };
-                return Err(Problem::new(&key("node"), node, expected));
+            let within_list = |p: Problem| Problem { key: format!("faults[{n}].{}", p.key), ..p };
+            within("faults.at_s", fault.at_s)
+                .map_err(|p| Problem { key: format!("faults[{n}].at_s"), ..p })?;
+            match fault {
+                Fault { node: Some(node), link: None, .. } if !fault.what.is_of_link() => {
+                    self.check_node(&mut standing, &fault, node).map_err(within_list)?;
+                }
+                Fault { node: None, link: Some(link), .. } if fault.what.is_of_link() => {
+                    standing.check_link(self, &fault, link).map_err(within_list)?;
+                }
+                _ => {
+                    let (of, other) =
+                        if fault.what.is_of_link() { ("link", "node") } else { ("node", "link") };
+                    let expected =
+                        format!("it happens to a {of}; give {of}, and leave {other} out");
+                    return Err(within_list(Problem::new("what", fault.what.word(), expected)));
+                }
             }
-            *is_dead = fault.what == FaultKind::NodeDies;
-            let lost = |node: weft_core::units::NodeId| {
-                dead.get(usize::from(node.0)).is_some_and(|dead| *dead)
-            };
-            if volume.is_lost_with(lost) {
-                let expected = format!(
-                    "{} does not bear what is dead then; let others return before, or give another \
-                     volume.layout",
-                    self.volume.layout.0
-                );
-                return Err(Problem::new(&key("node"), fault.node, expected));
-            }
-            let originators = &dead[..usize::from(self.nodes.originators)];
-            if !originators.is_empty() && originators.iter().all(|dead| *dead) {
-                let expected = "nobody would take hosts' requests any more; give more \
-                                nodes.originators";
-                return Err(Problem::new(&key("node"), fault.node, expected));
-            }
+            standing.check_ways(&fault).map_err(within_list)?;
         }
+        let dead = standing.dead;
         if self.measure.until_whole && dead.contains(&true) {
             let expected = "a node stays dead, so nothing is ever whole again; let it return, or \
                             give false";
@@ -132,17 +169,107 @@ impl System {
         Ok(())
     }
 
-    /// Refuses a node that is not there, or that cannot be done without.
-    fn check_node(&self, key: &str, node: u16) -> Result<(), Problem> {
+    /// Refuses a node that is not there, or cannot be done without, or that is dead or not already.
+    fn check_node(&self, standing: &mut Standing, fault: &Fault, node: u16) -> Result<(), Problem> {
         let workers = self.nodes.workers;
-        if node < workers {
+        let refuse = |expected: String| Err(Problem::new("node", node, expected));
+        if node >= workers {
+            let last = workers - 1;
+            return refuse(match self.nodes.roles {
+                Roles::Host => {
+                    format!("hosts and the lock server do not die here; give 0 to {last}")
+                }
+                Roles::Array => format!("there are {workers} nodes with disks; give 0 to {last}"),
+            });
+        }
+        let (dead, dies) = (&mut standing.dead, fault.what == FaultKind::NodeDies);
+        let is_dead = std::mem::replace(&mut dead[usize::from(node)], dies);
+        if is_dead == dies {
+            let at = fault.at_s;
+            return refuse(match is_dead {
+                true => format!("node {node} is dead at {at} s; let it return first"),
+                false => format!("node {node} is not dead at {at} s; let it die first"),
+            });
+        }
+        if let Some(graph) = &mut standing.links {
+            graph.sets_node(node.into(), dies);
+        }
+        let lost = |n: NodeId| dead.get(usize::from(n.0)).is_some_and(|dead| *dead);
+        if standing.volume.is_lost_with(lost) {
+            return refuse(format!(
+                "{} does not bear what is dead then; let others return before, or give another volume.layout",
+                self.volume.layout.0
+            ));
+        }
+        let originators = &dead[..usize::from(self.nodes.originators)];
+        if !originators.is_empty() && originators.iter().all(|dead| *dead) {
+            let expected =
+                "nobody would take hosts' requests any more; give more nodes.originators";
+            return refuse(expected.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// What is dead at some time.
+struct Standing {
+    volume: Volume,
+    dead: Vec<bool>,
+    /// The links, if there are such as may die.
+    links: Option<Graph>,
+    dead_links: BTreeSet<(u16, u16)>,
+}
+
+impl Standing {
+    /// Refuses a link that is not there, or that is dead or not already.
+    fn check_link(
+        &mut self,
+        system: &System,
+        fault: &Fault,
+        link: [u16; 2],
+    ) -> Result<(), Problem> {
+        let [a, b] = link;
+        let refuse = |expected: String| Err(Problem::new("link", format!("[{a}, {b}]"), expected));
+        let Some(graph) = &mut self.links else {
+            return refuse(
+                "only a torus, or links between any two nodes of an array, have links that die; let a node die, or \
+                 give links.fabric = torus or point-to-point"
+                    .to_string(),
+            );
+        };
+        let ends = (u32::from(a), u32::from(b));
+        if !graph.has_link(ends) {
+            let nodes = usize::from(system.nodes.workers) + system.nodes.diskless();
+            return refuse(match usize::from(a.max(b)) < nodes && a != b {
+                true => {
+                    let near: Vec<String> =
+                        graph.neighbours(ends.0).map(|n| n.to_string()).collect();
+                    format!("there is no such link; node {a} has links to {}", near.join(", "))
+                }
+                false => format!("give two of the {nodes} nodes, from 0"),
+            });
+        }
+        let dies = fault.what == FaultKind::LinkDies;
+        let key = (a.min(b), a.max(b));
+        let changes = if dies { self.dead_links.insert(key) } else { self.dead_links.remove(&key) };
+        if !changes {
+            let at = fault.at_s;
+            return refuse(match dies {
+                true => format!("it is dead at {at} s; let it return first"),
+                false => format!("it is not dead at {at} s; let it die first"),
+            });
+        }
+        graph.sets_link(ends, dies);
+        Ok(())
+    }
+
+    /// Refuses what leaves living nodes without a way to one another.
+    fn check_ways(&mut self, fault: &Fault) -> Result<(), Problem> {
+        if self.links.as_mut().is_none_or(Graph::is_connected) {
             return Ok(());
         }
-        let last = workers - 1;
-        let expected = match self.nodes.roles {
-            Roles::Host => format!("hosts and the lock server do not die here; give 0 to {last}"),
-            Roles::Array => format!("there are {workers} nodes with disks; give 0 to {last}"),
-        };
-        Err(Problem::new(key, node, expected))
+        let expected = "living nodes would have no way to one another then; let others return before, or let nodes die \
+                        whose links are dead";
+        Err(Problem::new("at_s", fault.at_s, expected))
     }
 }

@@ -4,7 +4,7 @@ use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Problem, Spacing, Think};
 use weft_model::spec::{Device, Spec};
 
-use super::{MessageTimes, Roles, Store, System};
+use super::{Arbitration, Fabric, MessageTimes, Roles, Store, System};
 use crate::perf::parameters;
 
 /// Nodes that timestamps can tell apart.
@@ -42,7 +42,7 @@ impl System {
         let arrivals = match self.workload.arrivals {
             Arrivals::Closed { think, .. } => !matches!(think, Think::ConstantUs(_)),
             Arrivals::Open { spacing, .. } => spacing == Spacing::Poisson,
-            Arrivals::Traced { .. } => false,
+            Arrivals::Traced { .. } | Arrivals::Saturating => false,
         };
         let disks = match &disk.device {
             Device::Mechanical(_) => !self.disks.synchronized,
@@ -53,7 +53,11 @@ impl System {
                     .any(|points| points.len() > 1)
             }
         };
-        let links = self.links.vary() || self.hosts.links.is_some_and(|links| links.vary());
+        let hierarchy = self.links.hierarchy.unwrap_or_default();
+        let buses =
+            self.links.fabric == Fabric::Hierarchy && hierarchy.arbitration == Arbitration::Random;
+        let links =
+            buses || self.links.vary() || self.hosts.links.is_some_and(|links| links.vary());
         let messages =
             self.hosts.message_us > 0.0 && self.hosts.message_times == MessageTimes::Exponential;
         arrivals || disks || links || messages || self.hosts.clock_ms > 0.0

@@ -55,8 +55,25 @@ pub struct Nodes {
     pub rounds: bool,
     /// With rounds: microseconds from what an idle processor is to do until it begins.
     pub wake_us: f64,
+    /// With no originators: how many nodes without disk take hosts' requests, if not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<u16>,
+    /// How many requests a node that takes them, or on a torus the disk that a request begins at, has accepted at
+    /// most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<u32>,
     /// What work costs.
     pub path: PathLengths,
+}
+
+impl Nodes {
+    /// Nodes without disk that take hosts' requests.
+    pub(in crate::perf) fn diskless(&self) -> usize {
+        match (self.roles, self.originators) {
+            (Roles::Array, 0) => self.controllers.unwrap_or(1).into(),
+            _ => 0,
+        }
+    }
 }
 
 impl Default for Nodes {
@@ -70,6 +87,8 @@ impl Default for Nodes {
             processors: None,
             rounds: false,
             wake_us: 0.0,
+            controllers: None,
+            buffers: None,
             path: PathLengths::default(),
         }
     }
@@ -156,6 +175,79 @@ pub struct Links {
     pub latency_most_us: Option<f64>,
     /// Microseconds for which a message takes the link before its first byte (arbitration).
     pub set_up_us: f64,
+    /// Of a torus: its form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torus: Option<Torus>,
+    /// Of a hierarchy: its other buses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hierarchy: Option<Hierarchy>,
+}
+
+/// The form of a torus of disks, numbered row by row; nodes without disk stand in the middle of links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Torus {
+    /// Disks in a row; as many as make it nearest to a square if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u16>,
+    /// How a message goes over several links.
+    pub switching: Switching,
+}
+
+/// How a message goes over several links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switching {
+    /// It asks for the next link when its head has come to it.
+    #[default]
+    CutThrough,
+    /// It asks for the next link when all of it has.
+    StoreAndForward,
+}
+
+/// The buses of a hierarchy but the front-end bus, for which the links' own keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hierarchy {
+    /// Millions of bytes a second on the bus of a controller and its back-end buses.
+    pub intermediate_mb_s: f64,
+    /// Microseconds for which a message takes it before its first byte.
+    pub intermediate_set_up_us: f64,
+    /// Millions of bytes a second on a bus with disks.
+    pub back_end_mb_s: f64,
+    /// Microseconds for which a message takes it before its first byte.
+    pub back_end_set_up_us: f64,
+    /// Disks on one.
+    pub disks_per_bus: u16,
+    /// How often a message takes each bus on its way, each time for an equal part of its bytes.
+    pub turns: u32,
+    /// Who of those that wait for a bus is next.
+    pub arbitration: Arbitration,
+}
+
+impl Default for Hierarchy {
+    fn default() -> Self {
+        Hierarchy {
+            intermediate_mb_s: 400.0,
+            intermediate_set_up_us: 1.0,
+            back_end_mb_s: 100.0,
+            back_end_set_up_us: 1.0,
+            disks_per_bus: 10,
+            turns: 1,
+            arbitration: Arbitration::Random,
+        }
+    }
+}
+
+/// Who of those that wait for a bus is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arbitration {
+    /// Any, all equally likely.
+    #[default]
+    Random,
+    /// Who came first.
+    Fcfs,
 }
 
 /// The form of a fabric.
@@ -168,6 +260,10 @@ pub enum Fabric {
     Bus,
     /// One from each node to a switch, and one back.
     Switch,
+    /// One each way between neighbours on a torus.
+    Torus,
+    /// A front-end bus for hosts and controllers, an intermediate one for each controller, back-end ones for disks.
+    Hierarchy,
 }
 
 impl Default for Links {
@@ -178,6 +274,8 @@ impl Default for Links {
             latency_us: 10.0,
             latency_most_us: None,
             set_up_us: 0.0,
+            torus: None,
+            hierarchy: None,
         }
     }
 }
@@ -194,6 +292,12 @@ impl Links {
                 let expected = format!("give {}, {}, or more", key("latency_us"), self.latency_us);
                 return Err(Problem::new(&key("latency_most_us"), most, expected));
             }
+        }
+        if above == "hosts.links" && matches!(self.fabric, Fabric::Torus | Fabric::Hierarchy) {
+            let expected = "hosts have point-to-point, bus or switch; with links.fabric = hierarchy they are on its \
+                            front-end bus";
+            let word = if self.fabric == Fabric::Torus { "torus" } else { "hierarchy" };
+            return Err(Problem::new(&key("fabric"), word, expected));
         }
         within(&key("set_up_us"), self.set_up_us)
     }

@@ -1,0 +1,234 @@
+//! A torus or a hierarchy: its form, which disks extents are on, and what does not fit.
+
+use weft_core::layout::LayoutSpec;
+use weft_load::workload::{Arrivals, Problem};
+
+use super::fit::within;
+use super::{Fabric, Roles, System};
+use crate::perf::lines::{Buses, Graph};
+
+/// Arms of a plus, pluses of a cell, and what sides of a torus of cells are multiples of.
+const SIDE: usize = 5;
+
+/// The centres of a cell's pluses, from the middle one's.
+const CENTRES: [(i32, i32); SIDE] = [(0, 0), (1, 2), (2, -1), (-2, 1), (-1, -2)];
+
+impl System {
+    /// Whether links die.
+    pub(in crate::perf) fn has_link_faults(&self) -> bool {
+        self.faults.iter().any(|f| f.what.is_of_link())
+    }
+
+    fn is_of_cells(&self) -> bool {
+        self.volume.layout.0.parse() == Ok(LayoutSpec::DrNet)
+    }
+
+    /// Width and height of the torus: as it is said, or as near to a square as can be. For DR-net's
+    /// layout sides are multiples of five, if there are such.
+    pub(in crate::perf) fn torus_sides(&self) -> (u16, u16) {
+        let disks = self.nodes.workers;
+        if let Some(width) = self.links.torus.and_then(|t| t.width) {
+            return (width, disks / width);
+        }
+        let wide =
+            |w: &u16| disks.is_multiple_of(*w) && u32::from(*w) * u32::from(*w) >= u32::from(disks);
+        let of_cells =
+            |w: &u16| w.is_multiple_of(SIDE as u16) && (disks / w).is_multiple_of(SIDE as u16);
+        let all = || (1..=disks).filter(wide);
+        let cells = all().find(of_cells).filter(|_| self.is_of_cells());
+        let width = cells.or_else(|| all().next()).unwrap_or(disks);
+        (width, disks / width)
+    }
+
+    /// The disk that column `c` of extent number `g` is on. Extents are on disks of neighbouring
+    /// numbers; those of DR-net on a cell of the torus, or, in a hierarchy, with their first groups across
+    /// five back-end buses, and a second group on each.
+    pub fn disk_of(&self, g: usize, c: usize, width: usize) -> u16 {
+        match self.links.fabric {
+            Fabric::Torus if self.is_of_cells() => self.on_torus(g, c),
+            Fabric::Hierarchy if self.is_of_cells() => self.on_buses(g, c),
+            _ => (g * width + c) as u16,
+        }
+    }
+
+    fn on_torus(&self, cell: usize, column: usize) -> u16 {
+        let (w, h) = self.torus_sides();
+        let (w, h) = (i32::from(w), i32::from(h));
+        let cells = w / SIDE as i32;
+        let (u, v) = (cell as i32 % cells, cell as i32 / cells);
+        let (plus, arm) = ((column / SIDE) as i32, (column % SIDE) as i32);
+        let centre = CENTRES.iter().find(|(x, _)| x.rem_euclid(SIDE as i32) == plus);
+        let (x, y) = centre.expect("each plus has another");
+        // Arm 0 is the centre; a step to the right adds 1 to x + 2y, a step down 2.
+        let (dx, dy) = [(0, 0), (1, 0), (0, 1), (0, -1), (-1, 0)][arm as usize];
+        let x = (SIDE as i32 * u + x + dx).rem_euclid(w);
+        let y = (SIDE as i32 * v + y + dy).rem_euclid(h);
+        (y * w + x) as u16
+    }
+
+    fn on_buses(&self, cell: usize, column: usize) -> u16 {
+        let per_bus = usize::from(self.links.hierarchy.unwrap_or_default().disks_per_bus);
+        let pluses = per_bus / SIDE;
+        let (group, slot) = (cell / pluses, cell % pluses);
+        let (plus, arm) = (column / SIDE, column % SIDE);
+        ((group * SIDE + arm) * per_bus + slot * SIDE + plus) as u16
+    }
+
+    /// Refuses a torus or a hierarchy that cannot be.
+    pub(super) fn check_fabric(&self) -> Result<(), Problem> {
+        self.check_diskless()?;
+        if self.workload.arrivals == Arrivals::Saturating && self.nodes.buffers.is_none() {
+            let expected = "hosts would ask for ever more; give nodes.buffers, or other arrivals";
+            return Err(Problem::new("workload.arrivals", "saturating", expected));
+        }
+        if let Some(buffers) = self.nodes.buffers {
+            within("nodes.buffers", f64::from(buffers))?;
+            if self.workload.arrivals != Arrivals::Saturating {
+                let expected = "only a host that asks on at once meets a full buffer; leave it out, or give \
+                                workload.arrivals = \"saturating\"";
+                return Err(Problem::new("nodes.buffers", buffers, expected));
+            }
+        }
+        let fabric = self.links.fabric;
+        for (is_there, key, of) in [
+            (self.links.torus.is_some(), "links.torus", Fabric::Torus),
+            (self.links.hierarchy.is_some(), "links.hierarchy", Fabric::Hierarchy),
+        ] {
+            if is_there && fabric != of {
+                let (name, other) = (key.trim_start_matches("links."), "another fabric");
+                let expected = format!("leave it out, or give links.fabric = {name}");
+                return Err(Problem::new(key, other, expected));
+            }
+        }
+        let has_queues =
+            matches!(fabric, Fabric::Torus | Fabric::Hierarchy) || self.has_link_faults();
+        if let Some(most) = self.links.latency_most_us.filter(|_| has_queues) {
+            let expected =
+                "where messages queue at links, or links die, latencies do not vary; leave it out";
+            return Err(Problem::new("links.latency_most_us", most, expected));
+        }
+        match fabric {
+            Fabric::Torus => self.check_torus(),
+            Fabric::Hierarchy => self.check_hierarchy(),
+            Fabric::PointToPoint | Fabric::Bus | Fabric::Switch => Ok(()),
+        }
+    }
+
+    fn check_diskless(&self) -> Result<(), Problem> {
+        let Some(controllers) = self.nodes.controllers else { return Ok(()) };
+        within("nodes.controllers", f64::from(controllers))?;
+        if self.nodes.originators > 0 || self.nodes.roles == Roles::Host {
+            let expected = "only where no worker and no host takes requests are there such; leave it out, or give \
+                            nodes.originators = 0 and nodes.roles = array";
+            return Err(Problem::new("nodes.controllers", controllers, expected));
+        }
+        Ok(())
+    }
+
+    fn check_torus(&self) -> Result<(), Problem> {
+        let disks = self.nodes.workers;
+        let given = self.links.torus.and_then(|t| t.width);
+        if let Some(width) = given {
+            within("links.torus.width", f64::from(width))?;
+            if !disks.is_multiple_of(width) {
+                let expected = format!("give a number that divides the {disks} workers into rows");
+                return Err(Problem::new("links.torus.width", width, expected));
+            }
+        }
+        let (width, height) = self.torus_sides();
+        let (key, value) = match given {
+            Some(width) => ("links.torus.width", width),
+            None => ("nodes.workers", disks),
+        };
+        if width < 3 || height < 3 {
+            let expected =
+                format!("that is a torus of {width} by {height}, and sides are at least 3");
+            return Err(Problem::new(key, value, expected));
+        }
+        let five = SIDE as u16;
+        if self.is_of_cells() && !(width.is_multiple_of(five) && height.is_multiple_of(five)) {
+            let expected = format!(
+                "that is a torus of {width} by {height}, and sides of one for drnet are multiples of 5"
+            );
+            return Err(Problem::new(key, value, expected));
+        }
+        let (nodes, links) = (self.nodes.diskless(), 2 * usize::from(disks));
+        if nodes > links {
+            let expected =
+                format!("each stands in a link, and there are {links}; give at most that");
+            return Err(Problem::new("nodes.controllers", nodes, expected));
+        }
+        if self.nodes.roles == Roles::Host {
+            let expected = "hosts that are nodes have no place on a torus; give array";
+            return Err(Problem::new("nodes.roles", "host", expected));
+        }
+        Ok(())
+    }
+
+    fn check_hierarchy(&self) -> Result<(), Problem> {
+        let hierarchy = self.links.hierarchy.unwrap_or_default();
+        for (name, value) in [
+            ("intermediate_mb_s", hierarchy.intermediate_mb_s),
+            ("intermediate_set_up_us", hierarchy.intermediate_set_up_us),
+            ("back_end_mb_s", hierarchy.back_end_mb_s),
+            ("back_end_set_up_us", hierarchy.back_end_set_up_us),
+            ("disks_per_bus", f64::from(hierarchy.disks_per_bus)),
+            ("turns", f64::from(hierarchy.turns)),
+        ] {
+            within(&format!("links.hierarchy.{name}"), value)?;
+        }
+        if self.nodes.diskless() == 0 {
+            let expected = "disks are behind controllers here; give nodes.originators = 0 and nodes.roles = array";
+            return Err(Problem::new("links.fabric", "hierarchy", expected));
+        }
+        if let Some(links) = self.hosts.links {
+            let expected = "hosts are on the front-end bus; leave hosts.links out";
+            return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
+        }
+        let (disks, per_bus) = (self.nodes.workers, hierarchy.disks_per_bus);
+        let (key, five) = ("links.hierarchy.disks_per_bus", SIDE as u16);
+        if !disks.is_multiple_of(per_bus) {
+            let expected = format!("give a number that divides the {disks} workers");
+            return Err(Problem::new(key, per_bus, expected));
+        }
+        let (buses, controllers) = (disks / per_bus, self.nodes.diskless() as u16);
+        if !buses.is_multiple_of(controllers) {
+            let expected = format!("give a number that divides the {buses} back-end buses");
+            return Err(Problem::new("nodes.controllers", controllers, expected));
+        }
+        if !self.is_of_cells() {
+            return Ok(());
+        }
+        if !per_bus.is_multiple_of(five) {
+            let expected = "drnet has second groups of five disks on a bus; give a multiple of 5";
+            return Err(Problem::new(key, per_bus, expected));
+        }
+        if !(buses / controllers).is_multiple_of(five) {
+            let expected = format!(
+                "drnet has first groups across five buses of a controller, and there would be {} for each; give \
+                 another number",
+                buses / controllers
+            );
+            return Err(Problem::new("nodes.controllers", controllers, expected));
+        }
+        Ok(())
+    }
+
+    /// The controller of a hierarchy that a disk is behind, from 0.
+    pub(in crate::perf) fn controller_of(&self, disk: u16) -> u32 {
+        Buses::new(self).controller_of(disk.into())
+    }
+
+    /// The links that may die.
+    pub(super) fn links_that_die(&self) -> Option<Graph> {
+        let nodes = usize::from(self.nodes.workers) + self.nodes.diskless();
+        match self.links.fabric {
+            Fabric::Torus => Some(Graph::torus(self)),
+            Fabric::PointToPoint if self.nodes.roles == Roles::Array => Some(Graph::direct(nodes)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
