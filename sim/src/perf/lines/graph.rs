@@ -52,16 +52,18 @@ impl Graph {
         let (w, h) = (u32::from(width), u32::from(height));
         let controllers = system.nodes.diskless();
         let mut graph = Graph::new((w * h) as usize + controllers);
+        let disks = u32::from(system.first_disk());
+        let diskless = u32::from(system.first_diskless());
         let between = interfaces(controllers, (width, height));
         for n in 0..w * h {
             let (x, y) = (n % w, n / w);
             for (down, to) in [(false, y * w + (x + 1) % w), (true, (y + 1) % h * w + x)] {
                 match between.iter().position(|b| *b == (n, down)) {
-                    None => graph.join(n, to),
+                    None => graph.join(disks + n, disks + to),
                     Some(k) => {
-                        let middle = w * h + k as u32;
-                        graph.join(n, middle);
-                        graph.join(middle, to);
+                        let middle = diskless + k as u32;
+                        graph.join(disks + n, middle);
+                        graph.join(middle, disks + to);
                     }
                 }
             }

@@ -82,7 +82,7 @@ impl Simulation {
         if acceptance.leaving.is_empty() {
             return Ok(());
         }
-        let first = u32::from(self.system.nodes.workers);
+        let first = u32::from(self.system.first_diskless());
         let nodes = self.system.nodes.diskless().max(1) as u32;
         let originators = u32::from(self.system.nodes.originators);
         let node = |host: u32| match originators {

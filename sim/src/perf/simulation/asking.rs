@@ -36,7 +36,7 @@ impl Simulation {
     /// The node that a host asks for this place of the volume.
     fn originator_of(&self, host: u32, offset: u64) -> u32 {
         let (first, diskless) =
-            (u32::from(self.system.nodes.workers), self.system.nodes.diskless() as u32);
+            (u32::from(self.system.first_diskless()), self.system.nodes.diskless() as u32);
         let originators = u32::from(self.system.nodes.originators);
         match (self.system.nodes.roles, originators) {
             (Roles::Host, _) => self.diskless.of_host(host),

@@ -53,10 +53,14 @@ impl Simulation {
         let diskless = Diskless::new(system, streams);
         // A controller is another with room and nothing on it; a host has no room.
         let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / SECTOR };
+        let first_disk = usize::from(system.first_disk());
         let place = |n: usize| Place {
             node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
             processor: (n % processors) as u32,
-            disk: (n < workers).then(|| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
+            disk: n
+                .checked_sub(first_disk)
+                .filter(|n| *n < workers)
+                .map(|n| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
             soon: None,
             life: 0,
         };

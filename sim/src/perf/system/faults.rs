@@ -7,7 +7,7 @@ use weft_core::cluster::Volume;
 use weft_core::units::NodeId;
 use weft_load::workload::Problem;
 
-use super::fit::within;
+use super::fit::{MOST_TIMESTAMPED, within};
 use super::{Roles, System};
 use crate::perf::lines::Graph;
 use crate::perf::setup;
@@ -132,6 +132,13 @@ impl System {
         }
         if self.faults.is_empty() {
             return Ok(());
+        }
+        let nodes = u64::from(self.nodes.workers) + self.nodes.diskless() as u64;
+        if nodes > MOST_TIMESTAMPED {
+            let expected = format!(
+                "all nodes of an array with faults need timestamps, which tell {MOST_TIMESTAMPED} apart; give fewer, or no faults"
+            );
+            return Err(Problem::new("nodes.workers", self.nodes.workers, expected));
         }
         let mut standing = Standing {
             volume: setup::volume(self, self.data_bytes()?)?,

@@ -8,7 +8,7 @@ use super::{Arbitration, Fabric, MessageTimes, Roles, Store, System};
 use crate::perf::parameters;
 
 /// Nodes that timestamps can tell apart.
-const MOST_TIMESTAMPED: u64 = 1 << 12;
+pub(super) const MOST_TIMESTAMPED: u64 = 1 << 12;
 
 /// Refuses a number that is not in the range that [`parameters`] gives for its key.
 pub(super) fn within(key: &str, value: f64) -> Result<(), Problem> {

@@ -3,7 +3,7 @@
 use weft_core::layout::LayoutSpec;
 use weft_load::workload::{Arrivals, Problem};
 
-use super::fit::within;
+use super::fit::{MOST_TIMESTAMPED, within};
 use super::{Fabric, Roles, System};
 use crate::perf::lines::{Buses, Graph};
 
@@ -17,6 +17,19 @@ impl System {
     /// Whether links die.
     pub(in crate::perf) fn has_link_faults(&self) -> bool {
         self.faults.iter().any(|f| f.what.is_of_link())
+    }
+
+    /// The number of the first node with a disk. Those without come after, or on a large torus before them: only so many
+    /// have timestamps, and disks need none.
+    pub(in crate::perf) fn first_disk(&self) -> u16 {
+        let (workers, diskless) = (u64::from(self.nodes.workers), self.nodes.diskless() as u16);
+        let many = workers + u64::from(diskless) > MOST_TIMESTAMPED;
+        if many && self.links.fabric == Fabric::Torus { diskless } else { 0 }
+    }
+
+    /// The number of the first node without disk.
+    pub(in crate::perf) fn first_diskless(&self) -> u16 {
+        if self.first_disk() > 0 { 0 } else { self.nodes.workers }
     }
 
     fn is_of_cells(&self) -> bool {
@@ -44,11 +57,12 @@ impl System {
     /// numbers; those of DR-net on a cell of the torus, or, in a hierarchy, with their first groups across
     /// five back-end buses, and a second group on each.
     pub fn disk_of(&self, g: usize, c: usize, width: usize) -> u16 {
-        match self.links.fabric {
+        let disk = match self.links.fabric {
             Fabric::Torus if self.is_of_cells() => self.on_torus(g, c),
             Fabric::Hierarchy if self.is_of_cells() => self.on_buses(g, c),
             _ => (g * width + c) as u16,
-        }
+        };
+        self.first_disk() + disk
     }
 
     fn on_torus(&self, cell: usize, column: usize) -> u16 {
@@ -115,6 +129,15 @@ impl System {
     }
 
     fn check_diskless(&self) -> Result<(), Problem> {
+        let (workers, diskless) = (u64::from(self.nodes.workers), self.nodes.diskless() as u64);
+        let last = u64::from(self.first_diskless()) + diskless;
+        if diskless > 0 && last > MOST_TIMESTAMPED {
+            let expected = format!(
+                "those without disk come after them, and timestamps tell {MOST_TIMESTAMPED} nodes apart; give fewer, or \
+                 nodes.originators of the workers"
+            );
+            return Err(Problem::new("nodes.workers", workers, expected));
+        }
         let Some(controllers) = self.nodes.controllers else { return Ok(()) };
         within("nodes.controllers", f64::from(controllers))?;
         if self.nodes.originators > 0 || self.nodes.roles == Roles::Host {
