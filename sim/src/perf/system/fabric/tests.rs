@@ -144,3 +144,18 @@ fn faults_of_links_are_of_links_that_are_there() {
         refusal(&both).starts_with("faults[0].what = link-dies: it happens to a link; give link")
     );
 }
+
+#[test]
+fn on_a_large_torus_interface_nodes_come_first_since_they_have_timestamps() {
+    let large = drnet(5_000, Fabric::Torus, 1_000);
+    assert_eq!(large.check(), Ok(()));
+    assert_eq!((large.first_diskless(), large.first_disk()), (0, 1_000));
+    assert_eq!(large.disk_of(0, 0, 25), 1_000);
+    let small = drnet(500, Fabric::Torus, 100);
+    assert_eq!((small.first_diskless(), small.first_disk()), (500, 0));
+    let switched = drnet(5_000, Fabric::Switch, 1);
+    assert!(refusal(&switched).starts_with("nodes.workers = 5000: those without disk come after them"));
+    let mut fails = large;
+    fails.faults = vec![Fault::of_node(1.0, FaultKind::NodeDies, 3)];
+    assert!(refusal(&fails).contains("all nodes of an array with faults need timestamps"));
+}
