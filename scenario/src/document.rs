@@ -276,10 +276,10 @@ mod tests {
             ("nodes.workers = 0", "f:1: nodes.workers = 0: give 1 to 16384"),
             (
                 "links.fabric = \"ring\"",
-                "f:1: links.fabric = ring: choose from point-to-point, bus, switch",
+                "f:1: links.fabric = ring: choose from point-to-point, bus, switch, torus, hierarchy",
             ),
             ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
-            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced"),
+            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced, saturating"),
         ] {
             assert_eq!(problem(text), why);
         }

@@ -20,6 +20,9 @@ fn small(entry: &catalogue::Entry) -> Scenario {
     for text in ["measure.requests=20", "measure.warm_up=5", "measure.replications=1"] {
         scenario.set(&text.parse().unwrap(), "--set").unwrap();
     }
+    if entry.name == "drnet/scaling" {
+        scenario.sweep(&"size=100,400".parse().unwrap()).unwrap();
+    }
     scenario
 }
 
