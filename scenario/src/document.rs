@@ -279,7 +279,10 @@ mod tests {
                 "f:1: links.fabric = ring: choose from point-to-point, bus, switch, torus, hierarchy",
             ),
             ("disks.synchronized = 1", "f:1: disks.synchronized = 1: give true, false"),
-            ("workload.arrivals = {}", "f:1: workload.arrivals: give one of closed, open, traced, saturating"),
+            (
+                "workload.arrivals = {}",
+                "f:1: workload.arrivals: give one of closed, open, traced, saturating",
+            ),
         ] {
             assert_eq!(problem(text), why);
         }

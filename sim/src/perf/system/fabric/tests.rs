@@ -154,7 +154,9 @@ fn on_a_large_torus_interface_nodes_come_first_since_they_have_timestamps() {
     let small = drnet(500, Fabric::Torus, 100);
     assert_eq!((small.first_diskless(), small.first_disk()), (500, 0));
     let switched = drnet(5_000, Fabric::Switch, 1);
-    assert!(refusal(&switched).starts_with("nodes.workers = 5000: those without disk come after them"));
+    assert!(
+        refusal(&switched).starts_with("nodes.workers = 5000: those without disk come after them")
+    );
     let mut fails = large;
     fails.faults = vec![Fault::of_node(1.0, FaultKind::NodeDies, 3)];
     assert!(refusal(&fails).contains("all nodes of an array with faults need timestamps"));
