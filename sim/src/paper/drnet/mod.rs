@@ -237,11 +237,11 @@ fn case(experiment: &'static str, setup: Setup, effort: Effort) -> Case {
 fn measure(setup: &Setup, effort: Effort) -> Measure {
     let disks = u64::from(setup.disks);
     let (each, replications) = match effort {
-        Effort::Full => (40, 3),
+        Effort::Full => (30, 3),
         Effort::Quick => (10, 1),
     };
     let rebuild = match effort {
-        Effort::Full => 30.0,
+        Effort::Full => 20.0,
         Effort::Quick => 8.0,
     };
     Measure {
