@@ -177,6 +177,7 @@ impl Attach {
             fill: FillRates::default(),
             queue: DiskQueue::default(),
             limits: Limits::default(),
+            only: None,
         };
         config.listen_at(self.listens());
         let place = NewDirectory::make(dir)?;

@@ -166,6 +166,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),
             limits: Limits::default(),
+            only: None,
             dir: own,
         });
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use weft_core::SECTOR;
 use weft_host::ControlRequest;
-use weft_host::status::{Evenness, NodeStatus, ScrubStatus, Status as ArrayStatus};
+use weft_host::status::{Detour, Evenness, NodeStatus, ScrubStatus, Status as ArrayStatus};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
@@ -75,6 +75,9 @@ fn describe(status: &ArrayStatus) -> String {
     for listen in &status.listens {
         out += &format!("\nlistens at {listen}");
     }
+    for line in status.cluster.iter().flat_map(|c| detours(&c.detours)) {
+        out += &format!("\n{line}");
+    }
     let warnings = status.cluster.iter().flat_map(|c| c.warnings.iter().cloned());
     for line in status.nodes.iter().filter_map(wrong_clock).chain(warnings) {
         out += &format!("\nwarning: {line}");
@@ -105,6 +108,33 @@ fn balance(balance: &Evenness) -> String {
         (_, true) => format!("\n{range}; `weft cluster rebalance` makes them equally full"),
         _ => String::new(),
     }
+}
+
+/// Who is reached through whom, and which links are bad; once for both ends where they say the same.
+fn detours(all: &[Detour]) -> Vec<String> {
+    let same = |a: &Detour, b: &Detour| {
+        let back: Vec<u16> = b.through.iter().rev().copied().collect();
+        (a.from, a.to, a.bad) == (b.to, b.from, b.bad) && a.through == back
+    };
+    let mut shown: Vec<&Detour> = Vec::new();
+    for d in all {
+        if !shown.iter().any(|s| same(s, d)) {
+            shown.push(d);
+        }
+    }
+    let line = |d: &&Detour| {
+        let relays: Vec<String> = d.through.iter().map(u16::to_string).collect();
+        let way = match relays.is_empty() {
+            true => "directly all the same".to_string(),
+            false => format!("through {}", relays.join(", ")),
+        };
+        let link = if d.bad { "the link between processes" } else { "processes" };
+        match d.bad {
+            true => format!("{link} {} and {} is bad: they talk {way}", d.from, d.to),
+            false => format!("{link} {} and {} talk {way}", d.from, d.to),
+        }
+    };
+    shown.iter().map(line).collect()
 }
 
 /// How far a scrub is.

@@ -236,6 +236,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         fill: Default::default(),
         queue: Default::default(),
         limits: Limits::default(),
+        only: None,
     }
 }
 

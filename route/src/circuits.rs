@@ -136,7 +136,8 @@ impl Circuits {
             }
             let other = open.path[0];
             self.seats.insert(side, Seat::End(End::new(other)));
-            return out.push(Output::Opened { circuit: side, from: other, life: open.life });
+            let (life, path) = (open.life, open.path);
+            return out.push(Output::Opened { circuit: side, from: other, life, path });
         };
         if !self.relays || !leads(next) || self.sides / 2 >= MOST_RELAYED {
             return refuse(out);

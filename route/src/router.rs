@@ -22,6 +22,8 @@ pub enum Output {
         from: NodeId,
         /// Which life it meant.
         life: u64,
+        /// The whole way, from the other end to us.
+        path: Vec<NodeId>,
     },
     /// Bytes have come on a circuit that ends here.
     Came {
@@ -244,10 +246,10 @@ impl Router {
     }
 
     /// Opens a circuit to a process that there is a path to.
-    pub fn open(&mut self, to: NodeId, out: &mut Vec<Output>) -> Option<Circuit> {
+    pub fn open(&mut self, to: NodeId, out: &mut Vec<Output>) -> Option<(Circuit, Vec<NodeId>)> {
         let Way::Through(path) = self.way(to) else { return None };
         let life = self.table.of(to)?.life;
-        self.circuits.open(path, life, out)
+        Some((self.circuits.open(path.clone(), life, out)?, path))
     }
 
     /// How much may be sent on a circuit that ends here.
@@ -273,6 +275,11 @@ impl Router {
         if let Some(at) = out[before..].iter().position(ours) {
             out.remove(before + at);
         }
+    }
+
+    /// Too much waits to be said to a neighbour: the circuit of this word of ours is ended.
+    pub fn overflow(&mut self, neighbour: NodeId, number: u32, out: &mut Vec<Output>) {
+        self.circuits.close(Circuit { neighbour, number }, Why::Spoiled, true, out);
     }
 
     /// The process at the other end of a circuit that ends here.

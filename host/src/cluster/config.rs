@@ -1,6 +1,6 @@
 //! `node.toml`: a node as its operator wants it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ pub struct Configuration {
     pub queue: DiskQueue,
     /// What hosts may take of it.
     pub limits: Limits,
+    /// If it is to dial only some of the other processes: these. It reaches the others through them.
+    pub only: Option<BTreeSet<NodeName>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,8 +78,17 @@ struct File {
     queue_depth: Option<u32>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    links: Option<LinksInWords>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+/// Whom it has connections to.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinksInWords {
+    only: Vec<String>,
 }
 
 /// Where hosts reach a process, by the protocols' keys.
@@ -151,6 +162,7 @@ impl Configuration {
         }
         let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
+        let only = file.links.map(|links| names(&links.only, &file.name)).transpose()?;
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
             dir: base.join(file.dir),
@@ -166,6 +178,7 @@ impl Configuration {
                 .limits
                 .over(Limits::default())
                 .map_err(|e| Error(format!("limits: {e}")))?,
+            only,
         };
         config.check_listens()?;
         Ok(config)
@@ -235,6 +248,10 @@ impl Configuration {
             queue,
             queue_depth,
             limits: LimitsInWords::of(&self.limits),
+            links: self
+                .only
+                .as_ref()
+                .map(|only| LinksInWords { only: only.iter().map(NodeName::to_string).collect() }),
             labels: self.labels.clone(),
         };
         toml::to_string(&Written { places, file })
@@ -249,6 +266,15 @@ impl Configuration {
             labels: self.labels.clone(),
         }
     }
+}
+
+/// The processes that are to be dialled.
+fn names(only: &[String], us: &str) -> Result<BTreeSet<NodeName>> {
+    if only.iter().any(|name| name == us) {
+        return fail(format!("links: only names '{us}', which is this process; name the others"));
+    }
+    let name = |n: &String| n.parse().map_err(|e| Error(format!("links: only: {e}")));
+    only.iter().map(name).collect()
 }
 
 /// Below this a disk that was lost would take months to be rebuilt.

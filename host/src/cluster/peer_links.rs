@@ -13,7 +13,7 @@ use mio::{Registry, Token};
 use weft_bytes::{Reader, Writer};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
-use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, SendError, Transport};
+use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, Reach, SendError, Transport};
 use weft_net::wire::Message;
 
 use crate::error::{Error, Result, fail};
@@ -106,6 +106,11 @@ impl PeerLinks {
     /// The processes that there is a connection to.
     pub(super) fn up(&self) -> &BTreeSet<NodeId> {
         &self.up
+    }
+
+    /// How the others are reached.
+    pub(super) fn reach(&self) -> Vec<Reach> {
+        self.driver.reach()
     }
 
     /// Whether a process said last that we are none of the cluster.

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
+use crate::status::Detour;
+
 /// A status that is older says nothing any more.
 const STALE: Duration = Duration::from_secs(3);
 
@@ -44,6 +46,12 @@ impl PeerStatus {
     /// Whether a process that stops has stopped its nodes.
     pub(crate) fn has_stopped(&self, process: NodeId) -> bool {
         self.of(process).is_some_and(|n| n["stopped"] == true)
+    }
+
+    /// Whom a process reaches not as it should, or through others.
+    pub(crate) fn detours(&self, process: NodeId) -> Vec<Detour> {
+        let said = self.of(process).map(|n| n["detours"].clone());
+        said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
     }
 
     /// A process that lets others in.

@@ -9,15 +9,17 @@ use weft_core::cluster::{
 use weft_core::node::{Exposed, NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
+use weft_net::transport::{Reach, Reached};
 
 use crate::cluster::Together;
 use crate::control::commands::Commands;
+use crate::control::peer_status::PeerStatus;
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
 use crate::hosts::Hosts;
 use crate::policy;
 use crate::status::{
-    ClusterStatus, Counters, Evenness, ExposedStatus, MissingNode, NodeState, NodeStatus,
+    ClusterStatus, Counters, Detour, Evenness, ExposedStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
@@ -42,13 +44,14 @@ pub(crate) fn status(commands: &Commands<'_>) -> Status {
         nodes,
         scrubs,
         balance: evenness(engine.map()),
-        cluster: engine.rule.together().map(cluster),
+        cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         cut_off: cut_off(engine),
     }
 }
 
 /// The group of processes, as this one knows it.
-fn cluster(together: &Together) -> ClusterStatus {
+fn cluster(together: &Together, others: &PeerStatus) -> ClusterStatus {
+    let others = together.connected().flat_map(|p| others.detours(p));
     let status = together.status();
     ClusterStatus {
         node: together.us().0,
@@ -60,8 +63,23 @@ fn cluster(together: &Together) -> ClusterStatus {
         disowned: together.is_disowned(),
         connected: together.connected().map(|n| n.0).collect(),
         left: together.home().has_left(),
+        detours: detours(together).into_iter().chain(others).collect(),
         warnings: together.warnings(),
     }
+}
+
+/// Whom this process reaches not as it should, or through others.
+fn detours(together: &Together) -> Vec<Detour> {
+    let from = together.us().0;
+    let detour = |reach: Reach| {
+        let through = match reach.by {
+            Reached::Direct => Vec::new(),
+            Reached::Through(relays) => relays.iter().map(|r| r.0).collect(),
+        };
+        let notable = reach.is_bad || !through.is_empty();
+        notable.then_some(Detour { from, to: reach.peer.0, through, bad: reach.is_bad })
+    };
+    together.reach().into_iter().filter_map(detour).collect()
 }
 
 /// Said by a process that reaches no majority.
@@ -176,6 +194,7 @@ pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts) -> Option<Value> {
         "quiet": engine.is_quiet(),
         "admits": engine.rule.together()?.home().config.admit.is_some(),
         "epoch": engine.map().epoch,
+        "detours": detours(engine.rule.together()?),
     }))
 }
 

@@ -457,8 +457,24 @@ pub struct ClusterStatus {
     pub connected: Vec<u16>,
     /// Whether this process has left for good.
     pub left: bool,
+    /// Where two processes have no good connection of their own, as far as is known.
+    pub detours: Vec<Detour>,
     /// What an operator should see to.
     pub warnings: Vec<String>,
+}
+
+/// How a process reaches another to which it has no good connection of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Detour {
+    /// The process that says so.
+    pub from: u16,
+    /// The other.
+    pub to: u16,
+    /// The processes that what the first says goes through, the nearest first; none if it goes directly all the same.
+    pub through: Vec<u16>,
+    /// Whether there should be a good connection between the two.
+    pub bad: bool,
 }
 
 #[cfg(test)]

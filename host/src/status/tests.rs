@@ -40,7 +40,10 @@ fn full() -> Value {
         volumes: vec![volume],
         nodes: vec![node],
         scrubs: vec![scrub],
-        cluster: Some(ClusterStatus::default()),
+        cluster: Some(ClusterStatus {
+            detours: vec![Detour::default()],
+            ..ClusterStatus::default()
+        }),
         cut_off: Some(String::new()),
         ..Status::default()
     })

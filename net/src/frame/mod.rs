@@ -19,7 +19,7 @@ use bytes::Bytes;
 use weft_bytes::{Read, Reader, Writer};
 
 /// The version of the protocol between processes: frames, handshake and messages.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of a frame's header.
 pub const HEADER: usize = 16;

@@ -1,5 +1,6 @@
 //! What a transport is told when it starts.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,10 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// The other nodes.
     pub peers: Vec<Peer>,
+    /// If only some of them are to be dialled: these.
+    pub only: Option<BTreeSet<NodeName>>,
+    /// Whether others' circuits may go through here.
+    pub relays: bool,
     /// Whether connections are encrypted and nodes prove who they are.
     pub security: Security,
     /// How much and how long.
@@ -37,6 +42,8 @@ impl Config {
             name: identity.name().clone(),
             listen,
             peers: Vec::new(),
+            only: None,
+            relays: true,
             security: Security::Tls(identity),
             limits: Limits::default(),
         }

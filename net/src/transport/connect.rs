@@ -13,8 +13,9 @@ use weft_core::units::NodeId;
 use super::Lost;
 use super::driver::Driver;
 use super::link::Link;
+use super::pipe::Wire;
 use super::stream::Stream;
-use crate::identity::server_name;
+use crate::identity::{NodeName, server_name};
 
 /// How long after accepting failed (for want of descriptors, say) it is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -39,7 +40,8 @@ impl Driver {
         }
     }
 
-    fn admit(&mut self, socket: TcpStream, address: SocketAddr, now: Instant) {
+    /// Makes room for one more that has not said hello.
+    pub(super) fn expect_stranger(&mut self, now: Instant) {
         let mut strange = self.links.iter().filter(|(_, l)| l.is_strange()).map(|(t, _)| *t);
         let oldest = strange.next();
         if strange.count() + 1 >= self.config.limits.strangers.max(1)
@@ -47,54 +49,71 @@ impl Driver {
         {
             self.lose(oldest, Lost::TooMany, now);
         }
-        let tls = match &self.tls {
-            None => None,
-            Some((_, config)) => match ServerConnection::new(config.clone()) {
-                Ok(tls) => Some(Connection::from(tls)),
-                Err(e) => return self.notes.note(now, address, None, Lost::Tls(e.to_string())),
-            },
+    }
+
+    fn admit(&mut self, socket: TcpStream, address: SocketAddr, now: Instant) {
+        self.expect_stranger(now);
+        let tls = match self.answering_tls() {
+            Ok(tls) => tls,
+            Err(why) => return self.notes.note(now, address, None, why),
         };
         let deadline = now + self.config.limits.handshake;
-        self.add_link(Link::new(Stream::new(socket, tls), address, None, deadline), now);
+        self.add_link(
+            Link::new(Stream::new(Wire::Socket(socket), tls), address, None, deadline),
+            now,
+        );
+    }
+
+    /// TLS of who was dialled.
+    pub(super) fn answering_tls(&self) -> Result<Option<Connection>, Lost> {
+        let Some((_, config)) = &self.tls else { return Ok(None) };
+        let tls = ServerConnection::new(config.clone()).map_err(|e| Lost::Tls(e.to_string()))?;
+        Ok(Some(tls.into()))
+    }
+
+    /// TLS of who dials this node.
+    pub(super) fn dialling_tls(&self, node: &NodeName) -> Result<Option<Connection>, Lost> {
+        let Some((config, _)) = &self.tls else { return Ok(None) };
+        let name = server_name(self.us.cluster, node);
+        let tls = ClientConnection::new(config.clone(), name);
+        Ok(Some(tls.map_err(|e| Lost::Tls(e.to_string()))?.into()))
     }
 
     pub(super) fn dial(&mut self, node: NodeId, now: Instant) {
         let Some(known) = self.peers.get_mut(&node) else { return };
         known.dial_at = None;
-        let Some(address) = known.peer.address else { return };
-        let tls = match &self.tls {
-            None => Ok(None),
-            Some((config, _)) => {
-                let name = server_name(self.us.cluster, &known.peer.name);
-                ClientConnection::new(config.clone(), name).map(|tls| Some(tls.into()))
-            }
-        };
-        let stream = tls.map_err(|e| Lost::Tls(e.to_string())).and_then(|tls| {
-            match TcpStream::connect(address) {
-                Ok(socket) => Ok(Stream::new(socket, tls)),
-                Err(e) => Err(Lost::Io(e.to_string())),
-            }
+        let (Some(address), name) = (known.peer.address, known.peer.name.clone()) else { return };
+        let stream = self.dialling_tls(&name).and_then(|tls| match TcpStream::connect(address) {
+            Ok(socket) => Ok(Stream::new(Wire::Socket(socket), tls)),
+            Err(e) => Err(Lost::Io(e.to_string())),
         });
         match stream {
             Ok(stream) => {
                 let deadline = now + self.config.limits.handshake;
                 let token = self.add_link(Link::new(stream, address, Some(node), deadline), now);
                 if let Some(known) = self.peers.get_mut(&node) {
-                    known.link = token;
+                    known.direct = token;
                 }
             }
             Err(why) => {
-                known.dial_at = Some(now + known.pause.take());
+                if let Some(known) = self.peers.get_mut(&node) {
+                    known.dial_at = Some(now + known.pause.take());
+                }
                 self.notes.note(now, address, Some(node), why);
             }
         }
     }
 
-    fn add_link(&mut self, mut link: Link, now: Instant) -> Option<Token> {
-        let token = Token(self.next_token);
+    pub(super) fn next_token(&mut self) -> Token {
         self.next_token += 1;
+        Token(self.next_token - 1)
+    }
+
+    fn add_link(&mut self, mut link: Link, now: Instant) -> Option<Token> {
+        let token = self.next_token();
+        let Wire::Socket(socket) = &mut link.stream.wire else { return None };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(e) = self.registry.register(&mut link.stream.socket, token, interest) {
+        if let Err(e) = self.registry.register(socket, token, interest) {
             self.notes.note(now, link.address, link.dialled, Lost::Io(e.to_string()));
             if let Some(known) = link.dialled.and_then(|node| self.peers.get_mut(&node)) {
                 known.dial_at = Some(now + known.pause.take());
@@ -102,7 +121,7 @@ impl Driver {
             return None;
         }
         if link.dialled.is_none() {
-            set_options(&link.stream.socket, self.config.limits.silence);
+            set_options(socket, self.config.limits.silence);
         }
         self.links.insert(token, link);
         Some(token)

@@ -16,18 +16,25 @@ use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use rustls::{ClientConfig, ServerConfig};
 use weft_core::units::NodeId;
+use weft_route::{Circuit, Router};
 
 use super::connect::{connected, set_options};
 use super::hello::Hello;
 use super::link::{Link, State};
 use super::notes::Notes;
 use super::pause::Pause;
+use super::pipe::Wire;
 use super::queues::{PeerOrder, Rouse, Shared};
+use super::routes::words;
+use super::session::Session;
 use super::{Config, Event, Lost, Note, Peer, Security, StartError};
 use crate::identity::random;
 
 /// How long one that is refused may take to hear why.
 const LEAVING: Duration = Duration::from_secs(1);
+
+/// How often connections that got something to do meanwhile are served in one turn.
+const ROUNDS: usize = 3;
 
 /// What is read at once.
 const SCRATCH: usize = 256 << 10;
@@ -35,8 +42,14 @@ const SCRATCH: usize = 256 << 10;
 /// What we know of a peer.
 pub(super) struct Known {
     pub peer: Peer,
-    /// Its connection, dialling or up.
-    pub link: Option<Token>,
+    /// Its connection of its own, dialling or up.
+    pub direct: Option<Token>,
+    /// Its connection through others, beginning or up.
+    pub circuit: Option<Token>,
+    /// When one may be begun again.
+    pub circuit_at: Option<Instant>,
+    /// What the owner sends and gets, if it is up.
+    pub session: Option<Session>,
     /// When to dial it.
     pub dial_at: Option<Instant>,
     pub pause: Pause,
@@ -56,8 +69,15 @@ pub struct Driver {
     pub(super) peers: BTreeMap<NodeId, Known>,
     /// By token; tokens are not used again.
     pub(super) links: BTreeMap<Token, Link>,
+    /// Ways round broken links.
+    pub(super) router: Router,
+    /// The connections that are circuits.
+    pub(super) circuits: BTreeMap<Circuit, Token>,
+    /// Sessions that have begun here.
+    pub(super) sessions: u64,
+    pub(super) started: Instant,
     /// Those that have something to do now.
-    work: BTreeSet<Token>,
+    pub(super) work: BTreeSet<Token>,
     pub(super) next_token: usize,
     pub(super) notes: Notes,
     scratch: Vec<u8>,
@@ -96,8 +116,13 @@ impl Driver {
             None => None,
         };
         let life = u64::from_le_bytes(random()?);
-        let us =
-            Hello { cluster: config.cluster, life, node: config.node, name: config.name.clone() };
+        let us = Hello {
+            cluster: config.cluster,
+            life,
+            session: 0,
+            node: config.node,
+            name: config.name.clone(),
+        };
         let mut driver = Driver {
             registry,
             listens: first,
@@ -109,6 +134,10 @@ impl Driver {
             accept_at: None,
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
+            router: Router::new(config.node, life, config.relays, None),
+            circuits: BTreeMap::new(),
+            sessions: 0,
+            started: Instant::now(),
             work: BTreeSet::new(),
             next_token: first.0 + 1,
             scratch: vec![0; SCRATCH],
@@ -149,8 +178,11 @@ impl Driver {
         if !self.obey(now) {
             return false;
         }
-        for token in std::mem::take(&mut self.work) {
-            self.serve(token, now);
+        // What comes for others goes on at once.
+        for _ in 0..ROUNDS {
+            for token in std::mem::take(&mut self.work) {
+                self.serve(token, now);
+            }
         }
         self.keep_time(now);
         true
@@ -174,7 +206,9 @@ impl Driver {
         }
         let links = self.links.values().filter(|l| !l.is_up()).map(|l| l.deadline);
         let dials = self.peers.values().filter_map(|k| k.dial_at);
-        let first = links.chain(dials).chain(self.accept_at).min()?;
+        let tick = self.started + Duration::from_nanos(self.router.due());
+        let tick = (!self.peers.is_empty()).then_some(tick);
+        let first = links.chain(dials).chain(self.accept_at).chain(tick).min()?;
         // Polling counts in milliseconds and may come early by the fraction of one.
         Some(first.saturating_duration_since(now) + Duration::from_millis(1))
     }
@@ -195,12 +229,14 @@ impl Driver {
         for node in due {
             self.dial(node, now);
         }
+        self.steer(now);
     }
 
     /// Does what the owner has ordered. Returns false if that is to stop.
     fn obey(&mut self, now: Instant) -> bool {
         let orders = self.shared.take_orders();
-        self.work.extend(orders.told);
+        let carrier = |p: &NodeId| self.peers.get(p)?.session.as_ref().map(|s| s.carrier);
+        self.work.extend(orders.told.iter().filter_map(carrier));
         if orders.resume {
             self.work.extend(self.links.iter().filter(|(_, l)| l.readable).map(|(t, _)| *t));
         }
@@ -208,26 +244,42 @@ impl Driver {
             match order {
                 PeerOrder::Add(peer) => self.add_peer(peer, now),
                 PeerOrder::Remove(node) => {
-                    if let Some(token) = self.peers.remove(&node).and_then(|known| known.link) {
+                    self.end_session(node, Lost::Removed, now);
+                    let links = self.peers.get(&node).map(|k| [k.direct, k.circuit]);
+                    for token in links.into_iter().flatten().flatten() {
                         self.lose(token, Lost::Removed, now);
                     }
+                    self.peers.remove(&node);
+                    let mut out = Vec::new();
+                    self.router.unlist(node, &mut out);
+                    self.route(now, out);
                 }
             }
         }
         !orders.stop
     }
 
+    /// Whether there should be a connection that this one dials.
+    pub(super) fn is_to_dial(&self, peer: &Peer) -> bool {
+        let may = self.config.only.as_ref().is_none_or(|only| only.contains(&peer.name));
+        may && self.us.node > peer.node && peer.address.is_some()
+    }
+
     fn add_peer(&mut self, peer: Peer, now: Instant) {
-        let we_dial = self.us.node > peer.node && peer.address.is_some();
+        let we_dial = self.is_to_dial(&peer);
+        self.router.list(peer.node);
         if let Some(known) = self.peers.get_mut(&peer.node) {
-            known.dial_at = (we_dial && known.link.is_none()).then_some(now);
+            known.dial_at = (we_dial && known.direct.is_none()).then_some(now);
             known.peer = peer;
             return;
         }
         let limits = &self.config.limits;
         let seed = self.us.life ^ u64::from(peer.node.0) << 32;
         let known = Known {
-            link: None,
+            direct: None,
+            circuit: None,
+            circuit_at: None,
+            session: None,
             dial_at: we_dial.then_some(now),
             pause: Pause::new(limits.shortest_pause, limits.longest_pause, seed),
             peer,
@@ -241,10 +293,11 @@ impl Driver {
         link.ending |= event.is_read_closed();
         link.writable |= event.is_writable();
         if matches!(link.state, State::Connecting) {
-            match connected(&link.stream.socket) {
+            let Wire::Socket(socket) = &link.stream.wire else { return };
+            match connected(socket) {
                 Ok(false) => return,
                 Ok(true) => {
-                    set_options(&link.stream.socket, self.config.limits.silence);
+                    set_options(socket, self.config.limits.silence);
                     self.greet(token);
                 }
                 Err(e) => return self.lose(token, Lost::Io(e.to_string()), now),
@@ -259,8 +312,11 @@ impl Driver {
         match link.state {
             State::Connecting => return,
             State::Leaving => {
+                // The reason goes its way, over a circuit.
+                self.pump(token, now);
+                let Some(link) = self.links.get_mut(&token) else { return };
                 if !link.stream.drain(&mut self.scratch) {
-                    self.forget(token);
+                    self.forget(token, now);
                 }
                 return;
             }
@@ -269,6 +325,12 @@ impl Driver {
         let mut frames = Vec::new();
         let paused = link.is_up() && self.shared.is_paused();
         let read = if paused { Ok(()) } else { link.read(&mut self.scratch, &mut frames) };
+        if std::mem::take(&mut link.heard) {
+            link.missed = 0;
+            if let (State::Up { peer, .. }, false) = (&link.state, link.is_circuit()) {
+                self.router.heard(*peer);
+            }
+        }
         for frame in frames {
             if let Err(why) = self.handle(token, frame, now) {
                 return self.lose(token, why, now);
@@ -278,13 +340,16 @@ impl Driver {
             return self.lose(token, why, now);
         }
         let Some(link) = self.links.get_mut(&token) else { return };
-        let wrote = match link.write() {
+        let session = match &link.state {
+            State::Up { peer, .. } => self.peers.get_mut(peer).and_then(|k| k.session.as_mut()),
+            _ => None,
+        };
+        let wrote = match link.write(session.filter(|s| s.carrier == token)) {
             Ok(wrote) => wrote,
             Err(why) => return self.lose(token, why, now),
         };
-        if let (true, State::Up { peer, .. }) = (wrote.room, &link.state) {
-            self.shared.deliver(Event::Room { peer: *peer }, None);
-        }
+        self.pump(token, now);
+        let Some(link) = self.links.get_mut(&token) else { return };
         let reads = link.readable && !(link.is_up() && self.shared.is_paused());
         if reads || wrote.more {
             self.work.insert(token);
@@ -295,14 +360,19 @@ impl Driver {
     pub(super) fn lose(&mut self, token: Token, why: Lost, now: Instant) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let (address, dialled) = (link.address, link.dialled);
+        let through =
+            link.path.iter().find(|p| **p != self.us.node && Some(**p) != dialled).copied();
+        let why = match (link.ended, why) {
+            (Some(ended), Lost::Closed) => Lost::Circuit(words(ended)),
+            (_, why) => why,
+        };
         let mut keep = false;
         let mut lived = None;
         match &link.state {
-            State::Up { peer, outbox, since } => {
-                outbox.close();
+            State::Up { peer, since, session } => {
                 lived = Some(now.saturating_duration_since(*since));
-                let peer = *peer;
-                self.shared.deliver(Event::Down { peer, why }, None);
+                let (peer, session) = (*peer, *session);
+                self.part(token, peer, session, why, now);
             }
             State::Connecting => self.notes.note(now, address, dialled, why),
             State::Greeting => {
@@ -311,28 +381,49 @@ impl Driver {
                     link.refuse(&why, now + LEAVING);
                     self.work.insert(token);
                 }
-                self.notes.note(now, address, dialled, why);
+                self.notes.note_through(now, address, dialled, through, why);
             }
             State::Leaving => {}
         }
-        for known in self.peers.values_mut().filter(|k| k.link == Some(token)) {
-            known.link = None;
-            if dialled.is_some() {
-                if lived.is_some_and(|l| l >= self.config.limits.longest_pause) {
-                    known.pause.reset();
-                }
-                known.dial_at = Some(now + known.pause.take());
-            }
-        }
+        let lived_long = lived.is_some_and(|l| l >= self.config.limits.longest_pause);
+        self.leave_peer(token, dialled, lived_long, now);
         if !keep {
-            self.forget(token);
+            self.forget(token, now);
         }
     }
 
-    fn forget(&mut self, token: Token) {
-        if let Some(mut link) = self.links.remove(&token) {
+    /// A connection is no peer's any more; one that we dialled is dialled again.
+    fn leave_peer(
+        &mut self,
+        token: Token,
+        dialled: Option<NodeId>,
+        lived_long: bool,
+        now: Instant,
+    ) {
+        for known in self.peers.values_mut() {
+            known.circuit.take_if(|t| *t == token);
+            known.direct.take_if(|t| *t == token);
+        }
+        let is_circuit = self.links.get(&token).is_some_and(Link::is_circuit);
+        let Some(known) = dialled.and_then(|d| self.peers.get_mut(&d)) else { return };
+        if is_circuit || known.direct.is_some() {
+            return;
+        }
+        if lived_long {
+            known.pause.reset();
+        }
+        known.dial_at = Some(now + known.pause.take());
+    }
+
+    fn forget(&mut self, token: Token, now: Instant) {
+        let Some(mut link) = self.links.remove(&token) else { return };
+        match &mut link.stream.wire {
             // Closing the socket takes it out of the poll anyway.
-            let _ = self.registry.deregister(&mut link.stream.socket);
+            Wire::Socket(socket) => drop(self.registry.deregister(socket)),
+            Wire::Circuit(pipe) => {
+                let circuit = pipe.circuit;
+                self.end_circuit(circuit, now);
+            }
         }
     }
 }

@@ -4,9 +4,10 @@
 //! offset  width
 //!      0     16  cluster id
 //!     16      8  life: a random number of this run of the process
-//!     24      2  node number
-//!     26      1  length of the name, L
-//!     27      L  name
+//!     24      8  session: the one that the dialler goes on with, or 0; in the answer the one that is
+//!     32      2  node number
+//!     34      1  length of the name, L
+//!     35      L  name
 //! ```
 //!
 //! The protocol's version stands in the header of the frame around it.
@@ -31,6 +32,7 @@ pub(super) const MAX_GREETING: usize = 1024;
 pub(super) struct Hello {
     pub cluster: ClusterId,
     pub life: u64,
+    pub session: u64,
     pub node: NodeId,
     pub name: NodeName,
 }
@@ -100,6 +102,7 @@ impl Hello {
         let mut w: Writer = Writer::with_room(64);
         w.u128(self.cluster.0);
         w.u64(self.life);
+        w.u64(self.session);
         w.u16(self.node.0);
         w.u8(name.len() as u8);
         w.raw(name.as_bytes());
@@ -112,10 +115,10 @@ impl Hello {
 
     fn parse(r: &mut Reader) -> Read<Hello> {
         let cluster = ClusterId(r.u128()?);
-        let (life, node, len) = (r.u64()?, NodeId(r.u16()?), r.u8()?);
+        let (life, session, node, len) = (r.u64()?, r.u64()?, NodeId(r.u16()?), r.u8()?);
         let name = r.text(len.into())?.parse().map_err(|_| BytesError::Content("no name"))?;
         r.end()?;
-        Ok(Hello { cluster, life, node, name })
+        Ok(Hello { cluster, life, session, node, name })
     }
 
     /// Checks what somebody said. `shown` is the name in its certificate, `dialled` whom we
@@ -166,13 +169,13 @@ mod tests {
 
     fn hello(node: u16, name: &str) -> Hello {
         let name = name.parse().unwrap();
-        Hello { cluster: ClusterId(3), life: 9, node: NodeId(node), name }
+        Hello { cluster: ClusterId(3), life: 9, session: 4, node: NodeId(node), name }
     }
 
     #[test]
     fn encoding_comes_back_and_parts_of_it_are_refused() {
         let bytes = hello(300, "box-1").encode();
-        assert_eq!(bytes.len(), 27 + 5);
+        assert_eq!(bytes.len(), 35 + 5);
         assert_eq!(Hello::decode(&bytes).unwrap(), hello(300, "box-1"));
         for len in 0..bytes.len() {
             assert_eq!(Hello::decode(&bytes[..len]), Err(HelloError::Malformed));

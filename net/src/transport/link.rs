@@ -2,19 +2,20 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use weft_core::units::NodeId;
+use weft_route::Why;
 
 use super::hello::MAX_GREETING;
-use super::queues::Outbox;
+use super::pipe::Wire;
+use super::session::{Chunks, Session, framed};
 use super::stream::Stream;
 use super::{Lost, hello};
-use crate::frame::{self, Frame, FrameReader};
+use crate::frame::{Frame, FrameReader};
 
-/// As much is taken from the outbox before it is written.
+/// As much is taken from the session, and of what is relayed, before it is written.
 const AHEAD: usize = 256 << 10;
 
 /// As much is read from one connection, or written to it, before the others have their turn.
@@ -27,7 +28,7 @@ pub(super) enum State {
     /// TLS, and then both hellos.
     Greeting,
     /// The owner may use it.
-    Up { peer: NodeId, outbox: Arc<Outbox>, since: Instant },
+    Up { peer: NodeId, session: u64, since: Instant },
     /// Refused; it is read until its end, so that the reason arrives and is not overtaken by
     /// a reset.
     Leaving,
@@ -35,14 +36,26 @@ pub(super) enum State {
 
 /// How a turn of writing ended.
 pub(super) struct Wrote {
-    /// The owner was told that the queue is full, and there is room now.
-    pub room: bool,
     /// The turn was over before everything was written.
     pub more: bool,
 }
 
 pub(super) struct Link {
     pub stream: Stream,
+    /// The processes that a circuit goes through, from one end to the other; none if it is no circuit.
+    pub path: Vec<NodeId>,
+    /// Why the circuit under it has ended, if it has.
+    pub ended: Option<Why>,
+    /// Something has come since that was looked at.
+    pub heard: bool,
+    /// Ticks in which nothing came, one after the other.
+    pub missed: u32,
+    /// Ticks for which there has been a better one.
+    pub spare: u32,
+    /// The number of the owner's frame that comes next, when the other side has said it.
+    pub cursor: Option<u64>,
+    /// What is said for others' circuits, and waits.
+    relayed: VecDeque<Chunks>,
     pub address: SocketAddr,
     pub dialled: Option<NodeId>,
     pub state: State,
@@ -68,6 +81,13 @@ impl Link {
     ) -> Link {
         Link {
             stream,
+            path: Vec::new(),
+            ended: None,
+            heard: false,
+            missed: 0,
+            spare: 0,
+            cursor: None,
+            relayed: VecDeque::new(),
             address,
             dialled,
             state: if dialled.is_some() { State::Connecting } else { State::Greeting },
@@ -90,12 +110,39 @@ impl Link {
         self.dialled.is_none() && !self.is_up()
     }
 
+    /// Whether it goes over others.
+    pub fn is_circuit(&self) -> bool {
+        matches!(self.stream.wire, Wire::Circuit(_))
+    }
+
     /// Puts a frame behind what is being sent.
     pub fn queue(&mut self, kind: u8, payload: Vec<Bytes>) {
-        let header = Bytes::from(frame::header(kind, &payload));
-        for chunk in std::iter::once(header).chain(payload).filter(|c| !c.is_empty()) {
+        self.queue_chunks(framed(kind, payload));
+    }
+
+    /// Puts a frame that is made up behind what is being sent.
+    pub fn queue_chunks(&mut self, chunks: Chunks) {
+        for chunk in chunks {
             self.sending_bytes += chunk.len();
             self.sending.push_back(chunk);
+        }
+    }
+
+    /// Says something of a circuit, in its turn with what the owner sends. Returns how many wait.
+    pub fn relay(&mut self, kind: u8, payload: Vec<Bytes>) -> usize {
+        self.relayed.push_back(framed(kind, payload));
+        self.relayed.len()
+    }
+
+    /// Takes what is to be sent next: of circuits and of the session in turn.
+    fn fill(&mut self, session: &mut Option<&mut Session>) {
+        while self.sending_bytes < AHEAD {
+            let relayed = self.relayed.pop_front();
+            let own = session.as_mut().and_then(|s| s.next());
+            if relayed.is_none() && own.is_none() {
+                return;
+            }
+            relayed.into_iter().chain(own).for_each(|c| self.queue_chunks(c));
         }
     }
 
@@ -105,35 +152,26 @@ impl Link {
         while self.readable && read < TURN {
             let progress = self.stream.read(&mut self.reader, scratch, frames)?;
             read += progress.bytes;
+            self.heard |= progress.bytes > 0;
             self.readable = !progress.blocked || (self.ending && progress.bytes > 0);
         }
         Ok(())
     }
 
-    /// Writes what the socket takes, for a turn.
-    pub fn write(&mut self) -> Result<Wrote, Lost> {
-        let (mut room, mut written) = (false, 0);
+    /// Writes what the socket or circuit takes, for a turn; with the session whose frames go over it.
+    pub fn write(&mut self, mut session: Option<&mut Session>) -> Result<Wrote, Lost> {
+        let mut written = 0;
         while self.writable {
-            if let State::Up { outbox, .. } = &self.state {
-                let outbox = outbox.clone();
-                while self.sending_bytes < AHEAD
-                    && let Some((kind, payload)) = outbox.take()
-                {
-                    self.queue(kind, payload);
-                }
-            }
+            self.fill(&mut session);
             let progress = self.stream.write(&mut self.sending)?;
             self.sending_bytes -= progress.bytes;
             self.writable = !progress.blocked;
-            if let State::Up { outbox, .. } = &self.state {
-                room |= outbox.written(progress.bytes);
-            }
             written += progress.bytes;
             if progress.bytes == 0 || written >= TURN {
-                return Ok(Wrote { room, more: progress.bytes > 0 });
+                return Ok(Wrote { more: progress.bytes > 0 });
             }
         }
-        Ok(Wrote { room, more: false })
+        Ok(Wrote { more: false })
     }
 
     /// Tells the other side why it is refused, and waits for it to go.

@@ -21,7 +21,8 @@
 //! to dial has it.
 //!
 //! Of the files here, `driver` does the work, `thread` turns it, `connect` and `greet` are how a
-//! connection begins, `link` and `stream` one connection, `queues` what is between the owner and the driver.
+//! connection begins, `link` and `stream` one connection, `session` what goes on when connections change,
+//! `routes` and `pipe` circuits through others, `queues` what is between the owner and the driver.
 
 mod config;
 mod connect;
@@ -31,7 +32,11 @@ mod hello;
 mod link;
 mod notes;
 mod pause;
+mod pipe;
 mod queues;
+mod reach;
+mod routes;
+mod session;
 mod stream;
 mod thread;
 
@@ -52,6 +57,7 @@ pub use hello::HelloError;
 #[doc(hidden)]
 pub use hello::hello_again;
 pub use notes::Note;
+pub use reach::{Reach, Reached};
 
 use crate::frame::{FIRST_KIND, Frame, FrameError, HEADER, MAX_PAYLOAD};
 use crate::identity::IdentityError;
@@ -138,6 +144,18 @@ pub enum Lost {
     /// It dialled again.
     #[error("the node has connected anew")]
     Replaced,
+    /// It carries nothing, and there is a circuit that does.
+    #[error("nothing comes over the connection")]
+    Mute,
+    /// The circuit under it ended.
+    #[error("the circuit has ended: {0}")]
+    Circuit(&'static str),
+    /// Counts of frames do not fit.
+    #[error("it counts frames that there are not")]
+    Count,
+    /// Another way is better.
+    #[error("the direct connection is good again")]
+    Spare,
     /// The owner has taken it off the list.
     #[error("the node was taken off the list of peers")]
     Removed,
@@ -153,7 +171,7 @@ impl Lost {
 impl Lost {
     /// Whether the other side may still be there to be told.
     fn can_be_told(&self) -> bool {
-        !matches!(self, Lost::Closed | Lost::Reset | Lost::Io(_) | Lost::TooMany)
+        !matches!(self, Lost::Closed | Lost::Reset | Lost::Io(_) | Lost::TooMany | Lost::Circuit(_))
     }
 }
 
@@ -306,7 +324,7 @@ impl Transport {
         }
         let outbox = self.up.get(&peer).ok_or(SendError::Down { peer })?;
         if outbox.push(peer, (kind, payload))? {
-            self.shared.order(|orders| orders.told.push(outbox.token));
+            self.shared.order(|orders| orders.told.push(outbox.peer));
         }
         Ok(())
     }

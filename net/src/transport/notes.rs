@@ -16,6 +16,8 @@ pub struct Note {
     pub address: SocketAddr,
     /// The node that we dialled; none if the other side did.
     pub dialled: Option<NodeId>,
+    /// The process whose address that is, if it was to relay the connection.
+    pub through: Option<NodeId>,
     /// Why.
     pub why: Lost,
     /// How many more there were from there since the last note.
@@ -25,9 +27,13 @@ pub struct Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.dialled {
-            Some(node) => write!(f, "no connection to {node} at {}: {}", self.address, self.why)?,
-            None => write!(f, "refused a connection from {}: {}", self.address, self.why)?,
+            Some(node) => write!(f, "no connection to {node} at {}", self.address)?,
+            None => write!(f, "refused a connection from {}", self.address)?,
         }
+        if let Some(relay) = self.through {
+            write!(f, ", {relay}, which relays")?;
+        }
+        write!(f, ": {}", self.why)?;
         match self.more {
             0 => Ok(()),
             more => write!(f, " (and {more} more like it)"),
@@ -58,6 +64,17 @@ impl Notes {
     }
 
     pub fn note(&mut self, now: Instant, address: SocketAddr, dialled: Option<NodeId>, why: Lost) {
+        self.note_through(now, address, dialled, None, why);
+    }
+
+    pub fn note_through(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        dialled: Option<NodeId>,
+        through: Option<NodeId>,
+        why: Lost,
+    ) {
         let pause = self.pause;
         let is_over = |since: Instant| now.saturating_duration_since(since) >= pause;
         let mut source = dialled.map_or(Source::From(address.ip()), Source::Dialled);
@@ -76,7 +93,7 @@ impl Notes {
             None => 0,
         };
         self.seen.insert(source, (now, 0));
-        (self.log)(&Note { address, dialled, why, more });
+        (self.log)(&Note { address, dialled, through, why, more });
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mio::{Token, Waker};
+use mio::Waker;
 use weft_core::units::NodeId;
 
 use super::{Event, Peer, SendError};
@@ -21,11 +21,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A frame that waits to be sent.
 pub(super) type Outgoing = (u8, Vec<Bytes>);
 
-/// The frames that wait for one connection. A connection has one of its own, so that what was
+/// The frames that wait for one session with a peer. Each session has one of its own, so that what was
 /// meant for one life of a peer never reaches the next.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    pub token: Token,
+    pub peer: NodeId,
     limit: usize,
     inner: Mutex<Waiting>,
 }
@@ -33,21 +33,21 @@ pub(super) struct Outbox {
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<Outgoing>,
-    /// Of these frames, and of those taken and not yet written.
+    /// Of these frames, and of those taken that have not been acknowledged.
     bytes: usize,
     closed: bool,
-    /// The connection has been told that there is something.
+    /// The driver has been told that there is something.
     told: bool,
     /// A frame was refused since there was room.
     refused: bool,
 }
 
 impl Outbox {
-    pub fn new(token: Token, limit: usize) -> Outbox {
-        Outbox { token, limit, inner: Mutex::default() }
+    pub fn new(peer: NodeId, limit: usize) -> Outbox {
+        Outbox { peer, limit, inner: Mutex::default() }
     }
 
-    /// Appends a frame. Returns whether the connection has to be told.
+    /// Appends a frame. Returns whether the driver has to be told.
     pub fn push(&self, peer: NodeId, frame: Outgoing) -> Result<bool, SendError> {
         let len = HEADER + frame.1.iter().map(Bytes::len).sum::<usize>();
         let mut inner = lock(&self.inner);
@@ -71,8 +71,8 @@ impl Outbox {
         frame
     }
 
-    /// So many bytes of frames are written. Returns whether the owner waits for the room.
-    pub fn written(&self, bytes: usize) -> bool {
+    /// So many bytes of frames have arrived. Returns whether the owner waits for the room.
+    pub fn arrived(&self, bytes: usize) -> bool {
         let mut inner = lock(&self.inner);
         inner.bytes = inner.bytes.saturating_sub(bytes);
         inner.bytes <= self.limit / 2 && std::mem::take(&mut inner.refused)
@@ -97,8 +97,8 @@ struct Inbox {
 
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// Connections that have something to send.
-    pub told: Vec<Token>,
+    /// Peers that there is something to send to.
+    pub told: Vec<NodeId>,
     pub peers: Vec<PeerOrder>,
     /// Reading may go on.
     pub resume: bool,

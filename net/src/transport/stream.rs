@@ -1,4 +1,4 @@
-//! A connection's bytes: a socket, with or without TLS.
+//! A connection's bytes: a socket or a circuit, with or without TLS.
 //!
 //! Without TLS, chunks go out in vectored writes and large payloads are read in place. With
 //! TLS, rustls encrypts from the chunks and decrypts into its own buffer, of which the frame is
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
 
 use bytes::{Buf, Bytes};
-use mio::net::TcpStream;
 use rustls::Connection;
 
 use super::Lost;
+use super::pipe::{Pipe, Wire};
 use crate::frame::{Frame, FrameReader};
 use crate::identity::{ClusterId, NodeName, describe, peer_of};
 
@@ -22,7 +22,7 @@ const TLS_BUFFER: usize = 256 << 10;
 const SLICES: usize = 64;
 
 pub(super) struct Stream {
-    pub socket: TcpStream,
+    pub wire: Wire,
     tls: Option<Box<Connection>>,
 }
 
@@ -56,12 +56,20 @@ fn try_io(mut call: impl FnMut() -> io::Result<usize>) -> Result<Option<usize>, 
 }
 
 impl Stream {
-    pub fn new(socket: TcpStream, tls: Option<Connection>) -> Stream {
+    pub fn new(wire: Wire, tls: Option<Connection>) -> Stream {
         let tls = tls.map(|mut tls| {
             tls.set_buffer_limit(Some(TLS_BUFFER));
             Box::new(tls)
         });
-        Stream { socket, tls }
+        Stream { wire, tls }
+    }
+
+    /// The circuit that it goes over, if it does.
+    pub fn pipe(&mut self) -> Option<&mut Pipe> {
+        match &mut self.wire {
+            Wire::Circuit(pipe) => Some(pipe),
+            Wire::Socket(_) => None,
+        }
     }
 
     /// Whom the other side's certificate names; `None` without TLS.
@@ -84,7 +92,7 @@ impl Stream {
             && let Some(space) = reader.large()
         {
             let wanted = space.len();
-            let Some(bytes) = try_io(|| self.socket.read(space))? else {
+            let Some(bytes) = try_io(|| self.wire.read(space))? else {
                 return Ok(Progress { bytes: 0, blocked: true });
             };
             frames.extend(reader.advance(bytes)?);
@@ -94,7 +102,7 @@ impl Stream {
                 Ok(Progress { bytes, blocked: bytes < wanted })
             };
         }
-        let Some(bytes) = try_io(|| self.socket.read(scratch))? else {
+        let Some(bytes) = try_io(|| self.wire.read(scratch))? else {
             return Ok(Progress { bytes: 0, blocked: true });
         };
         if bytes == 0 {
@@ -118,7 +126,7 @@ impl Stream {
         loop {
             if let Some(tls) = &mut self.tls {
                 while tls.wants_write() {
-                    if try_io(|| tls.write_tls(&mut self.socket))?.is_none() {
+                    if try_io(|| tls.write_tls(&mut self.wire))?.is_none() {
                         return Ok(Progress { bytes: written, blocked: true });
                     }
                 }
@@ -131,7 +139,7 @@ impl Stream {
             let slices = &slices[..count];
             let accepted = match &mut self.tls {
                 Some(tls) => tls.writer().write_vectored(slices).map_err(|e| lost(&e))?,
-                None => match try_io(|| self.socket.write_vectored(slices))? {
+                None => match try_io(|| self.wire.write_vectored(slices))? {
                     Some(n) => n,
                     None => return Ok(Progress { bytes: written, blocked: true }),
                 },
@@ -149,13 +157,15 @@ impl Stream {
     pub fn finish(&mut self, chunks: &mut VecDeque<Bytes>) {
         // The other side is refused: whether it hears why is up to it.
         let _ = self.write(chunks);
-        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        if let Wire::Socket(socket) = &self.wire {
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+        }
     }
 
     /// Reads and forgets. Returns whether more may come.
     pub fn drain(&mut self, scratch: &mut [u8]) -> bool {
         loop {
-            match try_io(|| self.socket.read(scratch)) {
+            match try_io(|| self.wire.read(scratch)) {
                 Ok(Some(0)) | Err(_) => return false,
                 Ok(Some(_)) => {}
                 Ok(None) => return true,

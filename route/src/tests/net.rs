@@ -132,7 +132,7 @@ impl Net {
 
     pub fn open(&mut self, from: u16, to: u16) -> Option<Circuit> {
         let mut circuit = None;
-        self.act(from, |r, out| circuit = r.open(NodeId(to), out));
+        self.act(from, |r, out| circuit = r.open(NodeId(to), out).map(|o| o.0));
         self.settle();
         circuit
     }

@@ -126,6 +126,7 @@ impl Cluster {
                 fill: FillRates::default(),
                 queue: DiskQueue::default(),
                 limits: Limits::default(),
+                only: None,
             });
         }
         let mut cluster = Cluster {

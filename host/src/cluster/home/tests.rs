@@ -14,6 +14,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         fill: Default::default(),
         queue: Default::default(),
         limits: Default::default(),
+        only: None,
     }
 }
 

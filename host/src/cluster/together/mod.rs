@@ -15,7 +15,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
-use weft_net::transport;
+use weft_net::transport::{self, Reach};
 
 use crate::clock::boot_time;
 use crate::cluster::codec::{AGREED, Codec};
@@ -85,6 +85,8 @@ impl Together {
         // Those who have not said who they are leave descriptors for those who have.
         let strangers = transport.limits.strangers.min(Descriptors::of_process().share());
         transport.limits.strangers = strangers;
+        (transport.only, transport.relays) =
+            (home.config.only.clone(), !home.config.disks.is_empty());
         let pause = transport.limits.longest_pause.as_nanos() as Nanos;
         assert!(
             2 * pause < config.dead_after,
@@ -120,6 +122,7 @@ impl Together {
         };
         let map = together.process.map().clone();
         together.check_address(&map)?;
+        together.check_links(&map)?;
         together.follow_map(&map);
         together.input(Input::Tick);
         Ok(together)
@@ -221,6 +224,11 @@ impl Together {
     /// The processes that there are connections to.
     pub(crate) fn connected(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.links.up().iter().copied()
+    }
+
+    /// How the processes are reached that are up.
+    pub(crate) fn reach(&self) -> Vec<Reach> {
+        self.links.reach()
     }
 
     /// Whether the nodes may serve at this moment.

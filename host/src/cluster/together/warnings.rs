@@ -1,6 +1,6 @@
 //! What is wrong with a process that its operator should know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weft_core::cluster::{self, ClusterMap};
@@ -69,6 +69,25 @@ impl Together {
             "the configuration has the address {address}, and the other processes look for this one \
              at {}; put that back. One that is to be elsewhere must leave the cluster and join anew",
             known.address
+        ))
+    }
+
+    /// Refuses names of processes that there are not, where only some are to be dialled: with a typing error there
+    /// would be one connection less.
+    pub(super) fn check_links(&self, map: &ClusterMap) -> Result<()> {
+        let Some(only) = &self.home.config.only else { return Ok(()) };
+        let homes = map.nodes.iter().filter_map(|n| n.home.as_ref()).map(|h| h.name.as_str());
+        let peers = self.peers.values().map(|known| known.name.as_str());
+        let ours = self.home.config.name.as_str();
+        let known: BTreeSet<&str> = homes.chain(peers).filter(|n| *n != ours).collect();
+        let Some(stranger) = only.iter().find(|n| !known.contains(n.as_str())) else {
+            return Ok(());
+        };
+        let names: Vec<&str> = known.into_iter().collect();
+        fail(format!(
+            "links: only names '{stranger}', and no process of the cluster is called so; there are: {}. \
+             One that has yet to join is added when it has",
+            if names.is_empty() { "no others".to_string() } else { names.join(", ") }
         ))
     }
 
