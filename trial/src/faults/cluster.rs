@@ -218,7 +218,7 @@ impl Cluster {
     }
 
     /// All that run, or should.
-    fn places(&self) -> Range<usize> {
+    pub fn places(&self) -> Range<usize> {
         0..self.configs.len() + usize::from(self.attached)
     }
 
@@ -331,6 +331,11 @@ impl Cluster {
     /// What a node's process says of how things are.
     fn status(&self, node: usize) -> Result<Status> {
         Ok(Control::connect(&self.home(node))?.status()?)
+    }
+
+    /// The number of the map in force, as one of the nodes knows it.
+    pub fn epoch(&self, node: usize) -> Result<u64> {
+        Ok(self.status(node)?.epoch)
     }
 
     /// Sectors, pages of the table and the like that a node has found unreadable or wrong since it was started.

@@ -18,6 +18,9 @@ const ELECTION: Duration = Duration::from_millis(1000);
 /// was under way, and an election among those that saw the leader's connections break.
 const FALL: Duration = Duration::from_millis(1000);
 
+/// What it takes two that do not hear each other any more to notice, and to talk through others.
+const DETOUR: Duration = Duration::from_millis(1500);
+
 /// The longest that nodes of an outage stay away.
 pub(super) const OUTAGE: Duration = Duration::from_millis(3000);
 
@@ -41,6 +44,8 @@ pub enum Fault {
     Cut,
     /// Nothing that it sends comes through for a while.
     OneWay,
+    /// Nothing comes through between it and another for a while, or one way only.
+    Link,
     /// A part of what it sends and gets is lost for a while.
     Lossy,
     /// Its file system is full for a while.
@@ -64,13 +69,14 @@ pub enum Fault {
 }
 
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 16] = [
+pub const FAULTS: [(Fault, &str); 17] = [
     (Fault::Kill, "kill"),
     (Fault::Outage, "outage"),
     (Fault::Stop, "stop"),
     (Fault::Pause, "pause"),
     (Fault::Cut, "cut"),
     (Fault::OneWay, "one-way"),
+    (Fault::Link, "link"),
     (Fault::Lossy, "lossy"),
     (Fault::Fill, "fill"),
     (Fault::Errors, "errors"),
@@ -105,7 +111,12 @@ impl FromStr for Fault {
 impl Fault {
     /// Whether it is done to links.
     pub fn is_of_links(self) -> bool {
-        matches!(self, Fault::Cut | Fault::OneWay | Fault::Lossy)
+        matches!(self, Fault::Cut | Fault::OneWay | Fault::Link | Fault::Lossy)
+    }
+
+    /// Whether no process may leave the map for it.
+    pub fn leaves_all_in(self) -> bool {
+        self == Fault::Link
     }
 
     /// Whether something on a disk is not what it was, and only a scrub shows that all is whole.
@@ -146,6 +157,7 @@ impl Fault {
             Fault::Pause | Fault::Cut | Fault::OneWay | Fault::Lossy => {
                 PATIENCE.max(MASKED + ELECTION) + FALL
             }
+            Fault::Link => DETOUR,
             // The node itself says at once that it goes.
             Fault::Stop | Fault::Replace | Fault::Fill | Fault::Errors | Fault::Flip => FALL,
         }
@@ -160,6 +172,7 @@ impl Fault {
             Fault::Kill
             | Fault::Outage
             | Fault::Stop
+            | Fault::Link
             | Fault::Fill
             | Fault::Errors
             | Fault::Flip

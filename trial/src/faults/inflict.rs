@@ -50,6 +50,21 @@ pub fn inflict(fault: Fault, cluster: &mut Cluster, node: usize, rng: &mut Rng) 
             wait(rng, 100, 5000);
             cluster.network()?.heal()
         }
+        Fault::Link => {
+            let others: Vec<usize> = cluster.places().filter(|p| *p != node).collect();
+            let other = others[rng.usize(0..others.len())];
+            let network = cluster.network()?;
+            match rng.u8(0..3) {
+                0 => network.cut_link(node, other)?,
+                1 => network.cut_link(other, node)?,
+                _ => {
+                    network.cut_link(node, other)?;
+                    network.cut_link(other, node)?;
+                }
+            }
+            wait(rng, 500, 8000);
+            network.heal()
+        }
         Fault::Lossy => {
             cluster.network()?.lose(node, rng.u8(2..20))?;
             wait(rng, 500, 3000);

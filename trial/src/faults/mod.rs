@@ -223,6 +223,7 @@ impl Trial {
     ) -> Result<Round> {
         users.hosts.take_longest_wait();
         let known = if fault.is_damage() { 0 } else { cluster.erasures(node)? };
+        let before = cluster.epoch(0)?;
         inflict(fault, cluster, node, rng)?;
         users.check()?;
         let healed = cluster.wait_until_whole(WHOLE, fault.shows_after())?;
@@ -230,6 +231,13 @@ impl Trial {
         let waited = users.hosts.take_longest_wait();
         let may_wait = fault.longest_wait() + self.slack;
         ensure!(waited <= may_wait, "a request waited {waited:.1?}; {may_wait:.1?} is allowed");
+        if fault.leaves_all_in() {
+            let after = cluster.epoch(0)?;
+            ensure!(
+                after == before,
+                "a process has left the map: {before} was followed by {after}"
+            );
+        }
         if scrubs {
             // What hosts do not read before are parity and the other volume, which fio and fsck read.
             users.hosts.read_all().context("before a scrub")?;

@@ -69,6 +69,12 @@ impl Network {
         }
     }
 
+    /// Drops everything that one node sends another.
+    pub fn cut_link(&self, from: usize, to: usize) -> Result<()> {
+        let (from, to) = (port(from), port(to));
+        self.nft(&format!("add rule bridge weft f iifname {from} oifname {to} drop"))
+    }
+
     /// Drops a part of what a node sends and gets.
     pub fn lose(&self, node: usize, percent: u8) -> Result<()> {
         for side in ["iifname", "oifname"] {
