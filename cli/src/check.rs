@@ -374,7 +374,8 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.beyond, "losses beyond what the layout bears"),
         (faults.moves, "columns that move"),
         (faults.pauses, "processes that are stopped"),
-        (faults.cuts, "cut links"),
+        (faults.cuts, "processes that are cut off"),
+        (faults.links, "broken links with ways round them"),
     ]
     .into_iter()
     .filter_map(|(happens, name)| happens.then_some(name))

@@ -110,6 +110,9 @@ fn balance(balance: &Evenness) -> String {
     }
 }
 
+/// As many pairs that talk through others are shown one by one.
+const MOST_DETOURS: usize = 20;
+
 /// Who is reached through whom, and which links are bad; once for both ends where they say the same.
 fn detours(all: &[Detour]) -> Vec<String> {
     let same = |a: &Detour, b: &Detour| {
@@ -128,13 +131,24 @@ fn detours(all: &[Detour]) -> Vec<String> {
             true => "directly all the same".to_string(),
             false => format!("through {}", relays.join(", ")),
         };
-        let link = if d.bad { "the link between processes" } else { "processes" };
         match d.bad {
-            true => format!("{link} {} and {} is bad: they talk {way}", d.from, d.to),
-            false => format!("{link} {} and {} talk {way}", d.from, d.to),
+            true => format!(
+                "the link between processes {} and {} is bad: they talk {way}",
+                d.from, d.to
+            ),
+            false => format!("processes {} and {} talk {way}", d.from, d.to),
         }
     };
-    shown.iter().map(line).collect()
+    let (bad, usual): (Vec<&Detour>, Vec<&Detour>) = shown.into_iter().partition(|d| d.bad);
+    let mut lines: Vec<String> = bad.iter().map(line).collect();
+    match usual.len() > MOST_DETOURS {
+        true => lines.push(format!(
+            "{} pairs of processes have no link and talk through others (--json says through which)",
+            usual.len()
+        )),
+        false => lines.extend(usual.iter().map(line)),
+    }
+    lines
 }
 
 /// How far a scrub is.

@@ -48,14 +48,23 @@ impl Link {
 }
 
 /// All connections of a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Links {
+    tick: Nanos,
     links: BTreeMap<NodeId, Link>,
     /// The lives of neighbours whose connections were bad when they ended.
     were_bad: BTreeMap<NodeId, u64>,
 }
 
 impl Links {
+    pub fn new() -> Links {
+        Links { tick: TICK, links: BTreeMap::new(), were_bad: BTreeMap::new() }
+    }
+
+    pub fn pace(&mut self, tick: Nanos) {
+        self.tick = tick;
+    }
+
     pub fn connected(&mut self, now: Nanos, peer: NodeId, life: u64) {
         let was_bad = self.were_bad.remove(&peer) == Some(life);
         let before =
@@ -98,14 +107,14 @@ impl Links {
 
     /// A tick has passed. Those whose connections are bad from now on.
     pub fn tick(&mut self, now: Nanos) -> Vec<NodeId> {
-        let mut broken = Vec::new();
+        let (mut broken, settle) = (Vec::new(), SETTLE / TICK * self.tick);
         for (peer, link) in &mut self.links {
             link.missed = link.missed.saturating_add(1);
             let before = link.state;
             link.state = match (link.carries(), link.state) {
                 (false, _) => State::Bad,
                 (true, State::Bad) => State::Mending(now),
-                (true, State::Mending(since)) if now.saturating_sub(since) >= SETTLE => State::Good,
+                (true, State::Mending(since)) if now.saturating_sub(since) >= settle => State::Good,
                 (true, state) => state,
             };
             if link.state == State::Bad && before != State::Bad {
@@ -137,11 +146,17 @@ impl Links {
         good.map(|(peer, _)| *peer).collect()
     }
 
+    pub fn mending(&self) -> BTreeSet<NodeId> {
+        let mending = self.links.iter().filter(|(_, l)| matches!(l.state, State::Mending(_)));
+        mending.map(|(peer, _)| *peer).collect()
+    }
+
     /// Whether a neighbour whose news differ from ours is to be told all: not again before the last may have
     /// arrived.
     pub fn may_tell_all(&mut self, now: Nanos, peer: NodeId) -> bool {
+        let again = 5 * self.tick;
         let Some(link) = self.links.get_mut(&peer) else { return false };
-        let may = link.told.is_none_or(|at| now.saturating_sub(at) >= 5 * TICK);
+        let may = link.told.is_none_or(|at| now.saturating_sub(at) >= again);
         if may {
             link.told = Some(now);
         }

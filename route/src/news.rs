@@ -9,7 +9,7 @@ use crate::word::MOST_HOPS;
 /// Numbers of news are below this: nobody counts so far, and one who says so says nothing.
 pub(crate) const MOST_NUMBER: u64 = 1 << 62;
 
-/// Which good connections a process has.
+/// Which connections a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// The process.
@@ -22,6 +22,17 @@ pub struct News {
     pub relays: bool,
     /// The processes at the other ends.
     pub links: BTreeSet<NodeId>,
+    /// Those at the ends of connections that carry, and were bad a while ago.
+    pub mending: BTreeSet<NodeId>,
+}
+
+/// Which connections a path may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Good ones.
+    Good,
+    /// All that carry.
+    All,
 }
 
 /// What is to be done with news that came.
@@ -96,14 +107,18 @@ impl Table {
 
     /// Whether both ends say that there is a connection between them. So a process that is gone has none, whatever
     /// it has said last.
-    fn connects(&self, a: NodeId, b: NodeId) -> bool {
-        let says = |a, b| self.known.get(&a).is_some_and(|n: &News| n.links.contains(&b));
+    fn connects(&self, a: NodeId, b: NodeId, over: Over) -> bool {
+        let says = |a, b| {
+            self.known.get(&a).is_some_and(|n: &News| {
+                n.links.contains(&b) || (over == Over::All && n.mending.contains(&b))
+            })
+        };
         says(a, b) && says(b, a)
     }
 
     /// The shortest path to a process, with both ends, if there is one of two connections or more. Of several it is
     /// the same each time, and another for other ends: so relays share the load.
-    pub fn path(&self, to: NodeId) -> Option<Vec<NodeId>> {
+    pub fn path(&self, to: NodeId, over: Over) -> Option<Vec<NodeId>> {
         let mut before: BTreeMap<NodeId, NodeId> = BTreeMap::from([(self.us, self.us)]);
         let mut ring = VecDeque::from([(self.us, 0)]);
         let salt = mix(u64::from(self.us.0.min(to.0)) << 16 | u64::from(self.us.0.max(to.0)));
@@ -115,12 +130,12 @@ impl Table {
             if hops == MOST_HOPS || (at != self.us && !news.relays) {
                 continue;
             }
-            let mut next: Vec<NodeId> = news.links.iter().copied().collect();
+            let mut next: Vec<NodeId> = news.links.union(&news.mending).copied().collect();
             next.sort_by_key(|n| (mix(salt ^ u64::from(n.0)), *n));
             for n in next {
                 // A connection of our own that is good needs no path.
                 let direct = at == self.us && n == to;
-                if !direct && !before.contains_key(&n) && self.connects(at, n) {
+                if !direct && !before.contains_key(&n) && self.connects(at, n, over) {
                     before.insert(n, at);
                     ring.push_back((n, hops + 1));
                 }

@@ -6,7 +6,7 @@ use weft_core::units::{Nanos, NodeId};
 use crate::circuits::{Circuit, Circuits};
 use crate::fault::Bug;
 use crate::links::{Links, TICK};
-use crate::news::{News, Table, Worth};
+use crate::news::{News, Over, Table, Worth};
 use crate::word::{Why, Word};
 
 /// Something to be done.
@@ -65,6 +65,7 @@ pub struct Router {
     links: Links,
     table: Table,
     circuits: Circuits,
+    tick: Nanos,
     next_tick: Nanos,
 }
 
@@ -76,13 +77,21 @@ impl Router {
             life,
             relays,
             number: 0,
-            links: Links::default(),
+            links: Links::new(),
             table: Table::new(us),
             circuits: Circuits::new(us, life, relays, bug),
+            tick: TICK,
             next_tick: 0,
         };
         router.publish(&mut Vec::new());
         router
+    }
+
+    /// The same, with neighbours that say so often that they are here; all times are in proportion.
+    pub fn paced(mut self, tick: Nanos) -> Router {
+        self.tick = tick;
+        self.links.pace(tick);
+        self
     }
 
     /// A process belongs to the cluster. Others are not listened to, nor spoken of.
@@ -129,7 +138,7 @@ impl Router {
         if now < self.next_tick {
             return false;
         }
-        self.next_tick = now + TICK;
+        self.next_tick = now + self.tick;
         for peer in self.links.tick(now) {
             self.circuits.link_lost(peer, false, out);
         }
@@ -208,7 +217,9 @@ impl Router {
     }
 
     fn publish_changes(&mut self, out: &mut Vec<Output>) {
-        if self.table.of(self.us).is_none_or(|n| n.links != self.links.good()) {
+        let (links, mending) = (self.links.good(), self.links.mending());
+        let same = |n: &News| (&n.links, &n.mending) == (&links, &mending);
+        if !self.table.of(self.us).is_some_and(same) {
             self.publish(out);
         }
     }
@@ -217,18 +228,24 @@ impl Router {
     fn publish(&mut self, out: &mut Vec<Output>) {
         self.number += 1;
         let (of, life, number, relays) = (self.us, self.life, self.number, self.relays);
-        let news = News { of, life, number, relays, links: self.links.good() };
+        let (links, mending) = (self.links.good(), self.links.mending());
+        let news = News { of, life, number, relays, links, mending };
         self.table.take(news.clone());
         out.extend(self.links.peers().map(|p| Output::Send(p, Word::News(news.clone()))));
     }
 
-    /// How to reach a process: by a good connection, or along a path, or by a connection that is not good
-    /// if there is no other way.
+    /// How to reach a process: by a good connection, or along a path of such; if there is none, over what carries
+    /// though it was bad a while ago.
     pub fn way(&self, to: NodeId) -> Way {
         if self.links.is_good(to) {
             return Way::Direct;
         }
-        match self.table.path(to) {
+        if let Some(path) = self.table.path(to, Over::Good) {
+            return Way::Through(path);
+        }
+        // After a pause of either all its connections are such: it must not be out of reach for that.
+        let carries = self.links.has(to) && !self.links.is_bad(to);
+        match self.table.path(to, Over::All).filter(|_| !carries) {
             Some(path) => Way::Through(path),
             None if self.links.has(to) => Way::Direct,
             None => Way::None,

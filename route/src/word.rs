@@ -3,7 +3,7 @@
 //! ```text
 //! word    number  fields (bytes)
 //! here       3    hears 1, digest 8
-//! news       4    process 2, life 8, number 8, relays 1, links: count 4, each 2
+//! news       4    process 2, life 8, number 8, relays 1, good and mending links: count 4, each 2
 //! open       5    circuit 4, life 8, place 1, path: count 4, each 2
 //! carry      6    circuit 4, place in the stream 8, bytes
 //! taken      7    circuit 4, bytes 4
@@ -109,7 +109,9 @@ impl Word {
                 w.u64(news.life);
                 w.u64(news.number);
                 w.bool(news.relays);
-                w.list(news.links.iter(), |w, n| w.u16(n.0));
+                for links in [&news.links, &news.mending] {
+                    w.list(links.iter(), |w, n| w.u16(n.0));
+                }
                 4
             }
             Word::Open(open) => {
@@ -177,10 +179,10 @@ fn process(r: &mut Reader) -> Read<NodeId> {
 fn news(r: &mut Reader) -> Read<News> {
     let (of, life, number, relays) = (process(r)?, r.u64()?, r.u64()?, r.bool()?);
     ensure(number < MOST_NUMBER, "a number beyond all news")?;
-    at_most("bytes of connections", r.left() as u64, 4 + 2 * MOST_PROCESSES)?;
-    let links: Vec<NodeId> = r.list(2, process)?;
-    let links: BTreeSet<NodeId> = links.into_iter().collect();
-    Ok(News { of, life, number, relays, links })
+    at_most("bytes of connections", r.left() as u64, 8 + 4 * MOST_PROCESSES)?;
+    let mut set = || Ok(r.list(2, process)?.into_iter().collect::<BTreeSet<NodeId>>());
+    let (links, mending) = (set()?, set()?);
+    Ok(News { of, life, number, relays, links, mending })
 }
 
 fn open(r: &mut Reader) -> Read<Open> {

@@ -157,6 +157,13 @@ impl Hello {
     }
 }
 
+/// A word of a router read, and written again: for fuzzing.
+#[doc(hidden)]
+pub fn word_again(kind: u8, bytes: &Bytes) -> Option<Bytes> {
+    let (again, chunks) = weft_route::Word::decode(kind, bytes).ok()?.encode();
+    (again == kind).then(|| chunks.concat().into())
+}
+
 /// A hello read, and written again: for fuzzing.
 #[doc(hidden)]
 pub fn hello_again(bytes: &[u8]) -> Option<Bytes> {

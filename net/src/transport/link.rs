@@ -52,6 +52,8 @@ pub(super) struct Link {
     pub missed: u32,
     /// Ticks for which there has been a better one.
     pub spare: u32,
+    /// Ticks since it was up.
+    pub age: u32,
     /// The number of the owner's frame that comes next, when the other side has said it.
     pub cursor: Option<u64>,
     /// What is said for others' circuits, and waits.
@@ -86,6 +88,7 @@ impl Link {
             heard: false,
             missed: 0,
             spare: 0,
+            age: 0,
             cursor: None,
             relayed: VecDeque::new(),
             address,

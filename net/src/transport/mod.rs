@@ -55,7 +55,7 @@ pub use config::{Config, Limits, Peer, Security};
 pub use driver::Driver;
 pub use hello::HelloError;
 #[doc(hidden)]
-pub use hello::hello_again;
+pub use hello::{hello_again, word_again};
 pub use notes::Note;
 pub use reach::{Reach, Reached};
 
@@ -154,7 +154,7 @@ pub enum Lost {
     #[error("it counts frames that there are not")]
     Count,
     /// Another way is better.
-    #[error("the direct connection is good again")]
+    #[error("there is a better way")]
     Spare,
     /// The owner has taken it off the list.
     #[error("the node was taken off the list of peers")]

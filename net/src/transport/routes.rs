@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mio::Token;
 use rustls::Connection;
 use weft_core::units::{Nanos, NodeId};
-use weft_route::{Circuit, Output, SILENT_TICKS, Why, Word};
+use weft_route::{Circuit, Output, SILENT_TICKS, Way, Why, Word};
 
 use super::driver::Driver;
 use super::link::{Link, State};
@@ -22,6 +22,9 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// For how many ticks a connection is kept for which there is a better one.
 const SPARE: u32 = 10;
+
+/// Every so many ticks it is looked whether there is a shorter path than a circuit's.
+const REROUTE: u32 = 50;
 
 /// The most words of circuits that wait for a connection.
 const MOST_WAITING: usize = 1 << 15;
@@ -177,6 +180,11 @@ impl Driver {
         let (kind, payload) = Word::Here { hears: true, digest: 0 }.encode();
         link.queue(kind, payload);
         self.work.insert(token);
+        link.age += 1;
+        let (looks, long) = (link.age % REROUTE == 0 && self.us.node > peer, link.path.len());
+        if looks && matches!(self.router.way(peer), Way::Through(path) if path.len() < long) {
+            self.lose(token, Lost::Spare, now);
+        }
     }
 
     /// Has the frames for a peer go over the best connection that there is.
@@ -319,8 +327,8 @@ impl Driver {
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };
         let others = [known.direct, known.circuit];
-        let others = others.into_iter().flatten().filter(|t| *t != token);
-        let other = others.filter(|t| self.links.get(t).is_some_and(Link::is_up)).next();
+        let mut others = others.into_iter().flatten().filter(|t| *t != token);
+        let other = others.find(|t| self.links.get(t).is_some_and(Link::is_up));
         let Some(session) = known.session.as_mut().filter(|s| s.number == number) else { return };
         match other {
             Some(other) if session.carrier == token => {

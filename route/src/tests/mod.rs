@@ -189,6 +189,21 @@ fn a_connection_that_was_bad_settles_before_it_is_used_again() {
 }
 
 #[test]
+fn who_was_paused_is_in_reach_as_soon_as_it_goes_on() {
+    let mut net = row(None);
+    for (on, ticks) in [(true, 6), (false, 4)] {
+        [(2, 3), (3, 2), (3, 4), (4, 3)].iter().for_each(|(a, b)| net.cut(*a, *b, on));
+        net.pass(ticks);
+    }
+    assert!(matches!(net.routers[0].way(NodeId(4)), Way::Through(p) if p.len() == 5));
+    assert_eq!(net.routers[3].way(NodeId(2)), Way::Direct, "though it was bad");
+    // Where there is a way over good connections it is taken.
+    net.connect_usual(1, 3);
+    net.pass(1);
+    assert!(matches!(net.routers[3].way(NodeId(2)), Way::Through(p) if p.len() == 3));
+}
+
+#[test]
 fn who_starts_again_is_heard_though_it_counts_from_one() {
     let mut net = row(None);
     (0..5).for_each(|_| {
@@ -327,11 +342,15 @@ fn words_are_encoded_as_documented() {
         format!("{kind} {bytes}")
     };
     let links = [NodeId(3), NodeId(5)].into();
-    let news = News { of: NodeId(2), life: 7, number: 9, relays: true, links };
+    let mending = [NodeId(6)].into();
+    let news = News { of: NodeId(2), life: 7, number: 9, relays: true, links, mending };
     let carry = Word::Carry { circuit: 6, at: 8, bytes: Bytes::from_static(b"ab") };
     for (word, image) in [
         (Word::Here { hears: true, digest: 1 }, "3 010100000000000000"),
-        (Word::News(news), "4 02000700000000000000090000000000000001020000000300 0500"),
+        (
+            Word::News(news),
+            "4 02000700000000000000090000000000000001020000000300 0500 01000000 0600",
+        ),
         (open(4, 2, &[0, 1, 2]), "5 0500000004000000000000000203000000000001000200"),
         (carry, "6 0600000008000000000000006162"),
         (Word::Taken { circuit: 6, bytes: 4 }, "7 0600000004000000"),

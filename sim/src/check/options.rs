@@ -39,6 +39,8 @@ pub struct Faults {
     pub pauses: bool,
     /// Processes are cut off from others, where there are some.
     pub cuts: bool,
+    /// Links between processes break, where there are some and they find ways round them.
+    pub links: bool,
 }
 
 impl Faults {
@@ -56,6 +58,7 @@ impl Faults {
         operator: true,
         pauses: true,
         cuts: true,
+        links: true,
     };
 
     /// No faults.
@@ -72,16 +75,18 @@ impl Faults {
         operator: false,
         pauses: false,
         cuts: false,
+        links: false,
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 12] {
+    pub(super) fn each_left_out(&self) -> [Faults; 13] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
             Faults { moves: true, ..none },
             Faults { operator: true, ..none },
             Faults { cuts: true, ..none },
+            Faults { links: true, ..none },
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { rot: true, ..none },
@@ -107,6 +112,7 @@ impl Faults {
             operator: self.operator && !other.operator,
             pauses: self.pauses && !other.pauses,
             cuts: self.cuts && !other.cuts,
+            links: self.links && !other.links,
         }
     }
 }
@@ -148,6 +154,8 @@ pub struct Options {
     pub hosted: Option<u16>,
     /// If they are: how many hosts are their own controllers; drawn if open, none in most seeds.
     pub attached: Option<u16>,
+    /// If they are: whether they find ways round broken links; drawn if open.
+    pub ways: Option<bool>,
     /// Whether hosts ask again, in half of the seeds in which they say nothing of what must come first, for what they
     /// have not heard the end of.
     pub repeats: bool,
@@ -155,6 +163,8 @@ pub struct Options {
     pub bug: Option<Bug>,
     /// A deliberate bug of the members.
     pub member_bug: Option<weft_member::Bug>,
+    /// A deliberate bug of the routers.
+    pub route_bug: Option<weft_route::Bug>,
 }
 
 impl Options {
@@ -180,6 +190,8 @@ impl Options {
         attached: None,
         bug: None,
         member_bug: None,
+        route_bug: None,
+        ways: None,
     };
 }
 
@@ -223,6 +235,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
     pub unremembered: bool,
+    /// How much went between processes through others.
+    pub detours: u64,
     /// A hash of everything that the hosts saw: equal for equal runs.
     pub fingerprint: u64,
 }

@@ -359,6 +359,7 @@ impl Run {
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
             rests: self.world.rests,
+            detours: self.world.detours(),
             unremembered: self.world.unremembered,
             fingerprint,
         }

@@ -406,7 +406,7 @@ fn nodes_join_and_leave() {
 }
 
 /// The nodes in processes.
-const TOGETHER: Options = Options { members: Some(true), ..WITHOUT_LULLS };
+const TOGETHER: Options = Options { members: Some(true), ways: Some(false), ..WITHOUT_LULLS };
 
 /// And hosts that are their own controllers.
 const ATTACHED: Options = Options { attached: Some(2), ..TOGETHER };
@@ -448,13 +448,48 @@ fn the_same_seed_gives_the_same_run_of_processes() {
     }
 }
 
+/// Links break, and processes talk round them: nothing else happens.
+const BROKEN_LINKS: Options = Options {
+    faults: Faults { links: true, ..Faults::NONE },
+    ways: Some(true),
+    commit: Some(Commit::Late),
+    ..TOGETHER
+};
+
+#[test]
+fn seeds_with_broken_links_and_ways_round_them_pass() {
+    let detours: u64 = (300..320).map(|seed| passed(seed, BROKEN_LINKS).detours).sum();
+    assert!(detours > 1000, "{detours} went through others");
+    pass_together(320..340, Options { ways: Some(true), ..TOGETHER });
+}
+
+/// Whether a deliberate bug of the routers is found in these seeds.
+fn route_bug_is_found(bug: weft_route::Bug, seeds: std::ops::Range<u64>, sound: Options) {
+    let faulty = Options { route_bug: Some(bug), ..sound };
+    let fails = |seed: &u64| run::run(*seed, faulty, 0).is_err();
+    let found = seeds.clone().find(fails);
+    let found = found.unwrap_or_else(|| panic!("{bug:?} not found in seeds {seeds:?}"));
+    passed(found, sound);
+}
+
+#[test]
+fn a_relay_that_repeats_is_found() {
+    route_bug_is_found(weft_route::Bug::RelayRepeats, 300..310, BROKEN_LINKS);
+}
+
+#[test]
+fn a_circuit_to_an_earlier_life_is_found() {
+    let sound = Options { ways: Some(true), commit: Some(Commit::Late), ..TOGETHER };
+    route_bug_is_found(weft_route::Bug::CircuitToEarlierLife, 300..700, sound);
+}
+
 /// Whether a deliberate bug of the members is found in these seeds.
 fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
     found_together(bug, seeds, Options { attached: Some(0), ..TOGETHER });
 }
 
 fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: Options) {
-    let sound = Options { commit: Some(Commit::Late), ..options };
+    let sound = Options { commit: Some(Commit::Late), ways: Some(false), ..options };
     let faulty = Options { member_bug: Some(bug), ..sound };
     let fails =
         |seed: u64| std::panic::catch_unwind(|| run::run(seed, faulty, 0).is_err()).unwrap_or(true);

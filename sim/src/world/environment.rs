@@ -124,6 +124,7 @@ impl World {
             return;
         }
         self.sent += 1;
+        let Some(envelope) = self.by_circuit(envelope, life) else { return };
         if self.is_cut(envelope.from, envelope.to) || self.chance(c.drop_ppm) {
             self.tell(|| format!("lost: {}", describe(&envelope)));
             return;

@@ -87,6 +87,9 @@ impl World {
 
     pub(super) fn send_member(&mut self, from: NodeId, to: MemberId, bytes: Vec<u8>) {
         let node = node_of(to);
+        if self.member_by_circuit(from, to, &bytes) {
+            return;
+        }
         let c = self.conditions;
         if self.is_cut(from, node) || self.chance(c.drop_ppm) {
             return;

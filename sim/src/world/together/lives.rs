@@ -25,6 +25,7 @@ impl World {
         self.hear(id, Heard::Tick);
         let delay = self.rng.u64(MICROS..config.probe_every);
         self.happens(id, delay, Happens::Follow);
+        self.begin_way(id);
         self.connections(id, true);
         for other in self.processes().into_iter().filter(|o| *o != id) {
             if self.seat(other).process.is_some() && !self.is_cut(other, id) {
@@ -51,6 +52,7 @@ impl World {
         (seat.paused_until, seat.agreed, seat.open) = (0, 0, false);
         seat.gate = Gate::default();
         seat.log.crash(&mut |n| rng.usize(0..n));
+        self.end_way(id);
         if !power {
             self.connections(id, false);
         }

@@ -17,11 +17,14 @@ use weft_member::{
 
 use super::{Comings, Crew, Event, MICROS, World, brief};
 use logs::first_log;
+use ways::Ways;
+use weft_route::Word;
 
 mod effects;
 mod links;
 mod lives;
 mod logs;
+mod ways;
 mod wishes;
 
 /// A packet that was lost is sent again after this part of the time after which silence is a death:
@@ -48,6 +51,10 @@ pub enum Happens {
     Follow,
     /// It opens the disk of the node again.
     Open,
+    /// A neighbour in this life of it says something of links and circuits.
+    Word(NodeId, u64, Word),
+    /// Its router looks which links are good.
+    Steer,
 }
 
 /// Maps by number, in place of an encoding: that is tested where it is.
@@ -134,6 +141,10 @@ pub(super) struct Together {
     seats: Vec<Seat>,
     /// Links that carry nothing, by sender and receiver, and how often each has been cut.
     cut: BTreeMap<(NodeId, NodeId), u32>,
+    /// When the last word arrives from one process at another.
+    words: BTreeMap<(NodeId, NodeId), Nanos>,
+    /// Ways round broken links, if there are any in this world.
+    ways: Option<Box<Ways>>,
     /// Processes whose links lose packets: how many of a million.
     lossy: BTreeMap<NodeId, u32>,
     /// Processes that hear much of what other members say late: by up to so long.
@@ -179,6 +190,8 @@ impl World {
             crew,
             seats: Vec::new(),
             cut: BTreeMap::new(),
+            words: BTreeMap::new(),
+            ways: None,
             lossy: BTreeMap::new(),
             late: BTreeMap::new(),
             stopped: BTreeMap::new(),
@@ -382,6 +395,8 @@ impl World {
                 let every = self.together().config.probe_every;
                 self.happens(id, every, Happens::Follow);
             }
+            Happens::Word(from, life, word) => self.take_word(id, from, life, word),
+            Happens::Steer => self.tick_way(id),
             Happens::Open => {
                 if !self.runs(id) {
                     self.start_node(id);

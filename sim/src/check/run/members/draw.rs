@@ -37,6 +37,7 @@ impl Run {
                 self.draw_member_fault(host);
             }
         }
+        self.draw_links();
         let size = self.world.with_disks() as u16;
         let m = self.cluster();
         if f.power && m.rng.bool() {
@@ -103,6 +104,42 @@ impl Run {
                 self.plan_member(at, MemberFault::Disconnect(node));
             }
         }
+    }
+
+    /// Links break, both ways or one. A process that is no victim is reached by all, unless more may be lost
+    /// than the layout bears: so there is a way between any two.
+    fn draw_links(&mut self) {
+        let (f, beyond, processes) = (self.options.faults, self.beyond, self.world.processes());
+        let there: BTreeSet<NodeId> = self.world.map().up().collect();
+        let attached: Vec<NodeId> =
+            processes.iter().copied().filter(|p| self.world.is_attached(*p)).collect();
+        let m = self.cluster();
+        let (span, dead_after) = (m.span, m.config.dead_after);
+        let is_hale =
+            |p: &&NodeId| !m.victims.contains(p) && !attached.contains(p) && there.contains(p);
+        let hale: Vec<NodeId> = processes.iter().filter(is_hale).copied().collect();
+        let Some(rng) = m.ways.as_mut().filter(|_| f.links) else { return };
+        let hub = if beyond { None } else { rng.choice(hale) };
+        if hub.is_none() && !beyond {
+            return;
+        }
+        let mut plan = Vec::new();
+        for _ in 0..rng.usize(1..=4) {
+            let (Some(a), Some(b)) = (rng.choice(&processes), rng.choice(&processes)) else {
+                return;
+            };
+            let (at, stays, ways) = (rng.u64(0..span), rng.u64(0..4 * dead_after), rng.u8(0..3));
+            if a == b || hub == Some(*a) || hub == Some(*b) {
+                continue;
+            }
+            let directions = [(*a, *b), (*b, *a)];
+            let broken = if ways == 0 { &directions[..1] } else { &directions[..] };
+            for (from, to) in broken {
+                plan.push((at, MemberFault::Cut(*from, *to, true)));
+                plan.push((at + stays, MemberFault::Cut(*from, *to, false)));
+            }
+        }
+        plan.into_iter().for_each(|(at, fault)| self.plan_member(at, fault));
     }
 
     pub(in crate::check::run) fn plan_member(&mut self, after: Nanos, fault: MemberFault) {

@@ -86,6 +86,8 @@ pub(super) struct Members {
     traps: Vec<Trap>,
     /// What is drawn of damage to members' logs while their processes are down, if there is any in this run.
     pub decay: Option<Rng>,
+    /// What is drawn of links that break, where processes find ways round them.
+    pub ways: Option<Rng>,
     /// The processes that alone may suffer in this phase, if it is one of those.
     pub victims: BTreeSet<NodeId>,
     /// Operations that were asked when everything was at rest.
@@ -134,7 +136,11 @@ impl Members {
             options.attached.unwrap_or(if guests.u8(0..4) == 0 { guests.u16(1..=2) } else { 0 });
         let mut decay = Rng::with_seed(seed ^ 0x0010_9dec_a75f);
         let decays = options.faults.rot && decay.u8(0..4) == 0;
+        let mut ways = Rng::with_seed(seed ^ 0x0011_4b5d_0ad5);
+        let drawn = options.faults.links && ways.bool();
+        let opens = options.ways.unwrap_or(drawn);
         Some(Members {
+            ways: opens.then_some(ways),
             decay: decays.then_some(decay),
             config,
             hosted,
@@ -187,6 +193,11 @@ impl Run {
         self.world.set_log_times(members.log_times);
         if members.wild {
             self.world.let_clocks_run();
+        }
+        if members.ways.is_some() {
+            // The same proportion to a death as in a real cluster.
+            let tick = members.config.dead_after / 11;
+            self.world.open_ways(tick, self.options.route_bug);
         }
         self.until("the cluster is founded and all have joined", |run| {
             let map = run.world.map();
