@@ -10,7 +10,8 @@
 #   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets);
 #             the next stage runs meanwhile, if it is chosen
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
-#             WEFT_SLACK=SECONDS beyond which a wait fails)
+#             WEFT_SLACK=SECONDS beyond which a wait fails), and processes on a torus without a
+#             switch (WEFT_SIDE=N for N times N)
 set -eu -o pipefail
 cd "$(dirname "$0")"
 all="setup fmt clippy doc rules licences test check e2e fuzz real"
@@ -138,7 +139,8 @@ real() {
 
 run_real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
-    "$weft" check --real --rounds "${WEFT_ROUNDS:-16}" --slack "${WEFT_SLACK:-30}"
+    "$weft" check --real --rounds "${WEFT_ROUNDS:-17}" --slack "${WEFT_SLACK:-30}"
+    WEFT=${WEFT:-$weft} SIDE=${WEFT_SIDE:-5} tests/torus.sh
 }
 
 case " $* " in

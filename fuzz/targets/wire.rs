@@ -1,11 +1,11 @@
 //! What another process may send. The first byte of the input says as what the rest is taken: as a message, which
-//! goes through a frame too, as a hello, or as a stream of frames, in pieces.
+//! goes through a frame too, as a hello or a word of a router, or as a stream of frames, in pieces.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_net::frame::{self, Frame, FrameReader, MAX_PAYLOAD};
-use weft_net::transport::hello_again;
+use weft_net::transport::{hello_again, word_again};
 use weft_net::wire::Message;
 
 /// What is read as a message is read as the same again when it has been encoded, and encoded the same.
@@ -27,6 +27,13 @@ fn framed(payload: Bytes, most: usize) {
 fn hello(bytes: &[u8]) {
     if let Some(again) = hello_again(bytes) {
         assert_eq!(again, bytes);
+    }
+}
+
+/// A word that is written again is the same.
+fn word(kind: u8, bytes: &[u8]) {
+    if let Some(again) = word_again(kind, &Bytes::copy_from_slice(bytes)) {
+        assert_eq!(word_again(kind, &again), Some(again.clone()));
     }
 }
 
@@ -52,7 +59,10 @@ fuzz_target!(|input: &[u8]| {
             framed(Bytes::copy_from_slice(bytes), most);
             message(Bytes::copy_from_slice(bytes));
         }
-        2 => hello(bytes),
+        2 => {
+            hello(bytes);
+            word(how >> 2, bytes);
+        }
         _ => assert_eq!(stream(bytes, 1 << 20), stream(bytes, most)),
     }
 });

@@ -1,5 +1,8 @@
 //! Who has to go when not all hear one another.
 //!
+//! Processes that have no good link talk through others (`weft-route`), and so do their members. What is judged
+//! here is therefore paths: two do not hear each other if none is left between them.
+//!
 //! A write needs each pair of the nodes it concerns to hear each other. Where two do not, one of
 //! them has to go, or hosts wait; which one is decided so that as few as possible go: of a process
 //! with bad links and all others, it is that one, also if it leads.

@@ -352,6 +352,26 @@ mod tests {
     }
 
     #[test]
+    fn who_is_dialled_can_be_restricted_to_some() {
+        let parse = |links: &str| Configuration::parse(&format!("{GOOD}{links}"), Path::new("/"));
+        assert_eq!(parse("").unwrap().only, None);
+        let read = parse("[links]\nonly = ['n2', 'n7']\n").unwrap();
+        let names = ["n2", "n7"].map(|n| n.parse().unwrap());
+        assert_eq!(read.only, Some(names.into()));
+        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+        assert_eq!(again, read);
+        assert_eq!(parse("[links]\nonly = []\n").unwrap().only, Some(BTreeSet::new()));
+        for (links, words) in [
+            ("only = ['n1']", "which is this process"),
+            ("only = ['N 2']", "links: only"),
+            ("onyl = ['n2']", "unknown field"),
+        ] {
+            let error = parse(&format!("[links]\n{links}\n")).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
     fn every_front_end_has_a_key_of_its_own() {
         let alone = GOOD.replace("nbd = ['nbd.sock', '127.0.0.1:10809']\n", "");
         let alone = alone.replace("native = ['weft.sock', '127.0.0.1:10812']\n", "");

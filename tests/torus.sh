@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# A cluster without a switch: processes in network namespaces, each with links to its four neighbours on a torus and to
+# nobody else. One is killed, a link dies, a disk is given up and rebuilt, while fio writes and verifies.
+# As root. WEFT chooses the binary, SIDE the sides of the torus (5: 25 processes). Closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/.."
+. tests/lib.sh
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+SIDE=${SIDE:-5}
+COUNT=$((SIDE * SIDE))
+T=$(mktemp -d /tmp/weft-torus.XXXXXX)
+SPACE=wt$$
+LIMIT=120
+passed=0 failed=0
+for command in ip fio; do
+    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
+done
+[ "$(id -u)" = 0 ] || { echo "skipped: it needs root"; exit 0; }
+
+weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
+clean() {
+    trap - EXIT INT TERM
+    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    for n in $(seq 0 $((COUNT - 1))); do ip netns delete "$SPACE-$n" 2>/dev/null; done
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+right_of() { echo $(($1 / SIDE * SIDE + ($1 + 1) % SIDE)); }
+below() { echo $((($1 + SIDE) % COUNT)); }
+address() { echo "10.79.0.$(($1 + 1))"; }
+# neighbours N: the processes that N has a link to
+neighbours() {
+    local m
+    for m in $(seq 0 $((COUNT - 1))); do
+        if [ "$(right_of "$1")" = "$m" ] || [ "$(below "$1")" = "$m" ] ||
+            [ "$(right_of "$m")" = "$1" ] || [ "$(below "$m")" = "$1" ]; then
+            [ "$m" = "$1" ] || echo "$m"
+        fi
+    done
+}
+# cable A B: a link between two, with a route to the other end and nowhere else
+cable() {
+    ip -n "$SPACE-$1" link show "to$2" >/dev/null 2>&1 && return
+    ip -n "$SPACE-$1" link add "to$2" type veth peer name "to$1" netns "$SPACE-$2"
+    ip -n "$SPACE-$1" address add "$(address "$1")" peer "$(address "$2")/32" dev "to$2"
+    ip -n "$SPACE-$2" address add "$(address "$2")" peer "$(address "$1")/32" dev "to$1"
+    ip -n "$SPACE-$1" link set "to$2" up
+    ip -n "$SPACE-$2" link set "to$1" up
+}
+run_node() { nsenter --net="/run/netns/$SPACE-$1" "$WEFT" node --config "$T/n$1.toml" >>"$T/log$1" 2>&1 & echo $! >"$T/pid$1"; }
+# The status as node N sees it, as Python's s.
+status() { weft status --json --dir "$T/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
+up_are() { status "$1" "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != $2)"; }
+mode_is() { status "$1" "sys.exit(s['volumes'][0]['mode'] != '$2')"; }
+epoch() { status 1 "print(s['epoch'])"; }
+
+founding() {
+    local n m only
+    for n in $(seq 0 $((COUNT - 1))); do
+        ip netns add "$SPACE-$n" && ip -n "$SPACE-$n" link set lo up
+        # The process listens at its address, whichever links there are.
+        ip -n "$SPACE-$n" address add "$(address "$n")/32" dev lo
+    done
+    for n in $(seq 0 $((COUNT - 1))); do
+        cable "$n" "$(right_of "$n")"
+        cable "$n" "$(below "$n")"
+        only=$(for m in $(neighbours "$n"); do if [ "$m" -lt "$n" ]; then printf '"n%s", ' "$m"; fi; done)
+        printf '%s\n' "name = \"n$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "128M"' \
+            "address = \"$(address "$n"):10810\"" "nbd = [\"nbd$n.sock\"]" \
+            '[labels]' "box = \"b$n\"" '[links]' "only = [$only]" >"$T/n$n.toml"
+    done
+    in_space 0 cluster init --config "$T/n0.toml"
+    run_node 0
+    wait_until up_are 0 1
+    for n in $(seq 1 $((COUNT - 1))); do
+        in_space "$n" cluster request --config "$T/n$n.toml" --out "$T/request"
+        weft cluster certify "$T/request" --out "$T/cert" --dir "$T/state0"
+        in_space "$n" cluster join --certificate "$T/cert" --config "$T/n$n.toml"
+        rm "$T/request" "$T/cert"
+        run_node "$n"
+    done
+    wait_until up_are 0 "$COUNT"
+    weft volume create v 192M --layout rs:4+2 --dir "$T/state0"
+}
+in_space() { nsenter --net="/run/netns/$SPACE-$1" timeout -k 5 $LIMIT "$WEFT" "${@:2}"; }
+reached() {
+    # Half of the processes of a torus of five are not neighbours.
+    weft status --dir "$T/state0" >"$T/said"
+    grep -Eq "talk through|through others" "$T/said" || { cat "$T/said"; return 1; }
+    printf '[links]\nonly = ["nobody"]\n' | cat <(sed '/^\[links\]/,$d' "$T/n1.toml") - >"$T/wrong.toml"
+    kill "$(cat "$T/pid1")"
+    wait_until dead "$(cat "$T/pid1")"
+    in_space 1 node --config "$T/wrong.toml" >"$T/said" 2>&1 && return 1
+    grep -q "no process of the cluster is called so" "$T/said" || { cat "$T/said"; return 1; }
+    run_node 1
+    wait_until up_are 0 "$COUNT"
+}
+verifying() {
+    (cd "$T" && exec timeout 300 fio --name=v --thread --ioengine=nbd --uri="nbd+unix:///v?socket=$T/nbd0.sock" \
+        --rw=randwrite --randseed=7 --verify=crc32c --do_verify=1 --verify_fatal=1 --bsrange=4k-128k "$@")
+}
+dead_link() {
+    local before
+    wait_until mode_is 0 fault-free
+    before=$(epoch)
+    verifying --size=64m --iodepth=8 --rate=,8m >"$T/fio" 2>&1 & job=$!
+    sleep 2
+    ip -n "$SPACE-0" link set to1 down
+    sleep 4
+    weft status --dir "$T/state0" >"$T/said"
+    grep -q "is bad: they talk through" "$T/said" || { cat "$T/said"; return 1; }
+    ip -n "$SPACE-0" link set to1 up
+    wait $job || { cat "$T/fio"; return 1; }
+    [ "$(epoch)" = "$before" ] || { echo "the map changed"; return 1; }
+}
+kill_and_rebuild() {
+    local victim=$((COUNT - 1))
+    verifying --size=64m --iodepth=8 --rate=,8m >"$T/fio" 2>&1 & job=$!
+    sleep 1
+    kill -9 "$(cat "$T/pid$victim")"
+    wait_until up_are 0 $((COUNT - 1))
+    weft disk fail "$victim" --dir "$T/state1"
+    wait_until mode_is 0 fault-free
+    wait $job || { cat "$T/fio"; return 1; }
+    weft scrub v --dir "$T/state0"
+}
+
+t() {
+    local begun=$SECONDS status
+    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok $1 ($((SECONDS - begun)) s)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
+        tail -25 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
+        tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
+    fi
+}
+for part in founding reached dead_link kill_and_rebuild; do
+    t $part
+    # Each begins with what the one before has made.
+    [ $failed = 0 ] || break
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
