@@ -40,7 +40,7 @@ pub enum PolicyError {
     /// So many parities cannot take each write at once while others wait.
     #[error(
         "{given} leaves no parity of {layout} to wait: it has {parities}, so at most {most} can take each write at once; \
-         or set redundancy=immediate"
+         with redundancy=immediate all do"
     )]
     NoneWaits {
         /// What was given.
