@@ -111,7 +111,8 @@ impl Router {
     pub fn connected(&mut self, now: Nanos, peer: NodeId, life: u64, out: &mut Vec<Output>) {
         self.circuits.link_lost(peer, true, out);
         self.links.connected(now, peer, life);
-        self.publish_changes(out);
+        // That it is there is said with the next tick: where many connect at about the same time, to say each at once
+        // would flood everybody with as much news as there are connections.
         self.tell_all(now, peer, out);
     }
 

@@ -75,7 +75,7 @@ proptest! {
                 net.connect_usual(a, b);
             }
         }
-        net.settle();
+        net.pass(2);
         check_ways(&net, count, &hosts);
         cuts.iter().for_each(|(a, b)| net.cut(*a, *b, true));
         net.pass(6);
@@ -96,7 +96,7 @@ proptest! {
     ) {
         let mut net = Net::new(4, &[], None);
         [(0, 1), (1, 2), (2, 3)].iter().for_each(|(a, b)| net.connect_usual(*a, *b));
-        net.settle();
+        net.pass(2);
         for (kind, bytes) in words {
             if let Ok(word) = Word::decode(kind, &bytes.into()) {
                 let (again, chunks) = word.encode();
@@ -115,7 +115,8 @@ proptest! {
 fn row(bug: Option<Bug>) -> Net {
     let mut net = Net::new(5, &[], bug);
     (0..4).for_each(|n| net.connect_usual(n, n + 1));
-    net.settle();
+    // What is connected is said with the next tick.
+    net.pass(2);
     net
 }
 
@@ -147,7 +148,7 @@ fn a_circuit_carries_a_stream_both_ways_within_its_window() {
 fn a_circuit_ends_with_any_of_its_connections_and_there_is_another() {
     let mut net = row(None);
     net.connect_usual(0, 4);
-    net.settle();
+    net.pass(2);
     net.open(4, 1).unwrap();
     assert_eq!(net.routers[0].circuits().0, 1, "the shortest goes through 0");
     net.cut(0, 1, true);
@@ -165,7 +166,7 @@ fn a_circuit_ends_with_any_of_its_connections_and_there_is_another() {
 fn a_connection_that_was_bad_settles_before_it_is_used_again() {
     let mut net = row(None);
     net.connect_usual(0, 4);
-    net.settle();
+    net.pass(2);
     net.cut(4, 0, true);
     net.pass(3);
     assert_eq!(net.routers[0].way(NodeId(4)), Way::Direct, "300 ms are not too long");
@@ -209,7 +210,7 @@ fn who_starts_again_is_heard_though_it_counts_from_one() {
     (0..5).for_each(|_| {
         net.disconnect(2, 3);
         net.connect_usual(2, 3);
-        net.settle();
+        net.pass(2);
     });
     net.restart(3, 55);
     net.connect(2, 3, (102, 55));
@@ -269,7 +270,7 @@ fn a_host_relays_nothing_and_a_relay_only_so_much() {
     let mut net = Net::new(3, &[1], None);
     net.connect_usual(0, 1);
     net.connect_usual(1, 2);
-    net.settle();
+    net.pass(2);
     assert_eq!(net.routers[0].way(NodeId(2)), Way::None);
     let mut net = row(None);
     for _ in 0..MOST_RELAYED + 10 {
@@ -312,7 +313,7 @@ fn old_news_and_news_of_strangers_change_nothing() {
 fn nobody_is_reached_over_more_than_sixteen_connections() {
     let mut net = Net::new(19, &[], None);
     (0..18).for_each(|n| net.connect_usual(n, n + 1));
-    net.settle();
+    net.pass(2);
     assert!(matches!(net.routers[0].way(NodeId(16)), Way::Through(p) if p.len() == 17));
     assert_eq!(net.routers[0].way(NodeId(17)), Way::None);
 }

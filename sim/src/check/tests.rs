@@ -73,7 +73,7 @@ fn repeating_a_write_that_has_happened_is_found() {
 /// A helper refuses a write and fails before anyone hears of it; meanwhile a column is put back without the write.
 #[test]
 fn putting_back_over_an_undecided_write_is_found() {
-    let seed = 700_976;
+    let seed = 656;
     passed(seed, FIXED);
     assert!(fails(seed, Bug::OverUndecidedWrite, FIXED));
 }
@@ -91,7 +91,7 @@ fn choices_change_in_use() {
 #[test]
 fn forgetting_a_write_whose_data_is_away_is_found() {
     let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
-    for seed in [61, 101] {
+    for seed in [96, 124] {
         passed(seed, options);
         assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
     }
@@ -389,7 +389,7 @@ fn seeds_that_failed_with_parity_that_waits() {
     let drnet = Some("drnet".parse().expect("a layout"));
     let seeds = seeds.into_iter().map(|seed| (seed, None));
     for (seed, layout) in seeds.chain(by_drnet.into_iter().map(|seed| (seed, drnet))) {
-        let options = Options { deferral: Some(true), layout, ..USUAL };
+        let options = Options { deferral: Some(true), layout, ..Options::DEFAULT };
         assert!(run_seed(seed, options).is_ok(), "seed {seed}");
     }
 }
@@ -428,7 +428,7 @@ fn seeds_with_several_nodes_in_a_process_pass() {
 fn seeds_with_hosts_that_are_their_own_controllers_pass() {
     pass_together(200..240, ATTACHED);
     let hosted = Options { hosted: Some(2), ..ATTACHED };
-    pass_together(240..250, hosted);
+    pass_together(240..260, hosted);
 }
 
 fn pass_together(seeds: std::ops::Range<u64>, options: Options) {
@@ -527,5 +527,5 @@ fn a_node_that_comes_back_as_it_was_is_found() {
 fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::NeedsHosts, 627..628, ATTACHED);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, ATTACHED);
-    found_together(weft_member::Bug::ComesBackAsItWas, 8..9, ATTACHED);
+    found_together(weft_member::Bug::ComesBackAsItWas, 8..60, ATTACHED);
 }
