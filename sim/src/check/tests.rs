@@ -527,5 +527,5 @@ fn a_node_that_comes_back_as_it_was_is_found() {
 fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::NeedsHosts, 627..628, ATTACHED);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, ATTACHED);
-    found_together(weft_member::Bug::ComesBackAsItWas, 8..60, ATTACHED);
+    found_together(weft_member::Bug::ComesBackAsItWas, 71..72, ATTACHED);
 }
