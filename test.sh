@@ -8,14 +8,12 @@
 #   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
 #             and the native client's examples
 #   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets);
-#             the next stage runs meanwhile, if it is chosen
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails), and processes on a torus without a
 #             switch (WEFT_SIDE=N for N times N)
 set -eu -o pipefail
 cd "$(dirname "$0")"
 all="setup fmt clippy doc rules licences test check e2e fuzz real"
-chosen=" ${*:-$all} "
 seeds=${WEFT_SEEDS:-0..1000}
 weft=${CARGO_TARGET_DIR:-$PWD/target}/tested/weft
 
@@ -95,49 +93,17 @@ check() {
 e2e() {
     build
     export WEFT=${WEFT:-$weft}
-    # Two at a time, since they wait more than they compute. What the cluster says is shown when it has ended.
-    local said failed=0
-    said=$(mktemp)
-    tests/cluster.sh >"$said" 2>&1 &
-    trap "kill $! 2>/dev/null || true; rm -f '$said'" EXIT
-    { tests/e2e.sh && tests/reconnect.sh && tests/client.sh; } || failed=1
-    wait $! || failed=1
-    trap - EXIT
-    cat "$said"
-    rm -f "$said"
-    return $failed
+    # One after the other: processes that must hear one another in time are not to compete for the processors.
+    tests/e2e.sh
+    tests/cluster.sh
+    tests/reconnect.sh
+    tests/client.sh
 }
 
-# Real processes wait most of the time: what is fuzzed meanwhile takes the processors.
-fuzz() {
-    case "$chosen" in
-        *" real "*)
-            build
-            really_said=$(mktemp)
-            run_real >"$really_said" 2>&1 &
-            really=$!
-            trap 'kill "$really" 2>/dev/null || true; rm -f "$really_said"' EXIT
-            ;;
-    esac
-    tests/fuzz.sh
-}
+fuzz() { tests/fuzz.sh; }
 
-really=
 real() {
-    if [ -z "$really" ]; then
-        build
-        run_real
-        return
-    fi
-    local failed=0
-    wait "$really" || failed=1
-    trap - EXIT
-    cat "$really_said"
-    rm -f "$really_said"
-    return $failed
-}
-
-run_real() {
+    build
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
     "$weft" check --real --rounds "${WEFT_ROUNDS:-17}" --slack "${WEFT_SLACK:-30}"
     WEFT=${WEFT:-$weft} SIDE=${WEFT_SIDE:-5} tests/torus.sh
