@@ -25,12 +25,16 @@ pub(crate) fn next_step(
 
 /// The next step towards a group in which members that have come anew are in the place of those of their
 /// processes whose logs are lost. The new one comes first, so that a process is never without; it does not
-/// vote before the old one has gone.
+/// vote before the old one has gone. Nobody comes in the place of the leader, which has its log: it may be the last
+/// that votes, and such a one cannot go.
 pub(crate) fn replacement(
     group: &[MemberId],
+    leader: MemberId,
     anew: &BTreeMap<NodeId, MemberId>,
 ) -> Option<GroupChange> {
-    let earlier = |old: &MemberId, new: &MemberId| node_of(*old) == node_of(*new) && old < new;
+    let earlier = |old: &MemberId, new: &MemberId| {
+        *old != leader && node_of(*old) == node_of(*new) && old < new
+    };
     let gone = group.iter().find(|old| group.iter().any(|new| earlier(old, new)));
     let comes = |new: &&MemberId| group.iter().any(|old| earlier(old, new));
     gone.map(|old| GroupChange::Remove(*old))
@@ -68,7 +72,7 @@ mod tests {
         let anew = BTreeMap::from([(NodeId(1), MemberId(new))]);
         let step = |group: &[u64]| {
             let group: Vec<MemberId> = group.iter().copied().map(MemberId).collect();
-            replacement(&group, &anew)
+            replacement(&group, MemberId(1), &anew)
         };
         assert_eq!(step(&[1, 2, 3]), Some(GroupChange::AddLearner(MemberId(new))));
         assert_eq!(step(&[1, 2, 3, new]), Some(GroupChange::Remove(MemberId(2))));
@@ -77,6 +81,7 @@ mod tests {
         assert_eq!(step(&[1, 3, later]), None, "a later one has come");
         assert_eq!(step(&[1, new, later]), Some(GroupChange::Remove(MemberId(new))));
         assert_eq!(step(&[1, 3]), None, "its process has left");
+        assert_eq!(step(&[1, 1 << 16 | 1]), None, "the leader has its log");
     }
 
     #[test]

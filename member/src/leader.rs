@@ -331,7 +331,8 @@ impl Leader {
         let ready = |m: &&MemberId| alive.contains(m) && context.consensus.has_all(**m);
         let ready: Vec<MemberId> = learners.iter().filter(ready).copied().collect();
         let promotion = || group::next_step(voters, &ready, context.config.voters);
-        let replacement = || group::replacement(&[voters, learners].concat(), context.anew);
+        let replacement =
+            || group::replacement(&[voters, learners].concat(), context.id, context.anew);
         if let Some(step) = self.group.first().map(|g| g.1).or_else(replacement).or_else(promotion)
         {
             context.acts.push(Act::Change(step));
