@@ -44,6 +44,7 @@ impl World {
     /// nobody notices that the connections are gone.
     pub(in crate::world) fn end_process(&mut self, id: NodeId, power: bool) {
         let mut rng = self.rng.fork();
+        let id = self.process_of(id);
         let seat = self.seat_mut(id);
         if seat.process.take().is_none() {
             return;

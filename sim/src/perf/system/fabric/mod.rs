@@ -1,6 +1,6 @@
 //! A torus or a hierarchy: its form, which disks extents are on, and what does not fit.
 
-use weft_core::layout::LayoutSpec;
+use weft_core::layout::{Layout, LayoutSpec};
 use weft_load::workload::{Arrivals, Problem};
 
 use super::fit::{MOST_TIMESTAMPED, within};
@@ -9,9 +9,6 @@ use crate::perf::lines::{Buses, Graph};
 
 /// Arms of a plus, pluses of a cell, and what sides of a torus of cells are multiples of.
 const SIDE: usize = 5;
-
-/// The centres of a cell's pluses, from the middle one's.
-const CENTRES: [(i32, i32); SIDE] = [(0, 0), (1, 2), (2, -1), (-2, 1), (-1, -2)];
 
 impl System {
     /// Whether links die.
@@ -65,19 +62,22 @@ impl System {
         self.first_disk() + disk
     }
 
+    /// Where the layout puts a column, as it does on real machines by their labels.
     fn on_torus(&self, cell: usize, column: usize) -> u16 {
         let (w, h) = self.torus_sides();
-        let (w, h) = (i32::from(w), i32::from(h));
-        let cells = w / SIDE as i32;
-        let (u, v) = (cell as i32 % cells, cell as i32 / cells);
-        let (plus, arm) = ((column / SIDE) as i32, (column % SIDE) as i32);
-        let centre = CENTRES.iter().find(|(x, _)| x.rem_euclid(SIDE as i32) == plus);
-        let (x, y) = centre.expect("each plus has another");
-        // Arm 0 is the centre; a step to the right adds 1 to x + 2y, a step down 2.
-        let (dx, dy) = [(0, 0), (1, 0), (0, 1), (0, -1), (-1, 0)][arm as usize];
-        let x = (SIDE as i32 * u + x + dx).rem_euclid(w);
-        let y = (SIDE as i32 * v + y + dy).rem_euclid(h);
-        (y * w + x) as u16
+        let cells = usize::from(w) / SIDE;
+        // No column of a cell is farther than this from the centre of its middle plus.
+        let reach = -3..=3i32;
+        let near = reach.clone().flat_map(|dy| reach.clone().map(move |dx| (dx, dy)));
+        let mut at = near.map(|(dx, dy)| {
+            let x = ((SIDE * (cell % cells)) as i32 + dx).rem_euclid(i32::from(w));
+            let y = ((SIDE * (cell / cells)) as i32 + dy).rem_euclid(i32::from(h));
+            (x as u32, y as u32)
+        });
+        let sides = (u32::from(w), u32::from(h));
+        let is_there = |at: &(u32, u32)| Layout::DrNet.on_torus(*at, sides) == Some((cell, column));
+        let (x, y) = at.find(is_there).expect("a cell has each of its columns");
+        (y * u32::from(w) + x) as u16
     }
 
     fn on_buses(&self, cell: usize, column: usize) -> u16 {
