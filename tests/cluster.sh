@@ -490,7 +490,7 @@ outvoted() {
     refused "no volume 'late'" weft volume show late --dir "$T/state0"
 }
 leaving() {
-    refused 'takes part' weft node remove 1 --dir "$T/state2"
+    refused 'is up stop' weft node remove 1 --dir "$T/state2"
     weft disk drain 1 --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
     refused 'does not fit' weft disk drain 2 --dir "$T/state0"

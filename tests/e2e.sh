@@ -322,8 +322,16 @@ fio_node_killed() {
     wait_until whole
     scrub
 }
+# What monitoring sees: the exit status, and the line that says what is wrong.
+health_is() {
+    local status=0
+    weft status --check >"$T/health" || status=$?
+    grep -q "^$2" "$T/health" && [ $status = "$1" ] || { echo "status $status:"; cat "$T/health"; return 1; }
+}
 fio_node_down() {
+    health_is 0 'healthy$'
     weft node stop 4
+    health_is 1 'degraded: volume vol0 lacks nodes, and it survives no more; node 4 is down'
     verifying --bsrange=4k-64k --size=32m --iodepth=16
     weft node start 4
     wait_until whole
@@ -501,8 +509,8 @@ bad_input() {
     refused letters up --dir "$x" --volume 'a/b:1M'
     refused HOST:PORT up --dir "$x" --listen nonsense
     refused 'on off' up --dir "$x" --journal maybe
-    refused "$PORT" timeout 20 "$WEFT" up --dir "$T/y" --listen "127.0.0.1:$PORT"
-    [ ! -e "$x/weft.toml" ] || { echo "what was refused was made all the same"; return 1; }
+    refused "$PORT --listen" timeout 20 "$WEFT" up --dir "$T/y" --listen "127.0.0.1:$PORT"
+    [ ! -e "$x" ] && [ ! -e "$T/y" ] || { echo "what was refused was made all the same"; return 1; }
     # Of the array that runs
     refused "use $(server)" up --dir "$D"
     refused 'vol0 already' weft volume create vol0 1M
@@ -516,6 +524,8 @@ bad_input() {
     refused nosuch weft scrub nosuch
     refused 9 weft node kill 9
     refused "$T/none" timeout 20 "$WEFT" status --dir "$T/none"
+    refused "failed $T/none" timeout 20 "$WEFT" status --check --dir "$T/none"
+    refused 'tickertaip/reads' timeout 20 "$WEFT" sim tickertaip/reeds
     [ "$(weft volume list --json | grep -c '"name"')" = 1 ]
     nbdinfo --size "$URI"
 }

@@ -14,6 +14,7 @@ use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::Common;
+use crate::output::map_of;
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
@@ -109,8 +110,9 @@ impl Disk {
             say_json(answer)?;
         } else {
             say(format!(
-                "the disk of node {} {done} (map {}); 'weft status --watch' shows how far it is",
-                which.node, answer["epoch"]
+                "the disk of node {} {done} ({}); 'weft status --watch' shows how far it is",
+                which.node,
+                map_of(&answer)
             ))?;
         }
         Ok(ExitCode::SUCCESS)
@@ -184,9 +186,10 @@ impl Add {
             say_json(answer)?;
         } else {
             say(format!(
-                "node {} has been added, with an empty disk (map {}); new volumes use it, and what \
+                "node {} has been added, with an empty disk ({}); new volumes use it, and what \
                  is rebuilt or moved can go there",
-                answer["node"], answer["epoch"]
+                answer["node"],
+                map_of(&answer)
             ))?;
         }
         Ok(ExitCode::SUCCESS)

@@ -22,6 +22,7 @@ mod rebalance;
 mod recover;
 mod scrub;
 mod serving;
+mod shell;
 mod sim;
 mod status;
 mod token;
@@ -85,6 +86,10 @@ enum Command {
     Trace(trace::Trace),
     /// Simulate an array and its workload, and measure it
     Sim(sim::Sim),
+    /// Print what a shell needs to complete commands and options
+    Completions(shell::Completions),
+    /// Write manual pages
+    Man(shell::Man),
 }
 
 impl Command {
@@ -107,6 +112,8 @@ impl Command {
             Command::Paper(paper) => paper.run(),
             Command::Trace(trace) => trace.run(),
             Command::Sim(sim) => sim.run(),
+            Command::Completions(completions) => completions.run::<Cli>(),
+            Command::Man(man) => man.run::<Cli>(),
         }
     }
 }
@@ -147,6 +154,9 @@ mod tests {
             "up --dir d --nodes 6 --disk-size 2G --volume a:1G --volume b:all --layout raid6 \
              --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
             "status --dir d --json --watch",
+            "status --check --json",
+            "completions bash",
+            "man d",
             "recover --dir d --dry-run --json",
             "recover --accept-older",
             "recover --config n.toml --found",

@@ -12,7 +12,7 @@ use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::Common;
 use crate::disk::Drain;
-use crate::output::say_cut_off;
+use crate::output::{map_of, say_cut_off};
 use crate::serving::farewell;
 use crate::status::state;
 
@@ -87,7 +87,7 @@ impl Action {
             Action::Drain(drain) => return drain.run().map(drop),
             Action::Stop(w) => (w, w.act(NodeAction::Stop), "has stopped"),
             Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
-            Action::Start(w) => (w, w.act(NodeAction::Start), "takes part again"),
+            Action::Start(w) => (w, w.act(NodeAction::Start), "is up again"),
             Action::Remove(w) => {
                 (w, ControlRequest::NodeRemove { node: w.node }, "has left the cluster")
             }
@@ -96,7 +96,7 @@ impl Action {
         if which.common.json {
             return say_json(answer);
         }
-        say(format!("node {} {done} (map {})", which.node, answer["epoch"]))
+        say(format!("node {} {done} ({})", which.node, map_of(&answer)))
     }
 }
 

@@ -4,7 +4,21 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::Value;
+use weft_host::epoch_parts;
 use weft_terminal::say;
+
+/// The map of an epoch, for people: in a cluster of processes which of the maps of its leader it is.
+pub fn map_name(epoch: u64) -> String {
+    match epoch_parts(epoch) {
+        (0, number) => format!("map {number}"),
+        (term, number) => format!("map {number} of term {term}"),
+    }
+}
+
+/// The map that an answer is of.
+pub fn map_of(answer: &Value) -> String {
+    map_name(answer["epoch"].as_u64().unwrap_or_default())
+}
 
 /// Says first if an answer is the last that a process knew which is cut off.
 pub fn say_cut_off(answer: &Value) -> Result<()> {
@@ -40,6 +54,13 @@ fn escape(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn maps_are_named_by_term_where_there_are_leaders() {
+        assert_eq!(map_name(7), "map 7");
+        assert_eq!(map_name(2 << 32 | 13), "map 13 of term 2");
+        assert_eq!(map_of(&serde_json::json!({ "epoch": 3 })), "map 3");
+    }
 
     #[test]
     fn uris_name_the_volume() {

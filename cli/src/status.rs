@@ -8,11 +8,13 @@ use anyhow::Result;
 use clap::Args;
 use weft_core::SECTOR;
 use weft_host::ControlRequest;
-use weft_host::status::{Detour, Evenness, NodeStatus, ScrubStatus, Status as ArrayStatus};
+use weft_host::status::{
+    Detour, Evenness, Health, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary,
+};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
-use crate::output::say_cut_off;
+use crate::output::{map_name, say_cut_off};
 use crate::volume::{troubles, volumes};
 
 /// How often `--watch` looks.
@@ -29,11 +31,17 @@ pub struct Status {
     /// Look again every second, until interrupted or the array stops
     #[arg(long)]
     watch: bool,
+    /// Say in one line how it is, for monitoring: the exit status is 0 if it is healthy, 1 if it is degraded, and 2 if it has failed or does not answer
+    #[arg(long, conflicts_with = "watch")]
+    check: bool,
 }
 
 impl Status {
     /// Asks, once or again and again.
     pub fn run(&self) -> Result<ExitCode> {
+        if self.check {
+            return self.check();
+        }
         let mut control = self.target.connect()?;
         loop {
             let answer = control.request(&ControlRequest::Status)?;
@@ -55,13 +63,40 @@ impl Status {
             thread::sleep(EVERY);
         }
     }
+
+    fn summary(&self) -> Result<Summary> {
+        let answer = self.target.connect()?.request(&ControlRequest::Status)?;
+        Ok(serde_json::from_value::<ArrayStatus>(answer)?.summary())
+    }
+
+    fn check(&self) -> Result<ExitCode> {
+        let summary = self.summary().unwrap_or_else(|e| Summary {
+            health: Health::Failed,
+            reasons: vec![format!("{e:#}")],
+        });
+        match self.json {
+            true => say_json(serde_json::to_value(&summary)?)?,
+            false => say(summary.to_string())?,
+        }
+        Ok(ExitCode::from(exit_status(summary.health)))
+    }
+}
+
+/// As monitoring systems read it: well, a warning, critical.
+fn exit_status(health: Health) -> u8 {
+    match health {
+        Health::Healthy => 0,
+        Health::Degraded => 1,
+        Health::Failed => 2,
+    }
 }
 
 fn describe(status: &ArrayStatus) -> String {
     let mut out = format!(
-        "{}  map {}{}  up {:.0} s\n",
+        "{}\n{}  {}{}  up {:.0} s\n",
+        status.summary(),
         status.directory,
-        status.epoch,
+        map_name(status.epoch),
         if status.settled { "" } else { " (changing)" },
         status.uptime_seconds,
     );
@@ -71,6 +106,7 @@ fn describe(status: &ArrayStatus) -> String {
     for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
         out += &format!("\n{line}");
     }
+    out += &room(&status.nodes);
     out += &balance(&status.balance);
     for listen in &status.listens {
         out += &format!("\nlistens at {listen}");
@@ -95,6 +131,20 @@ fn describe(status: &ArrayStatus) -> String {
         totals.retries,
     );
     out
+}
+
+/// How much room the disks have in all, before redundancy.
+fn room(nodes: &[NodeStatus]) -> String {
+    let disks = || nodes.iter().filter_map(|n| n.disk_bytes.zip(n.free_bytes));
+    let (all, free) = disks().fold((0, 0), |sum, disk| (sum.0 + disk.0, sum.1 + disk.1));
+    match disks().count() {
+        0 => String::new(),
+        n => format!(
+            "\n{n} disks with {}, of which {} are free, before redundancy",
+            bytes(all),
+            bytes(free)
+        ),
+    }
 }
 
 /// Whether the disks are equally full, unless there is nothing to be said.
@@ -186,6 +236,8 @@ fn nodes(list: &[NodeStatus]) -> String {
         "node",
         "state",
         "disk",
+        "size",
+        "free",
         "backend",
         "in flight",
         "behind",
@@ -205,6 +257,8 @@ fn nodes(list: &[NodeStatus]) -> String {
             node.node.to_string(),
             state(node),
             text(&node.disk),
+            node.disk_bytes.map_or("-".to_string(), bytes),
+            node.free_bytes.map_or("-".to_string(), bytes),
             text(&node.backend),
             number(node.in_flight.map(|n| n as u64)),
             behind,
@@ -213,7 +267,7 @@ fn nodes(list: &[NodeStatus]) -> String {
             number(totals.map(|t| t.disk_writes)),
         ]);
     }
-    align_right(&mut table, [0, 4, 5, 6, 7, 8]);
+    align_right(&mut table, [0, 3, 4, 6, 7, 8, 9, 10]);
     table.to_string()
 }
 

@@ -68,4 +68,5 @@ pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::{Findings, State, recover};
 pub use weft_core::policy::Setting;
+pub use weft_member::epoch_parts;
 pub use weft_net::identity::{JoinToken, TokenError};

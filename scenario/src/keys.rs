@@ -103,11 +103,8 @@ fn nearest(rows: &[Row], above: &str, name: &str) -> String {
     if let Some(full) = fuller.min_by_key(|n| n.len()) {
         return format!("its unit is part of its name: {}", join(above, full));
     }
-    let best = names.iter().min_by_key(|n| strsim::damerau_levenshtein(n, name));
-    match best {
-        Some(best) if strsim::damerau_levenshtein(best, name) * 2 <= name.len().max(2) => {
-            format!("did you mean {}?", join(above, best))
-        }
+    match most_like(name, names.iter().copied()) {
+        Some(best) => format!("did you mean {}?", join(above, best)),
         _ if names.is_empty() => format!("{above} has no keys below it"),
         _ => {
             let mut list = format!("{} has ", if above.is_empty() { "a scenario" } else { above });
@@ -175,4 +172,10 @@ pub fn plain(value: &Value) -> String {
         Value::Float(number) => number.to_string(),
         other => other.to_string(),
     }
+}
+
+/// Of these names the one that may have been meant: at most half of its letters are others.
+pub(crate) fn most_like<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let differs = |n: &str| strsim::damerau_levenshtein(n, name);
+    names.min_by_key(|n| differs(n)).filter(|best| differs(best) * 2 <= name.len().max(2))
 }

@@ -47,7 +47,8 @@ pub enum PlacementError {
     Torus(#[from] TorusError),
     /// Not enough room.
     #[error(
-        "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free"
+        "a volume of {asked} bytes does not fit; with this layout at most {free} bytes are free: make it smaller, \
+         delete or shrink others, or add a disk"
     )]
     NoRoom {
         /// The size asked for.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use weft_core::cluster::{
-    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Volume, plan_balance,
+    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Plan, Volume, plan_balance,
 };
 use weft_core::node::{Exposed, NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
@@ -27,6 +27,12 @@ use crate::status::{
 pub(crate) fn status(commands: &Commands<'_>) -> Status {
     let engine = &*commands.engine;
     let mut nodes = nodes(commands);
+    let plan = plan_balance(engine.map(), 1);
+    for full in &plan.before {
+        let node = nodes.iter_mut().find(|n| n.node == full.node.0);
+        let free = full.size.saturating_sub(full.used);
+        node.into_iter().for_each(|n| n.free_bytes = Some(free));
+    }
     let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
     let config = NodeConfig::default();
     Status {
@@ -43,7 +49,7 @@ pub(crate) fn status(commands: &Commands<'_>) -> Status {
         totals: nodes.iter().filter_map(|n| n.counters).map(|c| c.totals).sum(),
         nodes,
         scrubs,
-        balance: evenness(engine.map()),
+        balance: evenness(engine.map(), &plan),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         cut_off: cut_off(engine),
     }
@@ -120,8 +126,7 @@ fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Ve
 }
 
 /// How full the disks are, and whether they could be more equally so.
-fn evenness(map: &ClusterMap) -> Evenness {
-    let plan = plan_balance(map, 1);
+fn evenness(map: &ClusterMap, plan: &Plan) -> Evenness {
     let percent = |f: &Fullness| f.used as f64 * 100.0 / f.size.max(1) as f64;
     let full: Vec<f64> = plan.before.iter().map(percent).collect();
     Evenness {

@@ -292,7 +292,10 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 
 fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     let why = |e: io::Error| {
-        Error(format!("cannot listen at {address}: {e}; choose another address (host:port)"))
+        Error(format!(
+            "cannot listen at {address}: {e}; choose another address (--listen, or `listen` in the configuration), \
+             or end what uses it"
+        ))
     };
     let listener = StdTcpListener::bind(address).map_err(why)?;
     listener.set_nonblocking(true).map_err(why)?;

@@ -61,7 +61,7 @@ impl State {
         spec.validate()?;
         durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
-        if dir.join(FILE).exists() {
+        if State::is_in(dir) {
             return fail(format!(
                 "there is an array in {} already; open it, or choose another directory",
                 dir.display()
@@ -103,6 +103,11 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is an array in `dir`.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(FILE).exists()
     }
 
     /// Opens the array that is in `dir`.

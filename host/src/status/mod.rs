@@ -3,11 +3,15 @@
 //!
 //! An answer of another version of Weft may lack a field: then it has its default.
 
+mod health;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::Sum;
 
 use serde::{Deserialize, Serialize};
+
+pub use health::{Health, Summary};
 
 /// How an array is, as the process that is asked knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -170,6 +174,8 @@ pub struct NodeStatus {
     pub disk: Option<String>,
     /// Bytes of its disk.
     pub disk_bytes: Option<u64>,
+    /// Bytes of its disk that hold no volume's data and could; `null` if it gets no columns.
+    pub free_bytes: Option<u64>,
     /// How its disk is driven: `uring` or `sync`; `null` while it is closed.
     pub backend: Option<String>,
     /// The order in which waiting operations of its disk are begun.

@@ -110,10 +110,15 @@ impl Scenario {
             Ok(text) => Scenario::parse(name, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => match catalogue::find(name) {
                 Some(entry) => Scenario::parse(&entry.path(), entry.text),
-                None => bail!(
-                    "{name}: there is no such file, and no scenario of that name comes with Weft; \
-                     see `weft sim --list`"
-                ),
+                None => {
+                    let names = catalogue::ENTRIES.iter().map(|e| e.name);
+                    let like = keys::most_like(name, names);
+                    let meant = like.map_or(String::new(), |n| format!("did you mean {n}? "));
+                    bail!(
+                        "{name}: there is no such file, and no scenario of that name comes with Weft; \
+                         {meant}`weft sim --list` names all"
+                    )
+                }
             },
             Err(e) => Err(e).with_context(|| name.to_string()),
         }

@@ -112,6 +112,14 @@ fn errors_name_file_line_and_range() {
 }
 
 #[test]
+fn a_name_that_is_nearly_right_is_said() {
+    let said = |name: &str| Scenario::open(name).map(drop).unwrap_err().to_string();
+    let meant = said("tickertaip/reeds");
+    assert!(meant.contains("did you mean tickertaip/reads?"), "{meant}");
+    assert!(!said("of-nobody/at-all").contains("did you mean"));
+}
+
+#[test]
 fn errors_name_the_argument() {
     let mut s = scenario("").unwrap();
     let said = s.set(&setting("links.mbs=1"), "--set").unwrap_err().to_string();

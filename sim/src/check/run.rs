@@ -42,6 +42,9 @@ const TIRED: u64 = 8 << 32;
 const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
 const MOST_EVENTS: u64 = 400_000;
+
+/// So many nodes are few: of more, each talks with all others, and there are more events by the square of their number.
+const FEW_NODES: u64 = 8;
 /// How often patience begins anew because a request has ended. Hosts that contend where messages are lost
 /// wait for many leases, one after the other; but not for ever.
 const MOST_PATIENCE: u32 = 400;
@@ -166,7 +169,7 @@ impl Run {
 
     /// Lets the world go on until something is so.
     fn until(&mut self, what: &str, done: impl Fn(&Run) -> bool) -> Result<(), String> {
-        let limits = |run: &Run| (run.world.now() + PATIENCE, run.world.events + MOST_EVENTS);
+        let limits = |run: &Run| (run.world.now() + PATIENCE, run.world.events + run.most_events());
         let (mut deadline, mut most) = limits(self);
         let mut renewals = MOST_PATIENCE;
         while !done(self) {
@@ -207,6 +210,10 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    fn most_events(&self) -> u64 {
+        MOST_EVENTS * (self.world.size() as u64).div_ceil(FEW_NODES).pow(2)
     }
 
     fn call(&mut self, call: u64) {

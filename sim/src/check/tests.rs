@@ -367,6 +367,9 @@ fn seeds_that_failed_with_everything() {
     for seed in seeds {
         assert!(run_seed(seed, USUAL).is_ok(), "seed {seed}");
     }
+    // A write waited for a rebuild on a disk that was lost by the time it was told of the need for it.
+    let options = Options { deferral: Some(false), ..Options::DEFAULT };
+    assert!(run_seed(804_544, options).is_ok());
 }
 
 /// Parity waits in all of these.

@@ -37,6 +37,10 @@ impl Originator {
                 job.must_not_wait = true;
                 return self.retry(job);
             }
+            // The column's node said so before it was lost, and the map knows now: it is gone around.
+            Refusal::Erased { column: seat, parts, .. } if self.is_away(&job, parts[0].0, seat) => {
+                return self.retry(job);
+            }
             Refusal::Erased { column: seat, parts, behind, marked, known } => {
                 let volume = self.map.volumes.get(&job.volume);
                 let column = volume.map_or(seat, |v| v.geometry.layout.column_at(parts[0].0, seat));
@@ -89,6 +93,17 @@ impl Originator {
                 self.parked.push((key, job));
             }
         }
+    }
+
+    /// Whether the node of a seat's column cannot be used by the map.
+    fn is_away(&self, job: &Job, stripe: u64, seat: usize) -> bool {
+        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
+        let extent = volume.extent_of(stripe);
+        extent < volume.extents.len()
+            && self
+                .map
+                .lost(volume, extent)
+                .contains(volume.geometry.layout.column_at(stripe, seat))
     }
 
     /// Whether a seat holds data in the first of these parts.

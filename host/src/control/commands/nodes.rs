@@ -135,9 +135,7 @@ impl Commands<'_> {
             return fail("an array in one process keeps its nodes; use `weft disk fail`");
         }
         if info.up {
-            return fail(format!(
-                "node {node} takes part; stop it first (`weft node stop {node}`)"
-            ));
+            return fail(format!("node {node} is up; stop it first (`weft node stop {node}`)"));
         }
         if !info.given_up && !info.draining && !info.is_host {
             return fail(format!(

@@ -1,0 +1,74 @@
+//! `weft completions` and `weft man`: what a shell and a reader of manuals want to know of the command, made from the
+//! command itself.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use weft_terminal::say;
+
+/// For which shell.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell; what it is to read goes to standard output
+    shell: Shell,
+}
+
+impl Completions {
+    /// Prints the completions.
+    pub fn run<C: CommandFactory>(&self) -> Result<ExitCode> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut C::command(), "weft", &mut text);
+        io::Write::write_all(&mut io::stdout(), &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Where to write manual pages.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// A directory, such as /usr/local/share/man/man1; it is made if need be
+    directory: PathBuf,
+}
+
+impl Man {
+    /// Writes a page for the command, and one for each of its subcommands.
+    pub fn run<C: CommandFactory>(&self) -> Result<ExitCode> {
+        let dir = &self.directory;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        clap_mangen::generate_to(C::command(), dir)
+            .with_context(|| format!("cannot write to {}", dir.display()))?;
+        say(format!("manual pages are in {}: `man {}/weft.1`", dir.display(), dir.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shell_is_told_of_all_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut crate::Cli::command(), "weft", &mut text);
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains("rebalance") && text.contains("explain"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn each_command_has_a_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("man1");
+        Man { directory: directory.clone() }.run::<crate::Cli>().unwrap();
+        for page in ["weft.1", "weft-volume-create.1", "weft-status.1"] {
+            let text = fs::read_to_string(directory.join(page)).unwrap();
+            assert!(text.contains(".SH"), "{page}");
+        }
+    }
+}

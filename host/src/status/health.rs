@@ -1,0 +1,198 @@
+//! What an operator looks for first: whether the array is well, and if not, what is wrong.
+//!
+//! It follows from the rest of the status, so that who reads the status of an older process knows it too.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NodeState, NodeStatus, Status, VolumeMode, VolumeStatus};
+
+/// How an array is, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// All data is there, as redundant as it is to be.
+    #[default]
+    Healthy,
+    /// All data is there, and something is to be seen to.
+    Degraded,
+    /// Some data cannot be read now, or is lost.
+    Failed,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Health::Healthy => "healthy",
+            Health::Degraded => "degraded",
+            Health::Failed => "failed",
+        })
+    }
+}
+
+/// How an array is, and why it is not healthy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// In a word: that of the worst reason.
+    pub health: Health,
+    /// What is wrong, the worst first; nothing if all is well.
+    pub reasons: Vec<String>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reasons.is_empty() {
+            true => write!(f, "{}", self.health),
+            false => write!(f, "{}: {}", self.health, self.reasons.join("; ")),
+        }
+    }
+}
+
+impl Status {
+    /// How the array is, and why.
+    pub fn summary(&self) -> Summary {
+        let mut all: Vec<(Health, String)> = Vec::new();
+        all.extend(self.cut_off.iter().map(|text| (Health::Failed, text.clone())));
+        all.extend(self.volumes.iter().flat_map(of_volume));
+        all.extend(self.nodes.iter().filter_map(of_node));
+        let warnings = self.cluster.iter().flat_map(|c| &c.warnings);
+        all.extend(warnings.map(|text| (Health::Degraded, text.clone())));
+        all.extend(self.cluster.iter().filter_map(|c| {
+            let bad = c.detours.iter().filter(|d| d.bad).count();
+            (bad > 0).then(|| (Health::Degraded, format!("{bad} links between processes are bad")))
+        }));
+        // Of one kind they stay in order.
+        all.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
+        Summary {
+            health: all.first().map_or(Health::Healthy, |(health, _)| *health),
+            reasons: all.into_iter().map(|(_, text)| text).collect(),
+        }
+    }
+}
+
+fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
+    let name = &volume.name;
+    let more = match volume.survives {
+        Some(n) if n > 0 => format!("it survives {n} more"),
+        _ => "it survives no more".to_string(),
+    };
+    let now = match volume.mode {
+        VolumeMode::NotServed => {
+            Some((Health::Failed, format!("volume {name} is not served here")))
+        }
+        VolumeMode::Failed => {
+            let lacks: Vec<String> = volume.missing.iter().map(|m| m.node.to_string()).collect();
+            let nodes = match lacks.is_empty() {
+                true => String::new(),
+                false => format!("; it lacks nodes {}", lacks.join(", ")),
+            };
+            let (failed, all) = (volume.extents_failed, volume.extents);
+            let text = format!("volume {name} cannot be read in {failed} of {all} extents{nodes}");
+            Some((Health::Failed, text))
+        }
+        VolumeMode::Degraded => {
+            Some((Health::Degraded, format!("volume {name} lacks nodes, and {more}")))
+        }
+        VolumeMode::Reconstructing => {
+            Some((Health::Degraded, format!("volume {name} is being rebuilt, and {more}")))
+        }
+        VolumeMode::Unfinished | VolumeMode::Migrating | VolumeMode::FaultFree => None,
+    };
+    let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
+    let lost = (lost > 0)
+        .then(|| (Health::Failed, format!("{lost} bytes of volume {name} are lost for good")));
+    now.into_iter().chain(lost).collect()
+}
+
+fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
+    let n = node.node;
+    let text = match node.state {
+        // Hosts that are their own controllers come and go.
+        NodeState::Down if node.host => return None,
+        NodeState::Down => match &node.why {
+            Some(why) => format!("node {n} is down ({why})"),
+            None => format!("node {n} is down"),
+        },
+        NodeState::CatchingUp => match node.rebuild_seconds_left {
+            Some(left) => format!("node {n} is catching up, for about {left} s more"),
+            None => format!("node {n} is catching up"),
+        },
+        NodeState::Opening => format!("node {n} opens its disk"),
+        // What was on it is elsewhere, or its volumes say that it is missing.
+        NodeState::Lost | NodeState::Expected => return clock(node),
+        NodeState::Up | NodeState::Draining | NodeState::Stopping => return clock(node),
+    };
+    Some((Health::Degraded, text))
+}
+
+fn clock(node: &NodeStatus) -> Option<(Health, String)> {
+    let ahead = node.clock_is_ahead_seconds?;
+    let text = format!("the clock of node {}'s machine is {ahead} s ahead", node.node);
+    Some((Health::Degraded, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClusterStatus, ExposedStatus, MissingNode};
+    use super::*;
+
+    fn volume(mode: VolumeMode) -> VolumeStatus {
+        let missing = vec![MissingNode { node: 3, ..MissingNode::default() }];
+        let (extents, extents_failed) = (4, 2);
+        let name = "v".to_string();
+        VolumeStatus { name, mode, missing, extents, extents_failed, ..VolumeStatus::default() }
+    }
+
+    fn said(volumes: Vec<VolumeStatus>, nodes: Vec<NodeStatus>) -> String {
+        Status { volumes, nodes, ..Status::default() }.summary().to_string()
+    }
+
+    #[test]
+    fn what_is_well_is_healthy() {
+        let up = NodeStatus { state: NodeState::Up, ..NodeStatus::default() };
+        let gone_host = NodeStatus { host: true, ..NodeStatus::default() };
+        let migrating = volume(VolumeMode::Migrating);
+        assert_eq!(said(vec![migrating], vec![up, gone_host]), "healthy");
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_decides() {
+        let why = Some("killed".to_string());
+        let down = NodeStatus { node: 3, why, ..NodeStatus::default() };
+        let catching = NodeStatus {
+            node: 1,
+            state: NodeState::CatchingUp,
+            rebuild_seconds_left: Some(9),
+            ..NodeStatus::default()
+        };
+        let mut degraded = volume(VolumeMode::Degraded);
+        degraded.survives = Some(1);
+        assert_eq!(
+            said(vec![degraded], vec![catching.clone(), down.clone()]),
+            "degraded: volume v lacks nodes, and it survives 1 more; node 1 is catching up, for about 9 s more; \
+             node 3 is down (killed)"
+        );
+        assert_eq!(
+            said(vec![volume(VolumeMode::Reconstructing), volume(VolumeMode::Failed)], vec![down]),
+            "failed: volume v cannot be read in 2 of 4 extents; it lacks nodes 3; volume v is being rebuilt, and it \
+             survives no more; node 3 is down (killed)"
+        );
+        let exposed = Some(ExposedStatus { lost_bytes: 4096, ..ExposedStatus::default() });
+        let lost = VolumeStatus { exposed, ..volume(VolumeMode::FaultFree) };
+        assert_eq!(said(vec![lost], vec![]), "failed: 4096 bytes of volume v are lost for good");
+    }
+
+    #[test]
+    fn a_process_that_is_cut_off_has_failed_and_warnings_degrade() {
+        let cut_off = Some("cut off".to_string());
+        let summary = Status { cut_off, ..Status::default() }.summary();
+        assert_eq!(
+            (summary.health, summary.to_string().as_str()),
+            (Health::Failed, "failed: cut off")
+        );
+        let cluster = ClusterStatus { warnings: vec!["w".to_string()], ..ClusterStatus::default() };
+        let summary = Status { cluster: Some(cluster), ..Status::default() }.summary();
+        assert_eq!(summary.to_string(), "degraded: w");
+    }
+}
