@@ -200,19 +200,18 @@ impl JournalStore {
         };
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
-        let (mut erased, mut marked) = (Vec::new(), 0);
+        let (mut erased, mut damaged) = (Vec::new(), Vec::new());
         for (n, (source, sector)) in sources.iter().zip(job.first..).enumerate() {
             let readable = || base.as_ref().filter(|_| !bad_sectors.contains(&sector));
             let read = || readable().map(|b| b.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES));
             if source.base.content(read).is_none() {
                 erased.push(sector);
-                marked += usize::from(source.base.is_marked());
+                damaged.extend((!source.base.is_marked()).then_some(sector));
             }
         }
-        let erased_count = erased.len();
-        let raced = erased_count > marked && may_have_raced;
+        let raced = !damaged.is_empty() && may_have_raced;
         if !raced {
-            self.counters.erasures += (erased_count - marked) as u64;
+            self.counters.erasures += damaged.len() as u64;
         }
         let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
         let untouched =
@@ -235,7 +234,7 @@ impl JournalStore {
             data,
             versions,
             erased,
-            marked: marked > 0 && marked == erased_count,
+            damaged,
             raced,
             deferred,
         }));

@@ -83,12 +83,22 @@ pub struct ReadDone {
     pub versions: Vec<Timestamp>,
     /// Sectors whose content is lost.
     pub erased: Vec<u64>,
-    /// Whether all of them are marked as out of date, which is no fault of the disk.
-    pub marked: bool,
+    /// Those of them that are not marked as out of date: the disk is at fault.
+    pub damaged: Vec<u64>,
     /// Whether the content was being replaced meanwhile; read again.
     pub raced: bool,
     /// Whether the content is that of a later moment than the one at which it was asked for.
     pub deferred: bool,
+}
+
+impl ReadDone {
+    /// What is to be put back before anything else can be, and whether that is only marked: damage comes first.
+    pub fn missing(&self) -> (&[u64], bool) {
+        match self.damaged.is_empty() {
+            true => (&self.erased, true),
+            false => (&self.damaged, false),
+        }
+    }
 }
 
 /// A write found in the journal.

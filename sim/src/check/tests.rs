@@ -376,6 +376,9 @@ fn seeds_that_failed_with_everything() {
 #[test]
 fn seeds_that_failed_with_parity_that_waits() {
     let seeds = [
+        170,  // parity that was away did not see that a write was marked whose data was away too
+        500,  // a disk gave up what it had for a write that only parity had prepared
+        1345, // of two damaged sectors side by side the first was marked as lost, and the second never named
         2397, // participants settled a write among themselves that its originator gave up later
         2682, // the same, and an old value was read after a new one
         3867, // a write that had to leave its parity behind was refused because a bound was reached
@@ -384,6 +387,7 @@ fn seeds_that_failed_with_parity_that_waits() {
         9120, // of what was refused only a part could be put back, and the rest was never named alone
     ];
     let by_drnet = [
+        33,   // what nothing determines counted towards a bound, and a write that could do without it waited for ever
         1012, // both units of a column were copied where one was
         1050, // a helper refused a message that came twice, and the attempt was given up after it had happened
         1091, // of two parities on a column one was written and one marked

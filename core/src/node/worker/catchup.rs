@@ -119,7 +119,17 @@ impl Worker {
         }
         for (id, sectors) in marked {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
-            for DirtySector { stripe, seat, within, .. } in sectors {
+            for DirtySector { stripe, seat, within, version } in sectors {
+                // A write that others have marked may have changed data that nobody shows now: whose parity covers
+                // it too has missed that write as well.
+                let place = (id, volume.extent_of(stripe));
+                let missed = asking.extents.get(&place).is_some_and(|b| version >= b.since);
+                for own in volume.seats_on(self.node, stripe).filter(|_| missed) {
+                    if let ColumnRole::Parity(_) = volume.geometry.layout.role(stripe, own) {
+                        let sector = volume.sector(stripe, own) + within;
+                        asking.listed.entry(sector).or_default().version = Timestamp(u64::MAX);
+                    }
+                }
                 // Marks of one that was away itself may have been cleared by what it has missed.
                 let extent = volume.extent_of(stripe);
                 if self.map.behind_since(volume, extent, from).is_some() {

@@ -31,6 +31,9 @@ pub(super) struct Exposure {
 pub(super) struct Tally {
     /// Stripes with marked parity here: how many sectors of each.
     stripes: BTreeMap<u64, u32>,
+    /// Those of these sectors that cannot be computed, by stripe, and the bytes that they cover.
+    hopeless: BTreeMap<u64, u32>,
+    hopeless_bytes: u64,
     /// When the oldest of them was marked, or earlier.
     oldest: Nanos,
     /// Now and so far.
@@ -63,7 +66,7 @@ impl Exposure {
             return;
         }
         for (sectors, unit) in by_unit(&changed.sectors, unit_at) {
-            self.hopeless.retain(|s| !sectors.contains(s));
+            self.hope(unit.as_ref(), &sectors);
             match changed.kind {
                 ChangeKind::Delta => {}
                 ChangeKind::Mark => sectors.for_each(|s| self.mark(unit.as_ref(), s, ts, now)),
@@ -86,7 +89,9 @@ impl Exposure {
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
         for (sector, ts) in found {
-            self.mark(unit_at(sector).as_ref(), sector, ts, now);
+            let unit = unit_at(sector);
+            self.hope(unit.as_ref(), &(sector..sector + 1));
+            self.mark(unit.as_ref(), sector, ts, now);
         }
     }
 
@@ -176,14 +181,36 @@ impl Exposure {
         self.hopeless.range(sectors).count() as u64
     }
 
-    /// Of these sectors it is known that they cannot be computed.
-    pub fn give_up(&mut self, sectors: Range<u64>) {
-        self.hopeless.extend(sectors);
+    /// Of these sectors of a unit it is known that they cannot be computed.
+    pub fn give_up(&mut self, unit: &Unit, sectors: Range<u64>) {
+        for sector in sectors {
+            let more = self.hopeless.insert(sector) && self.marks.contains_key(&sector);
+            if let Some(tally) = self.tallies.get_mut(&unit.volume).filter(|_| more) {
+                tally.give_up(unit);
+            }
+        }
+    }
+
+    /// Perhaps these sectors of a unit can be computed again.
+    fn hope(&mut self, unit: Option<&Unit>, sectors: &Range<u64>) {
+        let given_up = self.hopeless.range(sectors.clone()).copied().collect::<Vec<u64>>();
+        for sector in given_up {
+            self.hopeless.remove(&sector);
+            if let Some(unit) = unit.filter(|_| self.marks.contains_key(&sector))
+                && let Some(tally) = self.tallies.get_mut(&unit.volume)
+            {
+                tally.hope(unit);
+            }
+        }
     }
 
     /// What could not be computed is tried again.
     pub fn look_anew(&mut self) {
         self.hopeless.clear();
+        for tally in self.tallies.values_mut() {
+            tally.hopeless.clear();
+            tally.hopeless_bytes = 0;
+        }
     }
 
     /// It was looked at all of a volume's marks, and the oldest is from then.
@@ -218,6 +245,10 @@ impl Exposure {
             assert_eq!(tally.exposed.stripes, tally.stripes.len() as u64, "exposed stripes");
             assert!(tally.stripes.values().all(|n| *n > 0), "a stripe is exposed by no mark");
         }
+        for tally in self.tallies.values() {
+            let marked = |(stripe, n): (&u64, &u32)| tally.stripes.get(stripe) >= Some(n);
+            assert!(tally.hopeless.iter().all(marked), "more is given up than is marked");
+        }
         let counted: u64 = self.tallies.values().map(Tally::sectors).sum();
         assert!(counted <= self.marks.len() as u64, "{counted} marks of {}", self.marks.len());
     }
@@ -236,6 +267,31 @@ impl Tally {
     /// Since when the oldest is marked, or earlier.
     pub fn oldest(&self) -> Option<Nanos> {
         (!self.stripes.is_empty()).then_some(self.oldest)
+    }
+
+    /// Stripes with parity that is marked and can be computed, as far as is known, and bytes that it covers.
+    pub fn hopeful(&self) -> (u64, u64) {
+        let all = |(stripe, n): &(&u64, &u32)| self.stripes.get(stripe) == Some(n);
+        let lost = self.hopeless.iter().filter(all).count() as u64;
+        (self.exposed.stripes - lost, self.exposed.bytes - self.hopeless_bytes)
+    }
+
+    /// A marked sector of a unit cannot be computed.
+    fn give_up(&mut self, unit: &Unit) {
+        let Some(covers) = unit.covers else { return };
+        *self.hopeless.entry(unit.stripe).or_default() += 1;
+        self.hopeless_bytes += covers * SECTOR;
+    }
+
+    /// Perhaps it can be again.
+    fn hope(&mut self, unit: &Unit) {
+        let Some(covers) = unit.covers else { return };
+        let Some(left) = self.hopeless.get_mut(&unit.stripe) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.hopeless.remove(&unit.stripe);
+        }
+        self.hopeless_bytes -= covers * SECTOR;
     }
 
     /// Marked sectors of parity and of data.
@@ -344,7 +400,9 @@ impl Worker {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         if volume.seats_on(self.node, stripe).any(|s| s == seat) {
             let first = volume.sector(stripe, seat);
-            self.exposure.give_up(first + part.lo / SECTOR..first + part.hi / SECTOR);
+            if let Some(unit) = self.unit_at(first) {
+                self.exposure.give_up(&unit, first + part.lo / SECTOR..first + part.hi / SECTOR);
+            }
             self.refreshing.is_over((id, stripe, seat));
         }
     }

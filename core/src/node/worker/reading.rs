@@ -204,13 +204,14 @@ impl Worker {
     fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
         self.find_damage(&done);
         let Some(job) = self.reads.get(&ts) else { return };
-        let erased: BTreeSet<u64> = done.erased.iter().copied().collect();
-        let lost = job.parts_where(|r| hull(r, |s| erased.contains(&s)));
+        let (missing, marked) = done.missing();
+        let missing: BTreeSet<u64> = missing.iter().copied().collect();
+        let lost = job.parts_where(|r| hull(r, |s| missing.contains(&s)));
         let sectors = job.runs[run].sectors.clone();
         let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
         } else {
-            lost.map(|(seat, parts)| not_there(seat, parts, NotThere::of(&done)))
+            lost.map(|(seat, parts)| not_there(seat, parts, NotThere::of(marked)))
         };
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(done.data);
@@ -232,9 +233,7 @@ impl Worker {
 
     /// What cannot be read, and is not marked, is damaged.
     fn find_damage(&mut self, done: &ReadDone) {
-        if !done.marked {
-            self.damaged.extend(&done.erased);
-        }
+        self.damaged.extend(&done.damaged);
     }
 
     /// If what was read may be the content of a time after `ts`: a time to try again after.
@@ -270,10 +269,10 @@ impl Worker {
         let ordering = txn.ordering;
         if let Some(later) = self.raced(ts, ordering, &done, sectors) {
             self.refuse(ts, Refusal::Late(later), outbox);
-        } else if let (Some(&first), Some(&last)) = (done.erased.first(), done.erased.last()) {
-            let span = work.span_of(first..last + 1);
+        } else if let (missing @ [first, ..], marked) = done.missing() {
+            let span = work.span_of(*first..missing[missing.len() - 1] + 1);
             let (seat, stripe) = (work.seat, work.row.stripe);
-            self.refuse(ts, not_there(seat, vec![(stripe, span)], NotThere::of(&done)), outbox);
+            self.refuse(ts, not_there(seat, vec![(stripe, span)], NotThere::of(marked)), outbox);
         } else {
             let txn = self.txns.get_mut(&ts).expect("just seen");
             txn.cells[cell].execution.read_arrived(part, done.data);
@@ -347,8 +346,8 @@ pub(super) enum NotThere {
 
 impl NotThere {
     /// Of what the store could not read.
-    fn of(done: &ReadDone) -> NotThere {
-        match done.marked {
+    fn of(marked: bool) -> NotThere {
+        match marked {
             true => NotThere::Marked,
             false => NotThere::Lost,
         }

@@ -123,7 +123,8 @@ impl Worker {
                 || !self.exceeds(volume, 2))
     }
 
-    /// Whether this disk's share of so many times one of the volume's bounds is exposed.
+    /// Whether this disk's share of so many times one of the volume's bounds is exposed. What nothing determines does
+    /// not count: no refresh would help it, and writes that could do without it would wait for ever.
     fn exceeds(&self, volume: &Volume, times: u64) -> bool {
         let Some(tally) = self.exposure.of(volume.id) else { return false };
         let Redundancy { exposed_stripes, exposed_bytes, .. } = volume.policy.redundancy;
@@ -133,8 +134,8 @@ impl Worker {
             Redundancy::UNBOUNDED => bound,
             _ => (bound.saturating_mul(times * parities as u64) / width as u64).max(1),
         };
-        tally.exposed.stripes >= share(exposed_stripes)
-            || tally.exposed.bytes >= share(exposed_bytes)
+        let (stripes, bytes) = tally.hopeful();
+        stripes >= share(exposed_stripes) || bytes >= share(exposed_bytes)
     }
 
     /// Which of a volume's parity is due.

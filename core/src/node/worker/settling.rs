@@ -117,8 +117,12 @@ impl Worker {
             let there = self.map.volumes.get(&txn.volume).filter(|v| txn.extent < v.extents.len());
             let column = txn.participants.iter().find(|p| p.1 == node).map(|p| p.0);
             let has_happened = matches!(txn.phase, Phase::Committed { .. });
+            // If all others only mark, none of them can tell: without what the node has prepared nobody was
+            // answered, and it keeps what it had.
+            let others = |(c, n): &(usize, NodeId)| *n != node && !txn.markers.contains(*c);
             if let (Some(volume), Some(column)) = (there, column)
                 && has_happened
+                && txn.participants.iter().any(others)
                 && txn.writes != EVERYTHING
                 && !txn.markers.contains(column)
             {

@@ -301,7 +301,7 @@ impl PlainStore {
                 data: data.slice(at(range.start), at(range.end)),
                 versions: Vec::new(),
                 erased: Vec::new(),
-                marked: false,
+                damaged: Vec::new(),
                 raced: false,
                 deferred: false,
             };
