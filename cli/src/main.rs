@@ -12,6 +12,7 @@ mod demo;
 mod disk;
 mod explain;
 mod explore;
+mod lost;
 mod node;
 mod output;
 mod paper;

@@ -12,6 +12,7 @@ use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes, help_for_set};
+use crate::lost;
 use crate::output::{say_cut_off, uri};
 
 /// What to do about volumes.
@@ -31,6 +32,8 @@ pub enum Volume {
     Set(Set),
     /// Compute parity that waits, of a volume whose redundancy is deferred or never, and answer when it is there
     Refresh(Refresh),
+    /// What of the volume is lost for good: bytes, and since when that is known
+    Lost(Lost),
     /// Remove a volume that no host uses, with all that is on it
     Delete(Named),
 }
@@ -103,6 +106,18 @@ pub struct Refresh {
     common: Common,
 }
 
+/// What is lost of which volume.
+#[derive(Debug, Args)]
+pub struct Lost {
+    /// Name of the volume
+    name: String,
+    /// Make what is lost zeros from now on; what hosts have written there meanwhile stays
+    #[arg(long)]
+    accept: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Reads a range of bytes.
 fn range(text: &str) -> Result<(u64, u64), String> {
     let like = || format!("'{text}' is no range; write it like 0..1G");
@@ -151,6 +166,7 @@ impl Volume {
                 say(refreshed(&refresh.name, left))?;
                 return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
+            Volume::Lost(_) => return lost::show(&answer),
             Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
                 let volume = serde_json::from_value(answer["volume"].clone())?;
                 self.show(&volume, &control.status()?.listens)?;
@@ -196,6 +212,9 @@ impl Volume {
                 let (offset, length) = r.range.map_or((0, None), |(a, b)| (a, Some(b - a)));
                 let volume = r.name.clone();
                 (&r.common, ControlRequest::Refresh { volume, offset, length })
+            }
+            Volume::Lost(l) => {
+                (&l.common, ControlRequest::Lost { volume: l.name.clone(), accept: l.accept })
             }
             Volume::List(list) => (list, ControlRequest::VolumeList),
             Volume::Show(n) => (&n.common, ControlRequest::VolumeShow { name: n.name.clone() }),

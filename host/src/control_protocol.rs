@@ -187,6 +187,14 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
     },
+    /// List what of a volume is lost for good.
+    Lost {
+        /// Its name; the empty name means the first.
+        volume: String,
+        /// Make it zeros.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accept: bool,
+    },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
     HostLeave {

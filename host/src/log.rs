@@ -78,7 +78,7 @@ impl Sparing {
     }
 }
 
-fn stamp(now: SystemTime) -> String {
+pub(crate) fn stamp(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since.as_secs(), since.subsec_millis());
     let (year, month, day) = date(seconds / 86_400);

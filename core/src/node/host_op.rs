@@ -4,6 +4,7 @@ use super::{ScrubProgress, Trust, UNBOUNDED};
 use crate::Buffer;
 use crate::order::PlaceError;
 use crate::plan::Range;
+use crate::units::Timestamp;
 
 /// What a host asks of a volume. Ranges are inside the volume and not empty.
 #[derive(Clone, Debug, Hash)]
@@ -22,6 +23,10 @@ pub enum HostOp {
     Holes(Range),
     /// Parity of the range that waits is computed now (AFRAID 5: the host can ask that stripes be made redundant).
     Refresh(Range),
+    /// What of the range is lost for good.
+    Lost(Range),
+    /// What of the range, whole sectors, is lost for good is zeros from now on; what has been written there meanwhile stays.
+    Accept(Range),
     /// Read and verify every stripe of the volume; repair what can be.
     Scrub {
         /// The first stripe: where an earlier scrub came to an end.
@@ -53,7 +58,21 @@ pub enum HostData {
     /// Parity that waited has been computed; of so many sectors of parity it could not be, since disks are away or
     /// content is lost.
     Refreshed(u64),
+    /// So many bytes are lost, and these are the first [`MOST_LOST`] ranges of them.
+    Lost(u64, Vec<LostRange>),
 }
+
+/// A range that is lost for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LostRange {
+    /// The bytes of the volume.
+    pub range: Range,
+    /// Since when that is known.
+    pub since: Timestamp,
+}
+
+/// How many ranges are listed at most of those that are lost.
+pub const MOST_LOST: usize = 1000;
 
 /// Of how many ranges a scrub says that they are unclear; of more it only counts the stripes.
 pub const MOST_UNCLEAR: usize = 1000;

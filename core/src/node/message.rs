@@ -1,6 +1,6 @@
 //! What nodes say to one another. docs/messages.md shows them in sequence.
 
-use super::SequenceMessage;
+use super::{LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
 use crate::plan::{Part, Range, Role, Span};
@@ -99,6 +99,9 @@ pub enum Task {
         /// The bytes of the unit, whole sectors.
         part: Span,
     },
+    /// What of these bytes, whole sectors in one stripe unit, is lost for good is zeros from now on. What a host has written
+    /// there meanwhile stays.
+    Accept(Range),
     /// Copying a column's part of a stripe from the disk that the column leaves.
     Copy {
         /// The stripe.
@@ -341,6 +344,24 @@ pub enum Body {
     },
     /// Between the roles that order requests.
     Sequence(SequenceMessage),
+    /// O to W: what of this range is lost for good on your disk?
+    Lost {
+        /// To tell answers apart.
+        id: u64,
+        /// The volume.
+        volume: VolumeId,
+        /// The bytes of it.
+        range: Range,
+    },
+    /// The answer.
+    LostHere {
+        /// See [`Body::Lost`].
+        id: u64,
+        /// How many bytes are.
+        bytes: u64,
+        /// The first ranges of them.
+        found: Vec<LostRange>,
+    },
 }
 
 /// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
@@ -425,6 +446,7 @@ impl Body {
             Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
             Body::Flush { .. } | Body::Flushed { .. } => None,
             Body::Refresh { .. } | Body::Refreshed { .. } => None,
+            Body::Lost { .. } | Body::LostHere { .. } => None,
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
@@ -447,6 +469,8 @@ impl Body {
             Body::Flushed { .. } => "Flushed",
             Body::Refresh { .. } => "Refresh",
             Body::Refreshed { .. } => "Refreshed",
+            Body::Lost { .. } => "Lost",
+            Body::LostHere { .. } => "LostHere",
             Body::Recall { .. } => "Recall",
             Body::Recalled { .. } => "Recalled",
             Body::Lock(message) => message.name(),

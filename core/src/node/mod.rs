@@ -48,7 +48,7 @@ pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use config::NodeConfig;
 pub use environment::{Environment, drive};
 pub use fault::Bug;
-pub use host_op::{HostData, HostError, HostOp, MOST_UNCLEAR};
+pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR};
 pub use io::{Input, Output, Timer};
 pub use judge::Trust;
 pub use message::{
@@ -282,6 +282,10 @@ impl Node {
                 worker.on_refresh(from, id, volume, range, outbox);
             }
             Body::Refreshed { id, left } => originator.on_refreshed(from, id, left, outbox),
+            Body::Lost { id, volume, range } => worker.on_lost(from, id, volume, range, outbox),
+            Body::LostHere { id, bytes, found } => {
+                originator.on_lost_here(from, id, bytes, found, outbox);
+            }
             Body::Recall { id, request, since, volume, range } => {
                 worker.on_recall(from, id, request, since, (volume, range), outbox);
             }

@@ -10,7 +10,7 @@ impl Task {
     /// The first stripe that it is about.
     pub fn first_stripe(&self, volume: &Volume) -> u64 {
         match *self {
-            Task::Write(range) => range.stripes(&volume.geometry).start,
+            Task::Write(range) | Task::Accept(range) => range.stripes(&volume.geometry).start,
             Task::Rebuild { stripe, .. }
             | Task::Lose { stripe, .. }
             | Task::Copy { stripe, .. } => stripe,
@@ -21,7 +21,7 @@ impl Task {
     pub fn fits(&self, volume: &Volume) -> bool {
         let g = &volume.geometry;
         match *self {
-            Task::Write(range) => volume.holds(range),
+            Task::Write(range) | Task::Accept(range) => volume.holds(range),
             Task::Rebuild { stripe, column, part }
             | Task::Lose { stripe, column, part }
             | Task::Copy { stripe, column, part } => {
@@ -39,7 +39,9 @@ impl Task {
     ) -> Result<WritePlan, PlanError> {
         let g = &volume.geometry;
         match *self {
-            Task::Write(range) => WritePlan::deferring(g, range, avoid, volume.policy, waits),
+            Task::Write(range) | Task::Accept(range) => {
+                WritePlan::deferring(g, range, avoid, volume.policy, waits)
+            }
             Task::Rebuild { stripe, column, part } => {
                 WritePlan::rebuild(g, stripe, column, part, avoid)
             }

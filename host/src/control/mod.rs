@@ -5,6 +5,7 @@
 //! | `connection` | who asks |
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
+//! | `losses` | what is lost for good, and having it be zeros |
 //! | `offers` | what other processes hand on |
 //! | `refresh` | having parity computed that waits |
 //! | `scrub` | a scrub, as it is asked for and answered |
@@ -14,6 +15,7 @@
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
+pub(crate) mod losses;
 pub(crate) mod offers;
 pub(crate) mod peer_status;
 pub(crate) mod refresh;

@@ -23,8 +23,12 @@ impl Claim {
             HostOp::Write(offset, data) => {
                 (Range { offset: *offset, len: data.len() as u64 }, true)
             }
-            HostOp::WriteZeroes(range) | HostOp::Trim(range) => (*range, true),
-            HostOp::Flush | HostOp::Refresh(_) | HostOp::Scrub { .. } => return None,
+            HostOp::WriteZeroes(range) | HostOp::Accept(range) | HostOp::Trim(range) => {
+                (*range, true)
+            }
+            HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Scrub { .. } => {
+                return None;
+            }
         };
         // A range past the end of all numbers is refused by the node; here it only must
         // not overflow.

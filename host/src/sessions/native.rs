@@ -154,6 +154,7 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
                 HostData::Bytes(pieces) => pieces.into_iter().flat_map(bytes).collect(),
                 HostData::Done
                 | HostData::Refreshed(_)
+                | HostData::Lost(..)
                 | HostData::Extents(_)
                 | HostData::Scrubbed(..) => Vec::new(),
             };

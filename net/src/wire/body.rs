@@ -1,8 +1,8 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection,
-    Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
+    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, Notice,
+    Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, Place, PlaceError, RequestId};
@@ -25,6 +25,8 @@ wire_struct!(Asker { id, oldest });
 
 wire_struct!(DirtySector { stripe, seat, within, version });
 
+wire_struct!(LostRange { range, since });
+
 wire_struct!(Item { stripe, part, data });
 
 wire_enum!(Notice, "notice" {
@@ -41,6 +43,7 @@ wire_enum!(Task, "task" {
     2 = Rebuild { stripe, column, part },
     3 = Copy { stripe, column, part },
     4 = Lose { stripe, column, part },
+    5 = Accept(range),
 });
 
 wire_enum!(Part, "part" {
@@ -107,6 +110,8 @@ wire_enum!(Body, "body" {
     17 = Recalled { id, happened, recollection },
     18 = Refresh { id, volume, range },
     19 = Refreshed { id, left },
+    20 = Lost { id, volume, range },
+    21 = LostHere { id, bytes, found },
 });
 
 wire_struct!(RequestId { host, number });

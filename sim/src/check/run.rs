@@ -11,11 +11,11 @@ mod operator;
 mod rare;
 mod repeats;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use weft_core::cluster::Volume;
-use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::node::{HostData, HostError, HostOp, LostRange};
 use weft_core::plan::Range;
 use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
@@ -74,6 +74,9 @@ struct Run {
     exposes: bool,
     /// A request has failed since what it needs is not there.
     lacks: bool,
+    /// The sectors of which that was so when all was read at rest, and the question for those that are lost.
+    unreadable: BTreeSet<u64>,
+    losses: Option<u32>,
     /// Disks have been lost for good, or damaged, and with them perhaps what was on them alone.
     loses: bool,
     /// A node is being taken out for good.
@@ -315,7 +318,62 @@ impl Run {
             }
         }
         self.read_at_rest(first_read..self.next_op);
-        Ok(())
+        if !self.exposes {
+            return Ok(());
+        }
+        let lost = self.unreadable.clone();
+        self.compare_losses()?;
+        match lost.is_empty() || !self.next_op.is_multiple_of(2) {
+            true => Ok(()),
+            false => self.accept_losses(lost),
+        }
+    }
+
+    /// What is lost is accepted: it is zeros then, and nothing is lost any more.
+    fn accept_losses(&mut self, sectors: BTreeSet<u64>) -> Result<(), String> {
+        let all = self.volume.size / BLOCK;
+        for sector in &sectors {
+            let first = sector * (SECTOR / BLOCK);
+            let blocks = first..(first + SECTOR / BLOCK).min(all);
+            let len = (blocks.end - blocks.start) * BLOCK;
+            let range = Range { offset: first * BLOCK, len };
+            let zeros = Did::Wrote { zeros: true };
+            self.ask(0, &zeros, blocks.clone(), HostOp::Accept(range));
+            self.until("what is lost is accepted", |run| run.clients[0].op.is_none())?;
+            self.ask(0, &Did::Read(Vec::new()), blocks, HostOp::Read(range));
+            self.until("what was lost is read", |run| run.clients[0].op.is_none())?;
+            if self.lacks {
+                return Err(format!("sector {sector} is lost though that was accepted"));
+            }
+        }
+        self.compare_losses()
+    }
+
+    /// What is said to be lost is what could not be read.
+    fn compare_losses(&mut self) -> Result<(), String> {
+        self.until("what is lost is marked", |run| run.world.is_settled())?;
+        let id = self.next_op;
+        self.next_op += 1;
+        self.losses = Some(id);
+        let range = Range { offset: 0, len: self.volume.size };
+        let node = self.next_node(NodeId(0));
+        self.world.host(node, u64::from(id), VOLUME, HostOp::Lost(range));
+        self.until("what is lost is listed", |run| run.losses.is_none())
+    }
+
+    pub(super) fn losses_are(&mut self, result: Result<HostData, HostError>) {
+        self.losses = None;
+        let unreadable = std::mem::take(&mut self.unreadable);
+        let sectors = |l: &LostRange| l.range.offset / SECTOR..l.range.end().div_ceil(SECTOR);
+        let listed = match &result {
+            Ok(HostData::Lost(_, found)) => found.iter().flat_map(sectors).collect(),
+            _ => BTreeSet::new(),
+        };
+        if result.is_err() || listed != unreadable {
+            self.error = Some(format!(
+                "lost, it is said, are {result:?}; sectors {unreadable:?} could not be read"
+            ));
+        }
     }
 
     /// Reads what could not be read together, sector by sector.
@@ -327,6 +385,9 @@ impl Run {
             let op = HostOp::Read(Range { offset: first * BLOCK, len });
             self.ask(0, &Did::Read(Vec::new()), some, op);
             self.until("a sector is read", |run| run.clients[0].op.is_none())?;
+            if std::mem::take(&mut self.lacks) {
+                self.unreadable.insert(first / sector);
+            }
         }
         self.lacks = false;
         Ok(())

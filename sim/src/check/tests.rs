@@ -387,7 +387,7 @@ fn seeds_that_failed_with_parity_that_waits() {
         9120, // of what was refused only a part could be put back, and the rest was never named alone
     ];
     let by_drnet = [
-        33,   // what nothing determines counted towards a bound, and a write that could do without it waited for ever
+        33, // what nothing determines counted towards a bound, and a write that could do without it waited for ever
         1012, // both units of a column were copied where one was
         1050, // a helper refused a message that came twice, and the attempt was given up after it had happened
         1091, // of two parities on a column one was written and one marked

@@ -1,7 +1,8 @@
 //! Parity that waits, at the originator (AFRAID): which parities of a write do, how its request is cut, when an attempt is
 //! given up after a failure, and what becomes of content that nothing determines any more.
 
-use super::{Job, Originator, What};
+use super::{Job, Originator, Purpose, What};
+use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
@@ -42,6 +43,22 @@ pub(super) fn cut(volume: &Volume, chunk: Range) -> Vec<Range> {
         at = end;
     }
     out
+}
+
+/// Cuts what is to be zeros where it is lost into jobs, one for each stripe unit.
+pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job> {
+    let unit = volume.geometry.unit;
+    let (from, to) = (range.offset / SECTOR * SECTOR, range.end().next_multiple_of(SECTOR));
+    let range = Range { offset: from, len: to - from };
+    let units = range.offset / unit..range.end().div_ceil(unit);
+    let job = |n: u64| {
+        let (from, to) = (range.offset.max(n * unit), range.end().min((n + 1) * unit));
+        let piece = Range { offset: from, len: to - from };
+        let what = What::Write(piece, Buffer::Zero(piece.len as usize));
+        // What parity covers is not known where something is lost: so parity is computed later.
+        Job { must_wait: true, accepts: true, ..Job::new(Purpose::Host(request), volume.id, what) }
+    };
+    units.map(job).collect()
 }
 
 impl Originator {
@@ -118,9 +135,10 @@ impl Originator {
             _ => ColumnSet::EMPTY,
         };
         let others = job.avoid.minus(job.bad).minus(of);
-        // Marks may be from before the volume's policy was changed.
-        let marks = volume.policy.redundancy.defers() || !job.marked.is_empty();
-        if marks && !others.minus(self.map.lost(&volume, extent)).is_empty() {
+        // What is lost is marked as such where there is a journal; marks may be from before the volume's policy was changed.
+        let marks = volume.policy.is_journaled();
+        let waits = volume.policy.redundancy.defers() || !job.marked.is_empty();
+        if waits && !others.minus(self.map.lost(&volume, extent)).is_empty() {
             job.look_anew();
             return self.retry_later(job, outbox);
         }
@@ -130,7 +148,9 @@ impl Originator {
         // The disk that the column leaves may have it, unless it has said that it has not.
         let leaving = &volume.extents[extent].leaving;
         let moves = of.iter().any(|c| leaving.contains_key(&c)) && !job.computes;
-        let known = !job.bad.is_empty() && others.is_empty() && job.mistrusts.is_empty();
+        let known = (!job.bad.is_empty() || !volume.geometry.is_redundant())
+            && others.is_empty()
+            && job.mistrusts.is_empty();
         let for_good = known && marks;
         if !for_good || moves || !self.map.lost(&volume, extent).is_empty() {
             return self.lacks_nodes(job, outbox);

@@ -1,5 +1,5 @@
-//! What a host asks of all disks at once: that what was written be safe (a flush), or that parity that waits be computed.
-//! It is done when each disk has said that it has done its part.
+//! What a host asks of all disks at once: that what was written be safe (a flush), that parity that waits be computed, or
+//! what is lost. It is done when each disk has said that it has done its part.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use super::Originator;
 use super::requests::{Answer, Request};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, HostData};
+use crate::node::worker::joined_losses;
+use crate::node::{Body, HostData, LostRange, MOST_LOST};
 use crate::plan::Range;
 use crate::policy;
 use crate::units::{Nanos, NodeId, VolumeId};
@@ -28,6 +29,8 @@ enum Asks {
     Flush,
     /// That parity of this range be computed which waits.
     Refresh(VolumeId, Range),
+    /// What of this range is lost.
+    Lost(VolumeId, Range),
 }
 
 impl Originator {
@@ -50,16 +53,28 @@ impl Originator {
         self.ask_disks(id, Asks::Refresh(volume.id, range), outbox);
     }
 
+    /// Lists what of a range is lost for good, on all disks.
+    pub(super) fn list_lost(
+        &mut self,
+        id: u64,
+        volume: &Volume,
+        range: Range,
+        outbox: &mut Outbox,
+    ) {
+        self.requests.insert(id, Request::new(volume.id, Answer::Lost(0, Vec::new()), 1));
+        self.ask_disks(id, Asks::Lost(volume.id, range), outbox);
+    }
+
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
         let id = self.next_flush;
         self.next_flush += 1;
         let mut flush =
             Flush { request, asks, left: self.map.serving().collect(), asked: outbox.now };
         // In a new epoch all are asked anew, and what they said before counts no more.
-        if let Some(Request { answer: Answer::Refreshed(left), .. }) =
-            self.requests.get_mut(&request)
-        {
-            *left = 0;
+        match self.requests.get_mut(&request).map(|r| &mut r.answer) {
+            Some(Answer::Refreshed(left)) => *left = 0,
+            Some(Answer::Lost(bytes, found)) => (*bytes, *found) = (0, Vec::new()),
+            _ => {}
         }
         flush.ask(id, outbox);
         self.flushes.insert(id, flush);
@@ -100,6 +115,29 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
+    /// A disk has said what is lost on it.
+    pub fn on_lost_here(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        bytes: u64,
+        found: Vec<LostRange>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(flush) = self.flushes.get_mut(&id) else { return };
+        if flush.left.remove(&from)
+            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Answer::Lost(sum, all) = &mut request.answer
+        {
+            *sum += bytes;
+            all.extend(found);
+            all.sort_by_key(|l| l.range.offset);
+            *all = joined_losses(std::mem::take(all));
+            all.truncate(MOST_LOST);
+        }
+        self.end_flush(id, outbox);
+    }
+
     /// It is done when no disk is left that it waits for.
     fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
         if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
@@ -118,6 +156,7 @@ impl Flush {
             let body = match self.asks {
                 Asks::Flush => Body::Flush { id },
                 Asks::Refresh(volume, range) => Body::Refresh { id, volume, range },
+                Asks::Lost(volume, range) => Body::Lost { id, volume, range },
             };
             outbox.send(*node, body);
         }

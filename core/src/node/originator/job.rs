@@ -55,6 +55,8 @@ pub(super) struct Job {
     /// All its parity waits, since it cannot be computed now; no parity of it may.
     pub must_wait: bool,
     pub must_not_wait: bool,
+    /// It writes only where something is lost for good.
+    pub accepts: bool,
     pub attempts: u32,
     /// How often it has forgotten which columns to avoid.
     pub fresh_looks: u32,
@@ -81,6 +83,7 @@ impl Job {
             marked: ColumnSet::EMPTY,
             must_wait: false,
             must_not_wait: false,
+            accepts: false,
             attempts: 0,
             fresh_looks: 0,
             computes: false,

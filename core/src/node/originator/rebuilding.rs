@@ -28,11 +28,15 @@ impl Originator {
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
-            // Nothing need be marked there.
-            Refusal::Aborted if matches!(job.what, What::Lose { .. }) => {
+            // Nothing need be marked there, or is lost any more.
+            Refusal::Aborted if job.accepts || matches!(job.what, What::Lose { .. }) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
+            // Where parity is immediate only a disk of an older format says so: it keeps no marks.
+            Refusal::MustNotWait if job.must_wait && !self.defers(&job) => {
+                return self.lacks_nodes(job, outbox);
+            }
             Refusal::MustNotWait => {
                 job.must_not_wait = true;
                 return self.retry(job);
@@ -104,6 +108,11 @@ impl Originator {
                 .map
                 .lost(volume, extent)
                 .contains(volume.geometry.layout.column_at(stripe, seat))
+    }
+
+    /// Whether parity may wait in the volume of a job.
+    fn defers(&self, job: &Job) -> bool {
+        self.map.volumes.get(&job.volume).is_some_and(|v| v.policy.redundancy.defers())
     }
 
     /// Whether a seat holds data in the first of these parts.
@@ -191,7 +200,7 @@ impl Originator {
         self.parked = rest;
         let waited: Vec<(Key, Job)> = waited;
         let volume = self.map.volumes.get(&job.volume);
-        let defers = volume.is_some_and(|v| v.policy.redundancy.defers());
+        let defers = volume.is_some_and(|v| v.policy.is_journaled());
         for (_, job) in waited {
             if good {
                 self.ready.push_back(job);

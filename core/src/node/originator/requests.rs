@@ -8,7 +8,7 @@ use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::Outbox;
-use crate::node::{HostData, HostError, HostOp};
+use crate::node::{HostData, HostError, HostOp, LostRange};
 use crate::order::Origin;
 use crate::plan::{Range, chunks};
 use crate::units::VolumeId;
@@ -37,6 +37,8 @@ pub(super) enum Answer {
     Scrub(Scrub),
     /// Sectors of parity that could not be computed.
     Refreshed(u64),
+    /// Bytes that are lost, and the first ranges of them.
+    Lost(u64, Vec<LostRange>),
 }
 
 impl Originator {
@@ -83,6 +85,12 @@ impl Originator {
             },
             HostOp::Flush => return self.flush(id, &volume, outbox),
             HostOp::Refresh(range) => self.refresh(id, &volume, range, outbox),
+            HostOp::Accept(range) => {
+                let jobs = deferring::accepting(&volume, range, id);
+                self.requests.insert(id, Request::new(volume.id, Answer::Done, jobs.len()));
+                self.queue.extend(jobs);
+            }
+            HostOp::Lost(range) => self.list_lost(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
                 let request = Request::new(volume.id, answer, 0);
@@ -192,6 +200,7 @@ impl Request {
             Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
             Answer::Refreshed(left) => HostData::Refreshed(left),
+            Answer::Lost(bytes, found) => HostData::Lost(bytes, found),
             Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
         })
     }
@@ -204,7 +213,7 @@ fn zeroes(range: Range) -> What {
 fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
-        HostOp::Refresh(r) => Some(*r),
+        HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Accept(r) => Some(*r),
         HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
         HostOp::Flush | HostOp::Scrub { .. } => None,
     }

@@ -82,7 +82,7 @@ impl Originator {
             Task::Rebuild { stripe, column: seat, .. } => {
                 self.map.lost(volume, extent).contains(g.layout.column_at(stripe, seat))
             }
-            Task::Write(_) | Task::Lose { .. } | Task::Copy { .. } => false,
+            Task::Write(_) | Task::Accept(_) | Task::Lose { .. } | Task::Copy { .. } => false,
         };
         let waits = self.parities_that_wait(job, volume, extent);
         let plan = match gone {
@@ -117,6 +117,7 @@ impl Originator {
     /// What the workers are told to do for a job.
     fn task_of(&self, job: &Job, volume: &Volume) -> Task {
         match job.what {
+            What::Write(range, _) if job.accepts => Task::Accept(range),
             What::Write(range, _) => Task::Write(range),
             What::Rebuild { stripe, column, part } => match self.source_of(job, volume) {
                 Some(_) => Task::Copy { stripe, column, part },

@@ -454,7 +454,7 @@ pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
 
 /// Whether a request changes anything.
 fn changes(op: &HostOp) -> bool {
-    matches!(op, HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
+    matches!(op, HostOp::Write(..) | HostOp::Accept(_) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
 }
 
 /// What a request touches. A flush touches nothing: it makes safe what was answered before it,
@@ -462,8 +462,9 @@ fn changes(op: &HostOp) -> bool {
 fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     let range = match op {
         HostOp::Write(offset, data) => Range { offset: *offset, len: data.len() as u64 },
-        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => *r,
-        HostOp::Flush | HostOp::Refresh(_) | HostOp::Scrub { .. } => return None,
+        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Accept(r) => *r,
+        HostOp::Trim(r) | HostOp::Holes(r) => *r,
+        HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Scrub { .. } => return None,
     };
     // One that ends past the last byte that there can be is refused by the originator.
     let len = range.len.min(u64::MAX - range.offset);

@@ -148,6 +148,11 @@ impl Exposure {
         self.marks.range(sectors.clone()).next().is_some()
     }
 
+    /// The marked ones of these sectors, each with the write that marked it last.
+    pub fn marked_since(&self, sectors: Range<u64>) -> impl Iterator<Item = (u64, Timestamp)> + '_ {
+        self.marks.range(sectors).map(|(sector, mark)| (*sector, mark.0))
+    }
+
     /// From the first to the last marked one of these sectors.
     pub fn marked_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
         let mut marked = self.marks.range(sectors).map(|(sector, _)| *sector);

@@ -70,6 +70,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         delayed: false,
         copies: false,
         loses: false,
+        accepts: false,
         puts_back: false,
         asker: None,
         phase: Phase::Prepared,

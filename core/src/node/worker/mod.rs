@@ -22,6 +22,7 @@ mod exposure;
 mod filling;
 mod life;
 mod load;
+mod losses;
 mod memory;
 mod meta;
 mod ordering;
@@ -56,6 +57,7 @@ use cells::Cell;
 use exposure::Exposure;
 use filling::Filling;
 use load::Load;
+pub(super) use losses::joined as joined_losses;
 use memory::{Memory, Recalling};
 use ordering::{Before, DeviceLocks, Entrance};
 use reading::ReadJob;
@@ -108,6 +110,8 @@ struct Txn {
     copies: bool,
     /// Whether it says of a part of its column that it is lost for good.
     loses: bool,
+    /// Only what is lost for good is written.
+    accepts: bool,
     /// Whether it puts back what a disk has not.
     puts_back: bool,
     /// Whose request it is part of, if it is to be remembered.

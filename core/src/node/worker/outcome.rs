@@ -46,6 +46,7 @@ impl Worker {
             self.freshening.insert(ts);
         }
         for changed in ranges {
+            self.log_lost(&changed, outbox);
             self.count_exposed(ts, &changed, outbox.now);
             let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);

@@ -204,14 +204,18 @@ impl Worker {
     fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
         self.find_damage(&done);
         let Some(job) = self.reads.get(&ts) else { return };
-        let (missing, marked) = done.missing();
-        let missing: BTreeSet<u64> = missing.iter().copied().collect();
-        let lost = job.parts_where(|r| hull(r, |s| missing.contains(&s)));
+        // Damage comes first: what is only marked cannot be computed before. It may lie between what is wanted.
+        let parts = |missing: &[u64]| {
+            let missing: BTreeSet<u64> = missing.iter().copied().collect();
+            job.parts_where(|r| hull(r, |s| missing.contains(&s)))
+        };
+        let damaged = parts(&done.damaged).map(|lost| (lost, NotThere::Lost));
+        let lost = damaged.or_else(|| parts(&done.erased).map(|lost| (lost, NotThere::Marked)));
         let sectors = job.runs[run].sectors.clone();
         let refusal = if let Some(later) = self.raced(ts, job.ordering, &done, sectors) {
             Some(Refusal::Late(later))
         } else {
-            lost.map(|(seat, parts)| not_there(seat, parts, NotThere::of(marked)))
+            lost.map(|((seat, parts), why)| not_there(seat, parts, why))
         };
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(done.data);

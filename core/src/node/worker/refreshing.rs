@@ -95,10 +95,16 @@ impl Worker {
         self.wake = true;
     }
 
+    /// Whether it is known which sectors of the disk are marked.
+    pub(super) fn knows_marks(&self) -> bool {
+        self.refreshing.search == Search::Done
+    }
+
     /// Whether it is not known yet which of the parity is marked that a write is to change.
     pub(super) fn must_know_marks(&self, ts: Timestamp) -> bool {
         let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
-        self.refreshing.search != Search::Done && self.txns[&ts].cells.iter().any(changes)
+        let txn = &self.txns[&ts];
+        !self.knows_marks() && (txn.accepts || txn.cells.iter().any(changes))
     }
 
     /// Whether parity waits here that is to be computed without anybody asking for it.
@@ -110,17 +116,19 @@ impl Worker {
             })
     }
 
-    /// Whether a write may leave the parity of these stripes behind: not if somebody waits for them to be redundant, or if
+    /// Whether a write may leave the parity of these stripes behind. Where parity is immediate it does so only if it cannot be
+    /// computed, and then it must. Else not if somebody waits for them to be redundant, or if
     /// it is behind in more sectors then and could be computed (`adds`), and so much waits already that twice a bound is reached.
     pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>, adds: bool) -> bool {
         let meets = |w: &Wanted| {
             w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
         };
-        self.store.has_marks()
-            && !self.refreshing.wanted.iter().any(meets)
-            && (!adds
-                || volume.policy.redundancy.timing == Timing::Never
-                || !self.exceeds(volume, 2))
+        let timing = volume.policy.redundancy.timing;
+        let is_free = || {
+            !self.refreshing.wanted.iter().any(meets)
+                && (!adds || timing == Timing::Never || !self.exceeds(volume, 2))
+        };
+        self.store.has_marks() && (timing == Timing::Immediate || is_free())
     }
 
     /// Whether this disk's share of so many times one of the volume's bounds is exposed. What nothing determines does

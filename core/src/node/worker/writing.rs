@@ -88,7 +88,7 @@ impl Worker {
             // comes on top of it is.
             journal: volume.policy.is_journaled()
                 && match header.task {
-                    Task::Write(_) => true,
+                    Task::Write(_) | Task::Accept(_) => true,
                     Task::Rebuild { .. } | Task::Lose { .. } => false,
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
@@ -102,13 +102,14 @@ impl Worker {
             new: true,
             ranges,
             writes: match header.task {
-                Task::Write(range) => range,
+                Task::Write(range) | Task::Accept(range) => range,
                 Task::Rebuild { .. } | Task::Lose { .. } | Task::Copy { .. } => EVERYTHING,
             },
             ordering: volume.policy.ordering,
             delayed: false,
             copies: matches!(header.task, Task::Copy { .. }),
             loses: matches!(header.task, Task::Lose { .. }),
+            accepts: matches!(header.task, Task::Accept(_)),
             puts_back: !matches!(header.task, Task::Write(_)),
             // Without votes what one has done says nothing of the others.
             asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
@@ -140,6 +141,11 @@ impl Worker {
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
+            return false;
+        }
+        // A disk of an older format keeps no marks: what it has lost can only be written in whole stripes.
+        if matches!(header.task, Task::Lose { .. }) && !self.store.has_marks() {
+            self.refuse(header.ts, Refusal::Aborted, outbox);
             return false;
         }
         if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes, adds)) {
@@ -212,7 +218,8 @@ impl Worker {
             return self.refuse(ts, refusal, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        let (copies, loses) = (txn.copies, txn.loses);
+        let (copies, loses, accepts) = (txn.copies, txn.loses, txn.accepts);
+        let only_marks = txn.markers.contains(txn.column);
         let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
         if copies && !changes.is_empty() {
             let (seat, part) = self.txns[&ts].cells[0].whole();
@@ -224,6 +231,12 @@ impl Worker {
             }
             changes = self.still_missing(changes);
             if changes.is_empty() {
+                return self.refuse(ts, Refusal::Aborted, outbox);
+            }
+        }
+        if accepts {
+            changes = self.still_lost(changes);
+            if !only_marks && changes.iter().all(|c| c.kind.is_mark()) {
                 return self.refuse(ts, Refusal::Aborted, outbox);
             }
         }
@@ -306,6 +319,21 @@ impl Worker {
             for (n, sector) in change.sectors().enumerate() {
                 let is_damaged = change.kind.is_mark() && self.damaged.contains(&sector);
                 if is_damaged || self.catchup.is_stale(sector..sector + 1) {
+                    let at = n * SECTOR as usize;
+                    let data = change.data.slice(at, at + SECTOR as usize);
+                    out.push(Change { sector, kind: change.kind, data });
+                }
+            }
+        }
+        out
+    }
+
+    /// Of what is to be zeros where it is lost, that which is.
+    fn still_lost(&self, changes: Vec<Change>) -> Vec<Change> {
+        let mut out = Vec::new();
+        for change in changes {
+            for (n, sector) in change.sectors().enumerate() {
+                if change.kind.is_mark() || self.exposure.has(&(sector..sector + 1)) {
                     let at = n * SECTOR as usize;
                     let data = change.data.slice(at, at + SECTOR as usize);
                     out.push(Change { sector, kind: change.kind, data });

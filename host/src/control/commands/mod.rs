@@ -24,6 +24,7 @@ use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::cluster::{Admission, Together};
+use crate::control::losses::{Losses, Next};
 use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::{refresh, scrub};
@@ -96,6 +97,9 @@ pub(crate) enum Wait {
     HostLeft(HostId),
     /// Parity of a volume that waits has been computed.
     Refresh(String),
+    /// What of a volume is lost has been listed, or accepted; and the next step of that.
+    Losses(Box<Losses>),
+    Accepting(Box<Losses>),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),
     /// Everything is in place.
@@ -231,6 +235,7 @@ impl Commands<'_> {
             | ControlRequest::VolumeShow { .. }
             | ControlRequest::Scrub { .. }
             | ControlRequest::Refresh { .. }
+            | ControlRequest::Lost { .. }
             | ControlRequest::HostLeave { .. }
             | ControlRequest::WriterComes { .. }
             | ControlRequest::Quiesce
@@ -390,6 +395,10 @@ impl Commands<'_> {
                 self.submit(conn, volume.id, refresh::operation(&volume, offset, length)?);
                 Outcome::Wait(Wait::Refresh(volume.name))
             }
+            ControlRequest::Lost { volume, accept } => {
+                let volume = self.volume(&volume)?;
+                Outcome::Wait(self.ask_losses(conn, Box::new(Losses::of(&volume, accept))))
+            }
             ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
                 self.hosts.send_away(self.engine, host);
@@ -496,8 +505,15 @@ impl Commands<'_> {
             Wait::Leader(request, handed_on, since) | Wait::Parting(request, handed_on, since) => {
                 Ok(self.take_up(conn, *request, handed_on, since))
             }
+            Wait::Accepting(losses) => Ok(Outcome::Wait(self.ask_losses(conn, losses))),
             wait => Ok(Outcome::Wait(wait)),
         }
+    }
+
+    fn ask_losses(&mut self, conn: usize, mut losses: Box<Losses>) -> Wait {
+        let (volume, op) = (losses.volume, losses.request());
+        self.submit(conn, volume, op);
+        Wait::Losses(losses)
     }
 
     /// Whether a change of the map has been made and our node stands in the map after it.
@@ -527,6 +543,13 @@ impl Commands<'_> {
             (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
                 Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))
             }
+            (Wait::Losses(losses), Ok(HostData::Lost(bytes, found))) => {
+                match losses.listed(bytes, &found) {
+                    Next::Ask(losses) => Outcome::Wait(Wait::Accepting(losses)),
+                    Next::Answer(answer) => Outcome::Answer(ok(answer)),
+                }
+            }
+            (Wait::Losses(losses), Ok(_)) => Outcome::Wait(Wait::Accepting(losses)),
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {
                 let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);

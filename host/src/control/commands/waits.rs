@@ -38,6 +38,8 @@ impl Wait {
             | Wait::DownHere(_)
             | Wait::Scrub(..)
             | Wait::Refresh(_)
+            | Wait::Losses(_)
+            | Wait::Accepting(_)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,

@@ -51,7 +51,9 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, Errno> {
     match result {
         Ok(HostData::Bytes(pieces)) => Ok(Reply::Pieces(pieces.into_iter().map(piece).collect())),
         Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
-        Ok(HostData::Done | HostData::Refreshed(_) | HostData::Scrubbed(..)) => Ok(Reply::Done),
+        Ok(
+            HostData::Done | HostData::Refreshed(_) | HostData::Lost(..) | HostData::Scrubbed(..),
+        ) => Ok(Reply::Done),
         Err(error @ Failure::Host(HostError::OutOfRange { .. })) => {
             Err(Errno::EINVAL.with(error.to_string()))
         }

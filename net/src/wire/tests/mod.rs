@@ -14,7 +14,7 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, MapMessage,
+    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
     MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing,
     Task, Wanted,
 };
@@ -60,6 +60,7 @@ fn span() -> impl Strategy<Value = Span> {
 fn header() -> impl Strategy<Value = Header> {
     let task = prop_oneof![
         range().prop_map(Task::Write),
+        range().prop_map(Task::Accept),
         (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
             stripe,
             column,
@@ -179,6 +180,15 @@ fn body() -> BoxedStrategy<Body> {
             range
         }),
         any::<(u64, u64)>().prop_map(|(id, left)| Body::Refreshed { id, left }),
+        (any::<u64>(), volume_id(), range()).prop_map(|(id, volume, range)| Body::Lost {
+            id,
+            volume,
+            range
+        }),
+        (any::<(u64, u64)>(), vec((range(), ts()), 0..4)).prop_map(|((id, bytes), found)| {
+            let lost = |(range, since)| LostRange { range, since };
+            Body::LostHere { id, bytes, found: found.into_iter().map(lost).collect() }
+        }),
         (any::<u64>(), request(), ts(), volume_id(), range()).prop_map(
             |(id, request, since, volume, range)| Body::Recall {
                 id,

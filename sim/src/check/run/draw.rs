@@ -1,6 +1,6 @@
 //! What is drawn before a run begins: the cluster, its volume and the hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_volume};
@@ -222,6 +222,8 @@ impl Run {
             pending_faults: 0,
             crashes: 0,
             error: None,
+            unreadable: BTreeSet::new(),
+            losses: None,
             scrub: None,
             scrubbed: false,
         }

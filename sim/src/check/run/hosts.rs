@@ -224,6 +224,10 @@ impl Run {
             self.scrub_done(result);
             return true;
         }
+        if self.losses == Some(request) {
+            self.losses_are(result);
+            return true;
+        }
         let waits = |c: &Client| c.op == Some(request) && c.asked == number;
         let Some(n) = self.clients.iter().position(waits) else { return false };
         if self.asks_elsewhere(n, &result) {
