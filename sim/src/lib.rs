@@ -18,6 +18,8 @@ pub mod disk;
 pub mod engine;
 pub mod explore;
 #[cfg(test)]
+mod lost_tests;
+#[cfg(test)]
 mod old_disk_tests;
 #[cfg(test)]
 mod ordered_writes_tests;
