@@ -71,6 +71,15 @@ pub enum ControlRequest {
         /// What to do.
         action: RebalanceAction,
     },
+    /// Choose something for the cluster as a whole; answered when the map says so.
+    ClusterSet {
+        /// What.
+        key: String,
+        /// Its value, as [`weft_core::cluster::ClusterSetting`] reads it.
+        value: String,
+    },
+    /// What is chosen for the cluster as a whole.
+    ClusterShow,
     /// The nodes, and where they live.
     NodeList,
     /// Admit a node; its number and the others are the answer.

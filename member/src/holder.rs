@@ -25,6 +25,8 @@ struct Local {
     opening: bool,
     /// In this life it was told to enter an epoch.
     entered: bool,
+    /// It is down because its disk has failed.
+    failed: bool,
 }
 
 pub(crate) struct Holder {
@@ -62,7 +64,7 @@ impl Holder {
     pub fn ready(&mut self, arrival: Arrival) {
         let local = self.nodes.entry(arrival.node).or_default();
         local.number += 1;
-        (local.opening, local.entered) = (false, false);
+        (local.opening, local.entered, local.failed) = (false, false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
         let (frozen, caught_up, wakes) = (None, None, None);
@@ -73,6 +75,11 @@ impl Holder {
         let local = self.nodes.entry(node).or_default();
         local.opening = false;
         local.state = None;
+    }
+
+    /// A node is about to die because its disk has failed.
+    pub fn disk_failed(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default().failed = true;
     }
 
     pub fn report(&mut self, node: NodeId, report: MemberReport) {
@@ -109,6 +116,7 @@ impl Holder {
             opening: nodes.clone().any(|l| l.opening),
             nodes: nodes.filter_map(|l| l.state.clone()).collect(),
             unheard,
+            failed: self.nodes.iter().filter(|(_, l)| l.failed).map(|(n, _)| *n).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! field of the map is added to its list here and to the generator in `tests`.
 
 use weft_code::Code;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
@@ -19,7 +19,12 @@ use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance } check |map: &ClusterMap| {
+/// The first version whose maps have settings of the cluster.
+const WITH_SETTINGS: u8 = 13;
+
+wire_struct!(ClusterMap {
+    epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
+} check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
@@ -35,6 +40,19 @@ wire_struct!(NodeInfo {
     home,
     process
 });
+
+/// Maps that were kept before there were any have none.
+impl Wire for Settings {
+    fn put(&self, w: &mut Writer) {
+        self.give_up_after.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        match r.version < WITH_SETTINGS {
+            true => Ok(Settings::default()),
+            false => Ok(Settings { give_up_after: Wire::take(r)? }),
+        }
+    }
+}
 
 wire_struct!(Home { name, address, labels });
 
@@ -280,7 +298,7 @@ wire_enum!(MapMessage, "message of the authority" {
 wire_struct!(Memory { found, reached, began, forgot });
 
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard },
+    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
 });

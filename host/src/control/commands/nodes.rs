@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Change, ClusterMap, Home, NewNodes, NodeInfo};
+use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
@@ -39,6 +39,18 @@ impl Commands<'_> {
         };
         let ticket = self.engine.change(Change::Rebalance(on));
         Outcome::Wait(Wait::Rebalancing(on, ticket))
+    }
+
+    /// Chooses something for the cluster as a whole.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<Wait> {
+        let setting = ClusterSetting::parse(key, value).map_err(|e| Error(e.to_string()))?;
+        Ok(Wait::Set(setting, self.engine.change(Change::Set(setting))))
+    }
+
+    /// What is chosen for the cluster as a whole.
+    pub(super) fn settings(&self) -> Value {
+        let map = self.engine.map();
+        ok(self.looked_at("settings", &status::settings(map)))
     }
 
     /// A token, and where to go with it.
@@ -212,6 +224,17 @@ impl Commands<'_> {
                 match map.rebalancing && !*on {
                     true => Err(overtaken()),
                     false => Ok(Outcome::Answer(ok(status::balance(map)))),
+                }
+            }
+            Wait::Set(setting, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let mut settings = self.engine.map().settings;
+                settings.set(*setting);
+                match settings == self.engine.map().settings {
+                    true => Ok(Outcome::Answer(self.settings())),
+                    false => Err(overtaken()),
                 }
             }
             Wait::NodeAdded(n, process, name, ticket) => {
