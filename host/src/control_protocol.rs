@@ -293,6 +293,9 @@ pub struct NewHome {
     /// How many disks it has, each of which is a node.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub disks: usize,
+    /// The names of the processes that it dials, if not all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
 }
 
 fn one() -> usize {

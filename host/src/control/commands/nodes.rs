@@ -8,6 +8,7 @@ use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, Nod
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
+use crate::cluster::refuse_strangers;
 use crate::control::status;
 use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::engine::instance::Phase;
@@ -92,6 +93,9 @@ impl Commands<'_> {
             let nodes = map.served_by(process);
             nodes.clone().all(fresh) && nodes.count() == home.disks
         };
+        let names = map.nodes.iter().filter(|i| !i.removed).filter_map(|i| i.home.as_ref());
+        let others = names.map(|h| h.name.as_str()).filter(|n| *n != name).collect();
+        refuse_strangers(home.only.iter().map(String::as_str), &others)?;
         match (named, reached) {
             // Its first attempt was done and it has not heard of it.
             (Some(n), Some(m)) if n == m && is_unseen(process(n)) => {
@@ -334,7 +338,8 @@ mod tests {
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
-            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false, disks: 1 })
+            let (labels, only) = (labels(text), Vec::new());
+            check_labels(&map, &NewHome { address, labels, is_host: false, disks: 1, only })
         };
         let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
         let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();
