@@ -261,6 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_has_failed_until_its_node_is_back() {
+        let mut h = Holder::new(7, &[NodeId(4), NodeId(5)]);
+        let arrival = Arrival { node: NodeId(4), disk: 1, sectors: 9 };
+        h.ready(arrival);
+        h.disk_failed(NodeId(4));
+        h.died(NodeId(4));
+        h.died(NodeId(5));
+        let alive = h.alive(0, 1, Vec::new());
+        assert_eq!((alive.nodes.len(), &alive.failed[..]), (0, &[NodeId(4)][..]));
+        h.ready(arrival);
+        assert!(h.alive(0, 1, Vec::new()).failed.is_empty());
+    }
+
+    #[test]
     fn a_lease_counts_from_the_stamp_and_not_from_its_arrival() {
         let mut h = Holder::new(7, &[]);
         assert_eq!(h.change(10), None, "suspended from the start");
