@@ -19,7 +19,7 @@ ADMIT=127.0.0.1:${PORTS[7]}
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
-    cat "$T"/pid* "$T"/forgetting/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
 trap clean EXIT
