@@ -19,7 +19,7 @@ ADMIT=127.0.0.1:${PORTS[7]}
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
-    cat "$T"/pid* "$T"/forgetting/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
 trap clean EXIT
@@ -49,6 +49,9 @@ refused() {
 founding() {
     config 0 "admit = \"$ADMIT\""
     refused 'init join' weft node --config "$T/n0.toml"
+    printf '[links]\nonly = ["n1"]\n' | cat "$T/n0.toml" - >"$T/wrong.toml"
+    refused "'n1' no others" weft cluster init --config "$T/wrong.toml"
+    [ ! -e "$T/state0" ]
     weft cluster init --config "$T/n0.toml"
     refused 'already' weft cluster init --config "$T/n0.toml"
     run_node 0
@@ -63,6 +66,10 @@ certified() {
     config 2
     refused 'a certificate is for the node that asked' \
         weft cluster join --certificate <(echo '{"ca":"","certificate":"","node":1,"peers":[]}') --config "$T/n1.toml"
+    printf '[links]\nonly = ["n0", "n7"]\n' | cat "$T/n1.toml" - >"$T/wrong.toml"
+    weft cluster request --config "$T/wrong.toml" --out "$T/wrong.request"
+    refused "'n7' there are: n0." weft cluster certify "$T/wrong.request" --out "$T/wrong.cert" --dir "$T/state0"
+    [ ! -e "$T/wrong.cert" ]
     weft cluster request --config "$T/n1.toml" --out "$T/n1.request"
     weft cluster request --config "$T/n2.toml" --out "$T/n2.request"
     refused 'ca-key.pem' weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state1"
@@ -91,6 +98,9 @@ joining() {
     echo nonsense >"$T/token"
     refused 'no join token five parts' weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
     token >"$T/token"
+    printf '[links]\nonly = ["n9"]\n' | cat "$T/n2.toml" - >"$T/wrong.toml"
+    refused "'n9' there are: n0, n1." weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/wrong.toml"
+    [ ! -e "$T/disk2.img" ]
     weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
     run_node 2
     # The answer is lost. The node has kept its key, and asks again; nobody else can.
@@ -791,6 +801,52 @@ forgetting() {
     weft scrub v --dir "$T/state2"
     for n in 0 1 2; do crash $n; done
 }
-for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting; do t $check; done
+# What is lost is given up without an operator, and comes back.
+by_itself() {
+    local n image=$T/image
+    local T=$T/by-itself
+    mkdir -p "$T"
+    config 0 "admit = \"$ADMIT\""
+    weft cluster init --config "$T/n0.toml"
+    run_node 0
+    wait_until has 0 up 1
+    weft cluster show --dir "$T/state0" | grep -x 'give-up-after=never'
+    for n in 1 2 3; do
+        config $n
+        weft cluster join "$(token)" --at "$ADMIT" --config "$T/n$n.toml"
+        run_node $n
+    done
+    wait_until has 0 up 4
+    weft volume create v 60M --layout rs:2+1 --dir "$T/state0"
+    nbdcopy "$image" "$(uri 0)"
+    for n in 0s 9s; do refused '10s at least' weft cluster set give-up-after=$n --dir "$T/state0"; done
+    refused 'no setting give-up-after=10m' weft cluster set give-up=10m --dir "$T/state0"
+    refused 'write it like 30s never' weft cluster set give-up-after=soon --dir "$T/state0"
+    refused 'KEY=VALUE' weft cluster set give-up-after --dir "$T/state0"
+    weft cluster show --dir "$T/state2" | grep -x 'give-up-after=never'
+    weft cluster set give-up-after=10s --dir "$T/state1" | grep -x 'give-up-after=10s'
+    wait_until sh -c "'$WEFT' cluster show --dir '$T/state3' | grep -x give-up-after=10s"
+    crash 3
+    wait_until has 0 down 1
+    wait_until warned 1 'given up in'
+    wait_until has 2 lost 1
+    wait_until mode_is 2 fault-free
+    status 0 "sys.exit(s['nodes'][3]['columns'] != 0)"
+    nbdcopy "$(uri 1)" - | cmp - "$image"
+    # Three columns have no room on two: the next one is waited for, and says why.
+    crash 2
+    wait_until warned 0 'no room'
+    has 0 lost 1
+    run_node 3
+    wait_until has 0 lost 1
+    wait_until mode_is 0 fault-free
+    nbdcopy "$(uri 3)" - | cmp - "$image"
+    weft scrub v --dir "$T/state0"
+    weft cluster set give-up-after=never --dir "$T/state0"
+    run_node 2
+    wait_until has 0 up 4
+    for n in 0 1 2 3; do crash $n; done
+}
+for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

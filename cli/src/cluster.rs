@@ -17,6 +17,7 @@ use weft_host::{
 use weft_terminal::{say, say_json};
 
 use crate::args::Common;
+use crate::output::say_cut_off;
 use crate::rebalance::Rebalance;
 use crate::token::{self, TokenFile, VARIABLE};
 
@@ -39,6 +40,10 @@ pub enum Cluster {
     /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
     /// what was agreed on before. Its nodes and disks stay. The process must not run
     Readmit(Readmit),
+    /// Choose something for the cluster as a whole, such as give-up-after=10m: a node that has been down for so long, or whose disk has failed, is given up without an operator, one failure domain at a time, if there is room and no volume needs it; never (the default) is the other choice
+    Set(Set),
+    /// Show what is chosen for the cluster as a whole
+    Show(Common),
     /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
     Rebalance(Rebalance),
 }
@@ -129,6 +134,20 @@ pub struct Renew {
     common: Common,
 }
 
+/// What to choose.
+#[derive(Debug, Args)]
+pub struct Set {
+    #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
+    set: (String, String),
+    #[command(flatten)]
+    common: Common,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let split = text.split_once('=').map(|(key, value)| (key.to_string(), value.to_string()));
+    split.ok_or_else(|| format!("'{text}' is not KEY=VALUE; write it like give-up-after=10m"))
+}
+
 /// Who is to be admitted again.
 #[derive(Debug, Args)]
 pub struct Readmit {
@@ -151,10 +170,32 @@ impl Cluster {
             Cluster::Join(join) => join.run()?,
             Cluster::Renew(renew) => renew.run()?,
             Cluster::Readmit(readmit) => readmit.run()?,
+            Cluster::Set(set) => set.run()?,
+            Cluster::Show(common) => ask(common, &ControlRequest::ClusterShow)?,
             Cluster::Rebalance(rebalance) => rebalance.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+impl Set {
+    fn run(&self) -> Result<()> {
+        let (key, value) = self.set.clone();
+        ask(&self.common, &ControlRequest::ClusterSet { key, value })
+    }
+}
+
+/// Asks for something, and says what is chosen then.
+fn ask(common: &Common, request: &ControlRequest) -> Result<()> {
+    let answer = common.target.connect()?.request(request)?;
+    if common.json {
+        return say_json(answer);
+    }
+    say_cut_off(&answer)?;
+    for (key, value) in answer["settings"].as_object().into_iter().flatten() {
+        say(format!("{key}={}", value.as_str().unwrap_or_default()))?;
+    }
+    Ok(())
 }
 
 impl Init {

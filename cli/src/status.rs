@@ -7,9 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use weft_core::SECTOR;
+use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    Detour, Evenness, Health, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary,
+    AbsenceStatus, Detour, Evenness, Health, NodeStatus, ScrubStatus, Status as ArrayStatus,
+    Summary,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -225,10 +227,21 @@ fn wrong_clock(node: &NodeStatus) -> Option<String> {
     ))
 }
 
+/// For how long a node has been missed, and what is to become of it.
+fn absence(absence: &AbsenceStatus) -> String {
+    let down = in_words(absence.down_seconds);
+    match (&absence.hindrance, absence.given_up_in_seconds) {
+        (Some(why), _) => format!("; for {down}; not given up: {why}"),
+        (None, Some(left)) => format!("; for {down}; given up in {}", in_words(left)),
+        (None, None) => format!("; for {down}"),
+    }
+}
+
 /// The state of a node, and why it is down.
 pub fn state(node: &NodeStatus) -> String {
     let state = node.state;
-    node.why.as_ref().map_or(state.to_string(), |why| format!("{state}: {why}"))
+    let text = node.why.as_ref().map_or(state.to_string(), |why| format!("{state}: {why}"));
+    text + &node.absence.as_ref().map(absence).unwrap_or_default()
 }
 
 fn nodes(list: &[NodeStatus]) -> String {
@@ -289,6 +302,19 @@ mod tests {
         };
         let why = Some("there is no connection to its process".to_string());
         let down = NodeStatus { node: 2, why, ..NodeStatus::default() };
+        let hindrance = Some("add a disk".to_string());
+        let hindered = AbsenceStatus { down_seconds: 600, hindrance, ..Default::default() };
+        let due = AbsenceStatus {
+            down_seconds: 90,
+            given_up_in_seconds: Some(510),
+            ..Default::default()
+        };
+        for (absence, said) in
+            [(hindered, "for 10m; not given up: add a disk"), (due, "for 90s; given up in 510s")]
+        {
+            let missed = NodeStatus { absence: Some(absence), ..NodeStatus::default() };
+            assert_eq!(state(&missed), format!("down; {said}"));
+        }
         let text = nodes(&[behind, down]);
         assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
         assert!(text.contains("down: there is no connection"), "{text}");

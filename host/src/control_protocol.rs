@@ -71,6 +71,15 @@ pub enum ControlRequest {
         /// What to do.
         action: RebalanceAction,
     },
+    /// Choose something for the cluster as a whole; answered when the map says so.
+    ClusterSet {
+        /// What.
+        key: String,
+        /// Its value, as [`weft_core::cluster::ClusterSetting`] reads it.
+        value: String,
+    },
+    /// What is chosen for the cluster as a whole.
+    ClusterShow,
     /// The nodes, and where they live.
     NodeList,
     /// Admit a node; its number and the others are the answer.
@@ -292,6 +301,9 @@ pub struct NewHome {
     /// How many disks it has, each of which is a node.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub disks: usize,
+    /// The names of the processes that it dials, if not all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
 }
 
 fn one() -> usize {

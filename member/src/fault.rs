@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use weft_core::cluster::AuthorityBug;
+
 use crate::{MemberId, Stored, Witness};
 
 /// Deliberate bugs that the simulated worlds must find: that of this crate's tests the first two and the last,
@@ -31,6 +33,16 @@ pub enum Bug {
     NeedsHosts,
     /// A log is taken up as far as it can be read, whatever its witness says.
     BelievesAnyLog,
+    /// One of the authority, which the leader runs.
+    Authority(AuthorityBug),
+}
+
+/// What the authority does wrong.
+pub(crate) fn of_authority(bug: Option<Bug>) -> Option<AuthorityBug> {
+    match bug {
+        Some(Bug::Authority(bug)) => Some(bug),
+        _ => None,
+    }
 }
 
 /// Nodes may be handed messages, and hosts answers, whatever the lease says.

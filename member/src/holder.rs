@@ -25,6 +25,8 @@ struct Local {
     opening: bool,
     /// In this life it was told to enter an epoch.
     entered: bool,
+    /// It is down because its disk has failed.
+    failed: bool,
 }
 
 pub(crate) struct Holder {
@@ -62,7 +64,7 @@ impl Holder {
     pub fn ready(&mut self, arrival: Arrival) {
         let local = self.nodes.entry(arrival.node).or_default();
         local.number += 1;
-        (local.opening, local.entered) = (false, false);
+        (local.opening, local.entered, local.failed) = (false, false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
         let (frozen, caught_up, wakes) = (None, None, None);
@@ -73,6 +75,11 @@ impl Holder {
         let local = self.nodes.entry(node).or_default();
         local.opening = false;
         local.state = None;
+    }
+
+    /// A node is about to die because its disk has failed.
+    pub fn disk_failed(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default().failed = true;
     }
 
     pub fn report(&mut self, node: NodeId, report: MemberReport) {
@@ -109,6 +116,7 @@ impl Holder {
             opening: nodes.clone().any(|l| l.opening),
             nodes: nodes.filter_map(|l| l.state.clone()).collect(),
             unheard,
+            failed: self.nodes.iter().filter(|(_, l)| l.failed).map(|(n, _)| *n).collect(),
         }
     }
 
@@ -250,6 +258,20 @@ mod tests {
         assert_eq!(h.outlived(2, NodeId(4), second, 2), Some(NodeId(4)));
         assert!(h.alive(0, 2, Vec::new()).nodes.is_empty() && !h.alive(0, 2, Vec::new()).opening);
         assert_eq!(h.outlived(2, NodeId(4), second, 2), None, "it is known already");
+    }
+
+    #[test]
+    fn a_disk_has_failed_until_its_node_is_back() {
+        let mut h = Holder::new(7, &[NodeId(4), NodeId(5)]);
+        let arrival = Arrival { node: NodeId(4), disk: 1, sectors: 9 };
+        h.ready(arrival);
+        h.disk_failed(NodeId(4));
+        h.died(NodeId(4));
+        h.died(NodeId(5));
+        let alive = h.alive(0, 1, Vec::new());
+        assert_eq!((alive.nodes.len(), &alive.failed[..]), (0, &[NodeId(4)][..]));
+        h.ready(arrival);
+        assert!(h.alive(0, 1, Vec::new()).failed.is_empty());
     }
 
     #[test]

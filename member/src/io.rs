@@ -45,6 +45,8 @@ pub enum Input {
     NodeReady(Arrival),
     /// A node of this process has died, or its disk was refused.
     NodeDied(NodeId),
+    /// The disk of a node of this process has failed; the node dies of it.
+    DiskFailed(NodeId),
     /// A node of this process reports to the authority.
     Report(NodeId, MemberReport),
     /// A change of the map is asked for, with a number of the caller's choice for the answer.

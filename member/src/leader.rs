@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap};
+use weft_core::cluster::{Absence, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -122,6 +122,11 @@ impl Leader {
 
     pub fn dead(&self) -> Vec<MemberId> {
         self.liveness.dead()
+    }
+
+    /// The nodes that are down and not given up, and what is to become of each.
+    pub fn absences(&self) -> Vec<Absence> {
+        if self.is_settled() { self.authority.absences() } else { Vec::new() }
     }
 
     /// Whether it makes changes that it is asked for at once.
@@ -285,6 +290,9 @@ impl Leader {
             context.acts.push(Act::Log(text.into()));
             context.acts.extend(heir.map(Act::HandOver));
         }
+        if self.reign == Reign::Settled {
+            self.tell(AuthorityInput::Tick(context.now), context);
+        }
         let probes = !sends.is_empty();
         context.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
         if probes {
@@ -372,7 +380,7 @@ impl Leader {
         }
         let mut map = (*agreed.map).clone();
         map.epoch = map.epoch.max(epoch_floor(self.term));
-        self.authority = Authority::new(map);
+        self.authority = Authority::new(map).with_bug(fault::of_authority(context.config.bug));
         let (mut told, mut arrivals) = (BTreeMap::new(), Vec::new());
         for (node, NodeState { life, arrival, .. }) in ready {
             if ran_on(agreed, node, life) {
@@ -409,6 +417,11 @@ impl Leader {
         }
         if self.reign == Reign::TakingOver && self.told.is_empty() {
             self.reign = Reign::Settled;
+        }
+        let failed: Vec<NodeId> =
+            self.liveness.alive().flat_map(|(_, a)| a.failed.iter().copied()).collect();
+        for node in failed {
+            self.tell(AuthorityInput::DiskFailed(node), context);
         }
         if self.reign == Reign::Settled {
             for (node, NodeState { life, arrival, heard, .. }) in ready {

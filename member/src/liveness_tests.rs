@@ -115,6 +115,7 @@ impl Scene {
             opening: false,
             nodes: Vec::new(),
             unheard: self.report(from.0),
+            failed: Vec::new(),
         };
         if self.liveness.heard(self.now, from, alive) == Some(true) {
             self.back.push(from.0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_core::cluster::Arrival;
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::store::Reached;
-use weft_core::units::{Epoch, Nanos, NodeId, Timestamp};
+use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 
 use crate::MapCodec;
 use crate::MemberId;
@@ -53,6 +53,8 @@ pub(crate) struct Alive {
     pub nodes: Vec<NodeState>,
     /// The others that it did not always hear.
     pub unheard: Vec<Unheard>,
+    /// Nodes of it that are down because their disks have failed.
+    pub failed: Vec<NodeId>,
 }
 
 /// A node that is ready.
@@ -178,6 +180,7 @@ impl Alive {
             w.option(node.wakes.as_ref(), write_report);
         });
         write_unheard(w, &self.unheard);
+        w.list(self.failed.iter(), |w, node| w.u16(node.0));
     }
 
     fn read(r: &mut Reader) -> Read<Alive> {
@@ -201,6 +204,7 @@ impl Alive {
                 })
             })?,
             unheard: read_unheard(r)?,
+            failed: r.list(2, |r| Ok(NodeId(r.u16()?)))?,
         })
     }
 }
@@ -219,7 +223,7 @@ fn read_unheard(r: &mut Reader) -> Read<Vec<Unheard>> {
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
     match report {
-        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard } => {
+        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed } => {
             w.u8(FROZEN);
             w.u64(*epoch);
             w.u64(oldest.0);
@@ -234,6 +238,7 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
                 w.u16(node.0);
                 write_reached(w, reached);
             });
+            w.list(exposed.iter(), |w, volume| w.u32(volume.0));
         }
         MemberReport::CaughtUp { epoch } => {
             w.u8(CAUGHT_UP);
@@ -267,7 +272,8 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
             let (found, reached) = (read_reached(r)?, read_reached(r)?);
             let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
             let heard = r.list(34, |r| Ok((NodeId(r.u16()?), read_reached(r)?)))?;
-            Ok(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
+            let exposed = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
+            Ok(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed })
         }
         CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
         WAKE => Ok(MemberReport::Wake { epoch }),

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use weft_core::cluster::{Change, ClusterMap};
+use weft_core::cluster::{Absence, Change, ClusterMap};
 use weft_core::node::MapMessage;
 use weft_core::units::{Nanos, NodeId};
 
@@ -124,6 +124,11 @@ impl Process {
     /// The member's state.
     pub fn status(&self) -> Status {
         self.member.status()
+    }
+
+    /// If it leads: the nodes that are down and not given up, and what is to become of each.
+    pub fn absences(&self) -> Vec<Absence> {
+        self.member.absences()
     }
 
     /// Whether the nodes may serve at this moment; `now` is to be read afresh.

@@ -3,8 +3,10 @@
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `fixed` nobody
-//! changes what the volume chooses; with `deferred` parity may wait in all runs; with `steady` hosts are never
+//! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
+//! runs, and with `waits` in none; with `deferred` parity may wait in all runs; with `steady` hosts are never
 //! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
+use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::Commit;
 use weft_core::store::StoreBug;
@@ -30,6 +32,8 @@ fn main() {
         Bug::BelievesAnyLog,
         Bug::LeaseFromLastStamp,
         Bug::ObeysForEarlierLife,
+        Bug::Authority(AuthorityBug::ByNumber),
+        Bug::Authority(AuthorityBug::TwoAtOnce),
     ];
     let member_bug = bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let node_bugs = [
@@ -43,6 +47,8 @@ fn main() {
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
         NodeBug::LoneSurvivor,
+        NodeBug::Authority(AuthorityBug::ByNumber),
+        NodeBug::Authority(AuthorityBug::TwoAtOnce),
     ];
     let bug = node_bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let rare = match (has("rare"), has("usual")) {
@@ -60,6 +66,11 @@ fn main() {
     let lulls = !has("steady");
     let deferral = Some(has("deferred"));
     let choices = !has("fixed");
+    let gives_up = match (has("gives-up"), has("waits")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
     let layout = all.iter().find_map(|word| word.strip_prefix("layout="));
     let layout = layout.map(|name| name.parse().expect("the name of a layout"));
     let options = Options {
@@ -71,6 +82,7 @@ fn main() {
         lulls,
         rare,
         choices,
+        gives_up,
         deferral,
         layout,
         ..Options::default()

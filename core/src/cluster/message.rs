@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ClusterMap;
 use crate::store::Reached;
-use crate::units::{Epoch, NodeId, Timestamp};
+use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
 /// The authority to a node.
 #[derive(Clone, Debug, Hash)]
@@ -56,6 +56,8 @@ pub enum MemberReport {
         memory: Memory,
         /// How far others' disks had got, as far as it has heard.
         heard: Vec<(NodeId, Reached)>,
+        /// Volumes of which parity is out of date on its disk, or may be.
+        exposed: Vec<VolumeId>,
     },
     /// Its disk has everything that it missed.
     CaughtUp {

@@ -6,10 +6,12 @@ mod map;
 mod message;
 mod moves;
 mod placement;
+mod settings;
 mod torus;
 
 pub use authority::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, Change, NewNodes, PolicyChange, VolumeSize,
+    Absence, Arrival, Authority, AuthorityBug, AuthorityInput, AuthorityOutput, Change, Hindrance,
+    NewNodes, PolicyChange, Prospect, VolumeSize,
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{APART, APART_BY_NODE, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
@@ -19,4 +21,5 @@ pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
     place_volume,
 };
+pub use settings::{ClusterSetting, SettingError, Settings};
 pub use torus::TorusError;

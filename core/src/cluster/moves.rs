@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::map::{APART, ClusterMap, Extent, NodeInfo, Volume};
+use super::map::{APART, ClusterMap, Extent, Volume};
 use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
@@ -76,10 +76,20 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
 /// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are
 /// being drained already.
 pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
+    let drained = |n: NodeId| {
+        let info = &map.nodes[usize::from(n.0)];
+        n == node || (info.draining && !info.removed)
+    };
+    have_room(map, drained)
+}
+
+/// Whether all that is on the disks of nodes that go has a place on those of others.
+pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> bool {
     let mut map = map.clone();
-    map.nodes[usize::from(node.0)].draining = true;
-    let goes = |info: &NodeInfo| info.draining && !info.removed;
-    let going: Vec<bool> = map.nodes.iter().map(goes).collect();
+    let going: Vec<bool> = (0..map.nodes.len()).map(|n| goes(NodeId(n as u16))).collect();
+    for (info, _) in map.nodes.iter_mut().zip(&going).filter(|(_, goes)| **goes) {
+        info.draining = true;
+    }
     let roomy: BTreeMap<NodeId, usize> = targets(&map).into_keys().map(|n| (n, 0)).collect();
     let ids: Vec<VolumeId> = map.volumes.keys().copied().collect();
     for id in ids {

@@ -3,6 +3,7 @@
 
 use super::NodeConfig;
 use crate::Buffer;
+use crate::cluster::AuthorityBug;
 use crate::store::StoreBug;
 
 /// Deliberate bugs that the simulation check must find.
@@ -14,6 +15,8 @@ pub enum Bug {
     LostDelta,
     /// One of its store.
     Store(StoreBug),
+    /// One of the authority.
+    Authority(AuthorityBug),
     /// Reads do not wait for undecided writes that come before them.
     StaleRead,
     /// Messages of an epoch that is over are acted on.

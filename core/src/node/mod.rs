@@ -417,9 +417,17 @@ impl Node {
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
-                let report =
-                    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard };
-                self.outbox.report(report);
+                let exposed = self.worker.may_be_exposed();
+                self.outbox.report(MemberReport::Frozen {
+                    epoch,
+                    oldest,
+                    clock,
+                    written,
+                    busy,
+                    memory,
+                    heard,
+                    exposed,
+                });
             }
             MapMessage::Enter { map, floor } => {
                 if map.epoch <= self.map.epoch || map.epoch < self.coming {

@@ -122,6 +122,7 @@ impl Configuration {
             labels: self.labels.clone(),
             is_host: self.disks.is_empty(),
             disks: self.disks.len().max(1),
+            only: self.only.iter().flatten().map(NodeName::to_string).collect(),
         }
     }
 

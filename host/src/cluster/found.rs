@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use weft_core::cluster::{ClusterMap, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 use weft_member::{Stored, member_of};
-use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE, NodeKey};
+use weft_net::identity::{CertificateAuthority, Clock, ClusterId, LIFE, NodeKey, NodeName};
 
 use super::codec::Codec;
 use super::config::Configuration;
+use super::dialled::refuse_strangers;
 use super::home::Known;
 use super::new_process::NewProcess;
 use crate::disk::format::data_sectors;
@@ -48,6 +49,12 @@ impl Invitation {
 /// first one keeps the authority's key, so that it can admit others. Returns the cluster's id.
 pub fn found(configs: &[Configuration], spec: Option<&Spec>, force: bool) -> Result<ClusterId> {
     check_distinct(configs)?;
+    for config in configs {
+        let others = configs.iter().filter(|c| c.name != config.name);
+        let known = others.map(|c| c.name.as_str()).collect();
+        let only = config.only.iter().flatten();
+        refuse_strangers(only.map(NodeName::as_str), &known)?;
+    }
     if let Some(host) = configs.iter().find(|c| c.disks.is_empty()) {
         return fail(format!(
             "{} has no disk; a cluster is founded by nodes with disks",

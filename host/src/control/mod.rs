@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | `absences` | who is down, and what is to become of them |
 //! | `connection` | who asks |
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
@@ -12,6 +13,7 @@
 //! | `status` | how everything is, as JSON |
 //! | `peer_status` | how things are in other processes, as they said last |
 
+pub(crate) mod absences;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;

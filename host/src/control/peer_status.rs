@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
+use crate::control::absences::Absences;
 use crate::status::Detour;
 
 /// A status that is older says nothing any more.
@@ -51,6 +52,12 @@ impl PeerStatus {
     /// Whom a process reaches not as it should, or through others.
     pub(crate) fn detours(&self, process: NodeId) -> Vec<Detour> {
         let said = self.of(process).map(|n| n["detours"].clone());
+        said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
+    }
+
+    /// The nodes that are down, as the process says that leads.
+    pub(crate) fn absences(&self, process: NodeId) -> Absences {
+        let said = self.of(process).map(|n| n["absences"].clone());
         said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
     }
 

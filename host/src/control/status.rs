@@ -12,6 +12,7 @@ use weft_member::node_of;
 use weft_net::transport::{Reach, Reached};
 
 use crate::cluster::Together;
+use crate::control::absences;
 use crate::control::commands::Commands;
 use crate::control::peer_status::PeerStatus;
 use crate::engine::Engine;
@@ -50,9 +51,15 @@ pub(crate) fn status(commands: &Commands<'_>) -> Status {
         nodes,
         scrubs,
         balance: evenness(engine.map(), &plan),
+        settings: settings(engine.map()),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         cut_off: cut_off(engine),
     }
+}
+
+/// What is chosen for the cluster as a whole.
+pub(crate) fn settings(map: &ClusterMap) -> BTreeMap<String, String> {
+    map.settings.words().into_iter().map(|(key, word)| (key.to_string(), word)).collect()
 }
 
 /// The group of processes, as this one knows it.
@@ -183,7 +190,11 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
         Phase::Elsewhere => elsewhere(commands, n),
         _ => node(engine, n, instance),
     };
-    engine.instances.iter().enumerate().filter(there).map(shown).collect()
+    let mut absences = absences::all(engine, commands.peer_status);
+    let with_absence =
+        |status: NodeStatus| NodeStatus { absence: absences.remove(&status.node), ..status };
+    let all = engine.instances.iter().enumerate().filter(there).map(shown);
+    all.map(with_absence).collect()
 }
 
 /// What the others are told of this process and its nodes.
@@ -200,6 +211,7 @@ pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts) -> Option<Value> {
         "admits": engine.rule.together()?.home().config.admit.is_some(),
         "epoch": engine.map().epoch,
         "detours": detours(engine.rule.together()?),
+        "absences": absences::ours(engine),
     }))
 }
 

@@ -49,6 +49,7 @@ impl Environment for Engine {
     }
 
     fn disk_failed(&mut self, node: NodeId, why: String) {
+        self.note_failure(node);
         let _ = self.kill_node(usize::from(node.0), &format!("its disk failed: {why}"));
     }
 

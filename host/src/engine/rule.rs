@@ -9,14 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::cluster::{
-    Arrival, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, Extent, PolicyChange,
-    Volume, VolumeSize,
+    Absence, Arrival, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, Extent,
+    PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::MemberReport;
 use weft_core::store::map_area::MapCopy;
-use weft_core::units::{Nanos, NodeId, VolumeId};
+use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 use super::Engine;
+use crate::clock::boot_time;
 use crate::cluster::{Effect, Together};
 use crate::disk::claim::Claim;
 use crate::engine::instance::{Instance, Phase};
@@ -37,7 +38,12 @@ pub(crate) struct Alone {
     state: State,
     /// Why the map could not be stored.
     unstored: Option<Error>,
+    /// When it is told the time next, if it is to give up who is down for long.
+    next_tick: Nanos,
 }
+
+/// How often an authority is told the time.
+const TICK: Nanos = 1000 * MILLIS;
 
 /// A change of the map that has been asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +66,7 @@ impl Rule {
     /// The rule of the array in `state`.
     pub(crate) fn alone(state: State) -> Rule {
         let authority = Authority::new(state.content.map.clone());
-        Rule::Alone(Box::new(Alone { authority, state, unstored: None }))
+        Rule::Alone(Box::new(Alone { authority, state, unstored: None, next_tick: 0 }))
     }
 
     /// The map in force, as far as is known here.
@@ -159,8 +165,19 @@ impl Rule {
     /// Nanoseconds until something is due.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         match self {
-            Rule::Alone(_) => None,
+            Rule::Alone(alone) => {
+                let ticks = alone.authority.map().settings.give_up_after.is_some();
+                ticks.then(|| alone.next_tick.saturating_sub(boot_time()))
+            }
             Rule::Together(together) => together.next_due(),
+        }
+    }
+
+    /// The nodes that are down and not given up, and what is to become of each: known where the authority is.
+    pub(crate) fn absences(&self) -> Vec<Absence> {
+        match self {
+            Rule::Alone(alone) => alone.authority.absences(),
+            Rule::Together(together) => together.absences(),
         }
     }
 
@@ -333,6 +350,17 @@ impl Engine {
         }
     }
 
+    /// The disk of a node of this process has failed, and the node dies of it.
+    pub(super) fn note_failure(&mut self, node: NodeId) {
+        match &mut self.rule {
+            Rule::Alone(_) => self.tell_authority(AuthorityInput::DiskFailed(node)),
+            Rule::Together(together) => {
+                together.disk_failed(node);
+                self.take_effects();
+            }
+        }
+    }
+
     /// A node of this process reports.
     pub(super) fn report_of(&mut self, n: usize, report: MemberReport) {
         let node = NodeId(n as u16);
@@ -395,9 +423,18 @@ impl Engine {
 
     /// Does what is due.
     pub(super) fn follow_rule(&mut self) {
-        if let Rule::Together(together) = &mut self.rule {
-            together.follow();
-            self.take_effects();
+        match &mut self.rule {
+            Rule::Together(together) => {
+                together.follow();
+                self.take_effects();
+            }
+            Rule::Alone(alone) => {
+                let (now, ticks) = (boot_time(), alone.authority.map().settings);
+                if ticks.give_up_after.is_some() && now >= alone.next_tick {
+                    alone.next_tick = now + TICK;
+                    self.tell_authority(AuthorityInput::Tick(now));
+                }
+            }
         }
     }
 

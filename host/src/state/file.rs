@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Dispatch;
 use weft_core::store::Reached;
-use weft_core::units::{NodeId, Timestamp, VolumeId};
+use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, fail};
@@ -24,6 +24,8 @@ pub(crate) const FORMAT: i64 = 3;
 
 /// The one before, which has neither checksum nor version. It is read, and written anew at once.
 const WITHOUT_CHECKSUM: i64 = 2;
+
+const SECOND: Nanos = 1000 * MILLIS;
 
 /// How the line begins that holds the checksum.
 const CHECKSUM: &str = "checksum = ";
@@ -58,6 +60,9 @@ struct File {
     room_used: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     rebalancing: bool,
+    /// Seconds after which a node that is down is given up; open for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    give_up_after: Option<u64>,
     epoch: u64,
     #[serde(default)]
     node: Vec<Node>,
@@ -158,6 +163,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         next_volume: map.next_volume,
         room_used: map.room_used,
         rebalancing: map.rebalancing,
+        give_up_after: map.settings.give_up_after.map(|after| after / SECOND),
         epoch: map.epoch,
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
@@ -308,6 +314,9 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         room_used: file.room_used,
         rebalancing: file.rebalancing,
         attendance: attendances,
+        settings: Settings {
+            give_up_after: file.give_up_after.map(|after| after.saturating_mul(SECOND)),
+        },
     };
     map.check().map_err(Error)?;
     let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;

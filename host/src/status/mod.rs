@@ -37,6 +37,8 @@ pub struct Status {
     pub scrubs: Vec<ScrubStatus>,
     /// Whether the disks are equally full.
     pub balance: Evenness,
+    /// What is chosen for the cluster as a whole, as `weft cluster set` takes it.
+    pub settings: BTreeMap<String, String>,
     /// What the nodes have done since they were started, all together.
     pub totals: Totals,
     /// The group of processes; only if the array has several.
@@ -168,6 +170,9 @@ pub struct NodeStatus {
     /// Why it is down; only if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// That it is missed, and what is to become of it; only if it is down and not given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absence: Option<AbsenceStatus>,
     /// Columns of extents that it has.
     pub columns: usize,
     /// Its disk: a file or a device. `null` of a host, and of a node that has said nothing.
@@ -232,6 +237,23 @@ pub struct NodeStatus {
 
 fn is_false(is: &bool) -> bool {
     !is
+}
+
+/// A node that is down and has not been given up, as the process knows that leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AbsenceStatus {
+    /// Seconds for which that process has seen it down.
+    pub down_seconds: u64,
+    /// Whether its disk has failed; only if it has.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disk_failed: bool,
+    /// Seconds until it is given up without an operator; only if it is to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_up_in_seconds: Option<u64>,
+    /// Why it is not given up though it is time; only then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hindrance: Option<String>,
 }
 
 /// A scrub that is under way.

@@ -14,6 +14,12 @@ fn full() -> Value {
     let scrub = ScrubStatus::default();
     let node = NodeStatus {
         why: Some(String::new()),
+        absence: Some(AbsenceStatus {
+            disk_failed: true,
+            given_up_in_seconds: Some(0),
+            hindrance: Some(String::new()),
+            ..AbsenceStatus::default()
+        }),
         in_flight: Some(0),
         quiet: Some(true),
         waiting: Some(String::new()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_core::cluster::ClusterMap;
+use weft_core::cluster::{Absence, ClusterMap};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Committed, Consensus, Effects, GroupChange, Misstep};
@@ -139,6 +139,11 @@ impl Member {
         }
     }
 
+    /// If it leads: the nodes that are down and not given up, and what is to become of each.
+    pub fn absences(&self) -> Vec<Absence> {
+        self.leader.as_ref().map_or(Vec::new(), Leader::absences)
+    }
+
     fn group(&self) -> Vec<MemberId> {
         let (voters, learners) = self.consensus.group();
         voters.into_iter().chain(learners).collect()
@@ -158,6 +163,10 @@ impl Member {
             }
             Input::NodeDied(node) => {
                 self.holder.died(node);
+                self.show(now);
+            }
+            Input::DiskFailed(node) => {
+                self.holder.disk_failed(node);
                 self.show(now);
             }
             Input::Report(node, report) => {

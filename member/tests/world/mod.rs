@@ -480,6 +480,7 @@ impl World {
                     busy,
                     memory,
                     heard,
+                    exposed: Vec::new(),
                 })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {

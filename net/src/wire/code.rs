@@ -45,11 +45,13 @@ pub(super) struct Reader<'a> {
     bulk: Bytes,
     /// How much bulk data the rest of the message may have.
     allowed: usize,
+    /// The version of the encoding.
+    pub version: u8,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(head: &'a [u8], bulk: Bytes) -> Reader<'a> {
-        Reader { head: weft_bytes::Reader::new(head), bulk, allowed: MAX_BULK }
+    pub fn new(version: u8, head: &'a [u8], bulk: Bytes) -> Reader<'a> {
+        Reader { head: weft_bytes::Reader::new(head), bulk, allowed: MAX_BULK, version }
     }
 
     /// A count of elements, of which each takes a byte at least.

@@ -2,7 +2,7 @@
 //! field of the map is added to its list here and to the generator in `tests`.
 
 use weft_code::Code;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
@@ -19,7 +19,12 @@ use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-wire_struct!(ClusterMap { epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance } check |map: &ClusterMap| {
+/// The first version whose maps have settings of the cluster.
+const WITH_SETTINGS: u8 = 13;
+
+wire_struct!(ClusterMap {
+    epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
+} check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
@@ -35,6 +40,19 @@ wire_struct!(NodeInfo {
     home,
     process
 });
+
+/// Maps that were kept before there were any have none.
+impl Wire for Settings {
+    fn put(&self, w: &mut Writer) {
+        self.give_up_after.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        match r.version < WITH_SETTINGS {
+            true => Ok(Settings::default()),
+            false => Ok(Settings { give_up_after: Wire::take(r)? }),
+        }
+    }
+}
 
 wire_struct!(Home { name, address, labels });
 
@@ -280,7 +298,7 @@ wire_enum!(MapMessage, "message of the authority" {
 wire_struct!(Memory { found, reached, began, forgot });
 
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard },
+    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
 });
@@ -295,7 +313,8 @@ mod tests {
     /// What a layout is in a map, which must never change either.
     #[test]
     fn grids_have_their_bytes_and_others_are_refused() {
-        let taken = |bytes: [u8; 13]| Layout::take(&mut Reader::new(&bytes, Bytes::new()));
+        let taken =
+            |bytes: [u8; 13]| Layout::take(&mut Reader::new(WITH_SETTINGS, &bytes, Bytes::new()));
         let bytes = |data: u32, parity: u32, rows: u32| {
             let mut out = [0; 13];
             out[..4].copy_from_slice(&data.to_le_bytes());
@@ -312,7 +331,8 @@ mod tests {
         Layout::DrNet.put(&mut w);
         let drnet = [20, 0, 0, 0, 10, 0, 0, 0, 8];
         assert_eq!(w.finish().0, drnet);
-        let whole = |bytes: &[u8]| Layout::take(&mut Reader::new(bytes, Bytes::new()));
+        let whole =
+            |bytes: &[u8]| Layout::take(&mut Reader::new(WITH_SETTINGS, bytes, Bytes::new()));
         assert_eq!(whole(&drnet), Ok(Layout::DrNet));
         assert!(whole(&[19, 0, 0, 0, 10, 0, 0, 0, 8]).is_err());
         assert_eq!(taken(bytes(6, 6, 2)).unwrap(), grid);

@@ -40,7 +40,7 @@ use code::{Reader, Wire, Writer, wire_enum};
 /// The version of the encoding.
 pub const VERSION: u8 = 13;
 
-/// The oldest version whose maps have the encoding that they have now.
+/// The oldest version whose maps are read: they have the encoding that maps have now, but for what came later.
 const OLDEST_KEPT: u8 = 11;
 
 /// The most bulk data, real bytes and runs of zeros together, in one message.
@@ -121,7 +121,7 @@ impl Message {
         }
         at_most("a reserved byte", prefix.u8()?.into(), 0)?;
         let head = prefix.bytes()?;
-        let mut r = Reader::new(head, payload.slice(PREFIX + head.len()..));
+        let mut r = Reader::new(theirs, head, payload.slice(PREFIX + head.len()..));
         let message = Message::take(&mut r)?;
         r.finish()?;
         Ok(message)

@@ -134,6 +134,8 @@ pub struct Options {
     pub local: bool,
     /// Whether an operator may change what the volume chooses while hosts use it.
     pub choices: bool,
+    /// Whether nodes that are down for long are given up by themselves; drawn if open.
+    pub gives_up: Option<bool>,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -177,6 +179,7 @@ impl Options {
         layout: None,
         local: true,
         choices: true,
+        gives_up: None,
         deferral: None,
         ordering: None,
         sequencer: None,
@@ -235,6 +238,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
     pub unremembered: bool,
+    /// How many nodes were given up without an operator.
+    pub given_up: u64,
     /// How much went between processes through others.
     pub detours: u64,
     /// A hash of everything that the hosts saw: equal for equal runs.

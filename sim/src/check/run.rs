@@ -4,6 +4,7 @@ mod choices;
 mod damage;
 mod draw;
 mod faults;
+mod giving_up;
 mod hosts;
 mod lulls;
 mod members;
@@ -21,6 +22,7 @@ use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use self::faults::Fault;
+use self::giving_up::GivingUp;
 use self::hosts::Client;
 use self::lulls::Lulls;
 use self::members::Members;
@@ -62,6 +64,8 @@ struct Run {
     form_rng: Rng,
     /// For what the volume chooses anew, if somebody changes that in this run.
     choice_rng: Option<Rng>,
+    /// When nodes are given up by themselves, if they are in this run.
+    giving_up: Option<GivingUp>,
     /// For disks that refuse to write.
     refusal_rng: Rng,
     /// For disks that lie.
@@ -428,6 +432,7 @@ impl Run {
             again: self.again,
             rests: self.world.rests,
             detours: self.world.detours(),
+            given_up: self.world.given_up(),
             unremembered: self.world.unremembered,
             fingerprint,
         }

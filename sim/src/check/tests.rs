@@ -1,4 +1,5 @@
 use super::*;
+use weft_core::cluster::AuthorityBug;
 use weft_core::layout::{Grid, LayoutSpec};
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
@@ -18,8 +19,11 @@ const USUAL: Options = Options { rare: Some(false), ..MDS };
 /// What was drawn when parity covered all data of a stripe in all runs.
 const MDS: Options = Options { local: false, ..FIXED };
 
+/// What was drawn when nobody was given up but by an operator.
+const PATIENT: Options = Options { gives_up: Some(false), ..Options::DEFAULT };
+
 /// What was drawn when nobody changed what a volume chooses.
-const FIXED: Options = Options { choices: false, deferral: Some(false), ..Options::DEFAULT };
+const FIXED: Options = Options { choices: false, deferral: Some(false), ..PATIENT };
 
 /// Rare paths in all runs.
 const RARE: Options = Options { rare: Some(true), ..MDS };
@@ -64,8 +68,7 @@ fn volumes_rest_and_go_on() {
 /// A host that was stopped, or whose node was, repeats a write that the others have settled and written over.
 #[test]
 fn repeating_a_write_that_has_happened_is_found() {
-    let options =
-        Options { members: Some(false), bug: Some(Bug::RepeatsBlindly), ..Options::DEFAULT };
+    let options = Options { members: Some(false), bug: Some(Bug::RepeatsBlindly), ..PATIENT };
     let found = (5_000_000..5_000_300).find(|seed| run::run(*seed, options, 0).is_err());
     assert!(found.is_some(), "not found");
 }
@@ -90,7 +93,7 @@ fn choices_change_in_use() {
 /// The disk that has the data of a write goes away just after its host was answered; who marked the parity remembers it.
 #[test]
 fn forgetting_a_write_whose_data_is_away_is_found() {
-    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    let options = Options { deferral: Some(true), members: Some(false), ..PATIENT };
     for seed in [96, 124] {
         passed(seed, options);
         assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
@@ -503,6 +506,37 @@ fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: O
     let found = seeds.clone().find(|seed| fails(*seed));
     let found = found.unwrap_or_else(|| panic!("{bug:?} not found in seeds {seeds:?}"));
     passed(found, sound);
+}
+
+/// Nodes are given up without an operator in these runs, and nothing is lost: every one of them is judged by the world.
+#[test]
+fn nodes_are_given_up_by_themselves() {
+    for (members, seeds) in [(false, 0..40), (true, 1000..1030)] {
+        let options = Options { gives_up: Some(true), members: Some(members), ..Options::DEFAULT };
+        let given_up: u64 = seeds.map(|seed| passed(seed, options).given_up).sum();
+        assert!(given_up > 5, "members: {members}: {given_up}");
+    }
+}
+
+/// A deliberate bug of the authority is found in this seed, by a word of what must hold.
+fn authority_bug_is_found(bug: AuthorityBug, seed: u64, options: Options) {
+    passed(seed, options);
+    assert!(fails(seed, Bug::Authority(bug), options), "seed {seed}");
+}
+
+#[test]
+fn giving_up_two_failure_domains_at_once_is_found() {
+    let options = Options { gives_up: Some(true), members: Some(false), ..Options::DEFAULT };
+    authority_bug_is_found(AuthorityBug::TwoAtOnce, 57, options);
+}
+
+/// With parities that cover different data some losses are too many though others as large are not.
+#[test]
+fn judging_losses_by_number_is_found() {
+    let layout = Some("lrc:4+2+1".parse().unwrap());
+    let options =
+        Options { gives_up: Some(true), members: Some(false), layout, ..Options::DEFAULT };
+    authority_bug_is_found(AuthorityBug::ByNumber, 1, options);
 }
 
 #[test]

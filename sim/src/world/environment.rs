@@ -95,8 +95,15 @@ impl Environment for World {
         self.tell(|| format!("{id}: its disk failed: {why}"));
         self.dead_alone.push(id);
         match self.together {
-            Some(_) => self.fell_alone(id),
-            None => self.kill(id, false),
+            Some(_) => {
+                self.hear(id, Heard::DiskFailed(id));
+                self.fell_alone(id);
+            }
+            None => {
+                let failed = AuthorityInput::DiskFailed(id);
+                self.queue.push(MICROS, Event::Authority(failed, self.authority_life));
+                self.kill(id, false);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ impl World {
             }
             return;
         }
-        self.authority = Authority::new((*self.stored).clone());
+        self.authority = self.new_authority((*self.stored).clone());
         self.authority_life += 1;
         let all: Vec<NodeId> = (0..self.places.len() as u16).map(NodeId).collect();
         self.awaited = Some(all.iter().map(|n| (*n, false)).collect());

@@ -8,24 +8,26 @@
 //! - [`lives`]: how nodes start and die
 //! - [`hosts`], [`operators`]: what those want
 //! - [`authority`]: who rules where there are no processes
+//! - [`giving_up`]: whom the authority gives up by itself
 //! - [`promises`]: what disks have promised
 
 mod authority;
 mod crew;
 mod environment;
+mod giving_up;
 mod hosts;
 mod lives;
 mod operators;
 mod promises;
 mod together;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{
-    Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, NewNodes,
-    NodeInfo, PolicyChange, Volume, VolumeSize,
+    Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap,
+    ClusterSetting, Extent, NewNodes, NodeInfo, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeStatus, Output,
@@ -33,8 +35,9 @@ use weft_core::node::{
 };
 use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{JournalStore, SUPERBLOCKS, Superblock};
-use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
+use self::giving_up::GivenUp;
 use self::promises::Promises;
 use self::together::Together;
 use crate::disk::SimDisk;
@@ -93,6 +96,8 @@ pub enum Event {
     Timer(NodeId, u64, Timer),
     /// The authority is told something.
     Authority(AuthorityInput, u64),
+    /// The authority of a world without processes is told the time.
+    Tick,
     /// A node hears from the authority.
     Tell(NodeId, u64, MapMessage),
     /// A node that died in this life is found dead.
@@ -163,6 +168,8 @@ pub struct World {
     pub superblock_writes: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
+    /// Who was given up.
+    given_up: GivenUp,
 }
 
 impl World {
@@ -240,7 +247,7 @@ impl World {
         let mut nodes = vec![NodeInfo::unseen(); nodes];
         nodes.resize(nodes.len() + attached, host);
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
-        World {
+        let mut world = World {
             rng,
             data,
             table,
@@ -264,7 +271,10 @@ impl World {
             tears_superblocks: false,
             superblock_writes: 0,
             rests: (0, 0),
-        }
+            given_up: GivenUp::default(),
+        };
+        world.authority = world.new_authority((*world.stored).clone());
+        world
     }
 
     /// The time.
@@ -385,6 +395,7 @@ impl World {
                     self.input(node, Input::Map(message));
                 }
             }
+            Event::Tick => self.tick(),
             Event::Missed(node, life) => {
                 if self.places[node.0 as usize].life == life {
                     self.authority_input(AuthorityInput::NodeDown(node));

@@ -6,6 +6,7 @@ impl World {
     /// A dead node is not expected back.
     pub fn give_up(&mut self, id: NodeId) {
         self.tell(|| format!("{id} is given up"));
+        self.given_up.was_asked(id);
         self.operator(Change::GiveUp(id));
     }
 

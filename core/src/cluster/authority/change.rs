@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::policy::{PolicyChange, set_policy};
+use crate::cluster::ClusterSetting;
 use crate::cluster::map::{ClusterMap, Extent, Home, NodeInfo, Volume};
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
@@ -119,6 +120,8 @@ pub enum Change {
     /// An operator takes a node out for good. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
+    /// An operator chooses something for the cluster as a whole.
+    Set(ClusterSetting),
 }
 
 impl Change {
@@ -146,6 +149,7 @@ impl Change {
             Change::Rebalance(on) => map.rebalancing = *on,
             Change::AddNodes(new) => new.apply(map),
             Change::RemoveNode(node) => remove_node(map, *node),
+            Change::Set(setting) => map.settings.set(*setting),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::cluster::map::ClusterMap;
 use crate::cluster::message::Memory;
 use crate::order::FOLLOWED;
 use crate::store::Reached;
-use crate::units::{NodeId, Timestamp};
+use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// What a node said that has stopped, as in [`MemberReport::Frozen`].
 #[derive(Clone, Debug, Hash)]
@@ -17,6 +17,7 @@ pub(super) struct Frozen {
     pub busy: bool,
     pub memory: Memory,
     pub heard: Vec<(NodeId, Reached)>,
+    pub exposed: Vec<VolumeId>,
 }
 
 /// The latest time that any of them has written or shows, but for clocks that are wrong: those that are farther

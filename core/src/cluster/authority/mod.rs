@@ -15,7 +15,9 @@
 //! leads has it, and a map is stored when a majority has it (`weft-member`).
 
 mod change;
+mod fault;
 mod frozen;
+mod giving_up;
 mod next_map;
 mod policy;
 
@@ -23,12 +25,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use change::{Change, NewNodes, VolumeSize};
+pub use fault::AuthorityBug;
+pub use giving_up::{Absence, Hindrance, Prospect};
 pub use policy::PolicyChange;
 
 use super::map::ClusterMap;
 use super::message::{MapMessage, MemberReport};
-use crate::units::{Epoch, NodeId, Timestamp};
+use crate::units::{Epoch, Nanos, NodeId, Timestamp};
 use frozen::{Frozen, forgetful, known_of, latest_right};
+use giving_up::Absences;
 use next_map::Findings;
 
 /// A node that runs, and the disk that it has.
@@ -48,6 +53,10 @@ pub enum AuthorityInput {
     Start(Vec<Arrival>),
     /// A node has been found dead.
     NodeDown(NodeId),
+    /// A node that is down, or about to be, is so because its disk has failed.
+    DiskFailed(NodeId),
+    /// It is this time, by a clock that never goes back.
+    Tick(Nanos),
     /// A node has started and wants to take part.
     NodeUp(Arrival),
     /// An operator has the map changed.
@@ -96,6 +105,7 @@ pub struct Authority {
     /// The highest epoch ever proposed.
     proposed: Epoch,
     settled_once: bool,
+    absences: Absences,
 }
 impl Authority {
     /// An authority that takes up the map as it was last stored. No node runs yet.
@@ -111,12 +121,24 @@ impl Authority {
             phase: Phase::Settled,
             proposed: 0,
             settled_once: false,
+            absences: Absences::default(),
         }
+    }
+
+    /// The same with a deliberate bug, if there is one.
+    pub fn with_bug(mut self, bug: Option<AuthorityBug>) -> Authority {
+        self.absences.bug = bug;
+        self
     }
 
     /// The map in force.
     pub fn map(&self) -> &ClusterMap {
         &self.map
+    }
+
+    /// Who is down and has not been given up, and what is to become of each.
+    pub fn absences(&self) -> Vec<Absence> {
+        self.absences.all(&self.map)
     }
 
     /// Whether no change is under way.
@@ -138,11 +160,14 @@ impl Authority {
                 self.caught_up.retain(|n| *n != node);
                 self.propose(out);
             }
+            AuthorityInput::DiskFailed(node) => self.absences.disk_failed(node),
+            AuthorityInput::Tick(now) => self.tick(now, out),
             // Its process has others, and does not know yet.
             AuthorityInput::NodeUp(arrival) if self.has_left(arrival.node) => {}
             AuthorityInput::NodeUp(arrival) => {
                 let node = arrival.node;
                 self.running.insert(node, arrival);
+                self.absences.is_back(node);
                 self.changes.retain(|c| *c != Change::GiveUp(node));
                 self.restarted.push(node);
                 self.caught_up.retain(|n| *n != node);
@@ -171,6 +196,15 @@ impl Authority {
         (0..self.map.nodes.len() as u16).map(NodeId).filter(|n| self.runs(*n)).collect()
     }
 
+    /// Looks who has been down for long, and begins to give them up.
+    fn tick(&mut self, now: Nanos, out: &mut Vec<AuthorityOutput>) {
+        let (map, running) = (&self.map, &self.running);
+        self.absences.look(now, map, |n| running.contains_key(&n));
+        if self.is_settled() && !self.running.is_empty() && self.absences.begins(&self.map) {
+            self.propose(out);
+        }
+    }
+
     /// Starts (or starts over) a change to what is known now.
     fn propose(&mut self, out: &mut Vec<AuthorityOutput>) {
         self.next = self.map.clone();
@@ -185,11 +219,21 @@ impl Authority {
 
     fn report(&mut self, node: NodeId, report: MemberReport, out: &mut Vec<AuthorityOutput>) {
         match report {
-            MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard } => {
+            MemberReport::Frozen {
+                epoch,
+                oldest,
+                clock,
+                written,
+                busy,
+                memory,
+                heard,
+                exposed,
+            } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    frozen.insert(node, Frozen { oldest, clock, written, busy, memory, heard });
+                    let said = Frozen { oldest, clock, written, busy, memory, heard, exposed };
+                    frozen.insert(node, said);
                     self.try_freeze(out);
                 }
             }
@@ -228,10 +272,11 @@ impl Authority {
         let forgot = &forgetful(&self.map, frozen);
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
+        let exposed = &frozen.values().flat_map(|f| f.exposed.iter().copied()).collect();
         let members = &members;
         let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
         let reached = members.iter().map(|node| (*node, kept(*node))).collect();
-        self.make_map(&Findings { members, oldest, floor, idle, forgot, looked_at });
+        self.make_map(&Findings { members, oldest, floor, idle, forgot, looked_at, exposed });
         self.keep_reached(reached);
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));

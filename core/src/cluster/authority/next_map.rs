@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Authority, Change};
+use super::{Authority, Change, fault};
 use crate::cluster::map::{Attendance, Extent, NodeInfo, Volume};
 use crate::cluster::{balance, moves};
 use crate::store::Reached;
-use crate::units::{NodeId, Timestamp};
+use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// What a new map is made from, besides what is known of the nodes.
 pub(super) struct Findings<'a> {
@@ -24,6 +24,8 @@ pub(super) struct Findings<'a> {
     pub forgot: &'a BTreeSet<NodeId>,
     /// Those of which that has just been looked at.
     pub looked_at: &'a BTreeSet<NodeId>,
+    /// Volumes of which parity is out of date.
+    pub exposed: &'a BTreeSet<VolumeId>,
 }
 
 impl Authority {
@@ -49,6 +51,8 @@ impl Authority {
         for node in &empty {
             self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));
         }
+        let going = self.absences.given_up(&self.next, findings.exposed);
+        self.give_up(&going, true);
         let volumes: Vec<Arc<Volume>> = self.next.volumes.values().cloned().collect();
         for volume in &volumes {
             let mut attendance = self.next.attendance.remove(&volume.id).unwrap_or_default();
@@ -58,6 +62,7 @@ impl Authority {
             attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
             self.next.attendance.insert(volume.id, attendance);
         }
+        self.give_up(&self.absences.needed(&self.next, &going), false);
         for (id, volume) in &mut self.next.volumes {
             if let Some(a) = self.next.attendance.get(id) {
                 moves::stop_copying(volume, |n| {
@@ -77,6 +82,13 @@ impl Authority {
             a.forgot.retain(|n| nodes.contains(n));
             *a != Attendance::default()
         });
+    }
+
+    /// Nodes are not expected back, or all the same.
+    fn give_up(&mut self, nodes: &[NodeId], given_up: bool) {
+        for node in nodes {
+            self.next.nodes[usize::from(node.0)].given_up = given_up;
+        }
     }
 
     /// Says of each node whether it is up and what disk it has. Returns those whose disks are
@@ -119,7 +131,9 @@ impl Authority {
         let unsound = |n: NodeId| {
             !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
         };
-        if volume.is_lost_with(unsound) || self.may_rest(volume, a, findings) {
+        if fault::is_lost_with(self.absences.bug, volume, unsound)
+            || self.may_rest(volume, a, findings)
+        {
             // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
             // same: the others may need what it has to catch up.
             a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));

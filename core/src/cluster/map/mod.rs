@@ -14,6 +14,7 @@ pub use attendance::Attendance;
 pub use node::{Home, NodeInfo};
 pub use volume::{Extent, Volume};
 
+use super::Settings;
 use crate::order::sequencer::SequencerForm;
 use crate::units::{Epoch, NodeId, VolumeId};
 
@@ -42,6 +43,8 @@ pub struct ClusterMap {
     pub rebalancing: bool,
     /// By volume number, if any of its nodes has been away.
     pub attendance: BTreeMap<VolumeId, Attendance>,
+    /// What is chosen for the cluster as a whole.
+    pub settings: Settings,
 }
 
 impl ClusterMap {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Cell, Ticket, Worker};
 use crate::cluster::Volume;
@@ -105,6 +106,17 @@ impl Worker {
         let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
         let txn = &self.txns[&ts];
         !self.knows_marks() && (txn.accepts || txn.cells.iter().any(changes))
+    }
+
+    /// Volumes of which parity is marked on this disk; all that are on it as long as that is not known.
+    pub fn may_be_exposed(&self) -> Vec<VolumeId> {
+        let is_known = self.refreshing.search == Search::Done;
+        let marked = |v: &&Arc<Volume>| {
+            let here = || v.extents.iter().any(|e| e.column_of(self.node).is_some());
+            let counted = self.exposure.of(v.id).is_some_and(|t| t.oldest().is_some());
+            counted || (!is_known && here())
+        };
+        self.map.volumes.values().filter(marked).map(|v| v.id).collect()
     }
 
     /// Whether parity waits here that is to be computed without anybody asking for it.

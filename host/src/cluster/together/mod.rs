@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mio::{Registry, Token};
-use weft_core::cluster::{Arrival, Change, ClusterMap};
+use weft_core::cluster::{Absence, Arrival, Change, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId};
@@ -269,6 +269,16 @@ impl Together {
     /// A node of ours has died.
     pub(crate) fn died(&mut self, node: NodeId) {
         self.input(Input::NodeDied(node));
+    }
+
+    /// The disk of a node of ours has failed.
+    pub(crate) fn disk_failed(&mut self, node: NodeId) {
+        self.input(Input::DiskFailed(node));
+    }
+
+    /// If this process leads: the nodes that are down and not given up, and what is to become of each.
+    pub(crate) fn absences(&self) -> Vec<Absence> {
+        self.process.absences()
     }
 
     /// A node of ours reports.

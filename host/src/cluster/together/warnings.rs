@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use weft_core::cluster::{self, ClusterMap};
 use weft_core::units::NodeId;
+use weft_net::identity::NodeName;
 use weft_net::transport::Lost;
 
 use super::Together;
+use crate::cluster::dialled::refuse_strangers;
 use crate::error::{Result, fail};
 
 /// What is said of a process that has left.
@@ -72,23 +74,15 @@ impl Together {
         ))
     }
 
-    /// Refuses names of processes that there are not, where only some are to be dialled: with a typing error there
-    /// would be one connection less.
+    /// Refuses names of processes that there are not, where only some are to be dialled. Whoever founds a cluster or
+    /// joins one was asked before; the configuration may have been changed since.
     pub(super) fn check_links(&self, map: &ClusterMap) -> Result<()> {
         let Some(only) = &self.home.config.only else { return Ok(()) };
         let homes = map.nodes.iter().filter_map(|n| n.home.as_ref()).map(|h| h.name.as_str());
         let peers = self.peers.values().map(|known| known.name.as_str());
         let ours = self.home.config.name.as_str();
         let known: BTreeSet<&str> = homes.chain(peers).filter(|n| *n != ours).collect();
-        let Some(stranger) = only.iter().find(|n| !known.contains(n.as_str())) else {
-            return Ok(());
-        };
-        let names: Vec<&str> = known.into_iter().collect();
-        fail(format!(
-            "links: only names '{stranger}', and no process of the cluster is called so; there are: {}. \
-             One that has yet to join is added when it has",
-            if names.is_empty() { "no others".to_string() } else { names.join(", ") }
-        ))
+        refuse_strangers(only.iter().map(NodeName::as_str), &known)
     }
 
     /// Where this process lives, as a map has it.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
+use weft_core::cluster::{ClusterSetting, PolicyChange, Volume, VolumeSize};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
@@ -61,6 +61,8 @@ pub(crate) enum Wait {
     Draining(usize, bool, Ticket),
     /// The map says that columns are moved until disks are equally full, or not any more.
     Rebalancing(bool, Ticket),
+    /// The map says what was chosen for the cluster as a whole.
+    Set(ClusterSetting, Ticket),
     /// The map holds the node, in the process of this number and name.
     NodeAdded(usize, NodeId, String, Ticket),
     /// The map holds the node, so that it can be started on its new disk.
@@ -224,10 +226,12 @@ impl Commands<'_> {
             | ControlRequest::VolumeSet { .. }
             // Also to plan: what others know of the map may be older.
             | ControlRequest::Rebalance { .. }
+            | ControlRequest::ClusterSet { .. }
             | ControlRequest::NodeAdd { .. }
             | ControlRequest::DiskAdmit { .. }
             | ControlRequest::NodeRemove { .. } => self.leader(),
             ControlRequest::Status
+            | ControlRequest::ClusterShow
             | ControlRequest::NodeList
             | ControlRequest::Token { .. }
             | ControlRequest::DiskAdd { .. }
@@ -381,6 +385,8 @@ impl Commands<'_> {
                 Outcome::Wait(self.resize(&name, size, force)?)
             }
             ControlRequest::Rebalance { action } => self.rebalance(action),
+            ControlRequest::ClusterSet { key, value } => Outcome::Wait(self.set(&key, &value)?),
+            ControlRequest::ClusterShow => Outcome::Answer(self.settings()),
             ControlRequest::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
             ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
                 let volume = self.volume(&volume)?;
@@ -481,6 +487,7 @@ impl Commands<'_> {
             | Wait::GivenUp(..)
             | Wait::Draining(..)
             | Wait::Rebalancing(..)
+            | Wait::Set(..)
             | Wait::NodeAdded(..)
             | Wait::DiskAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),

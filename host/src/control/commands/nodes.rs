@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Change, ClusterMap, Home, NewNodes, NodeInfo};
+use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, NodeInfo};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
+use crate::cluster::refuse_strangers;
 use crate::control::status;
 use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::engine::instance::Phase;
@@ -39,6 +40,18 @@ impl Commands<'_> {
         };
         let ticket = self.engine.change(Change::Rebalance(on));
         Outcome::Wait(Wait::Rebalancing(on, ticket))
+    }
+
+    /// Chooses something for the cluster as a whole.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<Wait> {
+        let setting = ClusterSetting::parse(key, value).map_err(|e| Error(e.to_string()))?;
+        Ok(Wait::Set(setting, self.engine.change(Change::Set(setting))))
+    }
+
+    /// What is chosen for the cluster as a whole.
+    pub(super) fn settings(&self) -> Value {
+        let map = self.engine.map();
+        ok(self.looked_at("settings", &status::settings(map)))
     }
 
     /// A token, and where to go with it.
@@ -80,6 +93,9 @@ impl Commands<'_> {
             let nodes = map.served_by(process);
             nodes.clone().all(fresh) && nodes.count() == home.disks
         };
+        let names = map.nodes.iter().filter(|i| !i.removed).filter_map(|i| i.home.as_ref());
+        let others = names.map(|h| h.name.as_str()).filter(|n| *n != name).collect();
+        refuse_strangers(home.only.iter().map(String::as_str), &others)?;
         match (named, reached) {
             // Its first attempt was done and it has not heard of it.
             (Some(n), Some(m)) if n == m && is_unseen(process(n)) => {
@@ -214,6 +230,17 @@ impl Commands<'_> {
                     false => Ok(Outcome::Answer(ok(status::balance(map)))),
                 }
             }
+            Wait::Set(setting, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                let mut settings = self.engine.map().settings;
+                settings.set(*setting);
+                match settings == self.engine.map().settings {
+                    true => Ok(Outcome::Answer(self.settings())),
+                    false => Err(overtaken()),
+                }
+            }
             Wait::NodeAdded(n, process, name, ticket) => {
                 if let Some(made) = self.engine.outcome(*ticket) {
                     made?;
@@ -311,7 +338,8 @@ mod tests {
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
-            check_labels(&map, &NewHome { address, labels: labels(text), is_host: false, disks: 1 })
+            let (labels, only) = (labels(text), Vec::new());
+            check_labels(&map, &NewHome { address, labels, is_host: false, disks: 1, only })
         };
         let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
         let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();

@@ -11,7 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
@@ -464,16 +464,31 @@ fn map() -> impl Strategy<Value = ClusterMap> {
         btree_map(volume_id(), volume().prop_map(Arc::new), 0..4),
         any::<u32>(),
         btree_map(volume_id(), attendance, 0..4),
+        option::of(any::<u64>()),
     )
-        .prop_map(|(epoch, nodes, volumes, next_volume, attendance)| ClusterMap {
-            epoch,
-            next_volume,
-            room_used: next_volume % 2 == 0,
-            rebalancing: next_volume % 3 == 0,
-            nodes,
-            volumes,
-            attendance,
+        .prop_map(|(epoch, nodes, volumes, next_volume, attendance, give_up_after)| {
+            ClusterMap {
+                epoch,
+                next_volume,
+                room_used: next_volume % 2 == 0,
+                rebalancing: next_volume % 3 == 0,
+                nodes,
+                volumes,
+                attendance,
+                settings: Settings { give_up_after },
+            }
         })
+}
+
+/// What a node says that has stopped.
+fn frozen(
+    epoch: u64,
+    (oldest, clock, written): (Timestamp, Timestamp, Timestamp),
+    busy: bool,
+    memory: Memory,
+    (heard, exposed): (Vec<(NodeId, Reached)>, Vec<VolumeId>),
+) -> MemberReport {
+    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed }
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -483,9 +498,10 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard()).prop_map(
-            |(epoch, oldest, clock, written, busy, memory, heard)| {
-                Message::Report(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard })
+        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard(), vec(volume_id(), 0..3)).prop_map(
+            |(epoch, oldest, clock, written, busy, memory, heard, exposed)| {
+                let heard = (heard, exposed);
+                Message::Report(frozen(epoch, (oldest, clock, written), busy, memory, heard))
             }
         ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),

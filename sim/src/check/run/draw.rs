@@ -17,6 +17,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 use super::super::options::Options;
 use super::super::places::Places;
 use super::choices;
+use super::giving_up::GivingUp;
 use super::hosts::Client;
 use super::lulls::Lulls;
 use super::members::Members;
@@ -197,6 +198,7 @@ impl Run {
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
             choice_rng: options.choices.then(|| choices::rng(seed)).flatten(),
+            giving_up: GivingUp::draw(seed, &options),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,

@@ -29,6 +29,8 @@ pub(super) enum Fault {
     Replace(NodeId),
     /// A dead node is not expected back.
     GiveUp(NodeId),
+    /// Nodes are given up by themselves when they have been down for so long, or no more.
+    GiveUpAfter(Option<Nanos>),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
     /// Columns are moved until disks are equally full, or no more of them.
@@ -55,6 +57,7 @@ impl Run {
             plan = self.draw_overload(span);
             victims.clear();
         }
+        self.draw_giving_up(span, &victims);
         for victim in victims {
             if f.damage && f.crashes {
                 plan.extend(damage::draw(&mut self.damage_rng, victim, span));
@@ -234,7 +237,12 @@ impl Run {
     pub(super) fn fault(&mut self, fault: Fault) {
         let spares = matches!(
             fault,
-            Fault::Kill(..) | Fault::Return(_) | Fault::Power | Fault::Choose(..) | Fault::Form(_)
+            Fault::Kill(..)
+                | Fault::Return(_)
+                | Fault::Power
+                | Fault::Choose(..)
+                | Fault::Form(_)
+                | Fault::GiveUpAfter(_)
         );
         self.loses |= !spares;
         match fault {
@@ -259,6 +267,7 @@ impl Run {
             Fault::GiveUp(node) if !self.world.runs(node) && self.world.belongs(node) => {
                 self.world.give_up(node);
             }
+            Fault::GiveUpAfter(after) => self.world.give_up_after(after),
             Fault::Drain(node, on) if self.world.belongs(node) => self.world.drain(node, on),
             Fault::Rebalance(on) => {
                 if let Some(op) = self.operator.as_mut() {

@@ -53,13 +53,14 @@ impl World {
             together.wrong = Some(format!("two maps were agreed on at epoch {}", map.epoch));
         }
         if map.epoch > together.newest.epoch {
-            let before = std::mem::replace(&mut together.newest, map.clone()).nodes.len();
+            let before = std::mem::replace(&mut together.newest, map.clone());
             let longest = together.config.dead_after;
-            for node in before..map.nodes.len() {
+            for node in before.nodes.len()..map.nodes.len() {
                 let delay = self.rng.u64(0..longest);
                 self.queue.push(delay, Event::Joins(NodeId(node as u16)));
             }
             self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
+            self.judge_giving_up(&before, &map);
         }
         let seat = self.seat_mut(id);
         let before = std::mem::replace(&mut seat.agreed, map.epoch);

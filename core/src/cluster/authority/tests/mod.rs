@@ -3,6 +3,7 @@
 mod attendance;
 mod columns;
 mod forgetting;
+mod giving_up;
 mod operators;
 mod rest;
 
@@ -87,6 +88,18 @@ fn change_while(
     input: impl Into<AuthorityInput>,
     time: u64,
 ) -> Option<Arc<ClusterMap>> {
+    change_exposed(busy, knows, &[], a, input, time)
+}
+
+/// The same while parity of these volumes is out of date.
+fn change_exposed(
+    busy: bool,
+    knows: Knows<'_>,
+    exposed: &[VolumeId],
+    a: &mut Authority,
+    input: impl Into<AuthorityInput>,
+    time: u64,
+) -> Option<Arc<ClusterMap>> {
     let mut inputs = vec![input.into()];
     let mut entered = None;
     while let Some(input) = inputs.pop() {
@@ -98,8 +111,17 @@ fn change_while(
                 AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
                     let (oldest, clock, written) = (at(time - 1), at(time), at(time));
                     let (memory, heard) = knows(node);
-                    let report =
-                        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard };
+                    let exposed = exposed.to_vec();
+                    let report = MemberReport::Frozen {
+                        epoch,
+                        oldest,
+                        clock,
+                        written,
+                        busy,
+                        memory,
+                        heard,
+                        exposed,
+                    };
                     inputs.push(AuthorityInput::Report(node, report));
                 }
                 AuthorityOutput::Tell(_, MapMessage::Enter { map, floor }) => {

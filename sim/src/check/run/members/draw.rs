@@ -18,6 +18,8 @@ impl Run {
         self.beyond = f.beyond && m.rng.bool() && !may_be_harmed;
         self.draw_member_conditions();
         if self.beyond {
+            let span = self.cluster().span;
+            self.draw_giving_up(span, &[]);
             for _ in 0..self.cluster().rng.usize(2..=8) {
                 let victim = victims[self.cluster().rng.usize(0..victims.len())];
                 self.draw_member_fault(victim);
@@ -29,6 +31,8 @@ impl Run {
             let victims = self.borne(victims);
             let processes = victims.iter().map(|v| self.world.process_of(*v)).collect();
             self.cluster().victims = processes;
+            let span = self.cluster().span;
+            self.draw_giving_up(span, &victims);
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
         // Nobody needs these: all of them may be lost beside the victims.

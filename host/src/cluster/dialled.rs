@@ -1,0 +1,34 @@
+//! Which processes one dials, if not all: `[links] only` of its configuration.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Result, fail};
+
+/// Refuses names of processes that there are not: with a typing error there would be one connection less.
+pub(crate) fn refuse_strangers<'a>(
+    only: impl IntoIterator<Item = &'a str>,
+    known: &BTreeSet<&str>,
+) -> Result<()> {
+    let Some(stranger) = only.into_iter().find(|n| !known.contains(n)) else { return Ok(()) };
+    let names: Vec<&str> = known.iter().copied().collect();
+    fail(format!(
+        "links: only names '{stranger}', and no process of the cluster is called so; there are: {}. \
+         One that has yet to join is added when it has",
+        if names.is_empty() { "no others".to_string() } else { names.join(", ") }
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nobody_has_are_refused_with_those_that_there_are() {
+        let known = BTreeSet::from(["n0", "n2"]);
+        assert!(refuse_strangers([], &known).is_ok() && refuse_strangers(["n2"], &known).is_ok());
+        let text = refuse_strangers(["n2", "n3"], &known).unwrap_err().to_string();
+        assert!(text.contains("'n3'") && text.contains("n0, n2"), "{text}");
+        let text = refuse_strangers(["n0"], &BTreeSet::new()).unwrap_err().to_string();
+        assert!(text.contains("no others"), "{text}");
+    }
+}
