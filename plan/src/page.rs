@@ -71,17 +71,30 @@ pub fn causes(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Availability, as the mean time to data loss, over something: a mark for each design.
+/// Availability, as the mean time to data loss, over something: a mark for each design, and a line through those of a
+/// curve.
 fn plot(title: &str, over: &str, outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Plot {
-    let series = |o: &Outcome| {
-        let points = o.mttdl_h.map(|y| Point { x: of(o), y, error: None });
-        Series { name: o.name.clone(), kind: Kind::Measured, points: points.into_iter().collect() }
-    };
+    let mut series: Vec<Series> = Vec::new();
+    for outcome in outcomes {
+        let name = outcome.curve.as_ref().unwrap_or(&outcome.name);
+        let point = outcome.mttdl_h.map(|y| Point { x: of(outcome), y, error: None });
+        match series.iter_mut().find(|s| outcome.curve.is_some() && s.name == *name) {
+            Some(curve) => curve.points.extend(point),
+            None => series.push(Series {
+                name: name.clone(),
+                kind: Kind::Measured,
+                points: point.into_iter().collect(),
+            }),
+        }
+    }
+    for curve in &mut series {
+        curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
     Plot {
         title: title.to_string(),
         x: Axis::linear(over),
         y: Axis::log("mean time to data loss, h"),
-        series: outcomes.iter().map(series).collect(),
+        series,
     }
 }
 
@@ -164,6 +177,23 @@ mod tests {
             4,
             "a mark and one in the legend each"
         );
+    }
+
+    /// AFRAID's Figure 3 from measured policies: they are one line, the slowest first.
+    #[test]
+    fn policies_of_one_array_are_a_line() {
+        let policy = |requests: u32, share: f64| {
+            format!(
+                "[[designs]]\nlayout = \"raid5\"\ndisks = 5\ncurve = \"ours\"\nrequests_s = {requests}\n\
+                 deferred = {{ unprotected_share = {share}, lag_bytes = 1e6 }}\n"
+            )
+        };
+        let spec = spec(&(policy(400, 0.3) + &policy(200, 0.01) + &policy(300, 0.1)));
+        let plots = plots(&outcomes(&spec).unwrap());
+        let ours = plots[0].series.iter().find(|s| s.name == "ours").unwrap();
+        let points: Vec<(f64, f64)> = ours.points.iter().map(|p| (p.x, p.y)).collect();
+        assert_eq!(points.iter().map(|p| p.0).collect::<Vec<_>>(), [200.0, 300.0, 400.0]);
+        assert!(points.is_sorted_by(|a, b| a.1 > b.1), "{points:?}");
     }
 
     #[test]

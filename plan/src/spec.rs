@@ -315,6 +315,8 @@ pub struct Design {
     pub unit_bytes: u64,
     /// Parity that waits.
     pub deferred: Option<Deferred>,
+    /// Designs that say the same here are one line in the figures: one array under several policies.
+    pub curve: Option<String>,
     /// Requests in a second that were measured or simulated, instead of what the plans of requests come to.
     pub requests_s: Option<f64>,
 }

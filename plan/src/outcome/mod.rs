@@ -19,6 +19,8 @@ pub struct Outcome {
     pub name: String,
     /// Its layout.
     pub layout: String,
+    /// The line in the figures that it is on.
+    pub curve: Option<String>,
     /// Its disks.
     pub disks: usize,
     /// Its boxes.
@@ -148,6 +150,7 @@ impl Evaluation<'_> {
         let mut out = Outcome {
             name: design.name.clone().unwrap_or_else(|| design.layout.clone()),
             layout: design.layout.clone(),
+            curve: design.curve.clone(),
             disks: design.disks,
             boxes: array.boxes,
             usable_tb,
