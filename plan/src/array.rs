@@ -61,7 +61,7 @@ impl Array {
             disk_repair_h: spec.repair.replace_h.max(1e-3),
             box_repair_h: 1.0,
         };
-        array.time(spec);
+        array.time(spec, design.rebuild_h);
         Ok(array)
     }
 
@@ -75,13 +75,13 @@ impl Array {
         self.unit.data_bytes() * self.units as f64
     }
 
-    /// Finds out how long repairs take.
-    fn time(&mut self, spec: &Spec) {
+    /// Finds out how long repairs take; that of a disk may be known.
+    fn time(&mut self, spec: &Spec, known: Option<f64>) {
         let repair = &spec.repair;
         let replace_box = spec.boxes.as_ref().map_or(0.0, |b| b.replace_h);
         let rebuild =
             |lost: f64| helpers(&self.unit.geometry).map(|reads| self.rebuild(spec, reads, lost));
-        let rebuild_h = rebuild(1.0);
+        let rebuild_h = rebuild(1.0).map(|h| known.unwrap_or(h));
         let of_box = rebuild(self.unit.disks_in_box().max(1.0)).unwrap_or(0.0);
         self.rebuild_h = rebuild_h;
         let of_disk = repair.replace_h + self.rebuild_h.unwrap_or(0.0);
@@ -324,6 +324,17 @@ mod tests {
             "{}",
             array.unit.extents
         );
+    }
+
+    #[test]
+    fn a_rebuild_that_was_measured_takes_as_long() {
+        let of = |layout: &str| {
+            let text = format!("[[designs]]\nlayout = \"{layout}\"\ndisks = 5\nrebuild_h = 7");
+            Array::new(&spec(&text), 0).unwrap()
+        };
+        let raid5 = of("raid5");
+        assert_eq!((raid5.rebuild_h, raid5.disk_repair_h), (Some(7.0), 9.0));
+        assert_eq!(of("raid0").rebuild_h, None);
     }
 
     #[test]

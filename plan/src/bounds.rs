@@ -148,6 +148,7 @@ fn designs(spec: &Spec, bounds: &mut Bounds) {
         }
         bounds.between(&key("unit_bytes"), design.unit_bytes as f64, 4096.0, 1_073_741_824.0);
         bounds.positive(&key("requests_s"), design.requests_s);
+        bounds.positive(&key("rebuild_h"), design.rebuild_h);
         if let Some(deferred) = design.deferred {
             bounds.share(&key("deferred.unprotected_share"), deferred.unprotected_share);
             bounds.not_negative(&key("deferred.lag_bytes"), deferred.lag_bytes);

@@ -32,6 +32,8 @@ pub struct Spec {
     /// What hosts do.
     #[serde(default)]
     pub workload: Workload,
+    /// A scenario that says how fast designs are, instead of the plans of their requests.
+    pub simulate: Option<Simulate>,
     /// For how long the array is to be used.
     #[serde(default)]
     pub mission: Mission,
@@ -249,6 +251,17 @@ impl Default for Workload {
     }
 }
 
+/// A scenario of `weft sim` that is run with each design's disks, layout and stripe unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simulate {
+    /// Its file, or the name of one that comes with Weft.
+    pub scenario: String,
+    /// What is set in it, each as `KEY=VALUE`.
+    #[serde(default)]
+    pub set: Vec<String>,
+}
+
 /// For how long the array is to be used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -319,6 +332,8 @@ pub struct Design {
     pub curve: Option<String>,
     /// Requests in a second that were measured or simulated, instead of what the plans of requests come to.
     pub requests_s: Option<f64>,
+    /// Hours that the rebuild of a disk takes once it has begun, as measured or simulated.
+    pub rebuild_h: Option<f64>,
 }
 
 fn unit_bytes() -> u64 {

@@ -1,5 +1,7 @@
 //! `weft plan`: designs of an array, compared by what they cost and what they risk. `weft_plan` computes it.
 
+mod simulate;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,7 +65,8 @@ fn compute(file: &Path) -> Result<(Spec, Vec<Outcome>)> {
     let text = fs::read_to_string(file).with_context(|| {
         format!("cannot read {name}; `weft plan --example` prints a plan to begin with")
     })?;
-    let spec = Spec::parse(&text).map_err(|e| anyhow!("{name}: {e}"))?;
+    let mut spec = Spec::parse(&text).map_err(|e| anyhow!("{name}: {e}"))?;
+    simulate::simulate(&mut spec).with_context(|| name.to_string())?;
     let found = outcomes(&spec).map_err(|e| anyhow!("{name}: {e}"))?;
     Ok((spec, found))
 }
