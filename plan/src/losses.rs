@@ -3,7 +3,7 @@
 //! Which sets of columns are recoverable, the layout says. Sets of a size are counted all, or drawn where there are
 //! more than [`MOST_SETS`]. Of an MDS code one set is like the other, and one is looked at.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use weft_core::units::ColumnSet;
@@ -14,8 +14,6 @@ use crate::unit::Unit;
 pub const MOST_SETS: u64 = 60_000;
 /// How many are drawn then.
 const DRAWN: u64 = 20_000;
-/// Sets that lose something of which it is looked at how much.
-const MEASURED: usize = 32;
 
 /// What is so of an extent that has lost so many boxes' columns and so many others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,18 +42,18 @@ pub struct State {
 pub struct Losses<'a> {
     unit: &'a Unit,
     shares: RefCell<BTreeMap<(usize, usize), Share>>,
-    sampled: RefCell<bool>,
+    sampled: Cell<bool>,
 }
 
 impl<'a> Losses<'a> {
     /// What this unit bears; nothing is counted before it is asked for.
     pub fn of(unit: &'a Unit) -> Losses<'a> {
-        Losses { unit, shares: RefCell::default(), sampled: RefCell::new(false) }
+        Losses { unit, shares: RefCell::default(), sampled: Cell::new(false) }
     }
 
     /// Whether sets were drawn, since there are too many.
     pub fn sampled(&self) -> bool {
-        *self.sampled.borrow()
+        self.sampled.get()
     }
 
     /// What is so with so many boxes lost, and so many disks in others.
@@ -133,7 +131,7 @@ impl<'a> Losses<'a> {
                 true
             });
         } else {
-            *self.sampled.borrow_mut() = true;
+            self.sampled.set(true);
             let mut random = fastrand::Rng::with_seed((slots * 64 + others) as u64);
             for _ in 0..DRAWN {
                 let inside =
@@ -146,10 +144,13 @@ impl<'a> Losses<'a> {
     }
 }
 
+/// Sets that were looked at.
 #[derive(Debug, Default)]
 struct Tally {
     all: u64,
+    /// Those that are not recoverable.
     lost: u64,
+    /// Of some of these, the share of the data that they lose.
     measured: Vec<f64>,
 }
 
@@ -160,8 +161,8 @@ impl Tally {
             return;
         }
         self.lost += 1;
-        // The first, and then ever fewer, so that they come from everywhere.
-        if self.measured.len() < MEASURED && (self.lost & (self.lost - 1)) == 0 {
+        // The first, the second, the fourth and so on, so that they come from everywhere.
+        if self.lost.is_power_of_two() {
             self.measured.push(unit.data_lost(set));
         }
     }
