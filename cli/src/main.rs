@@ -16,6 +16,7 @@ mod lost;
 mod node;
 mod output;
 mod paper;
+mod plan;
 mod probe;
 mod processes;
 mod real;
@@ -82,6 +83,8 @@ enum Command {
     /// Repeat the evaluation of a paper in simulation, and compare
     #[command(subcommand)]
     Paper(paper::Paper),
+    /// Compare designs of an array by what they cost and what they risk
+    Plan(plan::Plan),
     /// Say what a block trace is like, or write it in another format
     #[command(subcommand)]
     Trace(trace::Trace),
@@ -111,6 +114,7 @@ impl Command {
             Command::Bench(bench) => bench.run(),
             Command::Probe(probe) => probe.run(),
             Command::Paper(paper) => paper.run(),
+            Command::Plan(plan) => plan.run(),
             Command::Trace(trace) => trace.run(),
             Command::Sim(sim) => sim.run(),
             Command::Completions(completions) => completions.run::<Cli>(),
@@ -190,6 +194,8 @@ mod tests {
             "sim tickertaip/reads --set links.mb_s=5 nodes.mips=2 --sweep volume.unit=4096,8192 --seed 7 \
              --replications 3 --jobs 2 --out d --shard 0/2 --json",
             "sim s.toml --world both --dir d --params p.toml",
+            "plan p.toml --json --html p.html --svg p.svg",
+            "plan --example",
             "probe --dir d --out p.toml --quick --json",
             "sim --list",
             "sim --describe",
@@ -222,6 +228,8 @@ mod tests {
             ("check --seeds 5", "A..B"),
             ("trace info t --format pcap", "choose from csv, srt"),
             ("check --seeds 5..5", "no seed"),
+            ("plan", "Usage"),
+            ("plan p.toml --example", "cannot be used with"),
             ("sim", "Usage"),
             ("sim s --set a", "KEY=VALUE"),
             ("sim s --out d --shard 2/2", "I from 0 to N-1"),

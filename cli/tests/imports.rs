@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "args",
     "output",
     "token",
@@ -12,6 +12,7 @@ const ORDER: [&str; 26] = [
     "real",
     "check",
     "paper",
+    "plan",
     "recover",
     "sim",
     "bench",

@@ -43,7 +43,7 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
 fn nobody_compares_losses_with_parities() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let mut files = Vec::new();
-    for part in ["code", "core", "member", "net", "front", "host", "sim", "cli"] {
+    for part in ["code", "core", "member", "net", "front", "host", "sim", "plan", "cli"] {
         sources(&root.join(part).join("src"), &mut files);
     }
     assert!(files.len() > 200, "the sources are not where they were");
