@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub must_wait: bool,
     pub must_not_wait: bool,
     pub attempts: u32,
+    /// Its claim to go before others, if it was passed over often.
+    pub claim: Option<u64>,
     /// How often it has forgotten which columns to avoid.
     pub fresh_looks: u32,
     /// Whether a rebuild is to be computed even where it could be copied.
@@ -82,6 +84,7 @@ impl Job {
             must_wait: false,
             must_not_wait: false,
             attempts: 0,
+            claim: None,
             fresh_looks: 0,
             computes: false,
             mistrusts: ColumnSet::EMPTY,
