@@ -45,6 +45,9 @@ const EXPERIMENTS: [&str; 7] =
 const UNIT: u64 = 8_192;
 const DISK_BYTES: f64 = 2e9;
 
+/// For how long a disk must have been idle in the place of the whole array's 100 ms: of its neighbours' requests it does not know.
+const IDLE_MS: f64 = 300.0;
+
 /// The requests of hplajw's busiest day: so many come before it in the week's trace, and so many are its.
 const BEFORE_BUSIEST: u64 = 5_911;
 const OF_BUSIEST: u64 = 21_134;
@@ -65,7 +68,7 @@ const SETTINGS: [Setting; 18] = [
     setting("disks' queues", "FCFS", "fcfs"),
     setting("controller", "not said", "one, central; its processor and buses take no time"),
     setting("array's cache", "256KB, write-through; hits are rare", "none"),
-    setting("idle", "100ms, of the array", "100 ms, of the disk that has the parity"),
+    setting("idle", "100ms, of the array", "300 ms, of the disk that has the parity"),
     setting("refreshing", "a stripe at a time", "a unit at a time of each disk"),
     setting("marks", "one bit for each stripe, in NVRAM", "of 4,096 bytes each, in memory that takes no time"),
     setting("RAID 0", "an AFRAID that never updates parity", "the same: redundancy never"),
@@ -127,7 +130,7 @@ impl When {
             When::Baseline => (Timing::Deferred, None),
             When::Target(hours, _) => (Timing::Deferred, Some(hours)),
         };
-        RedundancySpec { timing, mttdl_h, ..RedundancySpec::default() }
+        RedundancySpec { timing, mttdl_h, idle_ms: IDLE_MS, ..RedundancySpec::default() }
     }
 }
 

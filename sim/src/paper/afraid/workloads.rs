@@ -7,12 +7,13 @@ use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals, Class, Requests, Spacing, Workload};
 
 /// Of all bursts, by how much faster requests come than is written below.
-const HASTE: f64 = 1.0;
+const HASTE: f64 = 1.06;
 /// Of all workloads, by how much more seldom requests come than is written below.
-const LEISURE: f64 = 1.0;
+const LEISURE: f64 = 2.0;
 
 /// A workload.
 pub struct Load {
+    /// Its name.
     pub name: &'static str,
     /// Disks of the array that bears it.
     pub disks: u16,
@@ -31,25 +32,26 @@ pub struct Load {
     pub requests: u64,
 }
 
-/// Small requests of Unix file systems: 8 KB blocks, fragments and metadata (Ruemmler93).
-const UNIX: &[(u64, f64)] = &[(8_192, 0.65), (4_096, 0.25), (16_384, 0.05), (65_536, 0.05)];
+/// Requests of Unix file systems: 8 KB blocks and parts of them. None is longer than a stripe unit, since those are cut.
+const UNIX: &[(u64, f64)] = &[(8_192, 0.75), (4_096, 0.25)];
 /// Pages of databases.
 const PAGES: &[(u64, f64)] = &[(4_096, 0.6), (8_192, 0.4)];
-/// Loading a database: runs of pages.
-const LOADING: &[(u64, f64)] = &[(4_096, 0.5), (8_192, 0.3), (32_768, 0.2)];
+/// Loading a database.
+const LOADING: &[(u64, f64)] = &[(4_096, 0.3), (8_192, 0.7)];
 
+/// All of them, in the order of the paper.
 #[rustfmt::skip]
 pub const WORKLOADS: [Load; 10] = [
     load("hplajw",     5,  0.245,  30.0,  12.0, 0.27, UNIX,    5_000,  1.0, 21_134),
-    load("snake",      5,  2.3,    20.0,  12.0, 0.43, UNIX,    20_000, 0.9, 6_000),
-    load("cello-usr",  5,  2.0,    20.0,  12.0, 0.43, UNIX,    20_000, 0.9, 6_000),
-    load("cello-news", 5,  2.7,    40.0,  12.0, 0.35, UNIX,    20_000, 0.8, 6_000),
-    load("netware",    5,  20.0,   150.0, 12.0, 0.15, LOADING, 5_000,  0.9, 6_000),
-    load("att",        9,  45.0,   400.0, 9.0,  0.45, PAGES,   50_000, 0.7, 6_000),
-    load("as400-1",    9,  30.0,   150.0, 9.0,  0.50, PAGES,   50_000, 0.8, 6_000),
-    load("as400-2",    9,  15.0,   80.0,  9.0,  0.55, PAGES,   50_000, 0.8, 6_000),
-    load("as400-3",    9,  10.0,   60.0,  9.0,  0.55, PAGES,   50_000, 0.8, 6_000),
-    load("as400-4",    9,  6.0,    40.0,  9.0,  0.60, PAGES,   50_000, 0.8, 6_000),
+    load("snake",      5,  2.3,    20.0,  12.0, 0.43, UNIX,    20_000, 0.9, 4_000),
+    load("cello-usr",  5,  2.0,    20.0,  12.0, 0.43, UNIX,    20_000, 0.9, 4_000),
+    load("cello-news", 5,  2.7,    40.0,  12.0, 0.35, UNIX,    20_000, 0.8, 4_000),
+    load("netware",    5,  20.0,   150.0, 12.0, 0.15, LOADING, 5_000,  0.9, 4_000),
+    load("att",        9,  45.0,   400.0, 9.0,  0.45, PAGES,   50_000, 0.7, 4_000),
+    load("as400-1",    9,  30.0,   150.0, 9.0,  0.50, PAGES,   50_000, 0.8, 4_000),
+    load("as400-2",    9,  15.0,   80.0,  9.0,  0.55, PAGES,   50_000, 0.8, 4_000),
+    load("as400-3",    9,  10.0,   60.0,  9.0,  0.55, PAGES,   50_000, 0.8, 4_000),
+    load("as400-4",    9,  6.0,    40.0,  9.0,  0.60, PAGES,   50_000, 0.8, 4_000),
 ];
 
 #[allow(clippy::too_many_arguments)]
@@ -86,7 +88,7 @@ impl Load {
             arrivals: Arrivals::Open { rate_per_s: self.rate_per_s / LEISURE, spacing },
             requests: Requests::Mix(reads.chain(writes).collect()),
             addresses: Addresses::Zipf { regions: self.regions, exponent: self.exponent },
-            align_bytes: Some(4_096),
+            align_bytes: Some(8_192),
         }
     }
 }
