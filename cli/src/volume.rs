@@ -267,7 +267,7 @@ fn redundancy(volume: &VolumeStatus) -> Option<String> {
     (!matches!(timing, "immediate" | "?")).then(|| {
         format!(
             "redundancy: {timing}, immediate-parities: {}, refresh: {}, idle: {}, exposed-stripes: {}, \
-             exposed-bytes: {}, exposed-for: {}, flush: {}",
+             exposed-bytes: {}, exposed-for: {}, flush: {}, mttdl: {}, start: {}, disk-mttf: {}",
             of("immediate_parities"),
             of("refresh"),
             of("idle"),
@@ -275,6 +275,9 @@ fn redundancy(volume: &VolumeStatus) -> Option<String> {
             of("exposed_bytes"),
             of("exposed_for"),
             of("flush"),
+            of("mttdl"),
+            of("start"),
+            of("disk_mttf"),
         )
     })
 }
@@ -354,10 +357,18 @@ fn exposed(name: &str, e: &ExposedStatus) -> Option<String> {
             bytes(lost)
         ),
     };
+    let achieved = match (e.mttdl_hours, e.mdlr_bytes_per_hour) {
+        (Some(mttdl), Some(mdlr)) => {
+            format!(
+                "; so disks lose data every {mttdl:.3e} hours on average, {mdlr:.3} bytes an hour"
+            )
+        }
+        _ => String::new(),
+    };
     (e.bytes > 0 || e.lost_bytes > 0).then(|| {
         format!(
             "volume {name}: {} are exposed, for {:.0} s at most: parity of {} stripe units waits (mean {}, most {}, \
-             {:.1} % of the time){lost}",
+             {:.1} % of the time){achieved}{lost}",
             bytes(e.bytes),
             e.oldest_seconds,
             e.stripes,

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "args",
     "output",
     "token",
@@ -27,6 +27,7 @@ const ORDER: [&str; 27] = [
     "explain",
     "status",
     "serving",
+    "shell",
     "attach",
     "node",
     "processes",

@@ -14,6 +14,7 @@
 
 pub mod buffer;
 pub mod cluster;
+pub mod exposure;
 pub mod layout;
 pub mod node;
 pub mod order;

@@ -3,8 +3,9 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 9] =
-    ["units", "policy", "buffer", "layout", "order", "plan", "store", "cluster", "node"];
+const ORDER: [&str; 10] = [
+    "units", "exposure", "policy", "buffer", "layout", "order", "plan", "store", "cluster", "node",
+];
 
 #[test]
 fn modules_use_one_another_one_way() {

@@ -29,7 +29,7 @@ impl Traces {
         let Requests::Trace(trace) = &mut system.workload.requests else { return Ok(()) };
         let path = found(scenario, &trace.file);
         let described = format!("{path} {:?} {:?}", trace.format, trace.sector_bytes);
-        let described = format!("{described} {:?}", trace.requests);
+        let described = format!("{described} {:?} {:?}", trace.requests, trace.skip);
         let known = self.known.borrow().get(&described).cloned();
         match known {
             Some(extent) => trace.surveyed = Some(extent),

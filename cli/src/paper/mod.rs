@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use weft_scenario::run::run;
-use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, bst, drnet, tickertaip};
+use weft_scenario::traces::Traces;
+use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, afraid, bst, drnet, tickertaip};
 use weft_terminal::{align_right, say, table};
 
 /// Repeat the evaluation of a paper.
@@ -24,6 +25,8 @@ pub enum Paper {
     Bst(Options),
     /// "A performance comparison between the DR-net and a hierarchical RAID system", section 4: Tables 1 and 2, Figures 5 to 11
     Drnet(Options),
+    /// "AFRAID: a frequently redundant array of independent disks", sections 3 and 4: Tables 1 to 4, Figures 2 to 4
+    Afraid(Options),
 }
 
 /// What to repeat, and how to show it.
@@ -41,6 +44,9 @@ pub struct Options {
     /// Also write results.json, results.csv, a plot of each figure and report.html to this directory
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Of afraid: the directory with the trace hplajw_1week.csv.gz; without it a look-alike is drawn
+    #[arg(long, default_value = "../shared/traces")]
+    traces: PathBuf,
     /// Print the results as a JSON array
     #[arg(long)]
     json: bool,
@@ -53,6 +59,7 @@ impl Paper {
             Paper::Tickertaip(options) => options.run(&tickertaip::EVALUATION),
             Paper::Bst(options) => options.run(&bst::EVALUATION),
             Paper::Drnet(options) => options.run(&drnet::EVALUATION),
+            Paper::Afraid(options) => options.run(&afraid::EVALUATION),
         }
     }
 }
@@ -66,13 +73,15 @@ impl Options {
             clap::Error::raw(ErrorKind::ValueValidation, problem).exit();
         }
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
-        let cases = (evaluation.cases)(effort, &self.only);
+        let mut cases = (evaluation.cases)(effort, &self.only);
+        self.replay(evaluation, &mut cases)?;
         if let Some(dir) = &self.out {
             std::fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))?;
         }
         let jobs = self.jobs.or_else(|| thread::available_parallelism().ok());
-        let rows = run_all(&cases, jobs.map_or(1, NonZeroUsize::get))?;
+        let mut rows = run_all(&cases, jobs.map_or(1, NonZeroUsize::get))?;
+        (evaluation.derive)(&mut rows);
         let of = by_experiment(evaluation, &rows);
         if let Some(dir) = &self.out {
             outputs::write(dir, evaluation, &of)?;
@@ -86,6 +95,23 @@ impl Options {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Options {
+    /// Puts the evaluation's trace into its cases, if it has one and it is there.
+    fn replay(&self, evaluation: &Evaluation, cases: &mut [Case]) -> Result<()> {
+        let Some((name, put)) = evaluation.trace else { return Ok(()) };
+        let file = self.traces.join(name);
+        if !file.is_file() {
+            eprintln!("there is no {}: a look-alike is drawn (--traces DIR)", file.display());
+            return Ok(());
+        }
+        let (file, traces) = (file.display().to_string(), Traces::default());
+        cases.iter_mut().try_for_each(|case| {
+            put(case, &file);
+            traces.read("", &mut case.system)
+        })
     }
 }
 
@@ -148,6 +174,14 @@ fn describe(rows: &[&Row]) -> String {
             Metric::MessagesPerOp => ("messages", 2),
             Metric::DeviceUtilization => ("utilization", 3),
             Metric::RebuildMbS => ("MB/s rebuilt", 3),
+            Metric::RelativePerformance => ("times RAID 5's speed", 3),
+            Metric::UnprotectedShare => ("unprotected", 5),
+            Metric::ParityLagBytes => ("bytes of lag", 0),
+            Metric::MttdlDiskH => ("hours, disks", 0),
+            Metric::MttdlH => ("hours", 0),
+            Metric::MdlrUnprotectedBH => ("bytes/hour, unprotected", 5),
+            Metric::MdlrBH => ("bytes/hour", 1),
+            Metric::RelativeAvailability => ("times RAID 5's MTTDL", 4),
         };
         let number = |x: f64| format!("{x:.digits$}");
         out.add_row([

@@ -89,6 +89,14 @@ fn file(metric: Metric) -> &'static str {
         Metric::MessagesPerOp => "messages",
         Metric::DeviceUtilization => "utilization",
         Metric::RebuildMbS => "rebuilding",
+        Metric::RelativePerformance => "performance",
+        Metric::UnprotectedShare => "unprotected",
+        Metric::ParityLagBytes => "lag",
+        Metric::MttdlDiskH => "mttdl-disks",
+        Metric::MttdlH => "mttdl",
+        Metric::MdlrUnprotectedBH => "mdlr-unprotected",
+        Metric::MdlrBH => "mdlr",
+        Metric::RelativeAvailability => "availability",
     }
 }
 

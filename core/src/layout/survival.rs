@@ -17,6 +17,21 @@ impl Geometry {
         Some(sure + (sure + 1..=groups.len()).take_while(all_recover).count())
     }
 
+    /// How many columns may be lost together, whichever they are, while only the first so many parities are up to date.
+    pub fn any_losses_with(&self, parities: usize) -> usize {
+        let first = self.code.data_columns() + parities;
+        let stale: ColumnSet =
+            (first..self.code.data_columns() + self.code.parity_columns()).collect();
+        let columns: Vec<ColumnSet> = (0..self.layout.width()).map(ColumnSet::of).collect();
+        let borne = |stripe, set| self.code.is_recoverable(self.units_of(stripe, set).union(stale));
+        let all_borne = |size: &usize| {
+            (0..self.layout.loss_turns()).all(|stripe| {
+                each_choice(ColumnSet::EMPTY, &columns, *size, &mut |set| borne(stripe, set))
+            })
+        };
+        (1..=self.any_losses()).take_while(all_borne).count()
+    }
+
     /// As many as hold no more columns than any that may be lost.
     fn survives_for_sure(&self, lost: ColumnSet, groups: &[ColumnSet]) -> usize {
         let mut sizes: Vec<usize> = groups.iter().map(|g| g.len()).collect();
@@ -97,6 +112,23 @@ mod tests {
         assert_eq!(g.survived_sets(none, &groups(&g, 1), 4), (12_550, 12_650));
         let g = geometry("drnet");
         assert_eq!(g.survived_sets(none, &groups(&g, 1), 3), (2200, 2300));
+    }
+
+    #[test]
+    fn parity_that_waits_bears_nothing() {
+        for (layout, with) in [
+            ("raid5", &[0, 1][..]),
+            ("raid6", &[0, 1, 2]),
+            ("rs:6+3", &[0, 1, 2, 3]),
+            // Its groups' parities come first: a group's alone bears a loss.
+            ("lrc:12+2+2", &[0, 0, 1]),
+            ("drnet", &[0]),
+        ] {
+            let g = geometry(layout);
+            for (parities, bears) in with.iter().enumerate() {
+                assert_eq!(g.any_losses_with(parities), *bears, "{layout} {parities}");
+            }
+        }
     }
 
     /// Four boxes of four columns: a box holds four of one group, or three and one of the next.

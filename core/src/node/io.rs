@@ -18,12 +18,14 @@ pub enum Timer {
     Locks,
     /// The same, for the lock server's.
     LockServer,
+    /// Look whether parity that waits is due.
+    Refresh,
 }
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 5] =
-        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer];
+    pub const ALL: [Timer; 6] =
+        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer, Timer::Refresh];
 }
 
 /// What a node is handed.

@@ -346,12 +346,20 @@ impl Node {
             Timer::LockServer => self.lock_server.on_timer(&mut self.outbox),
             Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
+            // What follows looks at it.
+            Timer::Refresh => {
+                let now = self.outbox.now;
+                self.outbox.refresh_at = self.outbox.refresh_at.filter(|at| *at > now);
+            }
         }
     }
 
     /// Follows up on everything the input set in motion, until there is nothing left.
     fn run(&mut self) {
         loop {
+            for unit in self.originator.take_put_back() {
+                self.worker.is_put_back(unit);
+            }
             self.background.hears_of_hosts(self.worker.hosts_are_busy());
             let worked = self.worker.run(self.serving, &mut self.background, &mut self.outbox);
             let rebuilds = self.worker.take_rebuilds();
@@ -368,6 +376,11 @@ impl Node {
             if !worked && !resumed && !ordered {
                 break;
             }
+        }
+        if self.serving
+            && let Some(at) = self.worker.next_refresh(self.outbox.now)
+        {
+            self.outbox.want_refresh(at);
         }
         if self.is_busy() {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
@@ -524,6 +537,11 @@ impl Node {
     /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
     pub fn stale_sectors(&self) -> Option<u64> {
         self.worker.stale_sectors()
+    }
+
+    /// Stripes and bytes of a volume that parity which waits on its disk exposes now.
+    pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
+        self.worker.exposed_now(volume)
     }
 
     /// Its state at a glance.

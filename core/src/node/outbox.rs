@@ -19,6 +19,8 @@ pub(crate) struct Outbox {
     /// Hops of the message being handled.
     pub hops: u8,
     pub soon_is_set: bool,
+    /// When it is to be looked whether parity is due.
+    pub refresh_at: Option<Nanos>,
     pub tick_is_set: bool,
     pub counters: NodeCounters,
     out: Vec<Output>,
@@ -42,6 +44,7 @@ impl Outbox {
             now: 0,
             hops: 0,
             soon_is_set: false,
+            refresh_at: None,
             tick_is_set: false,
             counters: NodeCounters::default(),
             out: Vec::new(),
@@ -134,6 +137,14 @@ impl Outbox {
         if !self.tick_is_set {
             self.tick_is_set = true;
             self.out.push(Output::Timer(Timer::Tick, after));
+        }
+    }
+
+    /// It is to be looked at this time whether parity is due, if not before.
+    pub fn want_refresh(&mut self, at: Nanos) {
+        if self.refresh_at.is_none_or(|set| at < set) {
+            self.refresh_at = Some(at);
+            self.out.push(Output::Timer(Timer::Refresh, at.saturating_sub(self.now)));
         }
     }
 

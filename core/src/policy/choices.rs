@@ -7,7 +7,7 @@ use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
     Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh,
-    Row, SequencerForm, Timing, Valued, redundancy,
+    Row, SequencerForm, Start, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -46,6 +46,12 @@ pub enum Setting {
     ExposedFor(Nanos),
     /// Of [`Redundancy::flush`](super::Redundancy::flush).
     Flush(Flush),
+    /// Of [`Redundancy::mttdl`](super::Redundancy::mttdl).
+    Mttdl(u64),
+    /// Of [`Redundancy::start`](super::Redundancy::start).
+    Start(Start),
+    /// Of [`Redundancy::disk_mttf`](super::Redundancy::disk_mttf).
+    DiskMttf(u64),
 }
 
 /// A choice, by its key.
@@ -79,7 +85,7 @@ pub struct Value {
 const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 17] = [
+pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "strategy",
         help: "how the parity of a stripe that is written in part comes about, where there is a choice",
@@ -233,6 +239,33 @@ pub static CHOICES: [Choice; 17] = [
         parse: |word| word.parse().map(Setting::Flush),
         of: |policy| Setting::Flush(policy.redundancy.flush),
     },
+    Choice {
+        key: "mttdl",
+        help: "hours until disks lose data that are to be achieved; while less was, no parity waits",
+        same_as: None,
+        in_use: true,
+        values: || TARGETS.to_vec(),
+        parse: |word| redundancy::target("mttdl", word).map(Setting::Mttdl),
+        of: |policy| Setting::Mttdl(policy.redundancy.mttdl),
+    },
+    Choice {
+        key: "start",
+        help: "whether parity that may wait does so from the beginning on",
+        same_as: None,
+        in_use: true,
+        values: || listed(Start::ROWS),
+        parse: |word| word.parse().map(Setting::Start),
+        of: |policy| Setting::Start(policy.redundancy.start),
+    },
+    Choice {
+        key: "disk-mttf",
+        help: "hours until a disk fails that nobody foresaw, on average: what is achieved is computed from it",
+        same_as: None,
+        in_use: true,
+        values: || MTTFS.to_vec(),
+        parse: |word| redundancy::hours("disk-mttf", word).map(Setting::DiskMttf),
+        of: |policy| Setting::DiskMttf(policy.redundancy.disk_mttf),
+    },
 ];
 
 /// Some of the times that requests can wait.
@@ -269,6 +302,14 @@ const BOUNDS: [Value; 3] =
 /// Some of the times for which it may be.
 const EXPOSED_TIMES: [Value; 3] =
     [usual("1s", "so long"), usual("30s", "so long"), usual("none", "there is no bound")];
+
+/// Some of the mean times that can be asked for.
+const TARGETS: [Value; 3] =
+    [usual("10000000", "so many"), usual("100000000", "so many"), usual("none", "whatever it is")];
+
+/// Some of the mean times of disks.
+const MTTFS: [Value; 2] =
+    [usual("2000000", "so many: 1M hours, half predicted"), usual("1000000", "so many")];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
     rows.iter().map(|r| Value { word: r.word, help: r.help, kind: r.kind }).collect()
@@ -366,6 +407,9 @@ impl Setting {
             Setting::ExposedBytes(to) => policy.redundancy.exposed_bytes = to,
             Setting::ExposedFor(to) => policy.redundancy.exposed_for = to,
             Setting::Flush(to) => policy.redundancy.flush = to,
+            Setting::Mttdl(to) => policy.redundancy.mttdl = to,
+            Setting::Start(to) => policy.redundancy.start = to,
+            Setting::DiskMttf(to) => policy.redundancy.disk_mttf = to,
         }
     }
 
@@ -388,6 +432,9 @@ impl Setting {
             Setting::ExposedBytes(_) => "exposed-bytes",
             Setting::ExposedFor(_) => "exposed-for",
             Setting::Flush(_) => Flush::KEY,
+            Setting::Mttdl(_) => "mttdl",
+            Setting::Start(_) => Start::KEY,
+            Setting::DiskMttf(_) => "disk-mttf",
         }
     }
 
@@ -408,7 +455,9 @@ impl Setting {
             Setting::Refresh(v) => v.to_string(),
             Setting::Flush(v) => v.to_string(),
             Setting::Idle(v) | Setting::ExposedFor(v) => redundancy::time_in_words(v),
-            Setting::ExposedStripes(v) => redundancy::bound_in_words(v),
+            Setting::Start(v) => v.to_string(),
+            Setting::ExposedStripes(v) | Setting::Mttdl(v) => redundancy::bound_in_words(v),
+            Setting::DiskMttf(v) => v.to_string(),
             Setting::ExposedBytes(v) => redundancy::bytes_in_words(v),
         }
     }

@@ -52,6 +52,18 @@ pub enum PolicyError {
         /// How many of them may be immediate.
         most: usize,
     },
+    /// Disks do not do so well, even if no parity ever waits.
+    #[error(
+        "{given} is more than {layout} achieves with immediate parity on these disks: {most} hours; ask for less, or for none"
+    )]
+    BeyondReach {
+        /// What was given.
+        given: Setting,
+        /// The volume's layout.
+        layout: String,
+        /// The most that can be asked for.
+        most: u64,
+    },
     /// One choice was made twice.
     #[error("{0} and {1} are one choice; set one of them")]
     Twice(&'static str, &'static str),

@@ -20,7 +20,7 @@ mod values;
 
 pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
-pub use redundancy::{Flush, Redundancy, Refresh, Timing};
+pub use redundancy::{Flush, Redundancy, Refresh, Start, Timing};
 pub use values::{
     Commit, Dispatch, Kind, Ordering, ParityAt, Preference, Row, SequencerForm, Valued, words,
 };

@@ -27,11 +27,24 @@ pub struct Redundancy {
     pub exposed_for: Nanos,
     /// What a flush waits for.
     pub flush: Flush,
+    /// Hours until disks lose data, on average: while less was achieved so far no parity waits (AFRAID 4.1, MTTDL_x).
+    /// [`Redundancy::UNBOUNDED`] asks for nothing.
+    pub mttdl: u64,
+    /// Whether parity waits from the beginning on.
+    pub start: Start,
+    /// Hours until a disk fails that nobody foresaw: what is achieved is computed from it.
+    pub disk_mttf: u64,
 }
 
 impl Redundancy {
     /// No bound.
     pub const UNBOUNDED: u64 = u64::MAX;
+
+    /// Exposed stripes from which on parity is computed whatever the load, if an MTTDL is asked for (AFRAID 4.1).
+    pub const STRIPES_AT_TARGET: u64 = 20;
+
+    /// AFRAID's Table 1: 1M hours, of which failures half are predicted.
+    pub const DISK_MTTF: u64 = 2_000_000;
 
     /// Whether parity may wait.
     pub fn defers(&self) -> bool {
@@ -50,6 +63,9 @@ impl Default for Redundancy {
             exposed_bytes: 1 << 30,
             exposed_for: 30_000 * MILLIS,
             flush: Flush::Durable,
+            mttdl: Redundancy::UNBOUNDED,
+            start: Start::Eager,
+            disk_mttf: Redundancy::DISK_MTTF,
         }
     }
 }
@@ -125,6 +141,23 @@ impl Valued for Flush {
     ];
 }
 
+/// How a volume begins whose parity may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// Parity waits as long as nothing speaks against it.
+    Eager,
+    /// Parity waits once enough idle time was seen (AFRAID 5).
+    Conservative,
+}
+
+impl Valued for Start {
+    const KEY: &'static str = "start";
+    const ROWS: &'static [Row<Self>] = &[
+        row(Start::Eager, "eager", 0, "parity waits from the beginning on"),
+        row(Start::Conservative, "conservative", 1, "once enough idle time was seen"),
+    ];
+}
+
 /// No bound, in words.
 pub const NONE: &str = "none";
 
@@ -141,6 +174,25 @@ pub(super) fn bound(key: &'static str, word: &str) -> Result<u64, PolicyError> {
             like: "a number such as 1000, or none",
         }),
     }
+}
+
+/// Reads a mean time in hours that is asked for, or none.
+pub(super) fn target(key: &'static str, word: &str) -> Result<u64, PolicyError> {
+    match word {
+        NONE => Ok(Redundancy::UNBOUNDED),
+        _ => hours(key, word),
+    }
+}
+
+/// Reads a mean time in hours.
+pub(super) fn hours(key: &'static str, word: &str) -> Result<u64, PolicyError> {
+    /// A hundred million million hours: no more is known of anything.
+    const MOST: u64 = 100_000_000_000_000;
+    word.parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(|| PolicyError::Amount {
+        key,
+        word: word.to_string(),
+        like: "a number of hours such as 10000000, at most 10^14",
+    })
 }
 
 /// A bound on a number in words.
@@ -225,6 +277,11 @@ mod tests {
             let refused = bound_in_bytes("exposed-bytes", bad).unwrap_err().to_string();
             assert!(refused.contains("exposed-bytes") && refused.contains("512M"), "{refused}");
         }
+        for bad in ["0", "-1", "1.5", "soon", "100000000000001"] {
+            assert!(target("mttdl", bad).unwrap_err().to_string().contains("hours"), "{bad}");
+        }
+        assert_eq!(target("mttdl", "none"), Ok(Redundancy::UNBOUNDED));
+        assert!(hours("disk-mttf", "none").is_err());
         for bad in ["0s", "0ms", "soon", "5"] {
             assert!(bound_in_time("idle", bad).unwrap_err().to_string().contains("100ms"), "{bad}");
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::PolicyError;
-use super::redundancy::{Flush, Refresh, Timing};
+use super::redundancy::{Flush, Refresh, Start, Timing};
 
 /// A value of a choice.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ macro_rules! named {
     )*};
 }
 
-named!(Dispatch, Commit, Ordering, SequencerForm, Timing, Refresh, Flush);
+named!(Dispatch, Commit, Ordering, SequencerForm, Timing, Refresh, Flush, Start);
 
 /// How to deal with a stripe that is written in part, where both ways are possible (TickerTAIP 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

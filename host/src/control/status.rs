@@ -322,6 +322,7 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
 /// What parity that waits on a disk exposes of a volume, if it does or did.
 fn exposed(volume: VolumeId, exposed: &Exposed) -> Option<ExposedStatus> {
     let any = exposed.most_bytes > 0 || exposed.lost_bytes > 0;
+    let share = exposed.unprotected as f64 / exposed.watched.max(1) as f64;
     any.then(|| ExposedStatus {
         volume: volume.0,
         stripes: exposed.stripes,
@@ -330,16 +331,24 @@ fn exposed(volume: VolumeId, exposed: &Exposed) -> Option<ExposedStatus> {
         most_bytes: exposed.most_bytes,
         lost_bytes: exposed.lost_bytes,
         oldest_seconds: exposed.age as f64 / 1e9,
-        unprotected_share: exposed.unprotected as f64 / exposed.watched.max(1) as f64,
+        unprotected_share: share,
+        unprotected_share_most: share,
+        ..ExposedStatus::default()
     })
 }
 
-/// What all nodes say of that.
+/// What all nodes say of that, and what it means by AFRAID's equations. What the disks do not know of one another counts
+/// against them: that no two were exposed at a time.
 fn exposed_of(commands: &Commands<'_>, volume: &Volume) -> Option<ExposedStatus> {
     let nodes = nodes(commands).into_iter().flat_map(|n| n.exposed);
     let none = ExposedStatus { volume: volume.id.0, ..ExposedStatus::default() };
     let sum = nodes.filter(|e| e.volume == volume.id.0).fold(none, ExposedStatus::with);
-    (volume.policy.redundancy.defers() || sum.stripes > 0 || sum.lost_bytes > 0).then_some(sum)
+    let any = volume.policy.redundancy.defers() || sum.stripes > 0 || sum.lost_bytes > 0;
+    any.then(|| ExposedStatus {
+        mttdl_hours: Some(volume.rates().mttdl(sum.unprotected_share_most)),
+        mdlr_bytes_per_hour: Some(volume.mdlr(sum.mean_bytes as f64)),
+        ..sum
+    })
 }
 
 fn counters(c: &NodeCounters) -> Counters {

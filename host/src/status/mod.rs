@@ -343,6 +343,14 @@ pub struct ExposedStatus {
     pub oldest_seconds: f64,
     /// The share of time in which something waited, 0 to 1.
     pub unprotected_share: f64,
+    /// The same, at most: of several disks the sum, up to 1.
+    pub unprotected_share_most: f64,
+    /// Hours until disks lose data, on average, if all goes on as since the nodes started; of a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mttdl_hours: Option<f64>,
+    /// Bytes an hour that they lose, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mdlr_bytes_per_hour: Option<f64>,
 }
 
 impl ExposedStatus {
@@ -358,6 +366,10 @@ impl ExposedStatus {
             lost_bytes: self.lost_bytes + other.lost_bytes,
             oldest_seconds: self.oldest_seconds.max(other.oldest_seconds),
             unprotected_share: self.unprotected_share.max(other.unprotected_share),
+            unprotected_share_most: (self.unprotected_share_most + other.unprotected_share_most)
+                .min(1.0),
+            mttdl_hours: None,
+            mdlr_bytes_per_hour: None,
         }
     }
 }

@@ -38,7 +38,11 @@ fn full() -> Value {
     let policy = Policy { ordering: Ordering::Sequencer, ..Policy::default() };
     let volume = VolumeStatus {
         missing: vec![MissingNode::default()],
-        exposed: Some(ExposedStatus::default()),
+        exposed: Some(ExposedStatus {
+            mttdl_hours: Some(0.0),
+            mdlr_bytes_per_hour: Some(0.0),
+            ..ExposedStatus::default()
+        }),
         warning: Some(String::new()),
         policy: policy::words(&policy).into_iter().map(|(k, w)| (k.to_string(), w)).collect(),
         ..VolumeStatus::default()

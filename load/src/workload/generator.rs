@@ -29,6 +29,12 @@ enum Waits {
     Exponential(f64),
     /// Mean and standard deviation in nanoseconds.
     Normal(f64, f64),
+    /// Mean gap and mean pause in nanoseconds, and how likely a pause is.
+    Bursts {
+        gap: f64,
+        pause: f64,
+        ends: f64,
+    },
     /// Nanoseconds between two arrivals at all hosts, and how many arrivals each host has had.
     Turns {
         gap: f64,
@@ -119,6 +125,10 @@ impl Waits {
             Arrivals::Open { rate_per_s, spacing: Spacing::Fixed } => {
                 Waits::Turns { gap: 1e9 / rate_per_s, arrivals: vec![0; hosts as usize] }
             }
+            Arrivals::Open { rate_per_s, spacing: Spacing::Bursts { requests, gap_ms } } => {
+                let (all, gap) = (requests * 1e9 * f64::from(hosts) / rate_per_s, gap_ms * 1e6);
+                Waits::Bursts { gap, pause: all - (requests - 1.0) * gap, ends: 1.0 / requests }
+            }
             Arrivals::Traced { .. } | Arrivals::Saturating => Waits::Constant(0),
         }
     }
@@ -127,6 +137,10 @@ impl Waits {
         match self {
             Waits::Constant(wait) => *wait,
             Waits::Exponential(mean) => random::exponential(*mean, rng),
+            Waits::Bursts { gap, pause, ends } => {
+                let mean = if rng.f64() < *ends { *pause } else { *gap };
+                random::exponential(mean, rng)
+            }
             Waits::Normal(mean, deviation) => random::normal(*mean, *deviation, rng),
             Waits::Turns { gap, arrivals } => {
                 // Each arrival is rounded by itself, so that rounding never adds up.
@@ -239,6 +253,27 @@ mod tests {
             })
             .collect();
         assert_eq!(alone, among);
+    }
+
+    #[test]
+    fn bursts_keep_the_rate_and_are_told_from_pauses() {
+        let mut spec = workload(Requests::Fixed { bytes: 512, read_share: 1.0 });
+        spec.hosts = 1;
+        let spacing = Spacing::Bursts { requests: 20.0, gap_ms: 1.0 };
+        spec.arrivals = Arrivals::Open { rate_per_s: 5.0, spacing };
+        let mut generator = Generator::new(&spec, VOLUME).unwrap();
+        let mut rng = rng(0);
+        let waits: Vec<u64> = (0..100_000).map(|_| generator.wait(0, &mut rng)).collect();
+        let seconds = waits.iter().sum::<u64>() as f64 / 1e9;
+        assert!((seconds / 20_000.0 - 1.0).abs() < 0.05, "{seconds}");
+        let pauses = waits.iter().filter(|w| **w > 20_000_000).count();
+        assert!((4_700..5_200).contains(&pauses), "one of 20: {pauses}");
+        spec.arrivals = Arrivals::Open {
+            rate_per_s: 5.0,
+            spacing: Spacing::Bursts { requests: 20.0, gap_ms: 211.0 },
+        };
+        let refused = Generator::new(&spec, VOLUME).unwrap_err().to_string();
+        assert!(refused.contains("give less than 210.5"), "{refused}");
     }
 
     #[test]

@@ -61,7 +61,17 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         default: "poisson",
         meaning: "how open arrivals are spaced: a Poisson process, or equal gaps, hosts taking turns",
-        ..parameter("arrivals.open.spacing", "", "poisson or fixed")
+        ..parameter("arrivals.open.spacing", "", "poisson, fixed or bursts")
+    },
+    Parameter {
+        meaning: "bursts: requests of one, on average; each host has its own",
+        source: "AFRAID, 1.2",
+        ..parameter("arrivals.open.spacing.bursts.requests", "requests", "1 to 1000000000")
+    },
+    Parameter {
+        meaning: "bursts: time between two requests of one, on average; pauses make up for them",
+        source: "AFRAID, 1.2",
+        ..parameter("arrivals.open.spacing.bursts.gap_ms", "milliseconds", "0 to 86400000")
     },
     Parameter {
         meaning: "saturating: a host asks on as soon as its request is accepted, answered or not, and is stuck while \
@@ -129,8 +139,13 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         default: "all",
-        meaning: "at most so many requests of the trace, from its beginning",
+        meaning: "at most so many requests of the trace, from its beginning or after those that are left out",
         ..parameter("requests.trace.requests", "requests", "1 or more")
+    },
+    Parameter {
+        default: "0",
+        meaning: "so many requests at the beginning of the trace are left out",
+        ..parameter("requests.trace.skip", "requests", "0 or more")
     },
     Parameter {
         default: "refuse",
@@ -205,6 +220,17 @@ mod tests {
             "arrivals" => ("\"saturating\"", OLTP),
             "arrivals.open.rate_per_s" => ("5.0", OLTP),
             "arrivals.open.spacing" => ("\"fixed\"", BOTH),
+            "arrivals.open.spacing.bursts.requests" => (
+                "20.5",
+                "arrivals.open.rate_per_s = 1\narrivals.open.spacing.bursts.gap_ms = 5\n\
+                 requests.imitation = \"oltp\"\n",
+            ),
+            "arrivals.open.spacing.bursts.gap_ms" => (
+                "5.5",
+                "arrivals.open.rate_per_s = 1\narrivals.open.spacing.bursts.requests = 20\n\
+                 requests.imitation = \"oltp\"\n",
+            ),
+            "requests.trace.skip" => ("10", TRACE),
             "requests.fixed.bytes" => {
                 ("512", "arrivals.open.rate_per_s = 1\nrequests.fixed.read_share = 0.5\n")
             }

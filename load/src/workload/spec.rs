@@ -99,13 +99,21 @@ impl Default for Think {
 
 /// How open arrivals are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Spacing {
     /// A Poisson process.
     #[default]
     Poisson,
     /// The same gap between any two, hosts taking turns.
     Fixed,
+    /// Bursts, of each host by itself, with pauses between them that make up for them. Gaps and pauses are exponentially
+    /// distributed, and so nearly is how many requests a burst has.
+    Bursts {
+        /// Requests of a burst, on average; 1 to 10^9.
+        requests: f64,
+        /// Milliseconds between two of them, on average; 0 to a day.
+        gap_ms: f64,
+    },
 }
 
 /// What hosts ask.
@@ -281,11 +289,29 @@ impl Arrivals {
                     }
                 }
             }
-            Arrivals::Open { rate_per_s, .. } => {
-                positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)
+            Arrivals::Open { rate_per_s, spacing } => {
+                positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)?;
+                spacing.check(*rate_per_s)
             }
             Arrivals::Saturating => Ok(()),
             Arrivals::Traced { speed } => range("arrivals.traced.speed", *speed, 1e-6, 1e6),
+        }
+    }
+}
+
+impl Spacing {
+    fn check(&self, rate_per_s: f64) -> Result<(), Problem> {
+        let Spacing::Bursts { requests, gap_ms } = *self else { return Ok(()) };
+        range("arrivals.open.spacing.bursts.requests", requests, 1.0, FASTEST)?;
+        range("arrivals.open.spacing.bursts.gap_ms", gap_ms, 0.0, LONGEST_THINK / 1e3)?;
+        let most = requests / rate_per_s * 1e3 / (requests - 1.0).max(f64::MIN_POSITIVE);
+        match gap_ms >= most {
+            true => {
+                let expected =
+                    format!("that leaves no pause between bursts; give less than {most:.4}");
+                Err(Problem::new("arrivals.open.spacing.bursts.gap_ms", gap_ms, expected))
+            }
+            false => Ok(()),
         }
     }
 }

@@ -38,6 +38,9 @@ pub struct Trace {
     /// At most so many of its requests, from the beginning, 1 or more; if not said, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
+    /// So many at its beginning are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip: Option<u64>,
     /// What becomes of one that reaches beyond the volume.
     #[serde(default)]
     pub fit: Fit,
@@ -57,10 +60,15 @@ impl Trace {
             format: None,
             sector_bytes: None,
             requests: None,
+            skip: None,
             fit: Fit::default(),
             surveyed: None,
             path: None,
         }
+    }
+
+    fn skipped(&self) -> usize {
+        self.skip.unwrap_or(0) as usize
     }
 
     fn at_most(&self) -> u64 {
@@ -81,6 +89,9 @@ impl Trace {
     /// # Errors
     /// What is wrong with the trace, with its name and the line.
     pub fn survey(&mut self, reader: &mut Reader<'_>) -> Result<(), TraceError> {
+        for record in reader.by_ref().take(self.skipped()) {
+            record?;
+        }
         self.surveyed = Some(Extent::of(reader, self.at_most())?);
         Ok(())
     }
@@ -98,7 +109,8 @@ impl Trace {
     ) -> Result<Asks, TraceError> {
         let surveyed = self.surveyed.clone().unwrap_or_default();
         let mapping = Mapping::new(&surveyed.ends, volume_bytes, self.fit, ALIGN)?;
-        let records = self.reader(name, input)?.take(self.at_most() as usize);
+        let records = self.reader(name, input)?;
+        let records = records.skip(self.skipped()).take(self.at_most() as usize);
         Ok(Box::new(Replay::new(records, mapping, pace)?))
     }
 
@@ -197,6 +209,11 @@ mod tests {
         let first = surveyed(Trace { requests: Some(2), ..Trace::of("t.csv") });
         let asks = replayed(&first, 1 << 20, Pace::AsTimed { speed: 2.0 });
         assert_eq!(asks, expected[..2]);
+        let rest = surveyed(Trace { skip: Some(2), ..Trace::of("t.csv") });
+        assert_eq!(rest.surveyed.as_ref().unwrap().requests, 2);
+        let asks = replayed(&rest, 1 << 20, Pace::AsTimed { speed: 2.0 });
+        assert_eq!(asks.len(), 2);
+        assert_eq!((asks[0].kind, asks[0].wait, asks[1].offset), (Kind::Flush, 0, 1_048_064));
         let wrapped = surveyed(Trace { fit: Fit::Wrap, ..Trace::of("t.csv") });
         let offsets = replayed(&wrapped, 16_384, Pace::AsFast).into_iter().map(|a| a.offset);
         assert_eq!(offsets.collect::<Vec<_>>(), [0, 8192, 0, 15_872]);

@@ -7,7 +7,7 @@ use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
     Commit, Dispatch, Flush, Ordering, ParityAt, Policy, Preference, Redundancy, Refresh,
-    SequencerForm, Timing, Valued,
+    SequencerForm, Start, Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -255,7 +255,10 @@ wire_struct!(Redundancy {
     exposed_stripes,
     exposed_bytes,
     exposed_for,
-    flush
+    flush,
+    mttdl,
+    start,
+    disk_mttf
 });
 
 /// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
@@ -289,6 +292,7 @@ wire_choice!(SequencerForm, "form of a sequencer");
 wire_choice!(Timing, "timing of redundancy");
 wire_choice!(Refresh, "time of refreshing");
 wire_choice!(Flush, "form of a flush");
+wire_choice!(Start, "start of parity that waits");
 
 wire_enum!(MapMessage, "message of the authority" {
     1 = Freeze { epoch },

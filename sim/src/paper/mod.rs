@@ -4,6 +4,7 @@
 //! paper, and what the paper has there, if it says. Where a paper's result is not known to those
 //! who fit parameters it is left out, so that it can be compared afterwards.
 
+pub mod afraid;
 pub mod bst;
 pub mod drnet;
 pub mod tickertaip;
@@ -39,6 +40,10 @@ pub struct Evaluation {
     /// Of an experiment that draws one metric against another: which is along the horizontal
     /// axis, and which is drawn against it.
     pub curve: fn(&str) -> Option<(Metric, Metric)>,
+    /// Adds what follows from several runs to their rows.
+    pub derive: fn(&mut Vec<Row>),
+    /// The file of a trace that some of its cases have if it is there, and what puts it into a case.
+    pub trace: Option<(&'static str, fn(&mut Case, &str))>,
 }
 
 /// A parameter of a paper's table.
@@ -74,11 +79,27 @@ pub enum Metric {
     DeviceUtilization,
     /// What was put back on disks that are filled, in 10^6 bytes a second.
     RebuildMbS,
+    /// How many times as fast as RAID 5.
+    RelativePerformance,
+    /// The share of time in which something was exposed.
+    UnprotectedShare,
+    /// Bytes of data in exposed stripes, on average.
+    ParityLagBytes,
+    /// Mean time until disks lose data, in hours.
+    MttdlDiskH,
+    /// Mean time until data is lost, with the support components, in hours.
+    MttdlH,
+    /// Bytes an hour that are lost for want of parity.
+    MdlrUnprotectedBH,
+    /// Bytes an hour that are lost in all.
+    MdlrBH,
+    /// How many times RAID 5's mean time until data is lost.
+    RelativeAvailability,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 8] = [
+    pub const ALL: [Metric; 16] = [
         Metric::ThroughputMbS,
         Metric::ResponseMs,
         Metric::ThroughputOpsS,
@@ -87,10 +108,18 @@ impl Metric {
         Metric::MessagesPerOp,
         Metric::DeviceUtilization,
         Metric::RebuildMbS,
+        Metric::RelativePerformance,
+        Metric::UnprotectedShare,
+        Metric::ParityLagBytes,
+        Metric::MttdlDiskH,
+        Metric::MttdlH,
+        Metric::MdlrUnprotectedBH,
+        Metric::MdlrBH,
+        Metric::RelativeAvailability,
     ];
 
-    /// Its value over independent runs.
-    pub fn of(self, runs: &[Outcome]) -> Estimate {
+    /// Its value over independent runs of a system.
+    pub fn of(self, system: &System, runs: &[Outcome]) -> Estimate {
         let value = |r: &Outcome| match self {
             Metric::ThroughputMbS => r.throughput_mb_s,
             Metric::ResponseMs | Metric::LatencyMs => millis(r.all.latency.mean()),
@@ -99,6 +128,7 @@ impl Metric {
             Metric::MessagesPerOp => r.messages,
             Metric::DeviceUtilization => r.disks.mean,
             Metric::RebuildMbS => r.recovered.and_then(|seen| seen.rebuild_mb_s).unwrap_or(0.0),
+            of_exposure => afraid::availability(of_exposure, system, r),
         };
         Estimate::of(runs.iter().map(value))
     }
@@ -114,6 +144,14 @@ impl Metric {
             Metric::MessagesPerOp => "messages_per_op",
             Metric::DeviceUtilization => "device_utilization",
             Metric::RebuildMbS => "rebuild_mb_s",
+            Metric::RelativePerformance => "relative_performance",
+            Metric::UnprotectedShare => "unprotected_share",
+            Metric::ParityLagBytes => "parity_lag_bytes",
+            Metric::MttdlDiskH => "mttdl_disk_h",
+            Metric::MttdlH => "mttdl_h",
+            Metric::MdlrUnprotectedBH => "mdlr_unprotected_b_h",
+            Metric::MdlrBH => "mdlr_b_h",
+            Metric::RelativeAvailability => "relative_availability",
         }
     }
 
@@ -128,6 +166,14 @@ impl Metric {
             Metric::MessagesPerOp => "messages for each operation",
             Metric::DeviceUtilization => "share of time that devices are in use",
             Metric::RebuildMbS => "rebuilding, MB/s",
+            Metric::RelativePerformance => "performance relative to RAID 5",
+            Metric::UnprotectedShare => "share of time unprotected",
+            Metric::ParityLagBytes => "mean parity lag, bytes",
+            Metric::MttdlDiskH => "disk-related MTTDL, hours",
+            Metric::MttdlH => "MTTDL, hours",
+            Metric::MdlrUnprotectedBH => "MDLR for want of parity, bytes/hour",
+            Metric::MdlrBH => "MDLR, bytes/hour",
+            Metric::RelativeAvailability => "availability relative to RAID 5",
         }
     }
 }
@@ -225,7 +271,7 @@ impl Case {
     /// Its rows, from its independent runs.
     pub fn rows(&self, runs: &[Outcome]) -> Vec<Row> {
         let row = |(metric, paper): &(Metric, Option<f64>)| {
-            let estimate = metric.of(runs);
+            let estimate = metric.of(&self.system, runs);
             Row {
                 experiment: self.experiment,
                 point: self.point.clone(),

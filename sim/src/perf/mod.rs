@@ -17,6 +17,7 @@
 //!   requests, `devices`: disk operations; `rounds`: processors that do what has come together;
 //!   [`host_thread`]: hosts that do one thing after the other
 //! - [`lines`]: links and buses at which messages queue: a torus, a hierarchy
+//! - [`exposure`]: what parity that waits exposes; `driver`: hosts that hold requests back
 //! - `failing`: nodes that die and come back; [`recovered`]: what is seen of that
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
@@ -25,6 +26,7 @@ mod capacity;
 mod costs;
 mod delays;
 mod diskless;
+mod exposure;
 mod host_thread;
 mod lines;
 mod links;
@@ -39,13 +41,14 @@ mod timeline;
 mod warm_up;
 
 pub use costs::{PathLengths, Work};
+pub use exposure::Exposure;
 pub use outcome::{Estimate, Outcome, RecoverySummary, Resource, Summary, Used};
 pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{
     Arbitration, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, Layout, Links, Measure,
-    MessageTimes, Nodes, Problem, Recovery, Roles, Store, Stripes, Switching, System, Torus,
-    VolumeSpec,
+    MessageTimes, Nodes, Problem, Recovery, RedundancySpec, Roles, Store, Stripes, Switching,
+    System, Torus, VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

@@ -6,6 +6,7 @@ use weft_load::Kind;
 use weft_load::stats::{self, Class, Latency};
 
 use super::costs::Work;
+use super::exposure::Exposure;
 use super::recovered::Recovered;
 
 /// How much a kind of resource was used.
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub delayed: f64,
     /// What was seen of faults, if there were any.
     pub recovered: Option<Recovered>,
+    /// What parity that waits exposed.
+    pub exposure: Exposure,
     /// Processor time of all nodes for each request, in nanoseconds, with all that they do meanwhile.
     pub processor_ns: f64,
     /// What the nodes did.
@@ -112,6 +115,7 @@ impl Outcome {
             messages: 0.0,
             delayed: 0.0,
             recovered: None,
+            exposure: Exposure::default(),
             processor_ns: 0.0,
             work: Work::default(),
             warm_up: 0,

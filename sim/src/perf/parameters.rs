@@ -23,6 +23,7 @@ pub struct Parameter {
 const TT: &str = "TickerTAIP, TOCS 12(3), 1994";
 const COSTS: &str = "Weft: the paper gives no path lengths; fitted, see sim/src/perf/costs.rs";
 const WEFT: &str = "Weft";
+const AFRAID: &str = "AFRAID, USENIX 1996";
 const BST: &str = "Highly concurrent shared storage, ICDCS 2000, Table 2";
 
 /// The most instructions for one piece of work: a minute and more at 10 MIPS.
@@ -198,6 +199,11 @@ pub const PARAMETERS: &[Parameter] = &[
          server, that sends it or takes it in, on average; path lengths come on top."),
     row("hosts.message_times", "", Range::Word(&["constant", "exponential"]), BST,
         "With nodes.roles = host: whether that is always the same or exponentially distributed."),
+    row("hosts.admits", "requests", Range::Whole(1, 1_000_000), AFRAID,
+        "How many requests of a host are in the array at once, at most; the others wait in the host's driver. If left \
+         out, none waits there."),
+    row("hosts.scheduler", "", Range::Word(&["fcfs", "sstf", "c-look"]), AFRAID,
+        "With hosts.admits: the order in which requests leave the host's driver."),
     row("hosts.clock_ms", "milliseconds", Range::Number(0.0, 1e9), BST,
         "With nodes.roles = host: by how much hosts' clocks are off at most, ahead or behind; by how \
          much each is, is drawn for each run, all equally likely."),
@@ -230,6 +236,26 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.journal", "", Range::YesNo, WEFT,
         "With nodes.store = journalled: whether a write is decided when it is in the journals; \
          otherwise when it is in place."),
+
+    row("volume.redundancy.timing", "", Range::Word(&["immediate", "deferred", "never"]), AFRAID,
+        "When the parity of a stripe that is written in part is computed: with each write, when its disk is idle or a \
+         bound is reached, or not at all. With nodes.store = plain, marks are in a memory that costs nothing, as the paper's."),
+    row("volume.redundancy.refresh", "", Range::Word(&["idle", "busy", "first"]), AFRAID,
+        "When parity that waits is computed: while its disk is idle, also while hosts use it, or before them. How much of it at \
+         once is recovery.at_once and recovery.at_once_busy."),
+    row("volume.redundancy.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), AFRAID,
+        "For how long a disk must have been idle before that."),
+    row("volume.redundancy.start", "", Range::Word(&["eager", "conservative"]), "AFRAID, 5",
+        "Whether parity waits from the beginning on, or once enough idle time was seen."),
+    row("volume.redundancy.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), AFRAID,
+        "Exposed stripes from which on parity is computed whatever the load; at twice that none waits. If left out, no bound."),
+    row("volume.redundancy.exposed_s", "seconds", Range::Number(1e-3, 1e9), WEFT,
+        "For how long a stripe may be exposed before its parity is computed whatever the load. If left out, no bound."),
+    row("volume.redundancy.mttdl_h", "hours", Range::Whole(1, 100_000_000_000_000), "AFRAID, 4.1",
+        "Hours until disks lose data that are to be achieved: while less was, no parity waits, and from 20 exposed stripes on it \
+         is computed whatever the load. If left out, whatever it is."),
+    row("volume.redundancy.disk_mttf_h", "hours", Range::Whole(1, 100_000_000_000_000), "AFRAID, Table 1",
+        "Hours until a disk fails that nobody foresaw: 1M, half of them foreseen."),
 
     row("volume.ordering", "", Range::Word(&words(&Ordering::CHOICES)), BST,
         "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
@@ -337,6 +363,10 @@ mod tests {
         system.links.latency_most_us = Some(20.0);
         system.faults =
             vec![Fault { link: Some([0, 1]), ..Fault::of_node(1.0, FaultKind::NodeDies, 0) }];
+        system.hosts.admits = Some(1);
+        let redundancy = &mut system.volume.redundancy;
+        (redundancy.exposed_stripes, redundancy.exposed_s) = (Some(1), Some(1.0));
+        redundancy.mttdl_h = Some(1);
         (system.nodes.controllers, system.nodes.buffers) = (Some(1), Some(1));
         system.recovery.mb_s = Some(1.0);
         system.hosts.links = Some(system.links);
@@ -366,6 +396,7 @@ mod tests {
             let read = |word: &str| {
                 let role = match word {
                     "host" => "nodes.originators = 0\n",
+                    "sstf" | "c-look" => "hosts.admits = 1\n",
                     "limited" => "volume.dispatch = \"commanded\"\n",
                     "torus" | "cut-through" | "store-and-forward" => "nodes.workers = 12\n",
                     "hierarchy" | "random" | "fcfs" => {

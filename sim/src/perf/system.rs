@@ -1,6 +1,7 @@
 //! The description of an array, its volume, its hosts and what to measure.
 //!
 //! - [`hardware`]: nodes, disks, links and hosts
+//! - [`redundancy`]: when parity is computed
 //! - [`faults`]: what happens to them, and how they go about it
 //! - [`fabric`]: what of a torus or a hierarchy does not fit
 //! - [`fit`]: what does not fit the rest
@@ -9,6 +10,7 @@ mod fabric;
 mod faults;
 mod fit;
 mod hardware;
+mod redundancy;
 
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
@@ -27,6 +29,8 @@ pub use hardware::{
     Arbitration, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles, Store,
     Switching, Torus,
 };
+
+pub use redundancy::RedundancySpec;
 
 use super::{WarmUp, by_word, capacity};
 
@@ -93,6 +97,8 @@ pub struct VolumeSpec {
     /// Whether writes are in the journal before they are decided, and answered then; otherwise when
     /// they are in place.
     pub journal: bool,
+    /// When parity is computed.
+    pub redundancy: RedundancySpec,
     /// Who goes first of those that overlap.
     #[serde(with = "by_word")]
     pub ordering: Ordering,
@@ -118,6 +124,7 @@ impl Default for VolumeSpec {
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
             journal: false,
+            redundancy: RedundancySpec::default(),
             ordering: Ordering::Timestamps,
             sequencer: SequencerForm::Centralized,
             lock_timeout_ms: 200.0,
@@ -272,6 +279,8 @@ impl System {
         let (_, layout) = self.layout()?;
         let disk = self.disks.spec()?;
         self.check_store()?;
+        self.check_redundancy()?;
+        self.check_driver()?;
         let of_workload = |p: Problem| match p.key.as_str() {
             "volume" => p,
             _ => p.within("workload"),
@@ -296,6 +305,7 @@ impl System {
             ordering: volume.ordering,
             sequencer: volume.sequencer,
             journal: volume.journal,
+            redundancy: volume.redundancy.policy(),
             ..Policy::default()
         }
     }

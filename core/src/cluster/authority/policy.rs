@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::map::{ClusterMap, Volume};
-use crate::policy::{Ordering, PolicyError, Setting, Timing};
+use crate::policy::{Ordering, PolicyError, Redundancy, Setting, Timing};
 use crate::units::VolumeId;
 
 /// What is to be otherwise of a volume's policy; what is not named stays as it is.
@@ -43,7 +43,26 @@ fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
         Some(given) if !volume.geometry.is_redundant() => {
             Err(PolicyError::NoParity { given, layout: volume.layout.clone() })
         }
-        _ => check_waiting(volume, said),
+        _ => check_waiting(volume, said).and_then(|()| check_target(volume, said)),
+    }
+}
+
+/// What is to be achieved is what immediate parity can give, at most.
+fn check_target(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+    let redundancy = volume.policy.redundancy;
+    let of_target = |s: &Setting| matches!(s, Setting::Mttdl(_) | Setting::DiskMttf(_));
+    if redundancy.mttdl == Redundancy::UNBOUNDED || !said.iter().any(of_target) {
+        return Ok(());
+    }
+    // Whole hours that are reached for sure.
+    let most = volume.rates().protected_h as u64;
+    match redundancy.mttdl > most {
+        true => Err(PolicyError::BeyondReach {
+            given: Setting::Mttdl(redundancy.mttdl),
+            layout: volume.layout.clone(),
+            most,
+        }),
+        false => Ok(()),
     }
 }
 

@@ -3,7 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterMap, Extent, Volume};
+use crate::exposure::{Disks, Rates};
 use crate::units::{ColumnSet, NodeId};
+
+impl Volume {
+    /// The disks that hold it, and how its operator says that they fail.
+    pub fn disks(&self) -> Disks {
+        Disks::new(self.nodes().len(), self.policy.redundancy.disk_mttf as f64)
+    }
+
+    /// Mean times until its disks lose data, with all parity there and with what may wait out of date. As in AFRAID's (2a)
+    /// it counts as a loss if as many disks are lost as cannot be borne, whichever they are.
+    pub fn rates(&self) -> Rates {
+        let immediate = usize::from(self.policy.redundancy.immediate_parities);
+        let g = &self.geometry;
+        Rates::new(&self.disks(), g.any_losses(), g.any_losses_with(immediate))
+    }
+
+    /// Bytes an hour that its disks lose, with so many bytes exposed on average (AFRAID's (5)).
+    pub fn mdlr(&self, mean_lag: f64) -> f64 {
+        let (disks, g) = (self.disks(), &self.geometry);
+        let immediate = usize::from(self.policy.redundancy.immediate_parities);
+        let on_each = self.size as f64 / disks.count;
+        disks.mdlr_catastrophic(g.any_losses() + 1, on_each, 1.0)
+            + disks.mdlr_unprotected(g.any_losses_with(immediate) + 1, mean_lag)
+    }
+}
 
 impl ClusterMap {
     /// How many failure domains by a label may be lost together, whichever they are, without a

@@ -8,7 +8,10 @@ use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, Task};
 use crate::plan::{Range, Span};
-use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+
+/// For so long parity is not asked to wait where it would not.
+const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
 
 /// Which parities of a volume wait, if nothing speaks against it.
 fn waiting_parities(volume: &Volume) -> ColumnSet {
@@ -69,8 +72,11 @@ impl Originator {
         job: &Job,
         volume: &Volume,
         extent: usize,
+        now: Nanos,
     ) -> ColumnSet {
-        let may_be = matches!(job.what, What::Write(..)) && volume.policy.is_journaled();
+        // A mark must be durable before the data is: in the journal, or in the plain store's marking memory.
+        let lasts = volume.policy.is_journaled() || self.config.store.plain.is_some();
+        let may_be = matches!(job.what, What::Write(..)) && lasts;
         if !may_be || job.must_not_wait {
             return ColumnSet::EMPTY;
         }
@@ -78,10 +84,41 @@ impl Originator {
             true => ColumnSet::first(volume.geometry.code.parity_columns()),
             false => waiting_parities(volume),
         };
+        if !job.must_wait && self.meets_unwilling(job, volume, now) {
+            return ColumnSet::EMPTY;
+        }
         match waits.is_empty() || self.is_whole(volume, extent) {
             true => waits,
             false => ColumnSet::EMPTY,
         }
+    }
+
+    /// Who has the parities that wait of the first stripe of a job. Jobs of which none takes a write at once are of one.
+    fn waiting_nodes(job: &Job, volume: &Volume) -> Vec<NodeId> {
+        let (stripe, waits) = (job.what.first_stripe(volume), waiting_parities(volume));
+        let g = &volume.geometry;
+        let waits = |seat: &usize| match g.layout.role(stripe, *seat) {
+            ColumnRole::Parity(j) => waits.contains(j),
+            ColumnRole::Data(_) => false,
+        };
+        let columns = &volume.extent(stripe).columns;
+        (0..g.layout.seats())
+            .filter(waits)
+            .map(|s| columns[g.layout.column_at(stripe, s)].0)
+            .collect()
+    }
+
+    /// Parity would not wait. For a moment it is not asked to: what is asked in vain takes longer.
+    pub(super) fn is_unwilling(&mut self, job: &Job, now: Nanos) {
+        let Some(volume) = self.map.volumes.get(&job.volume) else { return };
+        for node in Originator::waiting_nodes(job, volume) {
+            self.unwilling.insert((job.volume, node), now.saturating_add(NOT_ASKED_FOR));
+        }
+    }
+
+    fn meets_unwilling(&self, job: &Job, volume: &Volume, now: Nanos) -> bool {
+        let is = |n: NodeId| self.unwilling.get(&(volume.id, n)).is_some_and(|until| now < *until);
+        !self.unwilling.is_empty() && Originator::waiting_nodes(job, volume).into_iter().any(is)
     }
 
     /// Whether all disks of an extent are there and have missed nothing.
@@ -169,6 +206,11 @@ impl Originator {
     /// What cannot be computed, of which the node's own disk should know.
     pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
         std::mem::take(&mut self.hopeless)
+    }
+
+    /// Units that have been put back, of which the node's own disk should know.
+    pub fn take_put_back(&mut self) -> Vec<(VolumeId, u64, usize)> {
+        std::mem::take(&mut self.put_back)
     }
 
     /// A column says that what is asked of it is lost for good. Who reads goes around it. Who writes need not know it:

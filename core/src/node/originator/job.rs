@@ -58,6 +58,8 @@ pub(super) struct Job {
     /// It writes only where something is lost for good.
     pub accepts: bool,
     pub attempts: u32,
+    /// Its claim to go before others, if it was passed over often.
+    pub claim: Option<u64>,
     /// How often it has forgotten which columns to avoid.
     pub fresh_looks: u32,
     /// Whether a rebuild is to be computed even where it could be copied.
@@ -85,6 +87,7 @@ impl Job {
             must_not_wait: false,
             accepts: false,
             attempts: 0,
+            claim: None,
             fresh_looks: 0,
             computes: false,
             mistrusts: ColumnSet::EMPTY,

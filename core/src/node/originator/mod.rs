@@ -12,6 +12,7 @@
 //! - [`waiting`]: jobs that wait for nodes that are lost
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
+//! - [`precedence`]: requests that others keep coming before
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
 mod check;
@@ -19,6 +20,7 @@ mod deferring;
 mod flushing;
 mod job;
 mod locking;
+mod precedence;
 mod reading;
 mod rebuilding;
 mod recalling;
@@ -46,6 +48,7 @@ use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 use flushing::Flush;
 use job::{Job, Purpose, What};
 use locking::{Locks, unlock};
+use precedence::Precedence;
 use reading::Reading;
 use recalling::Recall;
 use requests::Request;
@@ -154,10 +157,15 @@ pub(crate) struct Originator {
     recalls: BTreeMap<u64, Recall>,
     next_recall: u64,
     locks: Locks,
+    precedence: Precedence,
     rebuilding: BTreeSet<Key>,
     parked: Vec<(Key, Job)>,
     /// Parts of columns that nothing determines any more, of which the node's disk is to be told.
     hopeless: Vec<(VolumeId, u64, usize, Span)>,
+    /// Where parity did not wait when it was last asked to, and until when it is not asked again.
+    unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
+    /// Units that have been put back, of which the node's disk is to be told.
+    put_back: Vec<Key>,
     /// Since when disks of volumes are lost whose parity may wait.
     exposed_since: BTreeMap<VolumeId, Nanos>,
     pub retries: u64,
@@ -199,9 +207,12 @@ impl Originator {
             recalls: BTreeMap::new(),
             next_recall: 1,
             locks: Locks::default(),
+            precedence: Precedence::default(),
             rebuilding: BTreeSet::new(),
             parked: Vec::new(),
             hopeless: Vec::new(),
+            unwilling: BTreeMap::new(),
+            put_back: Vec::new(),
             exposed_since: BTreeMap::new(),
             retries: 0,
         }
@@ -227,6 +238,7 @@ impl Originator {
             && self.paused.is_empty()
             && self.recalls.is_empty()
             && !self.locks.is_busy()
+            && self.precedence.is_empty()
             && self.parked.is_empty())
     }
 
@@ -315,6 +327,9 @@ impl Originator {
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
             self.unlock_job(&mut job, outbox);
         }
+        if self.gives_way(&job, &volume) {
+            return self.hold(job);
+        }
         // What cannot be planned needs no locks to be refused.
         if let Some(keeps) = volume.policy.ordering.keeps_locks()
             && job.locked.is_none()
@@ -390,6 +405,7 @@ impl Originator {
     /// A job is done, or cannot be.
     fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
         self.unlock_job(&mut job, outbox);
+        self.give_up_claim(&mut job);
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}

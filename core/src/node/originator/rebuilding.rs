@@ -15,6 +15,7 @@ impl Originator {
         let (seat, column, parts, behind) = match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
+                self.is_passed_over(&mut job);
                 return self.retry_later(job, outbox);
             }
             Refusal::Busy => {
@@ -38,6 +39,7 @@ impl Originator {
                 return self.lacks_nodes(job, outbox);
             }
             Refusal::MustNotWait => {
+                self.is_unwilling(&job, outbox.now);
                 job.must_not_wait = true;
                 return self.retry(job);
             }
@@ -196,6 +198,9 @@ impl Originator {
         let good = good && !matches!(job.what, What::Lose { .. });
         let key = (job.volume, stripe, column);
         self.rebuilding.remove(&key);
+        if good {
+            self.put_back.push(key);
+        }
         let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);
         self.parked = rest;
         let waited: Vec<(Key, Job)> = waited;

@@ -134,6 +134,7 @@ impl Originator {
         }
         let touched = answers.values().any(|a| *a == Recollection::Touched);
         let compares = touched && !is_known(&volume, range, &answers);
+        self.give_up_claim(&mut job);
         self.give_room(&mut job);
         job.recalled = true;
         if let Purpose::Host(id) = job.purpose

@@ -27,6 +27,7 @@ impl Originator {
             return self.fail_for_lost(job, outbox);
         }
         self.unlock_job(&mut job, outbox);
+        self.give_up_claim(&mut job);
         self.give_room(&mut job);
         job.look_anew();
         (job.attempts, job.fresh_looks) = (0, 0);
@@ -39,6 +40,7 @@ impl Originator {
         let Some(mut txn) = self.txns.remove(&ts) else { return false };
         let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, now);
         if waits {
+            self.give_up_claim(&mut txn.job);
             self.give_room(&mut txn.job);
         }
         self.txns.insert(ts, txn);

@@ -84,7 +84,7 @@ impl Originator {
             }
             Task::Write(_) | Task::Accept(_) | Task::Lose { .. } | Task::Copy { .. } => false,
         };
-        let waits = self.parities_that_wait(job, volume, extent);
+        let waits = self.parities_that_wait(job, volume, extent, outbox.now);
         let plan = match gone {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
             false => task.plan(volume, avoid, waits),

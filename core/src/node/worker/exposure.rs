@@ -165,6 +165,11 @@ impl Exposure {
         self.marks.range(sectors.clone()).count() as u64 == sectors.end - sectors.start
     }
 
+    /// Stripes and bytes of a volume that are exposed now.
+    pub fn now(&self, volume: VolumeId) -> (u64, u64) {
+        self.of(volume).map_or((0, 0), |tally| (tally.exposed.stripes, tally.exposed.bytes))
+    }
+
     /// Whether anything is marked.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
@@ -232,10 +237,7 @@ impl Exposure {
 
     /// Of each volume on the disk what is exposed, now and so far.
     pub fn all(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
-        self.tallies.iter().map(move |(id, tally)| {
-            let age = tally.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
-            (*id, Exposed { age, ..tally.exposed.after(now.saturating_sub(tally.counted)) })
-        })
+        self.tallies.iter().map(move |(id, tally)| (*id, tally.so_far(now)))
     }
 
     /// What it has, in words.
@@ -262,6 +264,12 @@ impl Exposure {
 impl Tally {
     fn new(now: Nanos) -> Tally {
         Tally { counted: now, ..Tally::default() }
+    }
+
+    /// What is exposed now, and was so far.
+    pub fn so_far(&self, now: Nanos) -> Exposed {
+        let age = self.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
+        Exposed { age, ..self.exposed.after(now.saturating_sub(self.counted)) }
     }
 
     /// The stripes that are exposed from this one on.
@@ -380,8 +388,14 @@ impl Worker {
         self.exposure.all(now)
     }
 
+    /// Stripes and bytes of a volume that are exposed now by parity that waits on this disk.
+    pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
+        self.exposure.now(volume)
+    }
+
     /// The map has changed: so may have what is exposed.
     pub(super) fn recount_exposed(&mut self, now: Nanos) {
+        self.set_targets();
         let here = |v: &&std::sync::Arc<crate::cluster::Volume>| {
             v.extents.iter().any(|e| e.column_of(self.node).is_some())
         };

@@ -1,7 +1,7 @@
 //! How much there is to do here: whether hosts use the disk, and whether it is time to put things in
 //! place.
 
-use crate::units::Nanos;
+use crate::units::{MILLIS, Nanos};
 
 /// What has come since the last tick.
 #[derive(Clone, Default, Hash)]
@@ -15,7 +15,12 @@ pub(super) struct Load {
     hosts_are_busy: bool,
     /// When the last came.
     last_part: Nanos,
+    /// How long pauses between parts were, all together, of those of [`LULL`] and more.
+    lulls: Nanos,
 }
+
+/// A pause that counts as idle time: AFRAID's default (4.1).
+const LULL: Nanos = 100 * MILLIS;
 
 /// So many ticks of writes without pause, and things are put in place all the same.
 const MOST_TICKS: u32 = 10;
@@ -24,6 +29,7 @@ impl Load {
     /// A part of a host's request has come.
     pub fn host_part(&mut self, now: Nanos) {
         self.host_parts += 1;
+        self.lulls = self.idle(now);
         self.last_part = now;
     }
 
@@ -35,6 +41,17 @@ impl Load {
     /// Whether hosts used the disk between the last two ticks.
     pub fn hosts_are_busy(&self) -> bool {
         self.hosts_are_busy
+    }
+
+    /// When the last part of a host's request came.
+    pub fn last_part(&self) -> Nanos {
+        self.last_part
+    }
+
+    /// For how long hosts were silent so far, pauses of some length alone.
+    pub fn idle(&self, now: Nanos) -> Nanos {
+        let pause = self.quiet_since(now);
+        self.lulls + if pause >= LULL { pause } else { 0 }
     }
 
     /// For how long no part of a host's request has come.

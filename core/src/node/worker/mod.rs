@@ -30,6 +30,7 @@ mod outcome;
 mod reading;
 mod refreshing;
 mod settling;
+mod target;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,6 +204,9 @@ pub(crate) struct Worker {
     load: Load,
     exposure: Exposure,
     refreshing: Refreshing,
+    /// What is to be achieved of volumes, and those of which it was seen that there is idle time.
+    targets: BTreeMap<VolumeId, target::Target>,
+    started: BTreeSet<VolumeId>,
     shares_sent: u64,
     pub rebuilt_sectors: u64,
 }
@@ -241,6 +245,8 @@ impl Worker {
             load: Load::default(),
             exposure: Exposure::default(),
             refreshing: Refreshing::default(),
+            targets: BTreeMap::new(),
+            started: BTreeSet::new(),
             shares_sent: 0,
             rebuilt_sectors: 0,
         }

@@ -131,16 +131,30 @@ impl Worker {
     /// Whether a write may leave the parity of these stripes behind. Where parity is immediate it does so only if it cannot be
     /// computed, and then it must. Else not if somebody waits for them to be redundant, or if
     /// it is behind in more sectors then and could be computed (`adds`), and so much waits already that twice a bound is reached.
-    pub(super) fn may_wait(&self, volume: &Volume, stripes: Range<u64>, adds: bool) -> bool {
+    /// Nor if more is asked for than was achieved so far, unless it cannot be computed (`must`).
+    pub(super) fn may_wait(
+        &mut self,
+        volume: &Volume,
+        stripes: Range<u64>,
+        adds: bool,
+        must: bool,
+        now: Nanos,
+    ) -> bool {
+        let timing = volume.policy.redundancy.timing;
+        if timing == Timing::Immediate {
+            return self.store.has_marks();
+        }
+        let never = timing == Timing::Never;
+        if !must && !never && !(self.has_started(volume, now) && self.target_allows(volume.id, now))
+        {
+            return false;
+        }
         let meets = |w: &Wanted| {
             w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
         };
-        let timing = volume.policy.redundancy.timing;
-        let is_free = || {
-            !self.refreshing.wanted.iter().any(meets)
-                && (!adds || timing == Timing::Never || !self.exceeds(volume, 2))
-        };
-        self.store.has_marks() && (timing == Timing::Immediate || is_free())
+        self.store.has_marks()
+            && !self.refreshing.wanted.iter().any(meets)
+            && (!adds || never || !self.exceeds(volume, 2))
     }
 
     /// Whether this disk's share of so many times one of the volume's bounds is exposed. What nothing determines does
@@ -148,26 +162,32 @@ impl Worker {
     fn exceeds(&self, volume: &Volume, times: u64) -> bool {
         let Some(tally) = self.exposure.of(volume.id) else { return false };
         let Redundancy { exposed_stripes, exposed_bytes, .. } = volume.policy.redundancy;
-        let (parities, width) =
-            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
         let share = |bound: u64| match bound {
             Redundancy::UNBOUNDED => bound,
-            _ => (bound.saturating_mul(times * parities as u64) / width as u64).max(1),
+            _ => self.share_of(volume, bound.saturating_mul(times)),
         };
         let (stripes, bytes) = tally.hopeful();
         stripes >= share(exposed_stripes) || bytes >= share(exposed_bytes)
     }
 
+    /// This disk's share of a bound.
+    pub(super) fn share_of(&self, volume: &Volume, bound: u64) -> u64 {
+        let (parities, width) =
+            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
+        (bound.saturating_mul(parities as u64) / width as u64).max(1)
+    }
+
     /// Which of a volume's parity is due.
-    fn due(&self, volume: &Volume, now: Nanos) -> Due {
+    fn due(&mut self, volume: &Volume, now: Nanos) -> Due {
         let redundancy = &volume.policy.redundancy;
+        let for_target = self.is_due_for_target(volume, now);
         match (redundancy.timing, redundancy.refresh) {
             (Timing::Never, _) => return Due::Nothing,
             (Timing::Immediate, _) | (_, Refresh::Busy) => return Due::All(Loop::Refresh),
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }
-        if self.exceeds(volume, 1) {
+        if for_target || self.exceeds(volume, 1) {
             return Due::All(Loop::RefreshFirst);
         }
         if self.load.quiet_since(now) >= redundancy.idle {
@@ -192,13 +212,20 @@ impl Worker {
         }
         for volume in self.map.volumes.values().cloned().collect::<Vec<_>>() {
             let all = 0..volume.stripes();
+            if self.map.is_asleep(&volume) {
+                continue;
+            }
             match self.due(&volume, now) {
-                _ if self.map.is_asleep(&volume) => {}
                 Due::Nothing => {}
                 Due::All(which) => self.ask_units(&volume, all, which, background, now),
                 Due::MarkedBy(by) => self.ask_old(&volume, by, background, now),
             }
         }
+    }
+
+    /// What was asked for of a unit is done. If it was marked again meanwhile, it is asked for again.
+    pub fn is_put_back(&mut self, unit: (VolumeId, u64, usize)) {
+        self.refreshing.is_over(unit);
     }
 
     /// What has been computed, or was asked for long ago, is not in work any more.

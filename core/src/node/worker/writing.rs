@@ -148,7 +148,7 @@ impl Worker {
             self.refuse(header.ts, Refusal::Aborted, outbox);
             return false;
         }
-        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes, adds)) {
+        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes, adds, must, outbox.now)) {
             self.refuse(header.ts, Refusal::MustNotWait, outbox);
             return false;
         }

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use super::api::{HeldBack, Store};
 use super::{
-    Change, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters, Timestamp,
+    Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters,
+    Timestamp,
 };
 use crate::Buffer;
 use crate::order::{Lock, LockTable};
@@ -84,6 +85,8 @@ pub struct PlainStore {
     /// Those of them that wait for their bases.
     unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
+    /// The marking memory (AFRAID 1.1): sectors that are out of date, each since which write. It costs no transfer.
+    marks: BTreeMap<u64, Timestamp>,
     /// Whose turn it is at which sectors, of the transfers that wait and of those that run.
     turns: LockTable<u64>,
     waiting: BTreeMap<u64, Job>,
@@ -110,6 +113,7 @@ impl PlainStore {
             txns: BTreeMap::new(),
             unready: BTreeSet::new(),
             bases: BTreeMap::new(),
+            marks: BTreeMap::new(),
             turns: LockTable::default(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -220,6 +224,10 @@ impl PlainStore {
         changes.sort_by_key(|c| c.sector);
         let mut jobs: Vec<(Range<u64>, Vec<Buffer>)> = Vec::new();
         for change in changes {
+            self.mark(ts, &change);
+            if change.kind.is_mark() {
+                continue;
+            }
             let pieces = self.contents(&change);
             match jobs.last_mut() {
                 Some((sectors, data)) if sectors.end == change.sector => {
@@ -228,6 +236,9 @@ impl PlainStore {
                 }
                 _ => jobs.push((change.sectors(), pieces)),
             }
+        }
+        if jobs.is_empty() {
+            return self.is_placed(ts);
         }
         self.txns.get_mut(&ts).expect("just seen").left = jobs.len() as u32;
         // What was to be read before this must not see it.
@@ -261,9 +272,29 @@ impl PlainStore {
     fn placed(&mut self, ts: Timestamp) {
         let txn = self.txns.get_mut(&ts).expect("a write being placed");
         txn.left -= 1;
-        if txn.left > 0 {
-            return;
+        if txn.left == 0 {
+            self.is_placed(ts);
         }
+    }
+
+    /// Marks sectors, or does so no more: content of a later write is up to date.
+    fn mark(&mut self, ts: Timestamp, change: &Change) {
+        match change.kind {
+            ChangeKind::Delta => {}
+            ChangeKind::Mark => change.sectors().for_each(|sector| {
+                let mark = self.marks.entry(sector).or_default();
+                *mark = ts.max(*mark);
+            }),
+            ChangeKind::Content => change.sectors().for_each(|sector| {
+                if self.marks.get(&sector).is_some_and(|mark| *mark < ts) {
+                    self.marks.remove(&sector);
+                }
+            }),
+        }
+    }
+
+    /// All of a write is in place.
+    fn is_placed(&mut self, ts: Timestamp) {
         let txn = self.txns.remove(&ts).expect("just seen");
         self.drop_bases(txn.bases);
         self.events.push_back(Event::Placed(ts));
@@ -296,11 +327,12 @@ impl PlainStore {
     fn read_done(&mut self, key: u64, first: u64, data: &Buffer) {
         for (ticket, range) in self.merged.remove(&key).expect("a read in work") {
             let at = |sector: u64| ((sector - first) * SECTOR) as usize;
+            let erased: Vec<u64> = self.marks.range(range.clone()).map(|(s, _)| *s).collect();
             let done = ReadDone {
                 ticket,
                 data: data.slice(at(range.start), at(range.end)),
                 versions: Vec::new(),
-                erased: Vec::new(),
+                erased,
                 damaged: Vec::new(),
                 raced: false,
                 deferred: false,
@@ -372,16 +404,13 @@ impl Store for PlainStore {
         self.asked.push((ticket, first..first + count));
     }
 
-    fn has_marks(&self) -> bool {
-        false
-    }
-
-    /// It keeps no versions: every sector may have been written at any time, also before it was opened. And it
-    /// keeps no marks.
+    /// It keeps no versions: every sector may have been written at any time, also before it was opened.
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
-        let all = if what == Scan::Marked { 0..0 } else { first..first + count };
-        let latest = self.latest.max(Timestamp(1));
-        let found = all.map(|s| (s, latest)).collect();
+        let (all, latest) = (first..first + count, self.latest.max(Timestamp(1)));
+        let found = match what {
+            Scan::Marked => self.marks.range(all).map(|(s, ts)| (*s, *ts)).collect(),
+            _ => all.map(|s| (s, latest)).collect(),
+        };
         self.events.push_back(Event::Scanned(ticket, found));
     }
 

@@ -4,7 +4,7 @@
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what they were.
 
 use fastrand::Rng;
-use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Setting};
+use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Redundancy, Setting};
 use weft_core::units::Nanos;
 
 use super::Run;
@@ -16,12 +16,25 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
     (rng.u8(0..4) == 0).then_some(rng)
 }
 
+/// So many choices came later: only in some runs they are drawn with the others.
+const LATER: usize = 3;
+
+fn later(seed: u64) -> Option<Rng> {
+    let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
+    (rng.u8(0..2) == 0).then_some(rng)
+}
+
 impl Run {
     /// Some changes in a phase.
     pub(super) fn draw_choices(&mut self, span: Nanos) {
         let Some(mut rng) = self.choice_rng.take() else { return };
+        let mut later = later(rng.clone().u64(..));
         for _ in 0..rng.usize(1..=4) {
-            let choice = &CHOICES[rng.usize(0..CHOICES.len())];
+            let older = rng.usize(0..CHOICES.len() - LATER);
+            let choice = match &mut later {
+                Some(later) => &CHOICES[later.usize(0..CHOICES.len())],
+                None => &CHOICES[older],
+            };
             let words: Vec<&str> = choice.words().collect();
             let setting =
                 choice.parse(words[rng.usize(0..words.len())]).expect("a word of the table");
@@ -58,7 +71,14 @@ impl Run {
                 | Setting::ExposedStripes(_)
                 | Setting::ExposedBytes(_)
                 | Setting::ExposedFor(_)
+                | Setting::Start(_)
                 | Setting::Flush(_) => true,
+                // Disks of which it is said that they fail sooner may not achieve what was asked for before.
+                Setting::DiskMttf(_) => false,
+                Setting::Mttdl(hours) => {
+                    let reach = self.volume.rates().protected_h;
+                    self.exposes && (hours == Redundancy::UNBOUNDED || hours as f64 <= reach)
+                }
                 Setting::ParityAt(_) | Setting::Dispatch(_) | Setting::Journal(_) => true,
             }
     }

@@ -9,7 +9,7 @@ use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
-    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Timing,
+    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Start, Timing,
 };
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
@@ -285,6 +285,9 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
     let times = [MILLIS, 20 * MILLIS, 500 * MILLIS, Redundancy::UNBOUNDED];
     let mut other = Rng::with_seed(seed ^ 0x000a_f4a1_d001);
     let stripes = [1, 4, Redundancy::UNBOUNDED, Redundancy::UNBOUNDED];
+    // Later still. These allow some per cent of the time to some disks, and all of it to others.
+    let mut later = Rng::with_seed(seed ^ 0x000a_f4a1_d002);
+    let targets = [Redundancy::UNBOUNDED, Redundancy::UNBOUNDED, 500_000, 3_000_000];
     let refreshes = [Refresh::Idle, Refresh::Idle, Refresh::Busy, Refresh::First];
     Some(Redundancy {
         timing,
@@ -295,6 +298,9 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
         exposed_for: times[rng.usize(0..times.len())],
         // Later than the others.
         exposed_stripes: stripes[other.usize(0..stripes.len())],
+        mttdl: targets[later.usize(0..targets.len())],
+        start: if later.u8(0..8) == 0 { Start::Conservative } else { Start::Eager },
+        disk_mttf: Redundancy::DISK_MTTF,
         flush: if other.u8(0..3) == 0 { Flush::Redundant } else { Flush::Durable },
     })
 }

@@ -26,6 +26,8 @@ pub const EVALUATION: Evaluation = Evaluation {
         "figure-6" | "figure-9" => Some((Metric::ThroughputOpsS, Metric::LatencyMs)),
         _ => None,
     },
+    derive: |_| {},
+    trace: None,
 };
 
 /// The names of the experiments, in the order of the paper; the last is not in it.

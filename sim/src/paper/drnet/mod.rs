@@ -19,6 +19,8 @@ pub const EVALUATION: Evaluation = Evaluation {
     settings: &SETTINGS,
     along,
     curve: |_| None,
+    derive: |_| {},
+    trace: None,
 };
 
 /// The names of the experiments, in the order of the paper.

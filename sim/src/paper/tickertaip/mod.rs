@@ -38,6 +38,8 @@ pub const EVALUATION: Evaluation = Evaluation {
         _ => "size_bytes",
     },
     curve: |_| None,
+    derive: |_| {},
+    trace: None,
 };
 
 /// The names of the experiments, in the order of the paper.

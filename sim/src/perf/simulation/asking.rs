@@ -6,7 +6,6 @@ use weft_load::workload::Arrivals;
 use weft_load::{Ask, Kind};
 
 use super::super::lines::Cargo;
-use super::super::setup::VOLUME;
 use super::super::system::Fabric;
 use super::*;
 
@@ -16,6 +15,8 @@ pub(in crate::perf) struct Request {
     pub(in crate::perf) ask: Ask,
     pub(super) asked: Nanos,
     pub(super) originator: u32,
+    /// The host's driver has let it into the array.
+    pub(super) is_admitted: bool,
 }
 
 impl Simulation {
@@ -53,7 +54,7 @@ impl Simulation {
     pub(super) fn next_ask(&mut self, host: u32) -> Result<(), String> {
         let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
         let originator = self.originator_of(host, ask.offset);
-        let request = Request { host, ask, asked: 0, originator };
+        let request = Request { host, ask, asked: 0, originator, is_admitted: false };
         let number = match self.free.pop() {
             Some(number) => {
                 self.requests[number as usize] = Some(request);
@@ -156,16 +157,14 @@ impl Simulation {
     /// A reply is at its host, whose driver takes it.
     pub(super) fn is_back(&mut self, request: u32) {
         let (now, driver) = (self.queue.now(), micros(self.system.hosts.reply_us));
-        if self.requests[request as usize].is_none() {
-            return;
-        }
+        let Some(host) = self.requests[request as usize].as_ref().map(|r| r.host) else { return };
+        self.admits_another(host);
         if let Some(timeline) = &mut self.timeline {
             timeline.replied(request, now, now + driver);
         }
         match self.system.hosts.threads {
             true => {
-                let host = self.requests[request as usize].as_ref().map(|r| r.host);
-                self.host_works(host.expect("a request in work"), Job::Reply(request));
+                self.host_works(host, Job::Reply(request));
             }
             false => self.queue.push(driver, Event::Reply { request }),
         }

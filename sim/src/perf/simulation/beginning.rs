@@ -11,7 +11,7 @@ use weft_load::stats::Level;
 use weft_load::workload::{Arrivals, Generator};
 use weft_model::disk::{Disk, Model};
 
-use super::super::setup::{VOLUME, config, disks, of_trace, replay, volume};
+use super::super::setup::{config, disks, of_trace, replay, volume};
 use super::super::system::Problem;
 use super::environment::AtFirst;
 use super::*;
@@ -87,6 +87,9 @@ impl Simulation {
             volume: volume.clone(),
             messages: 0,
             delays: Delays::default(),
+            drivers: Driver::all(system),
+            exposure: Seen::new(count),
+            defers: volume.policy.redundancy.defers(),
             failing: None,
             delayed: 0,
             sector_bytes: model.sector_bytes(),

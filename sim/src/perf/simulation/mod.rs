@@ -3,6 +3,7 @@
 use accepting::Acceptance;
 use asking::Request;
 use devices::{Device, SharedBus};
+use driver::Driver;
 use failing::Failing;
 use std::sync::Arc;
 use weft_core::Buffer;
@@ -18,12 +19,14 @@ use weft_model::disk::Completed;
 use super::costs::Work;
 use super::delays::Delays;
 use super::diskless::{self, Diskless};
+use super::exposure::Seen;
 use super::host_thread::{Job, Thread};
 use super::lines::{Coming, LineEvent, Lines};
 use super::links::{HostLinks, LinkUse, Network};
 use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
 use super::recovered::Recovered;
+use super::setup::VOLUME;
 use super::system::{Roles, Store, System};
 use super::timeline::{Lane, Timeline};
 use crate::engine::Queue;
@@ -101,6 +104,8 @@ pub struct Simulation {
     lines: Option<Lines>,
     /// What is to happen there, while that is found.
     coming: Coming,
+    /// Whether parity may wait.
+    defers: bool,
     /// Who has accepted how much, if that is bounded.
     acceptance: Option<Acceptance>,
     /// The volume as it was made.
@@ -112,6 +117,10 @@ pub struct Simulation {
     /// Messages that went over a link since measuring began.
     messages: u64,
     delays: Delays,
+    /// The drivers of hosts that do not let all requests into the array at once.
+    drivers: Vec<Driver>,
+    /// What parity that waits exposes.
+    exposure: Seen,
     /// What fails, if anything does.
     failing: Option<Box<Failing>>,
     /// Requests with their reply since measuring began that others delayed.
@@ -221,6 +230,7 @@ impl Simulation {
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             recovered: self.recovered(),
+            exposure: self.exposure.until(now, self.volume.geometry.stripe_bytes()),
             processor_ns: self.processors.iter().map(|p| p.busy as f64).sum::<f64>()
                 / measured.all().latency.count().max(1) as f64,
             work: self.work,
@@ -319,6 +329,7 @@ impl Simulation {
         let now = self.queue.now();
         (self.messages, self.delayed, self.work) = (0, 0, Work::default());
         self.restart_phases();
+        self.exposure.restart(now);
         self.network.restart();
         self.lines.iter_mut().for_each(Lines::restart);
         self.host_links.iter_mut().for_each(HostLinks::restart);
@@ -339,7 +350,7 @@ impl Simulation {
     pub(super) fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Ask { request } => self.asks_if_room(request),
-            Event::Request { request } => self.leaves(request),
+            Event::Request { request } => self.is_to_leave(request),
             Event::Return { request } => {
                 self.is_back(request);
                 Ok(())
@@ -447,6 +458,9 @@ impl Simulation {
         let followed = followed.map(|_| described(&input));
         let mut outputs = Vec::new();
         place.node.handle(self.diskless.clock(node, at), input, &mut outputs);
+        if self.defers {
+            self.exposure.is(node as usize, place.node.exposed_now(VOLUME).0, at);
+        }
         if let Some(request) = request {
             self.delays.answered(request, &outputs);
         }
@@ -497,6 +511,7 @@ mod accepting;
 mod asking;
 mod beginning;
 mod devices;
+mod driver;
 mod environment;
 #[cfg(test)]
 mod fabric_tests;

@@ -484,3 +484,46 @@ fn a_known_transient_is_left_out() {
     system.measure.requests = 100;
     assert!(system.warmed_up(|| pilot(&system)).unwrap_err().contains("100 requests"));
 }
+
+/// A hundred writes at once of one stripe, which a disk serves one after the other: each comes too late again and again for
+/// others that are read and written meanwhile, until it gets its turn.
+#[test]
+fn nobody_starves_at_a_stripe_that_all_write_to() {
+    for commit in ["none", "late"] {
+        let system: System = toml::from_str(&format!(
+            "nodes = {{ workers = 5, originators = 0, mips = 1000 }}\ndisks.model = \"hp-c3325\"\n\
+             links = {{ fabric = \"bus\", mb_s = 1000, latency_us = 0 }}\n\
+             volume = {{ layout = \"raid5\", unit = 8192, parity_at = \"originator\", \
+             dispatch = \"commanded\", commit = \"{commit}\", size_bytes = 32768 }}\n\
+             workload = {{ hosts = 1, arrivals.closed.population = 100, \
+             requests.fixed = {{ bytes = 4096, read_share = 0.1 }} }}\n\
+             measure = {{ warm_up = 0, requests = 300, replications = 1 }}"
+        ))
+        .unwrap();
+        let outcome = Simulation::new(&system, 0).unwrap().run().unwrap();
+        assert!(outcome.all.latency.count() >= 300, "{commit}");
+    }
+}
+
+/// A driver lets one request in at a time, and by address those that wait are served sooner.
+#[test]
+fn a_driver_holds_back_what_it_does_not_admit() {
+    let run = |driver: &str| {
+        let system: System = toml::from_str(&format!(
+            "nodes = {{ workers = 2, originators = 0, mips = 1000 }}\ndisks.model = \"hp-c3325\"\n\
+             links = {{ fabric = \"bus\", mb_s = 1000, latency_us = 0 }}\nvolume.layout = \"raid0\"\n\
+             hosts = {{ ask_us = 0, reply_us = 0{driver} }}\n\
+             workload = {{ hosts = 1, arrivals.closed.population = 20, \
+             requests.fixed = {{ bytes = 4096, read_share = 1.0 }} }}\n\
+             measure = {{ warm_up = 0, requests = 1000, replications = 1 }}"
+        ))
+        .unwrap();
+        Simulation::new(&system, 0).unwrap().run().unwrap()
+    };
+    let (all, one) = (run(""), run(", admits = 1"));
+    let by_address = run(", admits = 1, scheduler = \"c-look\"");
+    assert!(all.disks.queue > 5.0, "{}", all.disks.queue);
+    assert!(one.disks.queue <= 0.5, "of two disks one has one at a time: {}", one.disks.queue);
+    let mean = |o: &Outcome| o.all.latency.mean();
+    assert!(mean(&by_address) < 0.9 * mean(&one), "{} {}", mean(&by_address), mean(&one));
+}

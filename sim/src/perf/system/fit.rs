@@ -2,6 +2,7 @@
 
 use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Problem, Spacing, Think};
+use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{Device, Spec};
 
 use super::{Arbitration, Fabric, MessageTimes, Roles, Store, System};
@@ -41,7 +42,7 @@ impl System {
     fn has_chance(&self, disk: &Spec) -> bool {
         let arrivals = match self.workload.arrivals {
             Arrivals::Closed { think, .. } => !matches!(think, Think::ConstantUs(_)),
-            Arrivals::Open { spacing, .. } => spacing == Spacing::Poisson,
+            Arrivals::Open { spacing, .. } => spacing != Spacing::Fixed,
             Arrivals::Traced { .. } | Arrivals::Saturating => false,
         };
         let disks = match &disk.device {
@@ -115,6 +116,26 @@ impl System {
             return Err(Problem::new("volume.journal", true, expected));
         }
         Ok(())
+    }
+
+    /// Refuses an order of a driver's queue that it cannot know: of a disk's position, or where nothing waits.
+    pub(super) fn check_driver(&self) -> Result<(), Problem> {
+        let (order, admits) = (self.hosts.scheduler, self.hosts.admits);
+        if let Some(admits) = admits {
+            within("hosts.admits", f64::from(admits))?;
+        }
+        if matches!(order, Scheduler::Satf | Scheduler::Bnn) {
+            let expected = "a host knows addresses alone; give fcfs, sstf or c-look";
+            return Err(Problem::new("hosts.scheduler", order.name(), expected));
+        }
+        match order != Scheduler::Fcfs && admits.is_none() {
+            true => {
+                let expected =
+                    "nothing waits at a host that admits all; give hosts.admits too, or fcfs";
+                Err(Problem::new("hosts.scheduler", order.name(), expected))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Refuses what only rounds or threads have, where there are none.

@@ -331,6 +331,11 @@ pub struct Hosts {
     pub message_us: f64,
     /// Whether that is always the same.
     pub message_times: MessageTimes,
+    /// How many requests of a host are in the array at once, at most; others wait in its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admits: Option<u32>,
+    /// The order in which they leave it.
+    pub scheduler: Scheduler,
     /// By how many milliseconds a host's clock is off at most, ahead or behind.
     pub clock_ms: f64,
     /// The links between hosts and the nodes that take their requests, if they take time.
@@ -360,6 +365,8 @@ impl Default for Hosts {
             reply_byte_ns: 0.0,
             message_us: 0.0,
             message_times: MessageTimes::Constant,
+            admits: None,
+            scheduler: Scheduler::Fcfs,
             clock_ms: 0.0,
             links: None,
         }

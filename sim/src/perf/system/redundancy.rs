@@ -1,0 +1,148 @@
+//! When parity is computed, and within which bounds it may wait (AFRAID), as scenarios say it.
+
+use serde::{Deserialize, Serialize};
+use weft_core::policy::{Redundancy, Refresh, Start, Timing};
+use weft_load::workload::Problem;
+
+use super::fit::within;
+use super::{Store, System};
+use crate::perf::{by_word, setup};
+
+/// When parity is computed. Bounds that are left out there are none; volumes have some if nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedundancySpec {
+    /// With each write, later, or not at all.
+    #[serde(with = "by_word")]
+    pub timing: Timing,
+    /// When parity that waits is computed.
+    #[serde(with = "by_word")]
+    pub refresh: Refresh,
+    /// For how many milliseconds a disk must have been idle before.
+    pub idle_ms: f64,
+    /// Whether parity waits from the beginning on.
+    #[serde(with = "by_word")]
+    pub start: Start,
+    /// Exposed stripes from which on it is computed whatever the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_stripes: Option<u64>,
+    /// For how many seconds a stripe may be exposed before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_s: Option<f64>,
+    /// Hours until disks lose data that are to be achieved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mttdl_h: Option<u64>,
+    /// Hours until a disk fails that nobody foresaw.
+    pub disk_mttf_h: u64,
+}
+
+impl Default for RedundancySpec {
+    fn default() -> Self {
+        RedundancySpec {
+            timing: Timing::Immediate,
+            refresh: Refresh::Idle,
+            idle_ms: 100.0,
+            start: Start::Eager,
+            exposed_stripes: None,
+            exposed_s: None,
+            mttdl_h: None,
+            disk_mttf_h: Redundancy::DISK_MTTF,
+        }
+    }
+}
+
+impl RedundancySpec {
+    /// As a volume's policy has it.
+    pub(super) fn policy(&self) -> Redundancy {
+        let nanos = |seconds: f64| (seconds * 1e9).round() as u64;
+        Redundancy {
+            timing: self.timing,
+            refresh: self.refresh,
+            idle: nanos(self.idle_ms / 1e3),
+            start: self.start,
+            exposed_stripes: self.exposed_stripes.unwrap_or(Redundancy::UNBOUNDED),
+            exposed_bytes: Redundancy::UNBOUNDED,
+            exposed_for: self.exposed_s.map_or(Redundancy::UNBOUNDED, nanos),
+            mttdl: self.mttdl_h.unwrap_or(Redundancy::UNBOUNDED),
+            disk_mttf: self.disk_mttf_h,
+            ..Redundancy::default()
+        }
+    }
+
+    fn check_values(&self) -> Result<(), Problem> {
+        within("volume.redundancy.idle_ms", self.idle_ms)?;
+        within("volume.redundancy.disk_mttf_h", self.disk_mttf_h as f64)?;
+        let given = [
+            ("volume.redundancy.exposed_stripes", self.exposed_stripes.map(|n| n as f64)),
+            ("volume.redundancy.exposed_s", self.exposed_s),
+            ("volume.redundancy.mttdl_h", self.mttdl_h.map(|n| n as f64)),
+        ];
+        given.into_iter().try_for_each(|(key, value)| value.map_or(Ok(()), |v| within(key, v)))
+    }
+}
+
+impl System {
+    /// Refuses parity that waits where there is none, or no mark of it would last, and what disks cannot achieve.
+    pub(super) fn check_redundancy(&self) -> Result<(), Problem> {
+        let spec = &self.volume.redundancy;
+        spec.check_values()?;
+        if !spec.policy().defers() {
+            return Ok(());
+        }
+        let refuse = |expected: &str| {
+            let word = weft_core::policy::Valued::word(spec.timing);
+            Err(Problem::new("volume.redundancy.timing", word, expected))
+        };
+        let volume = setup::volume(self, self.data_bytes()?)?;
+        if !volume.geometry.is_redundant() {
+            return refuse("volume.layout has no parity; give one that has, or immediate");
+        }
+        if !volume.policy.commit.is_voted() {
+            return refuse(
+                "without votes nobody knows whether parity was marked; give volume.commit = late, or immediate",
+            );
+        }
+        if self.nodes.store == Store::Journalled && !self.volume.journal {
+            return refuse(
+                "a mark is in the journal first; give volume.journal = true, or immediate",
+            );
+        }
+        let most = volume.rates().protected_h;
+        match spec.mttdl_h.filter(|hours| *hours as f64 > most) {
+            Some(hours) => {
+                let expected = format!("immediate parity achieves {most:.0}; give at most that");
+                Err(Problem::new("volume.redundancy.mttdl_h", hours, expected))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> Option<String> {
+        let least =
+            "workload.arrivals.closed.population = 1\nworkload.requests.imitation = \"oltp\"\n";
+        let system: System = toml::from_str(&format!("{least}{text}")).unwrap();
+        system.check().err().map(|p| p.to_string())
+    }
+
+    #[test]
+    fn what_does_not_go_with_parity_that_waits_is_refused() {
+        let deferred = "volume.redundancy.timing = \"deferred\"\n";
+        assert_eq!(problem(deferred), None);
+        for (more, why) in [
+            ("volume.layout = \"raid0\"", "volume.layout has no parity"),
+            ("volume.commit = \"none\"", "without votes"),
+            ("nodes.store = \"journalled\"", "a mark is in the journal first"),
+            ("volume.redundancy.mttdl_h = 1_000_000_000_000", "immediate parity achieves"),
+            ("volume.redundancy.exposed_stripes = 0", "volume.redundancy.exposed_stripes = 0"),
+            ("volume.redundancy.idle_ms = 0", "volume.redundancy.idle_ms = 0"),
+        ] {
+            let said = problem(&format!("{deferred}{more}")).unwrap();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
