@@ -56,9 +56,8 @@ mod tests {
     fn ranges_are_listed_with_their_times() {
         let text =
             list(&[json!({ "offset": 8192, "length": 4096, "found": "1970-01-02T00:00:00Z" })]);
-        let line = text.lines().last().unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words[..2], ["8192", "12288"], "{text}");
+        let line = text.lines().find(|line| line.contains("8192")).unwrap();
+        assert!(line.contains("12288"), "{text}");
         assert!(line.contains("1970-01-02T00:00:00Z"), "{text}");
     }
 }

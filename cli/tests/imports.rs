@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "args",
     "output",
     "token",
@@ -23,6 +23,7 @@ const ORDER: [&str; 28] = [
     "trace",
     "cluster",
     "demo",
+    "lost",
     "volume",
     "explain",
     "status",

@@ -293,7 +293,7 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     let why = |e: io::Error| {
         Error(format!(
-            "cannot listen at {address}: {e}; choose another address (--listen, or `listen` in the configuration), \
+            "cannot listen at {address}: {e}; choose another address, host:port (--listen, or `listen` in the configuration), \
              or end what uses it"
         ))
     };

@@ -94,7 +94,7 @@ fn choices_change_in_use() {
 #[test]
 fn forgetting_a_write_whose_data_is_away_is_found() {
     let options = Options { deferral: Some(true), members: Some(false), ..PATIENT };
-    for seed in [96, 124] {
+    for seed in [375, 465] {
         passed(seed, options);
         assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
     }

@@ -432,26 +432,9 @@ impl Commands<'_> {
         self.hosts.command(self.engine, conn, job);
     }
 
-    /// What a volume's ordering is called, if the volume is still there.
-    fn volume(&self, name: &str) -> Result<Volume> {
-        let exports = self.engine.exports();
-        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
-        match exports.named(name) {
-            Some(volume) => Ok(Volume::clone(volume)),
-            None if names.is_empty() => fail("there are no volumes; create one first"),
-            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
-        }
-    }
-
     /// An answer about how something is.
     fn looked_at(&self, what: &str, value: &impl Serialize) -> Value {
         status::with_cut_off(self.engine, json!({ what: value }))
-    }
-
-    /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.
-    fn hidden(&self, name: &str) -> Option<Volume> {
-        let mut volumes = self.engine.map().volumes.values();
-        volumes.find(|v| v.name == name && v.visible == 0).map(|v| Volume::clone(v))
     }
 
     /// The processes that have not yet said, in this epoch or a later one, who uses which volume. What

@@ -16,6 +16,23 @@ use crate::spec::Spec;
 use crate::volumes::{self, NewVolume};
 
 impl Commands<'_> {
+    /// A volume that hosts see, by its name.
+    pub(super) fn volume(&self, name: &str) -> Result<Volume> {
+        let exports = self.engine.exports();
+        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+        match exports.named(name) {
+            Some(volume) => Ok(Volume::clone(volume)),
+            None if names.is_empty() => fail("there are no volumes; create one first"),
+            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
+        }
+    }
+
+    /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.
+    pub(super) fn hidden(&self, name: &str) -> Option<Volume> {
+        let mut volumes = self.engine.map().volumes.values();
+        volumes.find(|v| v.name == name && v.visible == 0).map(|v| Volume::clone(v))
+    }
+
     pub(super) fn create(
         &mut self,
         name: String,
