@@ -510,7 +510,7 @@ bad_input() {
     refused HOST:PORT up --dir "$x" --listen nonsense
     refused 'on off' up --dir "$x" --journal maybe
     refused "$PORT --listen" timeout 20 "$WEFT" up --dir "$T/y" --listen "127.0.0.1:$PORT"
-    [ ! -e "$x" ] && [ ! -e "$T/y" ] || { echo "what was refused was made all the same"; return 1; }
+    [ ! -e "$x/weft.toml" ] && [ ! -e "$x/disk-0.img" ] && [ ! -e "$T/y" ] || { echo "what was refused was made all the same"; return 1; }
     # Of the array that runs
     refused "use $(server)" up --dir "$D"
     refused 'vol0 already' weft volume create vol0 1M

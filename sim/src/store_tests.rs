@@ -372,7 +372,7 @@ impl Trial {
         self.store.scan(0, first, count, what);
         self.await_event(|event| match event {
             Event::Scanned(_, found) => Ok(found),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
     }
 
@@ -381,7 +381,7 @@ impl Trial {
         self.store.read(sector, sector, 1);
         let done = self.await_event(|event| match event {
             Event::Read(done) => Ok(done),
-            other => Err(other),
+            other => Err(Box::new(other)),
         });
         let bytes = done.data.to_bytes();
         assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
@@ -389,11 +389,11 @@ impl Trial {
     }
 
     /// The disk works until the store says what is awaited; all else that it says is heard.
-    fn await_event<T>(&mut self, awaited: impl Fn(Event) -> Result<T, Event>) -> T {
+    fn await_event<T>(&mut self, awaited: impl Fn(Event) -> Result<T, Box<Event>>) -> T {
         loop {
             match self.store.poll().map(&awaited) {
                 Some(Ok(found)) => return found,
-                Some(Err(event)) => self.hear(event),
+                Some(Err(event)) => self.hear(*event),
                 None => {
                     for request in Store::take_ops(&mut self.store) {
                         self.disk.start(request.id, request.op);

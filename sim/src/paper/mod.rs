@@ -43,8 +43,11 @@ pub struct Evaluation {
     /// Adds what follows from several runs to their rows.
     pub derive: fn(&mut Vec<Row>),
     /// The file of a trace that some of its cases have if it is there, and what puts it into a case.
-    pub trace: Option<(&'static str, fn(&mut Case, &str))>,
+    pub trace: Option<(&'static str, PutTrace)>,
 }
+
+/// Puts the trace of a file into a case.
+pub type PutTrace = fn(&mut Case, &str);
 
 /// A parameter of a paper's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -145,8 +145,9 @@ impl Worker {
             return self.store.has_marks();
         }
         let never = timing == Timing::Never;
-        if !must && !never && !(self.has_started(volume, now) && self.target_allows(volume.id, now))
-        {
+        let is_time =
+            |w: &mut Worker| w.has_started(volume, now) && w.target_allows(volume.id, now);
+        if !(must || never || is_time(self)) {
             return false;
         }
         let meets = |w: &Wanted| {
