@@ -45,7 +45,7 @@ pub struct Options {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Of afraid: the directory with the trace hplajw_1week.csv.gz; without it a look-alike is drawn
-    #[arg(long, default_value = "../shared/traces")]
+    #[arg(long, default_value = "./traces")]
     traces: PathBuf,
     /// Print the results as a JSON array
     #[arg(long)]

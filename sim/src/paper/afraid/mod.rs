@@ -9,7 +9,7 @@ mod workloads;
 
 use weft_core::exposure::{self, COVERAGE, DISK_MTTF_RAW_H, Disks as Failing, Rates};
 use weft_core::policy::Timing;
-use weft_load::workload::{Arrivals, Requests, Trace, Workload};
+use weft_load::workload::{Addresses, Arrivals, Requests, Trace, Workload};
 use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
@@ -223,6 +223,7 @@ fn replay(case: &mut Case, file: &str) {
         case.system.workload = Workload {
             arrivals: Arrivals::Traced { speed: 1.0 },
             requests: Requests::Trace(trace),
+            addresses: Addresses::default(),
             align_bytes: None,
             ..case.system.workload.clone()
         };

@@ -8,6 +8,16 @@ fn every_experiment_has_cases_and_every_case_can_be_simulated() {
 }
 
 #[test]
+fn the_trace_takes_the_place_of_its_look_alike() {
+    let mut cases = cases(Effort::Quick, &[]);
+    cases.iter_mut().for_each(|case| replay(case, "day.csv"));
+    let traced = |c: &&Case| c.system.workload.requests.trace().is_some();
+    assert!(cases.iter().filter(traced).all(|c| c.point[0].1 == Value::Name("hplajw")));
+    assert!(cases.iter().any(|c| traced(&c)));
+    cases.iter().for_each(|c| c.system.workload.check().unwrap());
+}
+
+#[test]
 fn no_result_that_is_kept_back_is_known() {
     let cases = cases(Effort::Full, &[]);
     assert!(cases.iter().flat_map(|c| &c.metrics).all(|m| m.1.is_none()));
