@@ -54,7 +54,7 @@ pub const WORKLOADS: [Load; 10] = [
     load("as400-4",    9,  6.0,    40.0,  9.0,  0.60, PAGES,   50_000, 0.8, 4_000),
 ];
 
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments)] // the columns of the table above
 const fn load(
     name: &'static str,
     disks: u16,
