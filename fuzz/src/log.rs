@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_bytes::Writer;
+use weft_bytes::{BytesError, Writer};
 use weft_core::cluster::ClusterMap;
 use weft_core::node::MapMessage;
 use weft_core::units::{MILLIS, NodeId, Timestamp};
 use weft_member::{
-    Config, Effect, Input, MapCodec, Persist, Process, Stored, Witness, member_of, node_of,
+    Config, Effect, Input, LogError, MapCodec, Persist, Process, Stored, Witness, member_of, node_of,
 };
 use weft_net::wire::Message;
 
@@ -47,17 +47,34 @@ pub fn framed(bodies: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     log.finish()
 }
 
-/// Opens a log; `None` if it is refused.
-fn open(log: &[u8]) -> Option<Stored> {
+/// Opens a log.
+///
+/// # Errors
+///
+/// If it is refused.
+fn open(log: &[u8]) -> Result<Stored, LogError> {
     let salvaged = Stored::salvage(log);
     let member = salvaged.and_then(|stored| stored.member()).unwrap_or(member_of(NodeId(0)));
     let beside = Witness::new(member, 0).bytes();
-    Stored::open(log, Some(&beside)).ok().map(|(stored, _)| stored)
+    Stored::open(log, Some(&beside)).map(|(stored, _)| stored)
 }
 
 /// Starts a member with this log and has it tick a few times. The log as it is then; `None` if it is refused.
 pub fn run(log: Vec<u8>, times: u64) -> Option<Vec<u8>> {
-    start(open(&log)?, log, times)
+    start(open(&log).ok()?, log, times)
+}
+
+/// The same with a log that a member has written.
+///
+/// # Panics
+///
+/// If the member does not start, unless it has counted to the very end of what is read.
+pub fn run_again(log: Vec<u8>, times: u64) {
+    match open(&log) {
+        Ok(stored) => assert!(start(stored, log, times).is_some(), "it started before"),
+        Err(LogError::Damaged { why: BytesError::Bounds { .. }, .. }) => {}
+        Err(why) => panic!("a member wrote it: {why}"),
+    }
 }
 
 /// Starts a member with what its log says, and has it tick a few times. The log as it is then.

@@ -35,10 +35,11 @@ impl Record {
         })
     }
 
-    /// What must hold of its numbers.
-    fn check(&self) -> Read<()> {
+    /// None of its numbers may be higher than `most`.
+    pub fn check(&self, most: &Most) -> Read<()> {
+        let counted = |what, value| at_most(what, value, most.others);
         match self {
-            Record::Started(_, starts) => counted("the number of its starts", *starts),
+            Record::Started(_, starts) => at_most("the number of its starts", *starts, most.starts),
             Record::Hard(hard) => counted("a term", hard.term),
             Record::Entries(entries) => entries.iter().try_for_each(|entry| {
                 counted("the term of an entry", entry.term)?;
@@ -65,7 +66,7 @@ pub(crate) struct LogSpan {
 impl LogSpan {
     /// A record comes after what the log holds.
     pub fn follow(&mut self, record: &Record) -> Read<()> {
-        record.check()?;
+        record.check(&Most::WRITTEN)?;
         match record {
             Record::Started(..) | Record::Hard(_) => {}
             Record::Entries(entries) => {
@@ -88,7 +89,7 @@ impl LogSpan {
 
     /// A frame of this number with this body comes after what the log holds.
     pub fn follow_frame(&mut self, number: u64, body: &[u8]) -> Read<()> {
-        counted("the number of a frame", number)?;
+        at_most("the number of a frame", number, Most::WRITTEN.others)?;
         let mut r: Reader = Reader::new(body);
         while r.left() > 0 {
             self.follow(&Record::read(&mut r)?)?;
@@ -97,7 +98,18 @@ impl LogSpan {
     }
 }
 
-/// No member counts further; so none of the sums that it and the library make overflows.
-pub(crate) fn counted(what: &'static str, value: u64) -> Read<()> {
-    at_most(what, value, u64::MAX >> 1)
+/// How far a member counts.
+pub(crate) struct Most {
+    /// Its starts. The first one of a member that is not its process's first is told by its 32 bits of incarnation,
+    /// which stand above the others.
+    starts: u64,
+    /// Terms, entries and frames.
+    pub others: u64,
+}
+
+impl Most {
+    /// What a member that starts finds in its log leaves it room to count: one start, and for as long as it runs.
+    pub const READ: Most = Most { starts: u64::MAX - 1, others: u64::MAX >> 2 };
+    /// No sum that it and the library make overflows.
+    pub const WRITTEN: Most = Most { starts: u64::MAX, others: u64::MAX >> 1 };
 }

@@ -8,11 +8,11 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
-use weft_bytes::{BytesError, Read, Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 use crate::consensus::wire;
 use crate::decision::Decision;
-use crate::frame::{ENTRIES, HARD_STATE, LogSpan, Record, SNAPSHOT, STARTED, counted};
+use crate::frame::{ENTRIES, HARD_STATE, LogSpan, Most, Record, SNAPSHOT, STARTED};
 use crate::process::{incarnation_of, node_of};
 use crate::{MapCodec, MemberId};
 use weft_core::cluster::ClusterMap;
@@ -213,7 +213,7 @@ impl Stored {
         while let Some((number, body)) = frame_at(log, at, |n| at == 0 || fits(n, stored.frame)) {
             stored.witnessed |= log[at + 3] == VERSION;
             stored.frame = number;
-            let applied = counted("the number of a frame", number);
+            let applied = at_most("the number of a frame", number, Most::READ.others);
             let applied = applied.and_then(|()| stored.apply(body));
             applied.map_err(|why| LogError::Damaged { at, why })?;
             at += HEADER + body.len();
@@ -225,6 +225,7 @@ impl Stored {
         let mut r: Reader = Reader::new(body);
         while r.left() > 0 {
             let record = Record::read(&mut r)?;
+            record.check(&Most::READ)?;
             let base = self.snapshot.get_metadata().index;
             let mut span = LogSpan { base, last: base + self.entries.len() as u64 };
             span.follow(&record)?;
@@ -408,6 +409,21 @@ mod tests {
         refused(&|f| f.snapshot(&far), 5);
         refused(&|f| f.entries(&[entry(1, u64::MAX)]), 5);
         refused(&|f| f.entries(&[entry(u64::MAX, 1)]), 5);
+    }
+
+    /// Found by fuzzing: a log whose numbers were the highest that may be written was read, and could not be added to.
+    #[test]
+    fn a_log_that_is_read_leaves_room_to_count() {
+        let log = |starts: u64| {
+            let mut frame = Frame::default();
+            frame.started(MemberId(3), starts);
+            frame.finish(1, &mut LogSpan::default())
+        };
+        assert_eq!(Stored::replay(&log(u64::MAX - 1)).unwrap().starts, u64::MAX - 1);
+        let error = Stored::replay(&log(u64::MAX)).unwrap_err().to_string();
+        assert!(error.contains("out of bounds"), "{error}");
+        let last = crate::member_anew(crate::node_of(MemberId(3)), u64::from(u32::MAX));
+        assert!(Stored::replay(&anew(&Stored { frame: 1, ..Stored::anew(last) })).is_ok());
     }
 
     #[test]
