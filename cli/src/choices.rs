@@ -88,10 +88,7 @@ impl<T: Takes> Args for Choices<T> {
                 .value_parser(|word: &str| choice.parse(word))
                 .conflicts_with_all(choice.same_as)
                 .help(help(choice, T::MEASURING));
-            command.arg(match T::alias(choice) {
-                Some(alias) => option.alias(alias),
-                None => option,
-            })
+            command.arg(option.aliases(T::alias(choice).into_iter().chain(choice.old_key())))
         })
     }
 

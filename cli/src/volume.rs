@@ -227,13 +227,13 @@ impl Volume {
         say(volumes(std::slice::from_ref(volume)))?;
         let form = volume.policy.get("sequencer");
         let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
-        let [strategy, parity_at, commit, dispatch, roles, wait] =
-            ["strategy", "parity_at", "commit", "dispatch", "roles", "lost_wait"]
+        let [strategy, calculator, commit, dispatch, roles, wait] =
+            ["strategy", "calculator", "commit", "dispatch", "roles", "lost_wait"]
                 .map(|key| volume.choice(key));
         let apart = &volume.apart;
         say(format!(
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
-             parity-at: {parity_at}, apart: {apart}, lost-wait: {wait}"
+             calculator: {calculator}, apart: {apart}, lost-wait: {wait}"
         ))?;
         if let Some(line) = redundancy(volume) {
             say(line)?;

@@ -11,7 +11,7 @@ use weft_core::node::{
     Output, Refusal, Task, Timer, Wanted,
 };
 use weft_core::order::{Lock, Ordering};
-use weft_core::plan::{Part, Range};
+use weft_core::plan::{Calculators, Part, Range};
 use weft_core::policy::{Commit, Dispatch, Policy};
 use weft_core::store::{DiskOp, Reached, StoreConfig};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
@@ -79,6 +79,7 @@ impl Bench {
             volume: V,
             avoid: ColumnSet::EMPTY,
             waits: ColumnSet::EMPTY,
+            calculators: Calculators::default(),
             task,
             asker: None,
         };
@@ -235,6 +236,7 @@ fn a_write_of_a_paused_host_is_refused_when_others_have_gone_on() {
             volume: V,
             avoid: ColumnSet::EMPTY,
             waits: ColumnSet::EMPTY,
+            calculators: Calculators::default(),
             task: Task::Write(FIRST),
             asker: None,
         };

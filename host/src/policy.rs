@@ -140,9 +140,10 @@ mod tests {
         let set = all.into_iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let policy = Policy::default().with(given(&set).unwrap());
         let entry = toml::to_string(&PolicyEntry::of(&policy).unwrap()).unwrap();
+        // But for one that has another key.
         assert_eq!(
             entry,
-            "strategy = \"small\"\nparity_at = \"solely\"\ncommit = \"none\"\nordering = \"sequencer\"\n\
+            "strategy = \"small\"\ncalculator = \"solely\"\ncommit = \"none\"\nordering = \"sequencer\"\n\
              sequencer = \"worker-driven\"\nlost_wait = \"5m\"\n"
         );
     }
@@ -158,6 +159,6 @@ mod tests {
         }
         assert!(set("journal", "off").unwrap_err().0.contains("there are strategy"));
         let nothing = change(&BTreeMap::new(), true).unwrap_err().0;
-        assert!(nothing.contains("say what") && nothing.contains("parity-at=..."), "{nothing}");
+        assert!(nothing.contains("say what") && nothing.contains("calculator=..."), "{nothing}");
     }
 }

@@ -251,7 +251,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     for (what, why) in [
         (&[("commit", "limited")][..], "dispatch=commanded with it"),
         (&[("commit", "none")], "is for measuring"),
-        (&[("parity-at", "parity"), ("roles", "host")], "parity-at=auto"),
+        (&[("calculator", "balanced"), ("roles", "host")], "calculator=auto"),
         (&[("strategy", "full")], "auto, small and large"),
     ] {
         let refused = control.request(&create(what)).unwrap_err().to_string();
@@ -262,7 +262,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     let says =
         |shown: &serde_json::Value, key: &str| shown["volume"][key].as_str().unwrap().to_string();
     assert_eq!(
-        (says(&shown, "strategy"), says(&shown, "parity_at")),
+        (says(&shown, "strategy"), says(&shown, "calculator")),
         ("small".into(), "solely".into())
     );
     assert_eq!(shown["volume"]["journal"], false);
@@ -283,8 +283,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
             // What goes with every value of it.
             let usual = match choice.key {
                 "sequencer" => &[("ordering", "sequencer")][..],
-                "parity-at" => &[("dispatch", "collaborative")],
-                "dispatch" | "roles" => &[("parity-at", "auto")],
+                "calculator" => &[("dispatch", "collaborative")],
+                "dispatch" | "roles" => &[("calculator", "auto")],
                 _ => &[],
             };
             let to: Vec<_> = usual.iter().copied().chain([(choice.key, word)]).collect();
@@ -309,7 +309,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     let array = start(dir.path(), &spec());
     let mut control = Control::connect(array.dir()).unwrap();
     let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
-    let there = ["strategy", "parity_at", "commit", "dispatch"].map(|key| says(&shown, key));
+    let there = ["strategy", "calculator", "commit", "dispatch"].map(|key| says(&shown, key));
     assert_eq!(there, ["large", "originator", "limited", "commanded"]);
     // A read waits until its node takes part.
     open(dir.path(), "a").read_at(0, 4096).unwrap();

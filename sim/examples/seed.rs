@@ -42,6 +42,7 @@ fn main() {
         NodeBug::Store(StoreBug::RoomTooSoon),
         NodeBug::Store(StoreBug::OneSuperblock),
         NodeBug::OldestPrepared,
+        NodeBug::ChildTwice,
         NodeBug::UnsafeAborts,
         NodeBug::OnUndecidedContent,
         NodeBug::SilentAborts,

@@ -104,7 +104,7 @@ impl Takes for OfWrites {
     const MEASURING: bool = true;
 
     fn alias(choice: &Choice) -> Option<&'static str> {
-        (choice.key == "parity-at").then_some("roles")
+        (choice.key == "calculator").then_some("roles")
     }
 }
 

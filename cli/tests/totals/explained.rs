@@ -38,6 +38,8 @@ fn name(roles: Option<ParityAt>) -> &'static str {
         Some(ParityAt::Originator) => "originator",
         Some(ParityAt::Solely) => "solely",
         Some(ParityAt::Parity) => "parity",
+        Some(ParityAt::Balanced) => "balanced",
+        Some(ParityAt::Tree) => "tree",
     }
 }
 

@@ -6,7 +6,7 @@ use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
-use crate::plan::{Part, Range, Role, Span};
+use crate::plan::{Calculators, Part, Range, Role, Span};
 use crate::policy::{Commit, Dispatch};
 use crate::units::{ColumnSet, MILLIS};
 
@@ -67,7 +67,15 @@ fn nothing_is_put_back_over_an_undecided_write() {
     let ts = at(200);
     let task = Task::Rebuild { stripe: 0, column: 0, part: Span::new(0, UNIT) };
     let avoid = ColumnSet::of(0);
-    let header = Header { ts, volume: VOLUME, avoid, waits: ColumnSet::EMPTY, task, asker: None };
+    let header = Header {
+        ts,
+        volume: VOLUME,
+        avoid,
+        waits: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
+        task,
+        asker: None,
+    };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::Result, data }];
     bench.hear(PEER, Body::Part { header, to: Role::Column(0), items });

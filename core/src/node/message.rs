@@ -3,7 +3,7 @@
 use super::{LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
-use crate::plan::{Part, Range, Role, Span};
+use crate::plan::{Calculators, Part, Range, Role, Span};
 use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
@@ -70,6 +70,8 @@ pub struct Header {
     pub avoid: ColumnSet,
     /// The parities, counted from 0, that wait: they are marked, and computed later.
     pub waits: ColumnSet,
+    /// The columns that calculate, where the plan leaves that to one of them for each stripe.
+    pub calculators: Calculators,
     /// What is to be done.
     pub task: Task,
     /// Whose request it is part of, if that has a name.

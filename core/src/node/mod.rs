@@ -6,6 +6,7 @@
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
 mod background;
+mod calculator;
 mod catchup;
 mod check;
 mod config;
@@ -263,6 +264,11 @@ impl Node {
             }
             Body::Write { header, items } => worker.on_part(from, header, None, items, outbox),
             Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
+                worker.on_part(from, header, Some(to), items, outbox);
+            }
+            Body::Part { header, to: to @ Role::Calculator, items }
+                if !header.calculators.is_empty() =>
+            {
                 worker.on_part(from, header, Some(to), items, outbox);
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),

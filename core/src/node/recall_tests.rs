@@ -5,7 +5,7 @@ use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
 use crate::order::{Again, Asker, HostId, RequestId};
-use crate::plan::{Part, Range};
+use crate::plan::{Calculators, Part, Range};
 use crate::units::ColumnSet;
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
@@ -79,8 +79,15 @@ fn a_participant_remembers_what_has_happened() {
     bench.enter(map(2, Attendance::default()), at(1));
     let (task, avoid) = (Task::Write(RANGE), ColumnSet::EMPTY);
     let asker = Some(Asker { id: id(), oldest: 3 });
-    let header =
-        Header { ts: at(1000), volume: VOLUME, avoid, waits: ColumnSet::EMPTY, task, asker };
+    let header = Header {
+        ts: at(1000),
+        volume: VOLUME,
+        avoid,
+        waits: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
+        task,
+        asker,
+    };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::New, data }];
     bench.hear(PEER, Body::Write { header, items });

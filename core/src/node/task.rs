@@ -3,7 +3,7 @@
 
 use super::Task;
 use crate::cluster::Volume;
-use crate::plan::{PlanError, Role, WritePlan};
+use crate::plan::{Calculators, PlanError, Role, WritePlan};
 use crate::units::{ColumnSet, NodeId};
 
 impl Task {
@@ -43,7 +43,7 @@ impl Task {
                 WritePlan::deferring(g, range, avoid, volume.policy, waits)
             }
             Task::Rebuild { stripe, column, part } => {
-                WritePlan::rebuild(g, stripe, column, part, avoid)
+                WritePlan::rebuild(g, stripe, column, part, avoid, volume.policy)
             }
             Task::Lose { stripe, column, part } => Ok(WritePlan::lose(g, stripe, column, part)),
             Task::Copy { stripe, column, part } => Ok(WritePlan::copy(g, stripe, column, part)),
@@ -51,13 +51,16 @@ impl Task {
     }
 }
 
-/// Who has which role in a task: the columns' roles by the stripe map, the others at the originator.
+/// Who has which role in a task: the columns' roles by the stripe map, the others at the originator, but for the
+/// calculator where a column is named for it.
 #[derive(Clone, Copy)]
 pub(super) struct Cast<'a> {
     pub volume: &'a Volume,
     /// The number of the extent in the stripe map.
     pub extent: usize,
     pub originator: NodeId,
+    /// The columns that calculate, if the originator does not.
+    pub calculators: Calculators,
 }
 
 impl Cast<'_> {
@@ -68,7 +71,11 @@ impl Cast<'_> {
         match role {
             Role::Column(seat) => extent.columns.get(column(seat)).map(|c| c.0),
             Role::Source(seat) => extent.leaving.get(&column(seat)).map(|left| left.0),
-            Role::Calculator | Role::Endpoint | Role::Coordinator => Some(self.originator),
+            Role::Calculator => match self.calculators.of(stripe) {
+                Some(column) => extent.columns.get(column).map(|c| c.0),
+                None => Some(self.originator),
+            },
+            Role::Endpoint | Role::Coordinator => Some(self.originator),
         }
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
 use crate::layout::{Geometry, LayoutSpec};
-use crate::plan::{Part, Range};
+use crate::plan::{Calculators, Part, Range};
 use crate::store::{DiskOp, DiskRequest, StoreConfig, Superblock};
 use crate::units::ColumnSet;
 
@@ -129,6 +129,7 @@ impl Bench {
             volume: VOLUME,
             avoid: ColumnSet::EMPTY,
             waits: ColumnSet::EMPTY,
+            calculators: Calculators::default(),
             task: Task::Write(range),
             asker: None,
         };

@@ -32,10 +32,18 @@ pub enum Role {
 pub enum Part {
     /// New bytes of the cell's own unit.
     New,
-    /// New bytes of this data unit.
+    /// New bytes of this data unit, or its new content.
     NewOf(usize),
     /// What the cell of this column of the code sends.
     From(usize),
+    /// What the cell of column `from` of the code has added up of column `of`: its own share, and what its children
+    /// in the tree have.
+    Sum {
+        /// Who sends it.
+        from: usize,
+        /// Of what it is a part.
+        of: usize,
+    },
     /// Lost content of this data unit, solved for.
     Solved(usize),
     /// What is to be written as it is: finished parity, or a unit that is put back.
@@ -196,7 +204,19 @@ impl Cell {
 
     /// Whether it waits for what columns send.
     pub fn gathers(&self) -> bool {
-        self.awaited().iter().any(|(part, _)| matches!(part, Part::From(_)))
+        self.awaited().iter().any(|(part, _)| matches!(part, Part::From(_) | Part::Sum { .. }))
+    }
+
+    /// Bytes that are added up for what it sends and for what it writes.
+    pub fn computes(&self) -> u64 {
+        let value = |step: &Step| match step {
+            Step::Combine(_, _, Value::Sum(terms)) => terms.iter().map(|t| t.spans.len()).sum(),
+            Step::Send(Send { value: Value::Sum(terms), .. }) => {
+                terms.iter().map(|t| t.spans.len()).sum()
+            }
+            _ => 0,
+        };
+        self.steps.iter().map(value).sum::<u64>()
     }
 
     /// Whether its role must be told to begin: nothing that it waits for would do that.

@@ -165,7 +165,7 @@ impl Execution {
         match step {
             // Who runs the cell starts it; the steps that need what is read wait for it.
             Step::Read(_) => true,
-            Step::Await(_) => self.has_gathered(),
+            Step::Await(parts) => parts.iter().all(|(part, _)| self.part(*part).is_some()),
             Step::Combine(part, spans, value) => {
                 let Some(data) = self.value(value, *spans) else { return false };
                 self.here.push((*part, data));

@@ -1,8 +1,8 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Cell, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value, WritePlan,
-    WriteRow, chunks,
+    Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value,
+    WritePlan, WriteRow, chunks,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -148,7 +148,12 @@ fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
             return format!("{name}: lost");
         }
         let steps = row.cell(g, Role::Column(seat)).steps_in_words(policy);
-        format!("{name}: {}", if steps.is_empty() { "-".to_string() } else { steps.join(", ") })
+        let steps = if steps.is_empty() { "-".to_string() } else { steps.join(", ") };
+        if row.calculator != Some(seat) {
+            return format!("{name}: {steps}");
+        }
+        let calculator = row.cell(g, Role::Calculator).steps_in_words(policy);
+        format!("{name}: {steps}; calculator: {}", calculator.join(", "))
     };
     ExplainedRow {
         stripe: row.stripe,
@@ -181,6 +186,8 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
         ParityAt::Originator => "at originator",
         ParityAt::Solely => "solely at parity",
         ParityAt::Parity => "at parity",
+        ParityAt::Balanced => "at a column",
+        ParityAt::Tree => "by a tree",
     };
     format!("{strategy}, parity {place}")
 }
@@ -189,16 +196,20 @@ impl Cell {
     /// The cell's steps in words, in the order of TickerTAIP's Table V, with prepare before the write.
     pub fn steps_in_words(&self, policy: Policy) -> Vec<String> {
         let mut words = Vec::new();
+        let calculator = if policy.parity_at == Some(ParityAt::Balanced) { "C" } else { "O" };
         for step in &self.steps {
             match step {
                 Step::Read(spans) => words.push(format!("read {}", spans.len())),
-                Step::Send(send) => words.push(send_in_words(send)),
+                Step::Send(send) => words.push(send_in_words(send, calculator)),
                 Step::Await(parts) => words.push(format!("await {}", parts.len())),
                 Step::Combine(..) => words.push("combine".to_string()),
                 Step::Write(write) => {
                     match &write.value {
                         Value::Sum(terms) => {
                             words.push(format!("await {}, combine", terms.len()));
+                        }
+                        Value::Given(Part::Result) => {
+                            words.push(format!("await 1 from {calculator}"));
                         }
                         Value::Given(_) => words.push("await 1 from O".to_string()),
                         Value::Old | Value::Change | Value::Content | Value::Mark => {}
@@ -219,7 +230,7 @@ impl Cell {
     }
 }
 
-fn send_in_words(Send { value, spans, to, .. }: &Send) -> String {
+fn send_in_words(Send { value, spans, to, part }: &Send, calculator: &str) -> String {
     let what = match value {
         Value::Old => "old",
         Value::Change => "xor",
@@ -228,7 +239,12 @@ fn send_in_words(Send { value, spans, to, .. }: &Send) -> String {
         Value::Sum(_) => "sum",
         Value::Mark => "nothing",
     };
-    let to = if to.columns().is_empty() { "O" } else { "P" };
+    let to = match (to, part) {
+        (Destination::Role(_), _) => calculator,
+        // In a tree: its root's is parity's column.
+        (Destination::Columns(_), Part::Sum { .. }) => "parent",
+        (Destination::Columns(_), _) => "P",
+    };
     match spans.is_empty() {
         true => format!("say yes to {to}"),
         false => format!("send {what} {} to {to}", spans.len()),

@@ -9,6 +9,9 @@
 //! An [`Execution`] carries a cell out. [`Totals`] counts what a plan's steps cost, as a running node
 //! counts them, and [`explain()`] prints them.
 
+mod calculator;
+#[cfg(test)]
+mod calculator_tests;
 mod cell;
 mod execution;
 mod explain;
@@ -21,9 +24,11 @@ mod strategy;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod tree;
 mod write;
 
 pub use crate::units::Range;
+pub use calculator::Calculators;
 pub use cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write};
 pub use execution::{Execution, Sending};
 pub use explain::{Explanation, explain};
@@ -72,6 +77,12 @@ pub enum PlanError {
     NotRecoverable {
         /// Columns that cannot be used.
         lost: ColumnSet,
+    },
+    /// Who told of it says nothing of use of who calculates.
+    #[error("no column that can be used is named to calculate for stripe {stripe}")]
+    NoCalculator {
+        /// The stripe.
+        stripe: u64,
     },
 }
 

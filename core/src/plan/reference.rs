@@ -104,10 +104,10 @@ impl Array {
     }
 
     /// Puts back what a lost column holds of a stripe.
-    pub fn rebuild(&mut self, stripe: u64, column: usize) -> Result<(), PlanError> {
+    pub fn rebuild(&mut self, stripe: u64, column: usize, policy: Policy) -> Result<(), PlanError> {
         let whole = Span::new(0, self.g.unit);
         for seat in self.g.layout.seats_of(stripe, column) {
-            let plan = WritePlan::rebuild(&self.g, stripe, seat, whole, self.lost)?;
+            let plan = WritePlan::rebuild(&self.g, stripe, seat, whole, self.lost, policy)?;
             self.write_row(&plan.rows[0], &[]);
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! The endpoint hands out new data; data columns read old content and send it, or what has changed,
 //! to whoever computes parity: the parity columns, or the calculator, which sends them the result.
-//! Who computes is the row's to say; that is all that these functions look at.
+//! Who computes is the row's to say; that is all that these functions look at. What columns do to compute for
+//! others is in [`calculator`](super::calculator) and [`tree`](super::tree).
 
 use smallvec::{SmallVec, smallvec};
 
@@ -40,7 +41,16 @@ impl WriteRow {
         let role = g.layout.role(self.stripe, seat);
         let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(seat)) };
         if self.target == Some(seat) {
-            let value = if self.loses { Value::Mark } else { Value::Given(Part::Result) };
+            let value = match (self.loses, self.parity_at) {
+                (true, _) => Value::Mark,
+                (false, ParityAt::Balanced) => {
+                    Value::Sum(self.solution(g, g.code_column(self.stripe, seat)))
+                }
+                (false, ParityAt::Tree) => {
+                    Value::Sum(self.sum_of_tree(g, g.code_column(self.stripe, seat)))
+                }
+                _ => Value::Given(Part::Result),
+            };
             cell.steps.push(Step::Write(Write { value, ..self.result(self.parity) }));
             return cell;
         }
@@ -61,10 +71,14 @@ impl WriteRow {
         let code_column = g.code_column(self.stripe, seat);
         if self.solves_from.contains(code_column) {
             // It shows all that it has where parity changes.
-            cell.steps.retain(|step| matches!(step, Step::Write(_)));
-            let shown = self.show(code_column, self.parity);
-            cell.steps.insert(0, Step::Send(shown));
+            cell.steps.retain(|step| !matches!(step, Step::Read(_)) && !shows_old(step));
+            if self.parity_at != ParityAt::Tree {
+                cell.steps.insert(0, Step::Send(self.show(code_column, self.parity)));
+            }
             cell.steps.insert(0, Step::Read(self.parity));
+        }
+        if self.parity_at == ParityAt::Tree {
+            self.add_tree_steps(g, code_column, &mut cell);
         }
         if self.asks_first && cell.sends().next().is_none() && cell.write().is_some() {
             // It has nothing to show; that it answers says that it may write.
@@ -94,6 +108,9 @@ impl WriteRow {
             let old = self.needs_old(g, i);
             cell.steps.extend((!old.is_empty()).then(|| Step::Send(self.show(i, old))));
         }
+        if self.parity_at == ParityAt::Balanced {
+            cell.steps.extend(self.for_star(g, i, changed, afresh).map(Step::Send));
+        }
         for (value, spans, parities) in self.shares(g, i, changed, afresh) {
             let to = Destination::Columns(self.seats_of(g, parities));
             cell.steps.push(Step::Send(Send { value, spans, part: Part::From(i), to }));
@@ -113,7 +130,7 @@ impl WriteRow {
         afresh: ColumnSet,
     ) -> SmallVec<[(Value, Spans, ColumnSet); 2]> {
         let (of_change, of_content) = match self.parity_at {
-            ParityAt::Originator => return SmallVec::new(),
+            ParityAt::Originator | ParityAt::Balanced | ParityAt::Tree => return SmallVec::new(),
             ParityAt::Parity => (Value::Change, Value::Content),
             ParityAt::Solely => (Value::Old, Value::Old),
         };
@@ -134,7 +151,7 @@ impl WriteRow {
         match self.parity_at {
             ParityAt::Parity => self.spans(g, j),
             ParityAt::Solely => self.leftover(g, i, j),
-            ParityAt::Originator => Spans::EMPTY,
+            ParityAt::Originator | ParityAt::Balanced | ParityAt::Tree => Spans::EMPTY,
         }
     }
 
@@ -163,7 +180,7 @@ impl WriteRow {
 
     fn add_parity_steps(&self, g: &Geometry, j: usize, cell: &mut Cell) {
         let (spans, is_change) = (self.spans(g, j), self.changed.contains(j));
-        if self.parity_at == ParityAt::Originator {
+        if self.is_calculated() {
             let old_is_shown = is_change && self.commanded;
             if old_is_shown {
                 cell.steps.push(Step::Read(spans));
@@ -173,7 +190,10 @@ impl WriteRow {
             cell.steps.push(Step::Write(Write { is_change, ..self.result(spans) }));
             return;
         }
-        let terms = self.terms_at_parity(g, j);
+        let terms = match self.parity_at {
+            ParityAt::Tree => self.sum_of_tree(g, g.data_columns() + j),
+            _ => self.terms_at_parity(g, j),
+        };
         cell.steps.push(Step::Write(Write { value: Value::Sum(terms), spans, is_change }));
     }
 
@@ -228,32 +248,39 @@ impl WriteRow {
 
     /// What columns show the calculator.
     fn shown(&self, g: &Geometry) -> Awaited {
-        if self.copies() || (self.parity_at != ParityAt::Originator && !self.asks_first) {
+        if self.copies() || (!self.is_calculated() && !self.asks_first) {
             return Awaited::new();
         }
-        if !self.commanded && self.solves_from.is_empty() {
+        if self.parity_at == ParityAt::Originator && !self.commanded && self.solves_from.is_empty()
+        {
             // Data that somebody needs the old content of, and nobody else.
             let shown = |i: usize| (Part::From(i), self.needs_old(g, i));
             let there = (0..g.data_columns()).filter(|&i| !self.data_lost(g, i));
             return there.map(shown).filter(|(_, spans)| !spans.is_empty()).collect();
         }
-        let shown = |seat: usize| {
+        let mut shown = Awaited::new();
+        for seat in 0..g.layout.seats() {
             let cell = self.column_cell(g, seat);
             let to_calculator = |s: &&Send| s.to == Destination::Role(Role::Calculator);
-            cell.sends().find(to_calculator).map(|send| (send.part, send.spans))
-        };
-        (0..g.layout.seats()).filter_map(shown).collect()
+            shown.extend(cell.sends().filter(to_calculator).map(|send| (send.part, send.spans)));
+        }
+        shown
     }
 
-    /// The units whose new bytes the calculator gets: those that it computes parity from, or all if it
-    /// hands them on.
+    /// The units whose new bytes the endpoint gives the calculator: those that it computes parity from, or all if it
+    /// hands them on. A column has them from their own columns, where these can be used.
     fn new_for_calculator(&self, g: &Geometry, keeps_new: bool) -> ColumnSet {
-        if self.target.is_some() || (self.parity_at != ParityAt::Originator && !keeps_new) {
+        if self.target.is_some() || (!self.is_calculated() && !keeps_new) {
             return ColumnSet::EMPTY;
         }
         let support = |j: usize| g.code.support(j);
         let covered = self.parities().iter().fold(ColumnSet::EMPTY, |all, j| all.union(support(j)));
-        let new = self.new_units(g);
+        let new = match self.parity_at {
+            ParityAt::Balanced => {
+                self.new_units(g).iter().filter(|&i| self.data_lost(g, i)).collect()
+            }
+            _ => self.new_units(g),
+        };
         if keeps_new { new } else { new.intersection(covered) }
     }
 
@@ -275,7 +302,7 @@ impl WriteRow {
 
     /// The calculator computes the row's parity: the new one, or its change.
     fn add_parity(&self, g: &Geometry, cell: &mut Cell) {
-        if self.parity_at != ParityAt::Originator {
+        if !self.is_calculated() {
             return;
         }
         for i in (0..g.data_columns()).filter(|&i| self.decodes() && self.data_lost(g, i)) {
@@ -286,7 +313,10 @@ impl WriteRow {
         }
         for j in self.parities().iter() {
             let seat = g.layout.parity_seat(self.stripe, j);
-            let terms = self.terms_at_calculator(g, j);
+            let terms = match self.parity_at {
+                ParityAt::Balanced if !self.decodes() => self.terms_of_star(g, j),
+                _ => self.terms_at_calculator(g, j),
+            };
             cell.steps.push(self.result_for(seat, terms, self.spans(g, j)));
         }
     }
@@ -311,7 +341,7 @@ impl WriteRow {
     }
 
     /// The terms whose sum is a lost column of the code, where parity changes.
-    fn solution(&self, g: &Geometry, wanted: usize) -> Vec<Term> {
+    pub(super) fn solution(&self, g: &Geometry, wanted: usize) -> Vec<Term> {
         solution(g, self.solves_from, wanted, self.parity)
     }
 
@@ -332,7 +362,7 @@ impl WriteRow {
             }
             let adding = self.parities().intersection(g.code.parities_of(i));
             let for_parities = self.parity_at == ParityAt::Solely || self.data_lost(g, i);
-            if self.parity_at != ParityAt::Originator && for_parities && !adding.is_empty() {
+            if !self.is_calculated() && for_parities && !adding.is_empty() {
                 let to = Destination::Columns(self.seats_of(g, adding));
                 cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
             }
@@ -341,15 +371,24 @@ impl WriteRow {
     }
 
     /// New bytes of unit `i` on their way.
-    fn hand_on(&self, g: &Geometry, i: usize, part: Part, to: Destination) -> Send {
+    pub(super) fn hand_on(&self, g: &Geometry, i: usize, part: Part, to: Destination) -> Send {
         let value = Value::Given(Part::NewOf(i));
         Send { value, spans: self.cover(g, i).into(), part, to }
     }
 
-    /// What a column shows the calculator.
-    fn show(&self, code_column: usize, spans: Spans) -> Send {
+    /// Whether the calculator adds up parity: the originator, or a column.
+    pub(super) fn is_calculated(&self) -> bool {
+        matches!(self.parity_at, ParityAt::Originator | ParityAt::Balanced)
+    }
+
+    /// What a column shows the calculator; of what a column puts back that column.
+    pub(super) fn show(&self, code_column: usize, spans: Spans) -> Send {
         let (value, part) = (Value::Old, Part::From(code_column));
-        Send { value, spans, part, to: Destination::Role(Role::Calculator) }
+        let to = match (self.parity_at, self.target) {
+            (ParityAt::Balanced, Some(target)) => Destination::Columns(ColumnSet::of(target)),
+            _ => Destination::Role(Role::Calculator),
+        };
+        Send { value, spans, part, to }
     }
 
     /// What a column writes as it gets it.
@@ -365,12 +404,15 @@ impl WriteRow {
 
     /// Messages in the longest chain that ends with a vote.
     pub fn serial_messages(&self, g: &Geometry) -> u32 {
+        if let ParityAt::Balanced | ParityAt::Tree = self.parity_at {
+            return self.serial_messages_of_columns(g);
+        }
         let gathers = self.calculator_cell(g).gathers();
         // How many messages, one after the other, lead to an part: the first tells a column to begin.
         let calculated = if gathers { 3 } else { 1 };
         let keeps_new = self.commanded && gathers;
         let arrival = |part: &Part| match part {
-            Part::From(_) => 2,
+            Part::From(_) | Part::Sum { .. } => 2,
             Part::Result if self.copies() => 2,
             Part::Result => calculated,
             Part::New if keeps_new => calculated,
@@ -389,4 +431,9 @@ impl WriteRow {
         let columns = (0..g.layout.seats()).map(|seat| self.column_cell(g, seat));
         columns.filter_map(vote).max().unwrap_or(2)
     }
+}
+
+/// Whether old content is sent as it is.
+fn shows_old(step: &Step) -> bool {
+    matches!(step, Step::Send(Send { value: Value::Old, .. }))
 }

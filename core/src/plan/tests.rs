@@ -9,13 +9,13 @@ use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
 
-const U: u64 = 16384;
+pub(super) const U: u64 = 16384;
 
 fn raid5(k: usize) -> Geometry {
     geometry(k, 1)
 }
 
-fn geometry(data: usize, parity: usize) -> Geometry {
+pub(super) fn geometry(data: usize, parity: usize) -> Geometry {
     let placement = Placement::LeftSymmetric;
     Geometry::new(Layout::Rotating(Rotating { data, parity, placement }), U)
 }
@@ -351,7 +351,9 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
         Just(None),
         Just(Some(ParityAt::Originator)),
         Just(Some(ParityAt::Solely)),
-        Just(Some(ParityAt::Parity))
+        Just(Some(ParityAt::Parity)),
+        Just(Some(ParityAt::Balanced)),
+        Just(Some(ParityAt::Tree))
     ];
     let dispatch = prop_oneof![3 => Just(Dispatch::Collaborative), 1 => Just(Dispatch::Commanded)];
     let commit = prop_oneof![Just(Commit::Late), Just(Commit::Limited)];
@@ -367,6 +369,11 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
 /// What is written and read of an array that has lost `lost`, beside naive RAID: ranges within a unit, over
 /// two, of a row of a grid and more, and of whole stripes.
 fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
+    assert_naive_by(g, lost, stripes, Policy::default());
+}
+
+/// The same with this policy.
+pub(super) fn assert_naive_by(g: &Geometry, lost: ColumnSet, stripes: u64, policy: Policy) {
     let (size, unit) = (stripes * g.stripe_bytes(), g.unit);
     let content = |n: u64, len: u64| -> Vec<u8> { (0..len).map(|i| (i * i + n) as u8).collect() };
     let mut array = Array::new(g.clone(), stripes);
@@ -379,14 +386,14 @@ fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
     for (n, len) in (0..).zip(lens) {
         let offset = (n * (g.stripe_bytes() + unit) + 50) % (size - len);
         let data = content(n + 1, len);
-        array.write(offset, &data, Policy::default()).unwrap();
+        array.write(offset, &data, policy).unwrap();
         naive[offset as usize..][..len as usize].copy_from_slice(&data);
         let written = array.read(Range { offset, len }).unwrap();
         assert!(written == data, "{len} at {offset} without {lost:?}");
     }
     assert!(array.read(whole).unwrap() == naive, "without {lost:?}");
     for column in lost.iter() {
-        (0..stripes).for_each(|stripe| array.rebuild(stripe, column).unwrap());
+        (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
         array.lost.remove(column);
     }
     assert!(array.read(whole).unwrap() == naive, "{lost:?} was put back");
@@ -397,7 +404,7 @@ fn assert_naive_without(g: &Geometry, lost: ColumnSet, stripes: u64) {
     assert!(array.read(whole).unwrap() == naive, "{others:?} after {lost:?}");
 }
 
-fn over_least(layout: &str) -> Geometry {
+pub(super) fn over_least(layout: &str) -> Geometry {
     let spec: LayoutSpec = layout.parse().unwrap();
     Geometry::new(spec.over(spec.least_nodes()).unwrap(), SECTOR)
 }
@@ -553,7 +560,7 @@ proptest! {
         let read = array.read(some).unwrap();
         prop_assert!(read == naive[some.offset as usize..some.end() as usize]);
         for column in array.lost.iter() {
-            (0..stripes).for_each(|stripe| array.rebuild(stripe, column).unwrap());
+            (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
         }
         array.lost = ColumnSet::EMPTY;
         let read = array.read(Range { offset: 0, len: size }).unwrap();

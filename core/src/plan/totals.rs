@@ -1,6 +1,8 @@
 //! What a plan costs.
 
-use super::{Cell, ReadPlan, Role, Send, Span, Spans, WritePlan, runs};
+use smallvec::SmallVec;
+
+use super::{Cell, Destination, ReadPlan, Role, Send, Span, Spans, WritePlan, WriteRow, runs};
 use crate::layout::Geometry;
 use crate::policy::Policy;
 use crate::units::ColumnSet;
@@ -59,7 +61,12 @@ impl WritePlan {
     pub fn totals(&self, g: &Geometry, policy: Policy) -> Totals {
         let mut tally = Tally::new(g);
         for row in &self.rows {
-            row.cells(g).for_each(|cell| tally.add(row.stripe, &cell));
+            for cell in row.cells(g) {
+                match row.columns_compute() {
+                    true => tally.add_of_columns(row, &cell),
+                    false => tally.add(row.stripe, &cell),
+                }
+            }
             if !row.asks_first {
                 tally.hand_out();
             }
@@ -92,6 +99,8 @@ struct Tally<'a> {
     begun: ColumnSet,
     /// For each column: the seats to which it sends something that takes no read, all stripes in one message.
     shown: Vec<ColumnSet>,
+    /// The columns that calculate, to which the endpoint sends something.
+    told: ColumnSet,
     /// The seats to which the calculator sends what it gathered for, and that message has yet to be
     /// counted.
     handed: ColumnSet,
@@ -110,6 +119,7 @@ impl<'a> Tally<'a> {
             totals: Totals::default(),
             begun: ColumnSet::EMPTY,
             shown: vec![ColumnSet::EMPTY; width],
+            told: ColumnSet::EMPTY,
             handed: ColumnSet::EMPTY,
             read: vec![Vec::new(); width],
             written: vec![Vec::new(); width],
@@ -120,20 +130,7 @@ impl<'a> Tally<'a> {
     fn add(&mut self, stripe: u64, cell: &Cell) {
         match cell.at {
             Role::Column(seat) => {
-                let column = self.g.layout.column_at(stripe, seat);
-                let base = self.g.layout.units_before_seat(stripe, seat) * self.g.unit;
-                let on_disk =
-                    |spans: Spans| spans.iter().map(move |s| Span::new(base + s.lo, base + s.hi));
-                if cell.begins() {
-                    self.begun.insert(column);
-                }
-                self.read[column].extend(on_disk(cell.reads()));
-                if !cell.marks() {
-                    self.written[column].extend(on_disk(cell.writes()));
-                }
-                if cell.adds() {
-                    self.added[column].extend(on_disk(cell.writes()));
-                }
+                let column = self.add_disk(stripe, seat, cell);
                 cell.sends().for_each(|send| self.add_share(column, cell, send));
             }
             Role::Source(_) => {
@@ -156,6 +153,51 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// What a column's cell does at its disk. Returns the column.
+    fn add_disk(&mut self, stripe: u64, seat: usize, cell: &Cell) -> usize {
+        let column = self.g.layout.column_at(stripe, seat);
+        let base = self.g.layout.units_before_seat(stripe, seat) * self.g.unit;
+        let on_disk = |spans: Spans| spans.iter().map(move |s| Span::new(base + s.lo, base + s.hi));
+        if cell.begins() {
+            self.begun.insert(column);
+        }
+        self.read[column].extend(on_disk(cell.reads()));
+        if !cell.marks() {
+            self.written[column].extend(on_disk(cell.writes()));
+        }
+        if cell.adds() {
+            self.added[column].extend(on_disk(cell.writes()));
+        }
+        column
+    }
+
+    /// The same where columns compute for one another: what a cell sends goes in one message to each who gets it, and
+    /// what stays in its node costs nothing.
+    fn add_of_columns(&mut self, row: &WriteRow, cell: &Cell) {
+        if cell.at == Role::Endpoint {
+            self.add(row.stripe, cell);
+            let new = cell.sends().filter(|s| s.to == Destination::Role(Role::Calculator));
+            for send in new {
+                self.totals.wire_bytes += send.spans.len();
+                row.calculator.iter().for_each(|column| self.told.insert(*column));
+            }
+            return;
+        }
+        if let Role::Column(seat) = cell.at {
+            self.add_disk(row.stripe, seat, cell);
+        }
+        let mut to: SmallVec<[Role; 4]> = SmallVec::new();
+        for send in cell.sends() {
+            for role in send.to.roles().filter(|role| !row.stays(self.g, cell.at, *role)) {
+                self.totals.wire_bytes += send.spans.len();
+                if !to.contains(&role) {
+                    to.push(role);
+                }
+            }
+        }
+        self.totals.messages += to.len() as u64;
+    }
+
     /// What a column sends.
     fn add_share(&mut self, column: usize, cell: &Cell, send: &Send) {
         let seats = send.to.columns();
@@ -175,7 +217,7 @@ impl<'a> Tally<'a> {
     /// What it comes to, if it was a write.
     fn written_totals(mut self) -> Totals {
         let shown = self.shown.iter().map(|to| to.len()).sum::<usize>();
-        self.totals.messages += (self.begun.len() + shown) as u64;
+        self.totals.messages += (self.begun.len() + self.told.len() + shown) as u64;
         let transfers = |all: &[Vec<Span>]| -> u64 {
             // What stands next to each other is put in place together, stripes or not.
             all.iter().map(|spans| runs(spans.iter().copied(), 0).len() as u64).sum()

@@ -37,6 +37,8 @@ pub struct WriteRow {
     pub marked: ColumnSet,
     /// Where parity is computed.
     pub parity_at: ParityAt,
+    /// The column whose node is the calculator; the originator's is if there is none.
+    pub calculator: Option<usize>,
     /// Whether the originator hands out new data only when it knows all that is to be written,
     /// and changes of parity as content.
     pub commanded: bool,
@@ -55,14 +57,16 @@ pub struct WriteRow {
 }
 
 impl WritePlan {
-    /// Plans a write of `range` when the columns of `avoid` cannot be used.
+    /// Plans a write of `range` when the columns of `avoid` cannot be used, and no node has anything to compute.
     pub fn new(
         g: &Geometry,
         range: Range,
         avoid: ColumnSet,
         policy: Policy,
     ) -> Result<WritePlan, PlanError> {
-        WritePlan::deferring(g, range, avoid, policy, ColumnSet::EMPTY)
+        let mut plan = WritePlan::deferring(g, range, avoid, policy, ColumnSet::EMPTY)?;
+        plan.choose_calculators(g, |_| 0);
+        Ok(plan)
     }
 
     /// Plans a write of `range` when the columns of `avoid` cannot be used and these parities, counted from 0, wait:
@@ -106,13 +110,19 @@ impl WritePlan {
         seat: usize,
         part: Span,
         avoid: ColumnSet,
+        policy: Policy,
     ) -> Result<WritePlan, PlanError> {
         let lost = avoid.union(ColumnSet::of(g.layout.column_at(stripe, seat)));
         let avoid = g.seats_of(stripe, lost);
         let helpers = g
             .helpers(stripe, avoid, g.code_column(stripe, seat), ColumnSet::EMPTY)
             .ok_or(PlanError::NotRecoverable { lost })?;
-        Ok(WritePlan { rows: vec![WriteRow::put_back(stripe, seat, part, avoid, helpers)] })
+        let row = WriteRow::put_back(stripe, seat, part, avoid, helpers);
+        let parity_at = match policy.parity_at {
+            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) => there,
+            _ => row.parity_at,
+        };
+        Ok(WritePlan { rows: vec![WriteRow { parity_at, ..row }] })
     }
 
     /// Plans the copying of the bytes `part` (whole sectors) of `seat` of `stripe` from another
@@ -179,6 +189,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             parity_at: ParityAt::Parity,
+            calculator: None,
             commanded: policy.dispatch == Dispatch::Commanded,
             asks_first: policy.asks_first(),
             solves_from: ColumnSet::EMPTY,
@@ -210,6 +221,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             parity_at: ParityAt::Originator,
+            calculator: None,
             commanded: false,
             asks_first: false,
             solves_from: helpers,
@@ -327,7 +339,15 @@ impl WriteRow {
 
     /// Fewest bytes on the wire, then fewest steps one after the other.
     fn choose_place(&mut self, g: &Geometry, policy: Policy) {
-        if self.decodes() || self.commanded {
+        let columns_do = match policy.parity_at {
+            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) if !self.commanded => Some(there),
+            _ => None,
+        };
+        if let Some(there) = columns_do.filter(|_| !self.parities().is_empty()) {
+            self.parity_at = there;
+            return;
+        }
+        if self.decodes() || self.commanded || columns_do.is_some() {
             self.parity_at = ParityAt::Originator;
             return;
         }
@@ -352,7 +372,7 @@ impl WriteRow {
             bytes += match place {
                 ParityAt::Originator => self.spans(g, j).len(),
                 ParityAt::Solely => 2 * covered,
-                ParityAt::Parity => covered,
+                ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => covered,
             };
             chain = if place == ParityAt::Originator { 4 } else { 3 };
         }
@@ -365,7 +385,9 @@ impl WriteRow {
                 (ParityAt::Originator, false) => (spans, 2),
                 (ParityAt::Solely, true) => (old + new_in(support), 3),
                 (ParityAt::Solely, false) => (new_in(support), 2),
-                (ParityAt::Parity, _) => (spans * support.len() as u64, 3),
+                (ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree, _) => {
+                    (spans * support.len() as u64, 3)
+                }
             };
             bytes += of_parity;
             chain = chain.max(hops);
@@ -387,7 +409,9 @@ impl WriteRow {
             return match place {
                 ParityAt::Originator => (new + result, if parities == 0 { 0 } else { 4 }),
                 ParityAt::Solely => (2 * parities * new, if parities == 0 { 0 } else { 3 }),
-                ParityAt::Parity => (parities * new, if parities == 0 { 0 } else { 3 }),
+                ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => {
+                    (parities * new, if parities == 0 { 0 } else { 3 })
+                }
             };
         }
         let old = g.data_columns() as u64 * self.parity.len() - new;
@@ -395,7 +419,9 @@ impl WriteRow {
         match place {
             ParityAt::Originator => (old + result, if reads { 4 } else { 2 }),
             ParityAt::Solely => (parities * (old + new), if reads { 3 } else { 2 }),
-            ParityAt::Parity => (result * g.data_columns() as u64, 3),
+            ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => {
+                (result * g.data_columns() as u64, 3)
+            }
         }
     }
 

@@ -96,8 +96,8 @@ pub static CHOICES: [Choice; 20] = [
         of: |policy| Setting::Strategy(policy.strategy),
     },
     Choice {
-        key: "parity-at",
-        help: "where parity is computed",
+        key: "calculator",
+        help: "where parity, and what is lost, is computed",
         same_as: None,
         in_use: true,
         values: || listed(&ParityAt::CHOICES),
@@ -329,9 +329,24 @@ fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
     Ok(seconds.saturating_mul(1000 * MILLIS))
 }
 
-/// The choice of this key.
+/// The choice of this key, or of what was its key once.
 pub fn choice(key: &str) -> Option<&'static Choice> {
-    CHOICES.iter().find(|c| c.key == key)
+    CHOICES.iter().find(|c| c.key == key || c.old_key() == Some(key))
+}
+
+/// Choices that had another key once, which files may have and commands take.
+const OLD_KEYS: [(&str, &str); 1] = [("parity-at", "calculator")];
+
+/// The words by the keys of today.
+fn by_key(set: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PolicyError> {
+    let mut out = set.clone();
+    for (old, key) in OLD_KEYS {
+        let Some(word) = out.remove(old) else { continue };
+        if out.insert(key.to_string(), word).is_some() {
+            return Err(PolicyError::Twice(old, key));
+        }
+    }
+    Ok(out)
 }
 
 /// What is to be otherwise, from keys and words, in the order of the table. `fits` says which choices can be set here.
@@ -339,6 +354,7 @@ pub fn settings(
     set: &BTreeMap<String, String>,
     fits: impl Fn(&Choice) -> bool,
 ) -> Result<Vec<Setting>, PolicyError> {
+    let set = by_key(set)?;
     let keys = || CHOICES.iter().filter(|c| fits(c)).map(|c| c.key);
     if let Some(key) = set.keys().find(|k| !keys().any(|known| known == k.as_str())) {
         return Err(PolicyError::key(key, keys()));
@@ -358,6 +374,11 @@ impl Choice {
     /// Its values in words; some of them, if any length of time is one.
     pub fn values(&self) -> Vec<Value> {
         (self.values)()
+    }
+
+    /// What its key was once.
+    pub fn old_key(&self) -> Option<&'static str> {
+        OLD_KEYS.iter().find(|(_, key)| *key == self.key).map(|(old, _)| *old)
     }
 
     /// The words that a volume can be given.

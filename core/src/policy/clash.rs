@@ -174,12 +174,12 @@ const CLASHES: [Clash; 6] = [
     },
     Clash {
         one: |p| {
-            let there = matches!(p.parity_at, Some(ParityAt::Solely | ParityAt::Parity));
+            let there = !matches!(p.parity_at, None | Some(ParityAt::Originator));
             there.then_some(Setting::ParityAt(p.parity_at))
         },
         other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
-        why: "who commands computes parity; set parity-at=auto or parity-at=originator with it, or \
+        why: "who commands computes parity; set calculator=auto or calculator=originator with it, or \
               dispatch=collaborative",
     },
     Clash {

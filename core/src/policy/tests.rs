@@ -71,8 +71,9 @@ fn what_there_is_not_is_refused_with_what_there_is() {
     assert!(refused(&[("commit", "nothing")]).contains("late, early and limited"));
     assert!(refused(&[("lost-wait", "20")]).contains("30s, 15m, 12h or 7d; or forever"));
     let keys = refused(&[("order", "none")]);
-    assert!(keys.contains("strategy, parity-at, dispatch") && !keys.contains("journal"), "{keys}");
+    assert!(keys.contains("strategy, calculator, dispatch") && !keys.contains("journal"), "{keys}");
     assert!(refused(&[("dispatch", "commanded"), ("roles", "host")]).contains("one choice"));
+    assert!(refused(&[("calculator", "tree"), ("parity-at", "tree")]).contains("one choice"));
 }
 
 #[test]
@@ -89,6 +90,8 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
     for (before, good) in [
         ("", "commit=limited dispatch=commanded"),
         ("dispatch=commanded", "commit=limited"),
+        ("", "calculator=solely"),
+        // As it was called once.
         ("", "parity-at=solely"),
         ("", "parity-at=originator dispatch=commanded"),
         ("", "sequencer=worker-driven ordering=sequencer"),
@@ -112,17 +115,17 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ),
         (
             "dispatch=commanded",
-            "parity-at=parity",
-            "parity-at=parity",
+            "calculator=tree",
+            "calculator=tree",
             "dispatch=commanded",
-            "parity-at=auto",
+            "calculator=auto",
         ),
         (
             "parity-at=solely",
             "dispatch=commanded",
             "dispatch=commanded",
-            "parity-at=solely",
-            "parity-at=auto",
+            "calculator=solely",
+            "calculator=auto",
         ),
         ("", "sequencer=centralized", "sequencer=centralized", "ordering=timestamps", "set that"),
         (

@@ -142,11 +142,15 @@ pub enum ParityAt {
     Solely,
     /// At the parity columns, from partial results of the data columns.
     Parity,
+    /// For each stripe at the column whose node has least to compute (TPT-RAID's star).
+    Balanced,
+    /// At all columns that have a share: partial sums climb a binary tree (TPT-RAID's tree).
+    Tree,
 }
 
 impl ParityAt {
     /// With leaving it to cost.
-    pub const CHOICES: [Row<Option<ParityAt>>; 4] = [
+    pub const CHOICES: [Row<Option<ParityAt>>; 6] = [
         row(None, "auto", 0, "where it costs least"),
         row(Some(ParityAt::Originator), "originator", 1, "at the node that the host asks"),
         row(
@@ -161,11 +165,23 @@ impl ParityAt {
             3,
             "at the parity's node, from partial results of the data's nodes",
         ),
+        row(
+            Some(ParityAt::Balanced),
+            "balanced",
+            4,
+            "for each stripe at the node with the least to compute, of those that have a column of it",
+        ),
+        row(
+            Some(ParityAt::Tree),
+            "tree",
+            5,
+            "at all nodes that have a share: sums climb a binary tree of them",
+        ),
     ];
 }
 
 impl Valued for Option<ParityAt> {
-    const KEY: &'static str = "parity-at";
+    const KEY: &'static str = "calculator";
     const ROWS: &'static [Row<Self>] = &ParityAt::CHOICES;
 }
 

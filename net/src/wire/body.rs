@@ -8,7 +8,7 @@ use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
-use weft_core::plan::{Part, Role};
+use weft_core::plan::{Calculators, Part, Role};
 use weft_core::store::Reached;
 
 use weft_bytes::{BytesError, Read};
@@ -19,7 +19,7 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Header { ts, volume, avoid, waits, task, asker });
+wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker });
 
 wire_struct!(Asker { id, oldest });
 
@@ -52,6 +52,7 @@ wire_enum!(Part, "part" {
     3 = Solved(unit),
     4 = NewOf(unit),
     5 = Result,
+    6 = Sum { from, of },
 });
 
 wire_enum!(Role, "role" {
@@ -167,6 +168,19 @@ wire_enum!(LockMessage, "message of the lock server" {
 });
 
 wire_struct!(Lock { disk, sectors, exclusive });
+
+impl Wire for Calculators {
+    fn put(&self, w: &mut Writer) {
+        (self.columns().len() as u8).put(w);
+        self.columns().iter().for_each(|column| column.put(w));
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let count = u8::take(r)?;
+        let columns = (0..count).map(|_| u8::take(r)).collect::<Read<Vec<u8>>>()?;
+        let (what, value) = ("the number of calculators", count.into());
+        Calculators::new(&columns).ok_or(BytesError::Bounds { what, value })
+    }
+}
 
 impl Wire for std::ops::Range<u64> {
     fn put(&self, w: &mut Writer) {

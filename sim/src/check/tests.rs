@@ -197,6 +197,11 @@ fn a_lost_delta_is_found() {
 }
 
 #[test]
+fn a_child_added_twice_is_found() {
+    seeds_to_find(Bug::ChildTwice, 200);
+}
+
+#[test]
 fn a_missing_flush_is_found() {
     seeds_to_find(Bug::Store(StoreBug::MissingFlush), 200);
 }

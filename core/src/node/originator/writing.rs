@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::{Attempt, Job, Originator, Purpose, State, Unplanned, What};
+use super::{Attempt, Job, Originator, Purpose, State, Txn, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
+use crate::node::calculator::Calculator;
 use crate::node::outbox::Outbox;
 use crate::node::task::Cast;
 use crate::node::{Body, Header, HostData, Item, Notice, Refusal, Task};
 use crate::plan::{
-    Cell, Destination, Execution, Part, PlanError, Range, Role, Sending, WritePlan, WriteRow,
+    Calculators, Cell, Destination, Execution, Part, PlanError, Range, Role, Sending, WritePlan,
+    WriteRow,
 };
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
@@ -25,7 +27,9 @@ pub(super) struct Writing {
     pub participants: Vec<(usize, NodeId)>,
     votes_missing: ColumnSet,
     /// The calculator's cell of each row, where that gathers what columns send.
-    calculators: Vec<Option<Box<Execution>>>,
+    calculators: Vec<Option<Box<Calculator>>>,
+    /// What it has given columns' nodes to compute.
+    given: Vec<(NodeId, u64)>,
     /// Rows of which not everything has been gathered.
     gathering: usize,
     /// The columns that only show something.
@@ -89,29 +93,56 @@ impl Originator {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
             false => task.plan(volume, avoid, waits),
         };
-        let plan = plan.map_err(|_| Unplanned::Undetermined)?;
+        let mut plan = plan.map_err(|_| Unplanned::Undetermined)?;
+        let (calculators, given) = self.choose_calculators(&mut plan, volume, extent);
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let asker = self.asker(job);
-        let header = Header { ts, volume: volume.id, avoid, waits, task, asker };
+        let volume_id = volume.id;
+        let header = Header { ts, volume: volume_id, avoid, waits, calculators, task, asker };
         let mut writing = Writing {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
             participants,
             calculators: Vec::new(),
+            given,
             gathering: 0,
             readers: ColumnSet::EMPTY,
             is_past_commit_point: !plan.rows.iter().any(|r| r.asks_first),
             plan,
             hops: 0,
         };
-        let cast = Cast { volume, extent, originator: ts.originator() };
+        let cast = Cast { volume, extent, originator: ts.originator(), calculators };
         let announce = self.config.store.plain.is_some();
         let (beginning, added) = writing.begin(g, &job.what, announce);
         outbox.counters.xor_bytes += added;
         beginning.send(header, cast, outbox);
         self.tell_outcomes(job, volume, &writing.participants, outbox);
         Ok(Box::new(writing))
+    }
+
+    /// Chooses who calculates, where a column does, and says what each node is given to compute.
+    fn choose_calculators(
+        &self,
+        plan: &mut WritePlan,
+        volume: &Volume,
+        extent: usize,
+    ) -> (Calculators, Vec<(NodeId, u64)>) {
+        let (g, columns) = (&volume.geometry, &volume.extents[extent].columns);
+        let writing = |txn: &'_ Txn| match &txn.state {
+            State::Writing(w) => w.given.clone(),
+            _ => Vec::new(),
+        };
+        let given = |node| {
+            let all = self.txns.values().flat_map(writing).filter(move |g| g.0 == node);
+            all.map(|(_, bytes)| bytes).sum::<u64>()
+        };
+        let chosen = plan.choose_calculators(g, |column| given(columns[column].0));
+        let computes = |row: &WriteRow| {
+            let column = row.calculator?;
+            Some((columns[column].0, row.cell(g, Role::Calculator).computes()))
+        };
+        (chosen, plan.rows.iter().filter_map(computes).collect())
     }
 
     /// What the workers are told to do for a job.
@@ -133,7 +164,8 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&header.ts) else { return };
         let State::Writing(w) = &mut txn.state else { return };
         let originator = header.ts.originator();
-        let cast = Cast { volume: &txn.volume, extent: txn.extent, originator };
+        let calculators = header.calculators;
+        let cast = Cast { volume: &txn.volume, extent: txn.extent, originator, calculators };
         for item in items {
             let Ok(n) = w.plan.rows.binary_search_by_key(&item.stripe, |r| r.stripe) else {
                 continue;
@@ -218,14 +250,11 @@ fn hand_out(w: &mut Writing, rows: std::ops::Range<usize>, cast: Cast, outbox: &
     for n in rows {
         let Some(calculator) = w.calculators.get_mut(n).and_then(Option::as_mut) else { continue };
         let stripe = w.plan.rows[n].stripe;
-        for Sending { to, part, data } in calculator.advance() {
-            for role in to.roles() {
-                let item = Item { stripe, part, data: data.clone() };
-                let node = cast.node(stripe, role).expect("a role in this plan");
-                match parcels.iter_mut().find(|p| (p.0, p.1) == (node, role)) {
-                    Some(parcel) => parcel.2.push(item),
-                    None => parcels.push((node, role, vec![item])),
-                }
+        for (role, item) in calculator.advance() {
+            let node = cast.node(stripe, role).expect("a role in this plan");
+            match parcels.iter_mut().find(|p| (p.0, p.1) == (node, role)) {
+                Some(parcel) => parcel.2.push(item),
+                None => parcels.push((node, role, vec![item])),
             }
         }
         outbox.counters.xor_bytes += calculator.take_added();
@@ -242,8 +271,8 @@ struct Beginning {
     told: ColumnSet,
     /// What there is for each column's own seat at once.
     items: Vec<Vec<Item>>,
-    /// What there is for the seats of second units at once, by column and seat.
-    second: BTreeMap<(usize, usize), Vec<Item>>,
+    /// What there is for other roles of columns at once: for the seats of second units, and for calculators.
+    others: BTreeMap<(usize, Role), Vec<Item>>,
     /// The disk that a column leaves, and of which stripe it is copied.
     source: Option<(u64, Role)>,
 }
@@ -255,7 +284,7 @@ impl Writing {
     fn begin(&mut self, g: &Geometry, what: &What, announce: bool) -> (Beginning, u64) {
         let items = vec![Vec::new(); g.layout.width()];
         let mut beginning =
-            Beginning { told: ColumnSet::EMPTY, items, second: BTreeMap::new(), source: None };
+            Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
         let (mut writers, mut added) = (ColumnSet::EMPTY, 0);
         for row in &self.plan.rows {
             let (mut calculator, mut handed_out) = (None, SmallVec::<[Sending; 4]>::new());
@@ -273,7 +302,10 @@ impl Writing {
                             writers.insert(column);
                         }
                     }
-                    Role::Calculator => calculator = Some(Box::new(Execution::new(cell))),
+                    Role::Calculator if row.calculator.is_some() => {}
+                    Role::Calculator => {
+                        calculator = Some(Box::new(Calculator::new(g, self.header, row, cell)));
+                    }
                     Role::Endpoint => handed_out.extend(new_data(g, row, what, cell)),
                     Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
                     Role::Coordinator => {}
@@ -282,17 +314,21 @@ impl Writing {
             for Sending { to, part, data } in handed_out {
                 match to {
                     Destination::Columns(columns) => {
-                        beginning.add(g, row.stripe, columns, part, data);
+                        beginning.add(g, columns, Item { stripe: row.stripe, part, data });
                     }
-                    Destination::Role(_) => {
-                        calculator.as_mut().expect("it is sent to").take(part, data);
-                    }
+                    Destination::Role(role) => match row.calculator {
+                        None => calculator.as_mut().expect("it is sent to").take(part, data),
+                        Some(column) => {
+                            let item = Item { stripe: row.stripe, part, data };
+                            beginning.others.entry((column, role)).or_default().push(item);
+                        }
+                    },
                 }
             }
-            let gathers = calculator.as_ref().is_some_and(|c| c.cell().gathers());
+            let gathers = calculator.as_ref().is_some_and(|c| c.gathers());
             if let Some(calculator) = calculator.as_mut().filter(|_| !gathers) {
-                for Sending { to, part, data } in calculator.advance() {
-                    beginning.add(g, row.stripe, to.columns(), part, data);
+                for (to, item) in calculator.advance() {
+                    beginning.add(g, Destination::Role(to).columns(), item);
                 }
                 added += calculator.take_added();
             }
@@ -305,15 +341,18 @@ impl Writing {
 }
 
 impl Beginning {
-    fn add(&mut self, g: &Geometry, stripe: u64, seats: ColumnSet, part: Part, data: Buffer) {
+    fn add(&mut self, g: &Geometry, seats: ColumnSet, item: Item) {
         for seat in seats.iter() {
-            let item = Item { stripe, part, data: data.clone() };
-            match g.layout.column_at(stripe, seat) {
+            let item = item.clone();
+            match g.layout.column_at(item.stripe, seat) {
                 column if column == seat => {
                     self.told.insert(column);
                     self.items[column].push(item);
                 }
-                column => self.second.entry((column, seat)).or_default().push(item),
+                column => {
+                    let role = Role::Column(seat);
+                    self.others.entry((column, role)).or_default().push(item);
+                }
             }
         }
     }
@@ -330,8 +369,7 @@ impl Beginning {
         for (node, items) in columns.chain(source) {
             outbox.send_after(node, Body::Write { header, items }, 1);
         }
-        for ((column, seat), items) in self.second {
-            let to = Role::Column(seat);
+        for ((column, to), items) in self.others {
             outbox.send_after(first(column), Body::Part { header, to, items }, 1);
         }
     }

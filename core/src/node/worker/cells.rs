@@ -23,6 +23,8 @@ pub(super) struct Cell {
     volume: Arc<Volume>,
     /// The disk's sector where the unit begins.
     base: u64,
+    /// The number in a chain of messages of what it sends.
+    pub sent_at: u8,
     /// It has done all that it must before the write is prepared.
     pub is_finished: bool,
 }
@@ -38,15 +40,18 @@ impl Cell {
             other => unreachable!("a disk has the role of {other:?}"),
         };
         let column = volume.geometry.layout.column_at(row.stripe, seat);
-        let execution = Execution::new(row.cell(&volume.geometry, role));
+        let g = &volume.geometry;
+        let execution = Execution::new(row.cell(g, role));
+        let sent_at = if row.columns_compute() { row.sent_at(g, role) } else { 2 };
         let volume = volume.clone();
-        Cell { header, row, column, seat, execution, volume, base, is_finished: false }
+        Cell { header, row, column, seat, execution, volume, base, sent_at, is_finished: false }
     }
 
     /// Who has which role.
     pub fn cast(&self) -> Cast<'_> {
         let extent = self.volume.extent_of(self.row.stripe);
-        Cast { volume: &self.volume, extent, originator: self.header.ts.originator() }
+        let Header { ts, calculators, .. } = self.header;
+        Cast { volume: &self.volume, extent, originator: ts.originator(), calculators }
     }
 
     /// What the cell does to the disk, for admission.
@@ -70,6 +75,11 @@ impl Cell {
             cell if cell.marks() => ChangeKind::Mark,
             _ => ChangeKind::Content,
         }
+    }
+
+    /// Whether what it sends a role stays at this disk.
+    pub fn stays(&self, to: Role) -> bool {
+        self.row.stays(&self.volume.geometry, self.execution.cell().at, to)
     }
 
     /// Its volume.

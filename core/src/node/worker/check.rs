@@ -33,7 +33,8 @@ impl Txn {
     fn check(&self, ts: Timestamp) {
         match self.phase {
             Phase::Working => {
-                let open = self.cells.iter().filter(|c| !c.is_finished).count();
+                let cells = self.cells.iter().filter(|c| !c.is_finished).count();
+                let open = cells + self.calculators.iter().filter(|c| !c.is_done()).count();
                 assert_eq!(open, self.unfinished, "cells of {ts} that have more to do");
                 let place = |c: &Cell| (c.row.stripe, c.seat);
                 let sorted = self.cells.windows(2).all(|c| place(&c[0]) < place(&c[1]));

@@ -9,6 +9,7 @@
 
 use super::*;
 use crate::order::{Asker, HostId, RequestId};
+use crate::plan::Calculators;
 use crate::store::Scan;
 use crate::units::ColumnSet;
 
@@ -187,7 +188,9 @@ impl Worker {
         let task = Task::Write(range);
         let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
         let plan = task.plan(volume, avoid, waits).ok()?;
-        let header = Header { ts, volume: volume.id, avoid, waits, task, asker: None };
+        let calculators = Calculators::default();
+        let volume_id = volume.id;
+        let header = Header { ts, volume: volume_id, avoid, waits, calculators, task, asker: None };
         let cells = plan.rows.iter().flat_map(|row| {
             let seats = volume.geometry.layout.seats_of(row.stripe, column);
             seats.map(move |seat| Cell::new(volume, header, *row, Role::Column(seat)))

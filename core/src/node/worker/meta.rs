@@ -64,6 +64,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         markers,
         waits,
         cells: Vec::new(),
+        calculators: Vec::new(),
         ranges: Vec::new(),
         writes,
         ordering: Ordering::Timestamps,

@@ -4,6 +4,7 @@
 //! - this file: what a worker is
 //! - [`writing`]: a write from the first message until it is handed to the store
 //! - [`cells`]: one cell of a plan at its disk
+//! - [`calculating`]: computing what other columns write
 //! - [`outcome`]: votes, and from prepared to forgotten
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`memory`]: what became of hosts' requests, for hosts that ask again
@@ -15,6 +16,7 @@
 //! - [`load`]: how much there is to do
 //! - [`life`]: ticks, epochs, and what the store has to say
 
+mod calculating;
 mod catchup;
 mod cells;
 mod check;
@@ -37,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::calculator::Calculator;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
@@ -46,7 +49,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
 use crate::order::{Admission, Admittance, Asker, Ordering};
-use crate::plan::{Destination, Range as VolumeRange, Role, Sending, Span};
+use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, WriteRow};
 use crate::policy::Commit;
 use crate::store::{
     AnyStore, Change, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
@@ -95,7 +98,9 @@ struct Txn {
     waits: bool,
     /// In the order of stripes.
     cells: Vec<Cell>,
-    /// How many of them have more to do before the write is prepared.
+    /// The calculators of the stripes for which this column computes what others write.
+    calculators: Vec<Calculator>,
+    /// How many of both have more to do before the write is prepared.
     unfinished: usize,
     /// Nothing has been done for it yet.
     new: bool,
@@ -208,6 +213,7 @@ pub(crate) struct Worker {
     targets: BTreeMap<VolumeId, target::Target>,
     started: BTreeSet<VolumeId>,
     shares_sent: u64,
+    sums_taken: u64,
     pub rebuilt_sectors: u64,
 }
 
@@ -248,6 +254,7 @@ impl Worker {
             targets: BTreeMap::new(),
             started: BTreeSet::new(),
             shares_sent: 0,
+            sums_taken: 0,
             rebuilt_sectors: 0,
         }
     }

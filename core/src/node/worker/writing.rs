@@ -30,24 +30,33 @@ impl Worker {
             return;
         }
         txn.hops = txn.hops.max(outbox.hops);
-        let mut touched = Vec::with_capacity(items.len());
+        if to == Some(Role::Calculator) {
+            txn.gather(items);
+            return self.step_begun(ts, Vec::new(), outbox);
+        }
         let seat = match to {
             Some(Role::Column(seat) | Role::Source(seat)) => seat,
             _ => txn.column,
         };
-        for item in items {
-            let key = (item.stripe, seat);
-            if let Ok(n) = txn.cells.binary_search_by_key(&key, |c| (c.row.stripe, c.seat)) {
-                txn.cells[n].execution.take(item.part, item.data);
-                touched.push(n);
+        let mut touched = Vec::with_capacity(items.len());
+        for mut item in items {
+            if let Part::Sum { .. } = item.part {
+                self.sums_taken += 1;
+                item.data = self.config.sum_of_child(self.sums_taken, item.data);
             }
+            touched.extend(txn.take(seat, item));
         }
-        if std::mem::take(&mut txn.new) {
-            self.step(ts, outbox);
-        } else {
-            touched.sort_unstable();
-            touched.dedup();
-            self.step_cells(ts, touched.into_iter(), outbox);
+        touched.sort_unstable();
+        touched.dedup();
+        self.step_begun(ts, touched, outbox);
+    }
+
+    /// Goes on with the cells for which something has come, or with all if the write has just begun.
+    fn step_begun(&mut self, ts: Timestamp, touched: Vec<usize>, outbox: &mut Outbox) {
+        let txn = self.txns.get_mut(&ts).expect("just begun");
+        match std::mem::take(&mut txn.new) {
+            true => self.step(ts, outbox),
+            false => self.step_cells(ts, touched.into_iter(), outbox),
         }
     }
 
@@ -61,10 +70,14 @@ impl Worker {
         let stripe = task.first_stripe(&volume);
         let extent = volume.extent(stripe);
         let originator = header.ts.originator();
-        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
+        let (extent_number, calculators) = (volume.extent_of(stripe), header.calculators);
+        let cast = Cast { volume: &volume, extent: extent_number, originator, calculators };
         let coordinator = cast.node(stripe, Role::Coordinator).expect("every task has one");
         let Some(held) = cast.column_of(self.node, task) else { return false };
-        let Ok(plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
+        let Ok(mut plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
+        if plan.assign(g, calculators).is_err() {
+            return false;
+        }
         let cells = plan.rows.iter().flat_map(|row| {
             let (volume, header) = (&volume, *header);
             let roles = cast.roles_of(row.stripe, held);
@@ -72,6 +85,11 @@ impl Worker {
         });
         let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
         let column = held.0;
+        let calculates = |row: &&WriteRow| row.calculator == Some(column) && !held.1;
+        let own = plan.rows.iter().filter(calculates);
+        let calculators: Vec<Calculator> = own
+            .map(|row| Calculator::new(g, *header, row, row.cell(g, Role::Calculator)))
+            .collect();
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let markers = plan.markers(&volume.geometry);
@@ -97,8 +115,9 @@ impl Worker {
             participants,
             markers,
             waits: plan.rows.iter().any(|row| !row.marked.is_empty()),
-            unfinished: cells.len(),
+            unfinished: cells.len() + calculators.len(),
             cells,
+            calculators,
             new: true,
             ranges,
             writes: match header.task {
@@ -166,7 +185,7 @@ impl Worker {
     pub(super) fn step_cells(
         &mut self,
         ts: Timestamp,
-        cells: impl Iterator<Item = usize> + Clone,
+        cells: impl Iterator<Item = usize>,
         outbox: &mut Outbox,
     ) {
         let works = self.txns.get(&ts).is_some_and(|t| t.phase == Phase::Working);
@@ -178,7 +197,18 @@ impl Worker {
             return;
         }
         let mut shares = Shares::default();
-        for n in cells.clone() {
+        let mut cells: Vec<usize> = cells.collect();
+        let mut next = 0;
+        loop {
+            let Some(&n) = cells.get(next) else {
+                // What it computes for others may be for its own cells, too.
+                cells.extend(self.calculate(ts, outbox));
+                match next == cells.len() {
+                    true => break,
+                    false => continue,
+                }
+            };
+            next += 1;
             if let Err(refusal) = self.start_read(ts, n, outbox) {
                 self.refuse(ts, refusal, outbox);
                 return;
@@ -253,13 +283,18 @@ impl Worker {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if changes.is_empty() {
             // It only had something to show to the others. Its lock is the originator's to give back.
-            self.txns.remove(&ts);
+            let txn = self.txns.remove(&ts).expect("just seen");
+            if txn.gathers() {
+                // A message that comes twice must not begin it again: others would not come.
+                self.fenced.insert(ts);
+            }
             self.lend(ts, outbox.now);
             return;
         }
         txn.phase = Phase::Preparing;
         let (meta, journal) = (meta::encode(txn), txn.journal);
         txn.cells.clear();
+        txn.calculators.clear();
         self.store.prepare(ts, meta, changes, journal);
     }
 
@@ -401,6 +436,9 @@ impl Worker {
     /// together with that of other stripes: all of it is ready when the write begins.
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
+        if txn.cells[n].row.columns_compute() {
+            return self.send_to_columns(ts, n, outbox);
+        }
         for sending in txn.cells[n].advance() {
             self.send_part(ts, n, sending, shares, outbox);
         }

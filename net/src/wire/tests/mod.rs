@@ -20,7 +20,7 @@ use weft_core::node::{
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
-use weft_core::plan::{Part, Range, Role, Span};
+use weft_core::plan::{Calculators, Part, Range, Role, Span};
 use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -79,15 +79,20 @@ fn header() -> impl Strategy<Value = Header> {
     ];
     let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
     let columns = || any::<u32>().prop_map(ColumnSet);
-    let fields = (ts(), volume_id(), columns(), columns(), task, asker);
-    fields.prop_map(|(ts, volume, avoid, waits, task, asker)| Header {
+    let fields = (ts(), volume_id(), columns(), columns(), calculators(), task, asker);
+    fields.prop_map(|(ts, volume, avoid, waits, calculators, task, asker)| Header {
         ts,
         volume,
         avoid,
         waits,
+        calculators,
         task,
         asker,
     })
+}
+
+fn calculators() -> impl Strategy<Value = Calculators> {
+    vec(0..32u8, 0..=Calculators::MOST).prop_map(|c| Calculators::new(&c).expect("not too many"))
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
@@ -97,6 +102,7 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
         (0..32usize).prop_map(Part::Solved),
         (0..32usize).prop_map(Part::NewOf),
         Just(Part::Result),
+        (0..32usize, 0..32usize).prop_map(|(from, of)| Part::Sum { from, of }),
     ];
     let item = (any::<u64>(), part, buffer());
     vec(item.prop_map(|(stripe, part, data)| Item { stripe, part, data }), 0..4)

@@ -73,6 +73,9 @@ impl Run {
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
+        if policy.dispatch != Dispatch::Commanded {
+            policy.parity_at = draw_columns(seed).or(policy.parity_at);
+        }
         let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
         policy.sequencer = options.sequencer.unwrap_or(form);
         policy.ordering = options.ordering.unwrap_or_else(|| draw_ordering(seed));
@@ -312,6 +315,15 @@ fn draw_lost_wait(seed: u64) -> Nanos {
         0 => rng.u64(1..=40) * MILLIS,
         1 => Policy::FOREVER,
         _ => 0,
+    }
+}
+
+/// Columns compute for one another in one of three seeds.
+fn draw_columns(seed: u64) -> Option<ParityAt> {
+    match Rng::with_seed(seed ^ 0x0000_ca1c_01a7).u8(0..6) {
+        0 => Some(ParityAt::Balanced),
+        1 => Some(ParityAt::Tree),
+        _ => None,
     }
 }
 
