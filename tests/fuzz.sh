@@ -40,7 +40,7 @@ fuzz() {
     else
         learnt=$built/fresh/$1
         rm -rf "$learnt"
-        limits="-seed=1 -runs=$(runs_of "$1")"
+        limits="-seed=1 -reload=0 -runs=$(runs_of "$1")"
     fi
     mkdir -p "$learnt"
     # Addresses are among what it goes by, so they are the same each time, where that is allowed.
