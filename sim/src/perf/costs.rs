@@ -2,8 +2,9 @@
 //!
 //! TickerTAIP says that its simulator's path lengths were measured on the prototype and on HP-UX
 //! workstations (4.2), and gives none. These are ours: round numbers of the order that such code
-//! had then, with their sum fitted once on Table VII's latencies (the row of 4 KB at 100 MB/s:
-//! what is beyond the disk's own 23.6 ms), and left alone since.
+//! had then. The paper says that what changes with the processor's speed is parity above all (4.5), so they are short.
+//! What Table VII has beyond the disk's own 23.6 ms (the row of 4 KB at 100 MB/s) is the host's driver's for the most
+//! part: their sum was fitted on it once, and left alone since.
 
 use std::ops::{AddAssign, Sub};
 
@@ -54,13 +55,13 @@ pub struct PathLengths {
 impl Default for PathLengths {
     fn default() -> Self {
         PathLengths {
-            request: 10_000,
-            reply: 4_000,
-            send: 600,
-            receive: 1_000,
-            local: 500,
-            disk_start: 2_000,
-            disk_end: 2_000,
+            request: 1_500,
+            reply: 500,
+            send: 300,
+            receive: 500,
+            local: 250,
+            disk_start: 500,
+            disk_end: 500,
             unit: 60,
             copy_byte: 0.0,
             host_byte: 0.0,

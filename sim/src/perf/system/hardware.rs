@@ -357,8 +357,8 @@ pub enum MessageTimes {
 impl Default for Hosts {
     fn default() -> Self {
         Hosts {
-            ask_us: 2_500.0,
-            reply_us: 1_500.0,
+            ask_us: 3_500.0,
+            reply_us: 2_200.0,
             threads: false,
             wake_us: 0.0,
             ask_byte_ns: 0.0,
