@@ -8,12 +8,16 @@ mod bench;
 mod check;
 mod choices;
 mod cluster;
+mod config;
+mod confirm;
 mod demo;
 mod disk;
 mod explain;
 mod explore;
+mod logging;
 mod lost;
 mod node;
+mod notify;
 mod output;
 mod paper;
 mod plan;
@@ -59,12 +63,15 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
     Node(node::Node),
+    /// Look at the configuration of a process of a cluster
+    #[command(subcommand)]
+    Config(config::Config),
     /// Serve volumes of a cluster on this machine, as its own controller
     Attach(attach::Attach),
     /// List the disks of a running array, add one, declare one lost, replace one, or empty one
     #[command(subcommand)]
     Disk(disk::Disk),
-    /// Create, list, show, resize or delete volumes of a running array
+    /// Create, list, show, change, delete and bring back volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
     /// Read and verify every stripe of a volume
@@ -104,6 +111,7 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
+            Command::Config(config) => config.run(),
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
@@ -160,13 +168,18 @@ mod tests {
              --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
             "status --dir d --json --watch",
             "status --check --json",
+            "config check n.toml --json",
+            "up --metrics 127.0.0.1:9810",
             "completions bash",
             "man d",
             "recover --dir d --dry-run --json",
             "recover --accept-older",
             "recover --config n.toml --found",
             "node kill 2 --dir d",
-            "disk fail 2 --dir d",
+            "disk fail 2 --dir d --yes",
+            "volume delete v --yes --now",
+            "volume undelete v --json",
+            "volume rename v w",
             "disk list --json",
             "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
             "volume show v --dir d --json",
@@ -211,6 +224,11 @@ mod tests {
     #[test]
     fn bad_input_is_refused_with_what_to_do() {
         for (line, why) in [
+            ("node kill box2", "nodes have numbers, and 'box2' is none; `weft node list`"),
+            ("disk fail box2 --yes", "nodes have numbers"),
+            ("volume create v 1GB", "write 1G, which is 1GiB"),
+            ("volume resize v +1G", "give the whole size"),
+            ("volume create v 1G --layout rs:4", "write rs:K+M, such as rs:4+2"),
             ("up --volume v", "NAME:SIZE"),
             ("up --volume v:many", "is not a size"),
             ("up --listen nonsense", "HOST:PORT"),

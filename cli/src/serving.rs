@@ -1,12 +1,13 @@
 //! What a command says that serves hosts: how to use the volumes when it has begun, and how things stand when it ends.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 use weft_host::status::{Status, VolumeStatus};
-use weft_host::{Listen, Size, Stopped};
+use weft_host::{Listen, Metrics, Size, Stopped};
 use weft_terminal::say;
 
 use crate::args;
@@ -56,6 +57,18 @@ pub fn absolute(listen: Listen) -> Listen {
         Some(Ok(whole)) if whole.as_os_str().len() <= LONGEST_PATH => listen.at_path(whole),
         _ => listen,
     }
+}
+
+/// Serves metrics of what runs on `dir`, should that be wanted, from before it runs: an address that is taken is found
+/// then.
+pub fn serve_metrics(at: Option<SocketAddr>, dir: &Path) -> Result<()> {
+    let Some(at) = at else { return Ok(()) };
+    let (metrics, dir) = (Metrics::bind(at)?, dir.to_path_buf());
+    let ask = move || {
+        let mut control = args::connect(&dir).map_err(|e| weft_host::Error(format!("{e:#}")))?;
+        control.status()
+    };
+    Ok(metrics.serve(ask)?)
 }
 
 /// Waits until the array serves, then says how to use it.

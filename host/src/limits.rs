@@ -23,6 +23,8 @@ pub struct Limits {
     pub request: Duration,
     /// Bytes of requests that have not come whole, of all hosts together.
     pub incomplete: u64,
+    /// From when on a request is slow, and the log says where its time went; none if no request is.
+    pub slow: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             request: Duration::from_secs(60),
             incomplete: 256 << 20,
+            slow: Some(Duration::from_secs(1)),
         }
     }
 }
@@ -59,6 +62,9 @@ pub struct LimitsInWords {
     /// [`Limits::incomplete`], such as `256M`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
+    /// [`Limits::slow`], such as `1s`, or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
 }
 
 impl LimitsInWords {
@@ -77,6 +83,8 @@ impl LimitsInWords {
             request: time(limits.request, usual.request),
             incomplete: (limits.incomplete != usual.incomplete)
                 .then(|| limits.incomplete.to_string()),
+            slow: (limits.slow != usual.slow)
+                .then(|| limits.slow.map_or("never".to_string(), |t| in_words(t.as_secs()))),
         }
     }
 
@@ -103,6 +111,11 @@ impl LimitsInWords {
                 Some(text) => parse_size(text).map_err(|e| Error(format!("incomplete: {e}")))?,
                 None => limits.incomplete,
             },
+            slow: match self.slow.as_deref() {
+                None => limits.slow,
+                Some("never") => None,
+                text => Some(time("slow", text, Duration::ZERO)?),
+            },
         };
         if new.incomplete < LEAST_INCOMPLETE {
             return fail(format!(
@@ -125,7 +138,7 @@ fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
 fn time(key: &str, said: Option<&str>, usual: Duration) -> Result<Duration> {
     let Some(text) = said else { return Ok(usual) };
     match parse_seconds(text).map_err(|e| Error(format!("{key}: {e}")))? {
-        0 => fail(format!("{key}: in 0s no host can say anything; give at least 1s")),
+        0 => fail(format!("{key}: 0s is too short for anything; give at least 1s")),
         seconds => Ok(Duration::from_secs(seconds)),
     }
 }
@@ -186,6 +199,7 @@ mod tests {
             handshake: Some("2s".into()),
             request: Some("1h".into()),
             incomplete: Some("64M".into()),
+            slow: Some("never".into()),
         };
         let read = words.over(usual).unwrap();
         assert_eq!(read.handshake, Duration::from_secs(2));

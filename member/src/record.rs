@@ -85,7 +85,7 @@ pub enum LogError {
     )]
     NoWitness,
     /// It belongs to another member.
-    #[error("the log belongs to member {found}, and this is member {wanted}; check the directory")]
+    #[error("the log belongs to {found}, and this is {wanted}; check the directory")]
     OtherMember {
         /// Whose it is.
         found: u64,

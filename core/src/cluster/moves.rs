@@ -54,7 +54,9 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
-    let ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
+    let mut ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
+    // Those that may be wanted back have what room is left.
+    ids.sort_by_key(|id| map.volumes[id].is_deleted());
     for id in ids {
         for n in 0..map.volumes[&id].extents.len() {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
@@ -75,7 +77,10 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
 
 /// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are
 /// being drained already.
-pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
+///
+/// # Errors
+/// A volume of which a column has none.
+pub fn can_drain(map: &ClusterMap, node: NodeId) -> Result<(), VolumeId> {
     let drained = |n: NodeId| {
         let info = &map.nodes[usize::from(n.0)];
         n == node || (info.draining && !info.removed)
@@ -83,8 +88,21 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
     have_room(map, drained)
 }
 
-/// Whether all that is on the disks of nodes that go has a place on those of others.
-pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> bool {
+/// Whether columns are to leave nodes and none is on its way: there is no room for them, or their volume lacks what
+/// they would be computed from.
+pub fn are_columns_stuck(map: &ClusterMap) -> bool {
+    let extents = || map.volumes.values().flat_map(|v| &v.extents);
+    let leaves = |n: NodeId| {
+        let info = &map.nodes[usize::from(n.0)];
+        (info.given_up || info.draining) && !info.removed
+    };
+    let moves = extents().any(|e| !e.filling.is_empty());
+    !moves && extents().any(|e| e.columns.iter().any(|c| leaves(c.0)))
+}
+
+/// Whether all that is on the disks of nodes that go has a place on those of others; if not, a volume of which a column
+/// has none.
+pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> Result<(), VolumeId> {
     let mut map = map.clone();
     let going: Vec<bool> = (0..map.nodes.len()).map(|n| goes(NodeId(n as u16))).collect();
     for (info, _) in map.nodes.iter_mut().zip(&going).filter(|(_, goes)| **goes) {
@@ -100,13 +118,13 @@ pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> bool
                     continue;
                 }
                 let place = choose(&map, &map.volumes[&id], n, column, &roomy, |_| true);
-                let Some(place) = place else { return false };
+                let Some(place) = place else { return Err(id) };
                 let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
                 volume.extents[n].columns[column] = place;
             }
         }
     }
-    true
+    Ok(())
 }
 
 /// A column is copied from the disk that it leaves only as long as both disks' nodes have
