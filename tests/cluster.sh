@@ -503,7 +503,7 @@ leaving() {
     refused 'is up stop' weft node remove 1 --dir "$T/state2"
     weft disk drain 1 --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
-    refused 'does not fit' weft disk drain 2 --dir "$T/state0"
+    refused "'v' no room 'box'" weft disk drain 2 --dir "$T/state0"
     weft node stop 1 --dir "$T/state3"
     # It is answered also where it was asked for, and the process knows that it has nothing to do.
     weft node remove 1 --dir "$T/state1"
@@ -850,8 +850,9 @@ by_itself() {
 # A cluster is upgraded box by box, as docs/upgrades.md has it, while a host writes: each process stops in good order, is
 # started again, and is waited for.
 upgrading() {
-    local n image=$T/image S=$T/upgrading
+    local n image=$T/upgrading/image S=$T/upgrading
     mkdir -p "$S"
+    head -c 30M /dev/urandom >"$image"
     for n in 0 1 2 3; do printf '%s\n' "name = \"u$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "160M"' \
         "address = \"127.0.0.1:${PORTS[$n]}\"" "nbd = [\"nbd$n.sock\"]" $([ $n = 0 ] && echo "admit=\"$ADMIT\"") \
         '[labels]' "box = \"b$n\"" >"$S/n$n.toml"; done

@@ -278,7 +278,8 @@ fn greeting(status: &Status, volumes: &[String]) -> Result<String> {
 
 /// How to use a volume, if the cluster has it.
 fn of_volume(status: &Status, volume: &str) -> Result<String> {
-    let usable = || status.volumes.iter().filter(|v| v.mode != VolumeMode::Unfinished);
+    let hidden = [VolumeMode::Unfinished, VolumeMode::Deleted];
+    let usable = || status.volumes.iter().filter(|v| !hidden.contains(&v.mode));
     let Some(found) = usable().find(|v| v.name == volume) else {
         let names: Vec<_> = usable().map(|v| v.name.as_str()).collect();
         bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));

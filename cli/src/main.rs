@@ -41,13 +41,27 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use weft_core::store::FORMAT_VERSION;
+use weft_host::{MESSAGES_VERSION, PROTOCOL_VERSION};
 
 /// A parallel RAID without a central controller: every node has one disk and plans for itself.
 #[derive(Debug, Parser)]
-#[command(name = "weft", version, about, arg_required_else_help = true)]
+#[command(name = "weft", version, long_version = versions(), about, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// The version, and what decides which versions go together (docs/upgrades.md).
+fn versions() -> &'static str {
+    let oldest =
+        weft_core::store::VERSIONS.iter().map(|v| v.number).min().unwrap_or(FORMAT_VERSION);
+    let text = format!(
+        "{}\nprotocol {PROTOCOL_VERSION}, messages {MESSAGES_VERSION}, disks {FORMAT_VERSION} (opens {oldest} and later), native {}",
+        env!("CARGO_PKG_VERSION"),
+        weft_front::native::wire::VERSION,
+    );
+    text.leak()
 }
 
 #[derive(Debug, Subcommand)]
@@ -162,6 +176,15 @@ mod tests {
     }
 
     #[test]
+    fn the_version_says_what_goes_together() {
+        let said = Cli::command().render_long_version();
+        for number in ["protocol ", "messages ", "disks ", "native "] {
+            let number = said.split(number).nth(1).expect(number);
+            assert!(number.starts_with(|c: char| c.is_ascii_digit()), "{said}");
+        }
+    }
+
+    #[test]
     fn every_command_reads_its_options() {
         for line in [
             "up --dir d --nodes 6 --disk-size 2G --volume a:1G --volume b:all --layout raid6 \
@@ -169,6 +192,8 @@ mod tests {
             "status --dir d --json --watch",
             "status --check --json",
             "config check n.toml --json",
+            "node --config n.toml --log json --log-level warning",
+            "up --log journald --slow-requests never",
             "up --metrics 127.0.0.1:9810",
             "completions bash",
             "man d",

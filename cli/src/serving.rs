@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_host::status::{Status, VolumeStatus};
+use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{Listen, Metrics, Size, Stopped};
 use weft_terminal::say;
 
@@ -91,7 +91,8 @@ pub fn greet_when(dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
 fn greeting(dir: &Path, status: &Status) -> String {
     let Status { nodes, volumes, listens, .. } = status;
     let mut out = format!("weft serves {} from {} nodes\n", dir.display(), nodes.len());
-    for volume in volumes {
+    let there = || volumes.iter().filter(|v| v.mode != VolumeMode::Deleted);
+    for volume in there() {
         let VolumeStatus { name, layout, mode, .. } = volume;
         let size = Size(volume.size);
         out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
@@ -100,7 +101,7 @@ fn greeting(dir: &Path, status: &Status) -> String {
         }
     }
     let victim = nodes.len().saturating_sub(1).min(2);
-    let name = volumes.first().map(|v| v.name.as_str());
+    let name = there().next().map(|v| v.name.as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
         let (uri, dir) = (uri(listen, name), dir.display());
         out += &format!(

@@ -71,4 +71,6 @@ pub use spec::Spec;
 pub use state::{Findings, State, recover};
 pub use weft_core::policy::Setting;
 pub use weft_member::epoch_parts;
+pub use weft_net::frame::VERSION as PROTOCOL_VERSION;
 pub use weft_net::identity::{JoinToken, TokenError};
+pub use weft_net::wire::VERSION as MESSAGES_VERSION;

@@ -114,7 +114,7 @@ impl LimitsInWords {
             slow: match self.slow.as_deref() {
                 None => limits.slow,
                 Some("never") => None,
-                text => Some(time("slow", text, Duration::ZERO)?),
+                Some(text) => Some(slow(text)?),
             },
         };
         if new.incomplete < LEAST_INCOMPLETE {
@@ -135,10 +135,17 @@ fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
     }
 }
 
+fn slow(text: &str) -> Result<Duration> {
+    match parse_seconds(text).map_err(|e| Error(format!("slow: {e}, or never")))? {
+        0 => fail("slow: every request takes longer than 0s; give at least 1s, or never"),
+        seconds => Ok(Duration::from_secs(seconds)),
+    }
+}
+
 fn time(key: &str, said: Option<&str>, usual: Duration) -> Result<Duration> {
     let Some(text) = said else { return Ok(usual) };
     match parse_seconds(text).map_err(|e| Error(format!("{key}: {e}")))? {
-        0 => fail(format!("{key}: 0s is too short for anything; give at least 1s")),
+        0 => fail(format!("{key}: in 0s no host can say anything; give at least 1s")),
         seconds => Ok(Duration::from_secs(seconds)),
     }
 }
@@ -212,6 +219,10 @@ mod tests {
         let none = LimitsInWords::default;
         refused(LimitsInWords { connections: Some(0), ..none() }, "connections: with 0");
         refused(LimitsInWords { handshake: Some("0s".into()), ..none() }, "handshake: in 0s");
+        refused(
+            LimitsInWords { slow: Some("0s".into()), ..none() },
+            "slow: every request takes longer",
+        );
         refused(LimitsInWords { request: Some("soon".into()), ..none() }, "request: 'soon'");
         refused(LimitsInWords { incomplete: Some("1M".into()), ..none() }, "at least 64MiB");
     }

@@ -18,7 +18,7 @@ pub use map::{
     APART, APART_BY_NODE, Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Volume,
 };
 pub use message::{MapMessage, MemberReport, Memory};
-pub use moves::{are_columns_stuck, can_drain};
+pub use moves::{can_drain, is_crowded};
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
     place_volume,

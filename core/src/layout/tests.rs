@@ -96,9 +96,9 @@ fn names_round_trip_and_bad_ones_are_refused() {
     for (name, why) in [
         ("lrc:12+5+2", "must divide into"),
         ("lrc:12+2+4", "at most 3 global"),
-        ("lrc:12+2", "no layout is called"),
+        ("lrc:12+2", "does not say its columns"),
         ("grid:1x5", "each side is 2 or more, such as 2 by 5"),
-        ("grid:4", "no layout is called"),
+        ("grid:4", "does not say its columns"),
         ("grid:4x6", "has 35 columns"),
         ("grid:18446744073709551615x2", "at most 32 columns"),
     ] {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Absence, Hindrance, Prospect, are_columns_stuck};
+use weft_core::cluster::{Absence, Hindrance, Prospect, is_crowded};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
@@ -76,7 +76,7 @@ impl Reactor {
         let first = deleted.first().map(|v| v.id);
         let lacks_room = || {
             let no_room = |a: &Absence| a.prospect == Prospect::Hindered(Hindrance::NoRoom);
-            are_columns_stuck(map) || self.engine.rule.absences().iter().any(no_room)
+            is_crowded(map) || self.engine.rule.absences().iter().any(no_room)
         };
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
         let crowding = self.lookout.crowding().look(&stuck, now).pop();

@@ -59,6 +59,7 @@ impl State {
     /// Makes a new array in `dir`, which is made if need be.
     pub fn create(dir: &Path, spec: &Spec) -> Result<State> {
         spec.validate()?;
+        let sectors = data_sectors(spec.disk_size())?;
         durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
         if State::is_in(dir) {
@@ -82,7 +83,7 @@ impl State {
             text: String::new(),
             given_up: Vec::new(),
         };
-        let info = NodeInfo::new(0, data_sectors(spec.disk_size())?);
+        let info = NodeInfo::new(0, sectors);
         state.content.map.nodes = vec![info; spec.nodes()];
         volumes::place_first(spec, &mut state.content.map)?;
         state.make_disks().and_then(|()| state.save(state.content.clone()))?;

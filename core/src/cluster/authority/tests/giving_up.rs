@@ -222,13 +222,13 @@ fn a_deleted_volume_needs_nobody() {
     let hidden = VolumeSize { size, visible: 0, more: Vec::new() };
     change(&mut a, Change::SizeVolume(one, hidden), 12);
     change(&mut a, Change::DeleteVolume(one, 7), 13);
-    assert!(!moves::are_columns_stuck(a.map()));
+    assert!(!moves::is_crowded(a.map()));
     down(&mut a, 0, 20);
     down(&mut a, 1, 21);
     change(&mut a, AuthorityInput::Tick(0), 22);
     change(&mut a, AuthorityInput::Tick(LIMIT), 23).unwrap();
     assert_eq!(given_up(&a), [0]);
-    assert!(moves::are_columns_stuck(a.map()), "some extent had columns on both");
+    assert!(moves::is_crowded(a.map()), "some extent had columns on both");
     change(&mut a, Change::ForgetVolume(one), 30).unwrap();
-    assert!(!moves::are_columns_stuck(a.map()));
+    assert!(!moves::is_crowded(a.map()));
 }
