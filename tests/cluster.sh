@@ -883,7 +883,8 @@ upgrading() {
     wait_until dead "$(cat "$S/pid3")"
     start_box 3
     wait_until well 0
-    nbdcopy "nbd+unix:///v?socket=$S/nbd3.sock" - | cmp -n "$(stat -c %s "$image")" - "$image"
+    nbdcopy "nbd+unix:///v?socket=$S/nbd3.sock" "$S/back"
+    cmp -n "$(stat -c %s "$image")" "$S/back" "$image"
     weft scrub v --dir "$S/state0"
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done

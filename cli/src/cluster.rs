@@ -309,7 +309,7 @@ impl Readmit {
         say(format!(
             "{name} has a new member, without a say in what was agreed on before. Start it with\n\n  \
              weft node --config {}\n\n\
-             It takes part again when most of the voting members have admitted it (`weft status`).",
+             It serves again when most of the voting members have admitted it (`weft status`).",
             self.config.display()
         ))
     }

@@ -14,9 +14,12 @@ pub enum Level {
     Info,
 }
 
+/// What is done with a line.
+type Write = dyn Fn(Level, &str) + Send + Sync;
+
 /// Where lines for the operator go.
 #[derive(Clone)]
-pub struct Log(Arc<dyn Fn(Level, &str) + Send + Sync>);
+pub struct Log(Arc<Write>);
 
 impl Log {
     /// A log that does this with each line.

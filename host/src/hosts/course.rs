@@ -39,7 +39,7 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// That of an operation, and how many bytes it is of from where; none if it is an operator's.
-    pub(crate) fn of(op: &HostOp) -> Option<(Verb, Option<(u64, u64)>)> {
+    pub(crate) fn of(op: &HostOp) -> Option<What> {
         Some(match op {
             HostOp::Read(range) => (Verb::Read, Some((range.offset, range.len))),
             HostOp::Write(offset, buffer) => (Verb::Write, Some((*offset, buffer.len() as u64))),
@@ -62,10 +62,13 @@ impl fmt::Display for Verb {
     }
 }
 
+/// A kind of request, and the bytes that it is of, if it is of some: from where, and how many.
+type What = (Verb, Option<(u64, u64)>);
+
 /// The way of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
-    verb: Option<(Verb, Option<(u64, u64)>)>,
+    verb: Option<What>,
     came: Instant,
     /// Where it is, and since when.
     stage: Stage,
