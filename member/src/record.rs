@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(Stored::replay(&log(u64::MAX - 1)).unwrap().starts, u64::MAX - 1);
         let error = Stored::replay(&log(u64::MAX)).unwrap_err().to_string();
         assert!(error.contains("out of bounds"), "{error}");
-        let last = crate::member_anew(crate::node_of(MemberId(3)), u64::from(u32::MAX));
+        let last = crate::member_anew(node_of(MemberId(3)), u64::from(u32::MAX));
         assert!(Stored::replay(&anew(&Stored { frame: 1, ..Stored::anew(last) })).is_ok());
     }
 
