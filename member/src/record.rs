@@ -85,13 +85,22 @@ pub enum LogError {
     )]
     NoWitness,
     /// It belongs to another member.
-    #[error("the log belongs to {found}, and this is {wanted}; check the directory")]
+    #[error(
+        "the log belongs to {}, and this is {}; check the directory",
+        named(found),
+        named(wanted)
+    )]
     OtherMember {
         /// Whose it is.
         found: u64,
         /// Who asked.
         wanted: u64,
     },
+}
+
+/// A member as people know it.
+fn named(member: &u64) -> MemberId {
+    MemberId(*member)
 }
 
 impl LogError {
@@ -355,6 +364,17 @@ mod tests {
             ends.push(log.len());
         }
         (log, ends)
+    }
+
+    #[test]
+    fn whose_log_it_is_is_said_as_processes_are_numbered() {
+        let of = |n: u16| crate::member_of(weft_core::units::NodeId(n)).0;
+        let error = LogError::OtherMember { found: of(2), wanted: of(0) };
+        let said = error.to_string();
+        assert_eq!(
+            said,
+            "the log belongs to process 2, and this is process 0; check the directory"
+        );
     }
 
     #[test]
