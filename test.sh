@@ -98,6 +98,7 @@ e2e() {
     tests/cluster.sh
     tests/reconnect.sh
     tests/client.sh
+    tests/packaging.sh "$WEFT"
 }
 
 fuzz() { tests/fuzz.sh; }

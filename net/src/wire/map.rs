@@ -2,7 +2,9 @@
 //! field of the map is added to its list here and to the generator in `tests`.
 
 use weft_code::Code;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
+use weft_core::cluster::{
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
@@ -21,6 +23,9 @@ const MAX_VOLUME: u64 = 1 << 60;
 
 /// The first version whose maps have settings of the cluster.
 const WITH_SETTINGS: u8 = 13;
+
+/// The first version whose volumes can be deleted and brought back.
+const WITH_DELETIONS: u8 = 13;
 
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
@@ -54,6 +59,19 @@ impl Wire for Settings {
     }
 }
 
+/// In maps of before no volume could be brought back.
+impl Wire for Deletion {
+    fn put(&self, w: &mut Writer) {
+        self.since.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        match r.version < WITH_DELETIONS {
+            true => Ok(Deletion::default()),
+            false => Ok(Deletion { since: Wire::take(r)? }),
+        }
+    }
+}
+
 wire_struct!(Home { name, address, labels });
 
 wire_struct!(Attendance { away, stale_since, counts_from, forgot });
@@ -61,7 +79,7 @@ wire_struct!(Attendance { away, stale_since, counts_from, forgot });
 wire_struct!(Extent { first, columns, filling, leaving });
 
 wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing
+    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing, deletion
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.

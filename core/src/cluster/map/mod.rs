@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use attendance::Attendance;
 pub use node::{Home, NodeInfo};
-pub use volume::{Extent, Volume};
+pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;
 use crate::order::sequencer::SequencerForm;
@@ -91,6 +91,18 @@ impl ClusterMap {
             self.process_of(*n) == process && !self.nodes[usize::from(n.0)].removed
         };
         (0..self.nodes.len() as u16).map(NodeId).filter(serves)
+    }
+
+    /// Whether another volume than this one has a name. A deleted one does not keep others from it.
+    pub fn name_is_taken(&self, name: &str, by: VolumeId) -> bool {
+        self.volumes.values().any(|v| v.id != by && v.name == name && !v.is_deleted())
+    }
+
+    /// The volumes that have been deleted and can be brought back, those that were deleted first before others.
+    pub fn deleted(&self) -> Vec<&Arc<Volume>> {
+        let mut all: Vec<_> = self.volumes.values().filter(|v| v.is_deleted()).collect();
+        all.sort_by_key(|v| (v.deletion.since, v.id));
+        all
     }
 
     /// A volume by name; the empty name means the first.

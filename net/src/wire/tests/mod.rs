@@ -11,7 +11,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
+use weft_core::cluster::{
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
@@ -429,6 +431,7 @@ fn volume() -> impl Strategy<Value = Volume> {
             apart: name.clone(),
             visible: count as u64,
             unordered_sharing: count % 2 == 1,
+            deletion: Deletion { since: (count % 3 == 1).then_some(extent_stripes) },
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
