@@ -48,6 +48,9 @@ fn main() {
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
         NodeBug::LoneSurvivor,
+        NodeBug::RepeatsBlindly,
+        NodeBug::KeyUnchecked,
+        NodeBug::MissingPiece,
         NodeBug::Authority(AuthorityBug::ByNumber),
         NodeBug::Authority(AuthorityBug::TwoAtOnce),
     ];

@@ -37,8 +37,8 @@ pub(super) fn assemble(plan: &ReadPlan, g: &Geometry, pieces: &Pieces) -> (Vec<B
     for row in &plan.rows {
         let mut endpoint = Execution::new(row.cell(g, Role::Endpoint));
         for seat in 0..g.layout.seats() {
+            let part = Part::From(g.code_column(row.stripe, seat));
             if let Some(piece) = pieces.get(&(row.stripe, seat)) {
-                let part = Part::From(g.code_column(row.stripe, seat));
                 endpoint.take(part, piece.clone());
             }
         }

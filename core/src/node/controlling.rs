@@ -114,6 +114,8 @@ impl Controlling {
         let ended = asking.ended.get(&number).cloned();
         let gone = ask.is_gone.then_some((Err(HostError::Gone), Vec::new()));
         if let Some((ended, counted)) = ended.or(gone) {
+            // A message from before the host was gone may come after this one.
+            asking.ended.insert(number, (ended.clone(), counted.clone()));
             let result = ended.map(|()| Vec::new());
             outbox.send(from, Body::Done { volume, number, result, counted });
             return Answer::Nothing;

@@ -10,6 +10,8 @@ mod background;
 mod catchup;
 mod check;
 mod config;
+#[cfg(test)]
+mod controller_tests;
 mod controlling;
 mod endpoint;
 mod environment;

@@ -12,6 +12,12 @@ impl WriteRow {
         cells.into_iter().flat_map(move |cell| cell.sends().filter_map(of).collect::<Vec<_>>())
     }
 
+    /// Whether a seat gets anything of endpoint or calculator, at once or later.
+    pub fn gets(&self, g: &Geometry, seat: usize) -> bool {
+        let cells = [self.cell(g, Role::Endpoint), self.cell(g, Role::Calculator)];
+        cells.iter().flat_map(Cell::sends).any(|send| send.to.columns().contains(seat))
+    }
+
     /// The cells from which columns get something at once: the endpoint's, and the calculator's if it waits for no column.
     pub fn giving_cells(&self, g: &Geometry) -> Vec<Cell> {
         let calculator = Some(self.cell(g, Role::Calculator)).filter(|cell| !cell.gathers());

@@ -10,6 +10,7 @@
 //! counts them, and [`explain()`] prints them.
 
 mod cell;
+mod controlled;
 mod execution;
 mod explain;
 mod given;

@@ -43,6 +43,8 @@ fn full() -> Value {
             mdlr_bytes_per_hour: Some(0.0),
             ..ExposedStatus::default()
         }),
+        controller: Some(0),
+        controller_backup: Some(1),
         warning: Some(String::new()),
         policy: policy::words(&policy).into_iter().map(|(k, w)| (k.to_string(), w)).collect(),
         ..VolumeStatus::default()

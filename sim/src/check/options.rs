@@ -241,6 +241,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
     pub unremembered: bool,
+    /// How many messages were forged.
+    pub forged: u64,
     /// How many nodes were given up without an operator.
     pub given_up: u64,
     /// How much went between processes through others.

@@ -553,7 +553,9 @@ impl Part {
     /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
     /// that there was an attempt.
     fn enter(&mut self, before: Epoch) {
-        let since = if self.stays { self.seen } else { Some(self.since) };
+        // No attempt is as early as that.
+        let before_seen = self.seen.map(|ts| Timestamp(ts.0.saturating_sub(1)));
+        let since = if self.stays { before_seen } else { Some(self.since) };
         if let (Some(since), Some(_)) = (since, self.asked) {
             let since = self.again.map_or(since, |again| again.since.min(since));
             self.again = Some(Again { since, epoch: before });

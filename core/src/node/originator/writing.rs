@@ -327,8 +327,7 @@ impl Writing {
             for seat in 0..g.layout.seats() {
                 let cell = row.cell(g, Role::Column(seat));
                 let column = g.layout.column_at(row.stripe, seat);
-                let is_given = row.given(g, seat).next().is_some();
-                if is_given || cell.begins() || (announce && cell.adds()) {
+                if row.gets(g, seat) || cell.begins() || (announce && cell.adds()) {
                     beginning.told.insert(column);
                 }
                 if cell.sends().next().is_some() {

@@ -60,6 +60,8 @@ fn read(r: &mut Reader) -> Read<Txn> {
         unfinished: 0,
         new: false,
         fetches: false,
+        has_fetched: false,
+        is_told: false,
         originator: NodeId(0),
         participants,
         markers,

@@ -5,6 +5,7 @@
 //! - [`writing`]: a write from the first message until it is handed to the store
 //! - [`cells`]: one cell of a plan at its disk
 //! - [`outcome`]: votes, and from prepared to forgotten
+//! - [`strangers`]: who may say what of a write
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`memory`]: what became of hosts' requests, for hosts that ask again
 //! - [`meta`]: what the journal keeps of a write besides its content
@@ -30,6 +31,7 @@ mod outcome;
 mod reading;
 mod refreshing;
 mod settling;
+mod strangers;
 mod target;
 mod writing;
 
@@ -101,6 +103,10 @@ struct Txn {
     new: bool,
     /// It has asked the endpoint, which is to know of it before anything is prepared.
     fetches: bool,
+    /// It has asked it, whether it has been answered or not.
+    has_fetched: bool,
+    /// Who coordinates has said that it begins.
+    is_told: bool,
     /// What it changes.
     ranges: Vec<Changed>,
     /// The bytes of the volume that it writes; everything if that is not known any more.

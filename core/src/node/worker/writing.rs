@@ -20,13 +20,11 @@ impl Worker {
             self.floor
         );
         debug_assert!(to.is_some() || from == ts.originator());
-        if self.fenced.contains(&ts)
-            || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
-        {
+        if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
             return;
         }
-        if header.holder.is_some()
-            && !self.comes_from_whom_it_must(from, &header, to, &items, outbox)
+        if self.fenced.contains(&ts)
+            || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
         {
             return;
         }
@@ -34,6 +32,7 @@ impl Worker {
         if txn.phase != Phase::Working {
             return;
         }
+        txn.is_told |= to.is_none();
         if header.holder.is_some_and(|holder| holder.node == from) && to.is_some() {
             txn.fetches = false;
         }
@@ -55,7 +54,7 @@ impl Worker {
             && let Some(holder) = header.holder
             && txn.lacks_of_endpoint(given)
         {
-            txn.fetches = true;
+            (txn.fetches, txn.has_fetched) = (true, true);
             outbox.send_after(holder.node, Body::Fetch { header, column }, 2);
         }
         if is_new {
@@ -65,30 +64,6 @@ impl Worker {
             touched.dedup();
             self.step_cells(ts, touched.into_iter(), outbox);
         }
-    }
-
-    /// Whether who sends something of a write is who is to, by its plan. A stranger has nothing to say.
-    fn comes_from_whom_it_must(
-        &self,
-        from: NodeId,
-        header: &Header,
-        to: Option<Role>,
-        items: &[Item],
-        outbox: &mut Outbox,
-    ) -> bool {
-        let Some(cell) = self.txns[&header.ts].cells.first() else { return true };
-        let cast = cell.cast();
-        let coordinates = from == header.ts.originator();
-        let sends = |item: &Item| match item.part {
-            Part::From(_) => cast.shows(from, item),
-            Part::New | Part::NewOf(_) | Part::Result | Part::Solved(_) => {
-                cast.endpoint == Some(from) || coordinates
-            }
-        };
-        let may =
-            cell.header == *header && (to.is_some() || coordinates) && items.iter().all(sends);
-        outbox.counters.refused_strangers += u64::from(!may);
-        may || !self.config.checks_strangers()
     }
 
     /// Takes up a write, if it is not too late for it.
@@ -142,6 +117,8 @@ impl Worker {
             cells,
             new: true,
             fetches: false,
+            has_fetched: false,
+            is_told: false,
             ranges,
             writes: match header.task {
                 Task::Write(range) | Task::Accept(range) => range,
@@ -239,9 +216,12 @@ impl Worker {
                 self.stalled.insert(ts);
             }
         }
+        let has_fetched = txn.has_fetched;
         if let Some(header) = txn.cells.first().map(|c| c.header) {
             for ((node, to), items) in shares.0 {
-                outbox.send_after(node, Body::Part { header, to, items }, 2);
+                // What takes no read is new.
+                let hops = if has_fetched { 4 } else { 2 };
+                outbox.send_after(node, Body::Part { header, to, items }, hops);
             }
         }
         if txn.unfinished > 0 || txn.fetches {
@@ -456,7 +436,11 @@ impl Worker {
         shares: &mut Shares,
         outbox: &mut Outbox,
     ) {
-        let cell = &self.txns[&ts].cells[n];
+        let txn = &self.txns[&ts];
+        let cell = &txn.cells[n];
+        // It was asked for by the originator, the first message; what came for other rows
+        // meanwhile is no part of this chain. But what is new may have had to be fetched.
+        let hops = if txn.has_fetched && cell.shows_new(&sending) { 4 } else { 2 };
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
         if let (Destination::Columns(_), true) = (to, is_share) {
@@ -470,11 +454,9 @@ impl Worker {
             let node = cast.node(item.stripe, to).expect("a role in this plan");
             match matches!(to, Role::Column(_)) && !waits {
                 true => shares.0.entry((node, to)).or_default().push(item.clone()),
-                // It was asked for by the originator, the first message; what came for other rows
-                // meanwhile is no part of this chain.
                 false => {
                     let items = vec![item.clone()];
-                    outbox.send_after(node, Body::Part { header, to, items }, 2);
+                    outbox.send_after(node, Body::Part { header, to, items }, hops);
                 }
             }
         }

@@ -14,9 +14,9 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Ask, Body, Claim, DirtySector, Envelope, Header, HostError, Item, Key, LockMessage,
-    LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage,
-    SequenceReport, Standing, Task, Wanted, Wish,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
+    LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal,
+    SequenceMessage, SequenceReport, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
@@ -79,14 +79,23 @@ fn header() -> impl Strategy<Value = Header> {
     ];
     let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
-    let fields = (ts(), volume_id(), columns(), columns(), task, asker);
-    fields.prop_map(|(ts, volume, avoid, waits, task, asker)| Header {
+    let fields = (ts(), volume_id(), columns(), columns(), task, (asker, option::of(holder())));
+    fields.prop_map(|(ts, volume, avoid, waits, task, (asker, holder))| Header {
         ts,
         volume,
         avoid,
         waits,
         task,
         asker,
+        holder,
+    })
+}
+
+fn holder() -> impl Strategy<Value = Holder> {
+    (node(), any::<u64>(), any::<u128>()).prop_map(|(node, number, key)| Holder {
+        node,
+        number,
+        key: Key(key),
     })
 }
 
@@ -132,6 +141,7 @@ fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
 fn body() -> BoxedStrategy<Body> {
     let wanted = prop_oneof![Just(Wanted::Data), Just(Wanted::Stripes), Just(Wanted::Holes)];
     let pieces = vec((any::<u64>(), buffer()), 0..4);
+    let placed = vec((any::<u64>(), buffer()), 0..4);
     let result = prop_oneof![pieces.prop_map(Ok), refusal().prop_map(Err)];
     let standing = prop_oneof![
         Just(Standing::Unknown),
@@ -147,13 +157,14 @@ fn body() -> BoxedStrategy<Body> {
         vec![Undecided, All, Untouched, Touched]
     };
     prop_oneof![
-        (ts(), volume_id(), range(), any::<u32>(), wanted).prop_map(
-            |(ts, volume, range, avoid, wanted)| Body::Read {
+        (ts(), volume_id(), range(), any::<u32>(), wanted, option::of(holder())).prop_map(
+            |(ts, volume, range, avoid, wanted, holder)| Body::Read {
                 ts,
                 volume,
                 range,
                 avoid: ColumnSet(avoid),
-                wanted
+                wanted,
+                holder
             }
         ),
         (ts(), 0..32usize, result).prop_map(|(ts, column, result)| Body::ReadReply {
@@ -209,11 +220,16 @@ fn body() -> BoxedStrategy<Body> {
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
         asked().prop_map(Body::Request),
-        (volume_id(), any::<u64>(), done()).prop_map(|(volume, number, result)| Body::Done {
-            volume,
-            number,
-            result
-        }),
+        (volume_id(), any::<u64>(), done(), vec(ts(), 0..3)).prop_map(
+            |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
+        ),
+        (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
+        (holder(), ts(), volume_id(), (range(), any::<u32>()), 0..32usize, placed).prop_map(
+            |(holder, ts, volume, (range, avoid), column, pieces)| {
+                let avoid = ColumnSet(avoid);
+                Body::Place { holder, ts, volume, range, avoid, column, pieces }
+            }
+        ),
     ]
     .boxed()
 }
@@ -225,7 +241,7 @@ fn asker() -> impl Strategy<Value = Asker> {
 fn asked() -> impl Strategy<Value = Ask> {
     let wish = prop_oneof![
         range().prop_map(Wish::Read),
-        (range(), buffer()).prop_map(|(range, data)| Wish::Write(range, data)),
+        (range(), option::of(buffer())).prop_map(|(range, data)| Wish::Write(range, data)),
     ];
     let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
     let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });

@@ -187,6 +187,9 @@ impl Run {
         if rare.is_some() {
             world.tear_superblocks();
         }
+        if policy.controller.is_some() && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
+            world.let_a_node_forge(seed);
+        }
         if Rng::with_seed(seed ^ 0x000c_10c5_5e70).u8(0..4) == 0 {
             world.let_clocks_change();
         }
