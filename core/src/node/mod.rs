@@ -30,6 +30,7 @@ mod pace;
 #[cfg(test)]
 mod recall_tests;
 mod request_message;
+mod roles;
 mod sequence_message;
 mod sequencing;
 mod settle;
@@ -71,8 +72,8 @@ pub use sequencing::{backup_of, primary_of};
 pub use status::{Exposed, NodeCounters, NodeStatus};
 
 use background::Background;
-use controlling::{Answer, Controlling};
-use endpoint::{Endpoint, Returned};
+use controlling::Controlling;
+use endpoint::Endpoint;
 use lock_server::LockServer;
 use originator::{Originator, range_of, whole_stripes};
 use outbox::Outbox;
@@ -223,38 +224,6 @@ impl Node {
         };
         if let Some(op) = op {
             self.begin(id, volume, op);
-        }
-    }
-
-    /// Gives a request that has its turn to the endpoint, if there is a controller for it, or to the originator.
-    fn begin(&mut self, id: u64, volume: VolumeId, op: HostOp) {
-        let origin = self.origins.get(&id).copied();
-        let most = self.originator.max_chunk;
-        if let Some(op) = self.endpoint.host(id, volume, op, origin, most, &mut self.outbox) {
-            self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
-        }
-    }
-
-    /// The host of a request is gone.
-    fn abandon(&mut self, id: u64) {
-        let clock = self.originator.clock();
-        if !self.endpoint.abandon(id, clock, &mut self.outbox) {
-            self.originator.abandon(id);
-        }
-    }
-
-    /// An endpoint asks this node, as the controller, for something.
-    fn on_request(&mut self, from: NodeId, ask: Ask) {
-        let after = ask.after;
-        match self.controlling.on_request(from, ask, &self.map, &mut self.outbox) {
-            Answer::Begin(taken) => {
-                self.originator.clock().see(after);
-                let (id, op, origin) = (taken.id, taken.op, Some(taken.origin));
-                self.originator.host(id, taken.volume, op, origin, &self.map, &mut self.outbox);
-                self.originator.is_held(id, taken.holder, taken.is_inline);
-            }
-            Answer::Abandon(id) => self.originator.abandon(id),
-            Answer::Nothing => {}
         }
     }
 
@@ -447,17 +416,6 @@ impl Node {
         }
     }
 
-    /// Asks the controller for what waits, and tells endpoints what is over. Says whether there was anything.
-    fn run_roles(&mut self) -> bool {
-        let answered = self.outbox.take_answered_for_endpoints();
-        let asked = self.endpoint.run(self.originator.clock(), &mut self.outbox);
-        let worked = asked || !answered.is_empty();
-        for over in answered {
-            self.controlling.answered(over, &mut self.outbox);
-        }
-        worked
-    }
-
     /// Follows up on requests that are over, and on those that have their turn.
     fn run_sequencing(&mut self) -> bool {
         let mut worked = false;
@@ -570,19 +528,6 @@ impl Node {
         }
     }
 
-    /// What endpoints asked of this node they ask anew, of whom the map says.
-    fn enter_roles(&mut self, before: Epoch) {
-        for id in self.controlling.enter() {
-            self.originator.abandon(id);
-        }
-        self.originator.enter(&self.map, &mut self.outbox);
-        let clock = self.originator.clock();
-        let returned = self.endpoint.enter(&self.map, before, clock, &mut self.outbox);
-        for Returned { id, volume, op, origin } in returned {
-            self.originator.host(id, volume, op, Some(origin), &self.map, &mut self.outbox);
-        }
-    }
-
     /// Every write from now on is later than `floor`.
     fn enter_time(&mut self, floor: Timestamp) {
         let wrong = self.originator.clock().enter(self.outbox.now, floor).saturating_mul(1000);
@@ -630,35 +575,6 @@ impl Node {
     /// Stripes and bytes of a volume that parity which waits on its disk exposes now.
     pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
         self.worker.exposed_now(volume)
-    }
-
-    /// Its state at a glance.
-    pub fn status(&self) -> NodeStatus {
-        let mut counters = self.outbox.counters;
-        counters.retries = self.originator.retries;
-        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
-        counters.store = self.worker.store.counters();
-        counters.totals.disk_reads = counters.store.disk_reads;
-        counters.totals.disk_writes = counters.store.disk_writes;
-        counters.totals.journal_writes = counters.store.journal_writes;
-        NodeStatus {
-            clock_is_ahead: self.clock_is_ahead,
-            epoch: self.map.epoch,
-            serving: self.serving,
-            stale_sectors: self.stale_sectors(),
-            exposed: self.worker.exposed(self.outbox.now).collect(),
-            in_flight: self.endpoint.in_flight() + self.originator.in_flight()
-                - self.controlling.in_work(),
-            scrubs: self.originator.scrubs(),
-            quiet: !self.is_busy() && self.serving,
-            waiting: format!(
-                "{}; {}; {}",
-                self.sequencing.waiting(),
-                self.originator.waiting(),
-                self.worker.waiting()
-            ),
-            counters,
-        }
     }
 }
 

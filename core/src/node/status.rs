@@ -1,5 +1,6 @@
 //! What a node has done, and how it stands.
 
+use super::Node;
 use super::ScrubProgress;
 use crate::plan::Totals;
 use crate::store::StoreCounters;
@@ -96,4 +97,35 @@ pub struct NodeStatus {
     pub clock_is_ahead: Nanos,
     /// What it has done.
     pub counters: NodeCounters,
+}
+
+impl Node {
+    /// Its state at a glance.
+    pub fn status(&self) -> NodeStatus {
+        let mut counters = self.outbox.counters;
+        counters.retries = self.originator.retries;
+        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
+        counters.store = self.worker.store.counters();
+        counters.totals.disk_reads = counters.store.disk_reads;
+        counters.totals.disk_writes = counters.store.disk_writes;
+        counters.totals.journal_writes = counters.store.journal_writes;
+        NodeStatus {
+            clock_is_ahead: self.clock_is_ahead,
+            epoch: self.map.epoch,
+            serving: self.serving,
+            stale_sectors: self.stale_sectors(),
+            exposed: self.worker.exposed(self.outbox.now).collect(),
+            in_flight: self.endpoint.in_flight() + self.originator.in_flight()
+                - self.controlling.in_work(),
+            scrubs: self.originator.scrubs(),
+            quiet: !self.is_busy() && self.serving,
+            waiting: format!(
+                "{}; {}; {}",
+                self.sequencing.waiting(),
+                self.originator.waiting(),
+                self.worker.waiting()
+            ),
+            counters,
+        }
+    }
 }

@@ -1,10 +1,12 @@
+mod roles;
+
 use super::*;
 use weft_core::cluster::AuthorityBug;
 use weft_core::layout::{Grid, LayoutSpec};
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::policy::{Commit, Roles};
+use weft_core::policy::Commit;
 use weft_core::store::StoreBug;
 
 /// What was drawn when hosts were never silent all together.
@@ -24,13 +26,6 @@ const PATIENT: Options = Options { gives_up: Some(false), ..UNCONTROLLED };
 
 /// What was drawn when no controller coordinated.
 const UNCONTROLLED: Options = Options { controller: Some(None), ..Options::DEFAULT };
-
-/// A controller that no data passes, in all runs.
-const CONTROLLED: Options = Options {
-    controller: Some(Some(Roles::Controller)),
-    commit: Some(Commit::Late),
-    ..Options::DEFAULT
-};
 
 /// What was drawn when nobody changed what a volume chooses.
 const FIXED: Options = Options { choices: false, deferral: Some(false), ..PATIENT };
@@ -81,36 +76,6 @@ fn repeating_a_write_that_has_happened_is_found() {
     let options = Options { members: Some(false), bug: Some(Bug::RepeatsBlindly), ..PATIENT };
     let found = (5_000_000..5_000_300).find(|seed| run::run(*seed, options, 0).is_err());
     assert!(found.is_some(), "not found");
-}
-
-/// Controllers, backups and endpoints die, and a node forges what workers and endpoints say to each other.
-#[test]
-fn controllers_are_taken_over() {
-    for roles in [Roles::Controller, Roles::Central] {
-        let options = Options { controller: Some(Some(roles)), ..CONTROLLED };
-        let summaries = (6_000_000..6_000_040).map(|seed| passed(seed, options));
-        let (crashes, forged) = summaries
-            .fold((0, 0), |sum, summary| (sum.0 + summary.crashes, sum.1 + summary.forged));
-        assert!(crashes > 40, "{roles}: {crashes} crashes");
-        assert!(roles == Roles::Central || forged > 100, "{forged} forgeries");
-    }
-}
-
-#[test]
-fn a_new_controller_that_does_not_ask_is_found() {
-    // Hosts do not ask again: only endpoints do.
-    let options = Options { repeats: false, ..CONTROLLED };
-    assert!((6_000_000..6_000_300).any(|seed| fails(seed, Bug::RepeatsBlindly, options)));
-}
-
-#[test]
-fn a_key_that_is_not_checked_is_found() {
-    assert!((6_000_000..6_000_100).any(|seed| fails(seed, Bug::KeyUnchecked, CONTROLLED)));
-}
-
-#[test]
-fn an_answer_before_all_pieces_are_here_is_found() {
-    assert!((6_000_000..6_000_100).any(|seed| fails(seed, Bug::MissingPiece, CONTROLLED)));
 }
 
 /// A helper refuses a write and fails before anyone hears of it; meanwhile a column is put back without the write.

@@ -6,6 +6,7 @@
 //! with the epoch, and with a time before all attempts. The controller finds out first what became of those.
 
 mod giving;
+mod part;
 mod placed;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +27,7 @@ use crate::policy::Controller;
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, Timestamp, VolumeId};
 
 use giving::Giving;
-use placed::Placed;
+use part::Part;
 
 /// Parts that an endpoint has in work at once; more wait.
 const MOST_PARTS: usize = 256;
@@ -67,32 +68,6 @@ struct Open {
     error: Option<HostError>,
     round_trips: u64,
     is_gone: bool,
-}
-
-/// A part of a request.
-#[derive(Clone, Hash)]
-struct Part {
-    request: u64,
-    wish: Wish,
-    key: Key,
-    /// What is known of earlier attempts.
-    again: Option<Again>,
-    /// When it was last asked for, if it was.
-    asked: Option<Nanos>,
-    /// What the clock showed when it was first asked for.
-    since: Timestamp,
-    /// Its bytes stay here, so that nobody prepares an attempt before it is known here.
-    stays: bool,
-    /// The first attempt at a write that is known here.
-    seen: Option<Timestamp>,
-    /// The latest attempt at a write.
-    giving: Option<Box<Giving>>,
-    /// What attempts at a read have placed here.
-    placed: Placed,
-    /// The controller has said that these attempts count.
-    counted: Option<Vec<Timestamp>>,
-    /// Messages of the longest chain that ended here.
-    hops: u8,
 }
 
 /// A request that is the node's own originator's from now on.
@@ -521,60 +496,6 @@ impl Endpoint {
             returned.push(Returned { id, volume, op, origin: Origin { again, ..origin } });
         }
         returned
-    }
-}
-
-impl Part {
-    fn new(request: u64, wish: Wish, key: Key, again: Option<Again>) -> Part {
-        Part {
-            request,
-            wish,
-            key,
-            again,
-            asked: None,
-            since: Timestamp::ZERO,
-            stays: false,
-            seen: None,
-            giving: None,
-            placed: Placed::default(),
-            counted: None,
-            hops: 0,
-        }
-    }
-
-    /// What the controller is told of what is to be done.
-    fn sent_wish(&self) -> Wish {
-        match &self.wish {
-            Wish::Write(range, _) if self.stays => Wish::Write(*range, None),
-            wish => wish.clone(),
-        }
-    }
-
-    /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
-    /// that there was an attempt.
-    fn enter(&mut self, before: Epoch) {
-        // No attempt is as early as that.
-        let before_seen = self.seen.map(|ts| Timestamp(ts.0.saturating_sub(1)));
-        let since = if self.stays { before_seen } else { Some(self.since) };
-        if let (Some(since), Some(_)) = (since, self.asked) {
-            let since = self.again.map_or(since, |again| again.since.min(since));
-            self.again = Some(Again { since, epoch: before });
-        }
-        (self.giving, self.placed, self.counted) = (None, Placed::default(), None);
-    }
-
-    /// What has been read; or, of a write, whether it is what was to be written.
-    fn judge(&self, read: Vec<(Range, Vec<Buffer>)>) -> Result<Vec<Buffer>, HostError> {
-        let Wish::Write(whole, Some(data)) = &self.wish else {
-            return Ok(read.into_iter().flat_map(|(_, bytes)| bytes).collect());
-        };
-        let is_so = |(range, found): &(Range, Vec<Buffer>)| {
-            let at = (range.offset - whole.offset) as usize;
-            let wanted = data.slice(at, at + range.len as usize);
-            let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
-            wanted.to_bytes()[..] == found[..]
-        };
-        if read.iter().all(is_so) { Ok(Vec::new()) } else { Err(HostError::OutcomeUnknown) }
     }
 }
 

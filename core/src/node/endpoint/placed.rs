@@ -1,6 +1,7 @@
 //! What workers place of a read at the endpoint, until it is known which of it counts.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::Buffer;
 use crate::layout::Geometry;
@@ -36,12 +37,14 @@ impl Placed {
             return;
         }
         self.0.retain(|t, a| *t >= ts || !meets(a));
-        if !self.0.contains_key(&ts) {
-            let Ok(plan) = ReadPlan::new(g, range, avoid) else { return };
-            let missing = plan.columns(g);
-            self.0.insert(ts, Attempt { range, plan, missing, pieces: Pieces::new() });
-        }
-        let attempt = self.0.get_mut(&ts).expect("just seen");
+        let attempt = match self.0.entry(ts) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let Ok(plan) = ReadPlan::new(g, range, avoid) else { return };
+                let missing = plan.columns(g);
+                new.insert(Attempt { range, plan, missing, pieces: Pieces::new() })
+            }
+        };
         if attempt.range == range && attempt.missing.contains(column) {
             attempt.missing.remove(column);
             assembly::take(&attempt.plan, g, column, sent, &mut attempt.pieces);

@@ -143,7 +143,7 @@ impl Worker {
             self.load.host_part(outbox.now);
         }
         if let Some(asker) = header.asker {
-            self.memory.hear(asker);
+            self.memory.hear(asker, header.ts);
         }
         let vital = volume.policy.commit == Commit::Late;
         for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {

@@ -2,6 +2,7 @@
 
 mod fixed;
 mod images;
+mod requests;
 
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 use weft_bytes::BytesError;
+
+use requests::{asked, asker, done, holder};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
 
@@ -88,14 +91,6 @@ fn header() -> impl Strategy<Value = Header> {
         task,
         asker,
         holder,
-    })
-}
-
-fn holder() -> impl Strategy<Value = Holder> {
-    (node(), any::<u64>(), any::<u128>()).prop_map(|(node, number, key)| Holder {
-        node,
-        number,
-        key: Key(key),
     })
 }
 
@@ -232,45 +227,6 @@ fn body() -> BoxedStrategy<Body> {
         ),
     ]
     .boxed()
-}
-
-fn asker() -> impl Strategy<Value = Asker> {
-    (request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest })
-}
-
-fn asked() -> impl Strategy<Value = Ask> {
-    let wish = prop_oneof![
-        range().prop_map(Wish::Read),
-        (range(), option::of(buffer())).prop_map(|(range, data)| Wish::Write(range, data)),
-    ];
-    let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
-    let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });
-    let fields = (any::<(u64, u64, u128, bool)>(), volume_id(), wish, origin, ts());
-    fields.prop_map(|((number, oldest, key, is_gone), volume, wish, origin, after)| Ask {
-        number,
-        oldest,
-        key: Key(key),
-        volume,
-        wish,
-        origin,
-        after,
-        is_gone,
-    })
-}
-
-fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
-    let error =
-        (0..8u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
-            0 => HostError::NoVolume,
-            1 => HostError::TooManyLost,
-            2 => HostError::NoProgress { attempts: of.0 as u32 },
-            3 => HostError::OutOfRange { offset: of.0, len: of.1, size: of.2 },
-            4 => HostError::Gone,
-            5 => HostError::OutcomeUnknown,
-            6 => HostError::NotServing,
-            _ => HostError::Place(why),
-        });
-    prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]
 }
 
 fn locks() -> impl Strategy<Value = Vec<Lock>> {
