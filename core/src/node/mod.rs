@@ -274,7 +274,10 @@ impl Node {
             Body::ReadReply { ts, column, result } => {
                 originator.on_read_reply(ts, column, result, outbox);
             }
-            Body::Write { header, items } => worker.on_part(from, header, None, items, outbox),
+            Body::Write { header, items } => {
+                worker.on_part(from, header, None, items, outbox);
+                worker.hear_early(header.ts, outbox);
+            }
             Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
                 worker.on_part(from, header, Some(to), items, outbox);
             }

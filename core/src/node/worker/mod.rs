@@ -35,7 +35,7 @@ mod strangers;
 mod target;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -178,6 +178,8 @@ pub(crate) struct Worker {
     reads: BTreeMap<Timestamp, ReadJob>,
     tickets: BTreeMap<u64, Ticket>,
     next_ticket: u64,
+    /// What came of writes before the controller spoke of them.
+    early: VecDeque<strangers::Early>,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
     /// What has happened of requests whose hosts may ask again.
@@ -232,6 +234,7 @@ impl Worker {
             reads: BTreeMap::new(),
             tickets: BTreeMap::new(),
             next_ticket: 1,
+            early: VecDeque::new(),
             fenced: BTreeSet::new(),
             memory: Memory::default(),
             clock_is_ahead: 0,

@@ -6,7 +6,54 @@
 
 use super::*;
 
+/// Parts that come before the controller's word, of which so many are kept at most.
+const MOST_EARLY: usize = 256;
+
+/// A part of a write that the controller has not spoken of yet.
+#[derive(Clone, Hash)]
+pub(super) struct Early {
+    from: NodeId,
+    header: Header,
+    to: Role,
+    items: Vec<Item>,
+}
+
 impl Worker {
+    /// Keeps what comes before the controller has said who the endpoint is. Says whether it did.
+    pub(super) fn keeps_early(
+        &mut self,
+        from: NodeId,
+        header: &Header,
+        to: Option<Role>,
+        items: &[Item],
+    ) -> bool {
+        let of_columns = |i: &Item| matches!(i.part, Part::From(_));
+        let is_told = self.txns.get(&header.ts).is_some_and(|t| t.is_told);
+        let (Some(to), false, true) = (to, is_told, self.config.checks_strangers()) else {
+            return false;
+        };
+        if items.iter().all(of_columns) {
+            return false;
+        }
+        if self.early.len() >= MOST_EARLY {
+            self.early.pop_front();
+        }
+        self.early.push_back(Early { from, header: *header, to, items: items.to_vec() });
+        true
+    }
+
+    /// The controller has spoken of a write: what came before is looked at now.
+    pub fn hear_early(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let (its, others) =
+            std::mem::take(&mut self.early).into_iter().partition(|e| e.header.ts == ts);
+        self.early = others;
+        let its: VecDeque<Early> = its;
+        if self.txns.get(&ts).is_some_and(|t| t.is_told) {
+            its.into_iter()
+                .for_each(|e| self.on_part(e.from, e.header, Some(e.to), e.items, outbox));
+        }
+    }
+
     /// Whether somebody may say this of a write.
     pub(super) fn may_say(
         &mut self,
@@ -27,10 +74,6 @@ impl Worker {
         let may = match to {
             None => coordinates,
             Some(_) if items.is_empty() || !items.iter().all(of_columns) => {
-                if !known.is_some_and(|t| t.is_told) {
-                    // It may be true. If it is, the attempt is made again.
-                    return false;
-                }
                 coordinates || header.holder.is_some_and(|holder| holder.node == from)
             }
             Some(_) => self.show(from, header, items),

@@ -20,6 +20,9 @@ impl Worker {
             self.floor
         );
         debug_assert!(to.is_some() || from == ts.originator());
+        if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
+            return;
+        }
         if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
             return;
         }
