@@ -220,7 +220,7 @@ mod tests {
             "cluster rebalance --cancel",
             "cluster readmit --config n.toml --json",
             "explain read --layout raid5 --offset 0 --length 1 --failed 1",
-            "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --roles solely \
+            "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --parity-at solely \
              --strategy large --commit none --json",
             "check --seeds 0..100 --jobs 1 --operations 10 --story 5",
             "demo --keep",

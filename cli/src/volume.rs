@@ -284,6 +284,9 @@ impl Volume {
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
              parity-at: {parity_at}, apart: {apart}, lost-wait: {wait}"
         ))?;
+        if let Some(line) = controller(volume) {
+            say(line)?;
+        }
         if let Some(line) = redundancy(volume) {
             say(line)?;
         }
@@ -390,6 +393,14 @@ pub fn volumes(list: &[VolumeStatus]) -> String {
     }
     align_right(&mut table, [1, 3, 8]);
     table.to_string()
+}
+
+/// Who is the controller, if there is one.
+pub fn controller(volume: &VolumeStatus) -> Option<String> {
+    let node = volume.controller?;
+    let backup = volume.controller_backup.map_or("nobody".to_string(), |n| format!("node {n}"));
+    let name = &volume.name;
+    Some(format!("volume {name}: the controller is node {node}; if it is lost, {backup} is"))
 }
 
 /// What is to be said of a volume that is not whole.

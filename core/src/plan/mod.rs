@@ -10,8 +10,10 @@
 //! counts them, and [`explain()`] prints them.
 
 mod cell;
+mod controlled;
 mod execution;
 mod explain;
+mod given;
 mod read;
 #[cfg(test)]
 mod reference;

@@ -34,6 +34,7 @@ const MOST_EXPECTED: usize = 1024;
 
 /// What has come from another process.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all events are messages")]
 pub(crate) enum PeerEvent {
     /// There is a connection.
     Up,

@@ -412,6 +412,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
     let words =
         policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
+    let controlled = volume.policy.controller.map(|_| engine.map());
     VolumeStatus {
         name: volume.name.clone(),
         id: volume.id.0,
@@ -441,6 +442,8 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
         exposed: exposed_of(commands, volume),
+        controller: controlled.and_then(|map| map.server()).map(|n| n.0),
+        controller_backup: controlled.and_then(|map| map.next_server()).map(|n| n.0),
         warning: warning(&volume.policy),
         policy: words.collect(),
     }

@@ -443,6 +443,12 @@ pub struct VolumeStatus {
     /// something is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed: Option<ExposedStatus>,
+    /// The node that is its controller; only if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<u16>,
+    /// The node that is, when the process of that one is lost; only if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_backup: Option<u16>,
     /// What is to be known of its choices; only if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,

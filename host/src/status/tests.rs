@@ -48,6 +48,8 @@ fn full() -> Value {
             reads: Some(LatencyStatus::default()),
             ..VolumeLatency::default()
         }),
+        controller: Some(0),
+        controller_backup: Some(1),
         warning: Some(String::new()),
         policy: policy::words(&policy).into_iter().map(|(k, w)| (k.to_string(), w)).collect(),
         ..VolumeStatus::default()

@@ -48,10 +48,19 @@ pub struct ClusterMap {
 }
 
 impl ClusterMap {
-    /// The node that serves locks: the first that takes part, one without a disk if there is one.
+    /// The node that serves locks, and is the controller of volumes that have one: the first that takes part, one
+    /// without a disk if there is one.
     pub fn server(&self) -> Option<NodeId> {
         let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
         self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// The node that is the server if the process of the one that is now is lost.
+    pub fn next_server(&self) -> Option<NodeId> {
+        let process = self.process_of(self.server()?);
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let others = || self.serving().filter(|n| self.process_of(*n) != process);
+        others().find(idle).or_else(|| others().next())
     }
 
     /// The nodes that take part and are not hosts that are their own controllers: those on which

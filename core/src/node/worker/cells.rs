@@ -8,7 +8,7 @@ use super::{Header, sectors};
 use crate::cluster::Volume;
 use crate::node::task::Cast;
 use crate::order::Access;
-use crate::plan::{Execution, Role, Sending, Span, WriteRow};
+use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
 use crate::store::{Change, ChangeKind, Changed};
 use crate::units::{SECTOR, VolumeId};
 
@@ -46,7 +46,12 @@ impl Cell {
     /// Who has which role.
     pub fn cast(&self) -> Cast<'_> {
         let extent = self.volume.extent_of(self.row.stripe);
-        Cast { volume: &self.volume, extent, originator: self.header.ts.originator() }
+        Cast {
+            volume: &self.volume,
+            extent,
+            originator: self.header.ts.originator(),
+            endpoint: self.header.holder.map(|h| h.node),
+        }
     }
 
     /// What the cell does to the disk, for admission.
@@ -55,6 +60,19 @@ impl Cell {
         let reads = self.read_ranges().map(|r| (r, Access::Read));
         let writes = self.execution.cell().writes();
         reads.chain(writes.iter().map(move |s| (sectors(self.base, s), access)))
+    }
+
+    /// Whether it could not send this before it had what is new.
+    pub fn shows_new(&self, sending: &Sending) -> bool {
+        let cell = self.execution.cell();
+        let is_it = |s: &&Send| s.part == sending.part && s.to == sending.to;
+        let value = cell.sends().find(is_it).map(|s| &s.value);
+        !cell.new.is_empty() && matches!(value, Some(Value::Change | Value::Content))
+    }
+
+    /// How many parts the endpoint gives it.
+    pub fn given(&self) -> usize {
+        self.row.given(&self.volume.geometry, self.seat).count()
     }
 
     /// What it writes.

@@ -20,6 +20,12 @@ impl Worker {
             self.floor
         );
         debug_assert!(to.is_some() || from == ts.originator());
+        if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
+            return;
+        }
+        if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
+            return;
+        }
         if self.fenced.contains(&ts)
             || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
         {
@@ -29,8 +35,12 @@ impl Worker {
         if txn.phase != Phase::Working {
             return;
         }
+        txn.is_told |= to.is_none();
+        if header.holder.is_some_and(|holder| holder.node == from) && to.is_some() {
+            txn.fetches = false;
+        }
         txn.hops = txn.hops.max(outbox.hops);
-        let mut touched = Vec::with_capacity(items.len());
+        let (mut touched, given) = (Vec::with_capacity(items.len()), items.len());
         let seat = match to {
             Some(Role::Column(seat) | Role::Source(seat)) => seat,
             _ => txn.column,
@@ -42,7 +52,15 @@ impl Worker {
                 touched.push(n);
             }
         }
-        if std::mem::take(&mut txn.new) {
+        let (column, is_new) = (txn.column, std::mem::take(&mut txn.new));
+        if to.is_none()
+            && let Some(holder) = header.holder
+            && txn.lacks_of_endpoint(given)
+        {
+            (txn.fetches, txn.has_fetched) = (true, true);
+            outbox.send_after(holder.node, Body::Fetch { header, column }, 2);
+        }
+        if is_new {
             self.step(ts, outbox);
         } else {
             touched.sort_unstable();
@@ -61,7 +79,8 @@ impl Worker {
         let stripe = task.first_stripe(&volume);
         let extent = volume.extent(stripe);
         let originator = header.ts.originator();
-        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
+        let endpoint = header.holder.map(|holder| holder.node);
+        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator, endpoint };
         let coordinator = cast.node(stripe, Role::Coordinator).expect("every task has one");
         let Some(held) = cast.column_of(self.node, task) else { return false };
         let Ok(plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
@@ -100,6 +119,9 @@ impl Worker {
             unfinished: cells.len(),
             cells,
             new: true,
+            fetches: false,
+            has_fetched: false,
+            is_told: false,
             ranges,
             writes: match header.task {
                 Task::Write(range) | Task::Accept(range) => range,
@@ -124,7 +146,7 @@ impl Worker {
             self.load.host_part(outbox.now);
         }
         if let Some(asker) = header.asker {
-            self.memory.hear(asker);
+            self.memory.hear(asker, header.ts);
         }
         let vital = volume.policy.commit == Commit::Late;
         for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {
@@ -197,12 +219,15 @@ impl Worker {
                 self.stalled.insert(ts);
             }
         }
+        let has_fetched = txn.has_fetched;
         if let Some(header) = txn.cells.first().map(|c| c.header) {
             for ((node, to), items) in shares.0 {
-                outbox.send_after(node, Body::Part { header, to, items }, 2);
+                // What takes no read is new.
+                let hops = if has_fetched { 4 } else { 2 };
+                outbox.send_after(node, Body::Part { header, to, items }, hops);
             }
         }
-        if txn.unfinished > 0 {
+        if txn.unfinished > 0 || txn.fetches {
             return;
         }
         let mut undecided = self.undecided_below(ts);
@@ -414,7 +439,11 @@ impl Worker {
         shares: &mut Shares,
         outbox: &mut Outbox,
     ) {
-        let cell = &self.txns[&ts].cells[n];
+        let txn = &self.txns[&ts];
+        let cell = &txn.cells[n];
+        // It was asked for by the originator, the first message; what came for other rows
+        // meanwhile is no part of this chain. But what is new may have had to be fetched.
+        let hops = if txn.has_fetched && cell.shows_new(&sending) { 4 } else { 2 };
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
         if let (Destination::Columns(_), true) = (to, is_share) {
@@ -428,11 +457,9 @@ impl Worker {
             let node = cast.node(item.stripe, to).expect("a role in this plan");
             match matches!(to, Role::Column(_)) && !waits {
                 true => shares.0.entry((node, to)).or_default().push(item.clone()),
-                // It was asked for by the originator, the first message; what came for other rows
-                // meanwhile is no part of this chain.
                 false => {
                     let items = vec![item.clone()];
-                    outbox.send_after(node, Body::Part { header, to, items }, 2);
+                    outbox.send_after(node, Body::Part { header, to, items }, hops);
                 }
             }
         }
@@ -462,5 +489,15 @@ impl Worker {
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
         self.wake = true;
+    }
+}
+
+impl Txn {
+    /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
+    /// because otherwise it would not know of the attempt before parity is marked.
+    fn lacks_of_endpoint(&self, here: usize) -> bool {
+        let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());
+        let given = self.cells.iter().map(Cell::given).sum::<usize>();
+        marks || given > here
     }
 }

@@ -2,6 +2,7 @@
 
 mod fixed;
 mod images;
+mod requests;
 
 use std::sync::Arc;
 
@@ -16,18 +17,20 @@ use weft_core::cluster::{
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
-    MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing,
-    Task, Wanted,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
+    LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal,
+    SequenceMessage, SequenceReport, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
+use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
 use weft_core::plan::{Part, Range, Role, Span};
 use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 use weft_bytes::BytesError;
+
+use requests::{asked, asker, done, holder};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
 
@@ -79,16 +82,17 @@ fn header() -> impl Strategy<Value = Header> {
             part
         }),
     ];
-    let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
+    let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
-    let fields = (ts(), volume_id(), columns(), columns(), task, asker);
-    fields.prop_map(|(ts, volume, avoid, waits, task, asker)| Header {
+    let fields = (ts(), volume_id(), columns(), columns(), task, (asker, option::of(holder())));
+    fields.prop_map(|(ts, volume, avoid, waits, task, (asker, holder))| Header {
         ts,
         volume,
         avoid,
         waits,
         task,
         asker,
+        holder,
     })
 }
 
@@ -134,6 +138,7 @@ fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
 fn body() -> BoxedStrategy<Body> {
     let wanted = prop_oneof![Just(Wanted::Data), Just(Wanted::Stripes), Just(Wanted::Holes)];
     let pieces = vec((any::<u64>(), buffer()), 0..4);
+    let placed = vec((any::<u64>(), buffer()), 0..4);
     let result = prop_oneof![pieces.prop_map(Ok), refusal().prop_map(Err)];
     let standing = prop_oneof![
         Just(Standing::Unknown),
@@ -149,13 +154,14 @@ fn body() -> BoxedStrategy<Body> {
         vec![Undecided, All, Untouched, Touched]
     };
     prop_oneof![
-        (ts(), volume_id(), range(), any::<u32>(), wanted).prop_map(
-            |(ts, volume, range, avoid, wanted)| Body::Read {
+        (ts(), volume_id(), range(), any::<u32>(), wanted, option::of(holder())).prop_map(
+            |(ts, volume, range, avoid, wanted, holder)| Body::Read {
                 ts,
                 volume,
                 range,
                 avoid: ColumnSet(avoid),
-                wanted
+                wanted,
+                holder
             }
         ),
         (ts(), 0..32usize, result).prop_map(|(ts, column, result)| Body::ReadReply {
@@ -210,6 +216,17 @@ fn body() -> BoxedStrategy<Body> {
         }),
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
+        asked().prop_map(Body::Request),
+        (volume_id(), any::<u64>(), done(), vec(ts(), 0..3)).prop_map(
+            |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
+        ),
+        (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
+        (holder(), ts(), volume_id(), (range(), any::<u32>()), 0..32usize, placed).prop_map(
+            |(holder, ts, volume, (range, avoid), column, pieces)| {
+                let avoid = ColumnSet(avoid);
+                Body::Place { holder, ts, volume, range, avoid, column, pieces }
+            }
+        ),
     ]
     .boxed()
 }
