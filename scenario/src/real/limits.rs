@@ -32,6 +32,8 @@ pub const MEANINGLESS: &[&str] = &[
     "nodes.processors",
     "nodes.rounds",
     "nodes.wake_us",
+    "nodes.memory_mb_s",
+    "nodes.commands",
     "nodes.path",
     "recovery",
 ];

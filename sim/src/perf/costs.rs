@@ -25,6 +25,10 @@ pub struct PathLengths {
     pub receive: u64,
     /// A message to a role of the same node.
     pub local: u64,
+    /// A command to another node's worker, on top of `send`: sent, and its end taken in.
+    pub command: u64,
+    /// A command at the worker that gets it, on top of `receive`.
+    pub execute: u64,
     /// A disk operation: set up.
     pub disk_start: u64,
     /// A disk operation: its interrupt.
@@ -59,6 +63,8 @@ impl Default for PathLengths {
             send: 600,
             receive: 1_000,
             local: 500,
+            command: 0,
+            execute: 0,
             disk_start: 2_000,
             disk_end: 2_000,
             unit: 60,
@@ -82,6 +88,8 @@ impl PathLengths {
         send: 0,
         receive: 0,
         local: 0,
+        command: 0,
+        execute: 0,
         disk_start: 0,
         disk_end: 0,
         unit: 0,
@@ -104,6 +112,8 @@ impl PathLengths {
             (work.sent, send as f64),
             (work.received, receive as f64),
             (work.local, local as f64),
+            (work.commands, self.command as f64),
+            (work.executed, self.execute as f64),
             (work.disk_starts, disk_start as f64),
             (work.disk_ends, disk_end as f64),
             (work.units, self.unit as f64),
@@ -135,6 +145,10 @@ pub struct Work {
     pub received: u64,
     /// Messages of nodes to themselves.
     pub local: u64,
+    /// Commands to other nodes' workers.
+    pub commands: u64,
+    /// Commands of other nodes.
+    pub executed: u64,
     /// Disk operations begun.
     pub disk_starts: u64,
     /// Disk operations ended.
@@ -227,6 +241,8 @@ impl Work {
             sent: put(self.sent, other.sent),
             received: put(self.received, other.received),
             local: put(self.local, other.local),
+            commands: put(self.commands, other.commands),
+            executed: put(self.executed, other.executed),
             disk_starts: put(self.disk_starts, other.disk_starts),
             disk_ends: put(self.disk_ends, other.disk_ends),
             disk_writes: put(self.disk_writes, other.disk_writes),

@@ -26,8 +26,8 @@ use weft_model::disk::Model;
 pub use faults::{Fault, FaultKind, Recovery};
 use fit::within;
 pub use hardware::{
-    Arbitration, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles, Store,
-    Switching, Torus,
+    Arbitration, Commands, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles,
+    Store, Switching, Torus,
 };
 
 pub use redundancy::RedundancySpec;
@@ -232,7 +232,11 @@ impl System {
         if let Some(so_many) = self.disks.per_bus {
             within("disks.per_bus", f64::from(so_many))?;
         }
+        if let Some(rate) = self.nodes.memory_mb_s {
+            within("nodes.memory_mb_s", rate)?;
+        }
         self.check_path_lengths()?;
+        self.check_switch()?;
         if self.links.fabric == Fabric::PointToPoint && workers > MOST_LINKED {
             let expected = format!(
                 "{workers} workers would need a link for each pair; give switch or bus beyond \

@@ -20,6 +20,18 @@ pub enum Roles {
     Host,
 }
 
+impl Roles {
+    /// Whether each host is a node of its own.
+    pub(in crate::perf) fn hosts_are_nodes(self) -> bool {
+        self != Roles::Array
+    }
+
+    /// Whether a node without disk controls what hosts' nodes ask for.
+    pub(in crate::perf) fn is_controlled(self) -> bool {
+        false
+    }
+}
+
 /// How a worker keeps what is on its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,8 +74,24 @@ pub struct Nodes {
     /// most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<u32>,
+    /// Millions of bytes a second that pass a machine's memory, in and out together; if not said, it takes no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb_s: Option<f64>,
+    /// As how many commands a message to a worker counts.
+    pub commands: Commands,
     /// What work costs.
     pub path: PathLengths,
+}
+
+/// As how many commands a message that has a worker read or write counts, for the processors at its ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Commands {
+    /// As one.
+    #[default]
+    Column,
+    /// As one for each stripe unit of data that it is about, and one for the parity (TPT-RAID, 3.2).
+    Block,
 }
 
 impl Nodes {
@@ -89,6 +117,8 @@ impl Default for Nodes {
             wake_us: 0.0,
             controllers: None,
             buffers: None,
+            memory_mb_s: None,
+            commands: Commands::Column,
             path: PathLengths::default(),
         }
     }
@@ -112,7 +142,7 @@ pub struct Disks {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_bus: Option<u16>,
     /// Whether they are in memory: then disk operations are work of the nodes' processors and of
-    /// nothing else, and are done in the round that begins them.
+    /// nothing else. They are done in the round that begins them, or without rounds at once.
     pub in_memory: bool,
     /// Whether in the real world, too, they take as long as the model says.
     pub emulated: bool,
@@ -338,6 +368,8 @@ pub struct Hosts {
     pub scheduler: Scheduler,
     /// By how many milliseconds a host's clock is off at most, ahead or behind.
     pub clock_ms: f64,
+    /// Whether they have a port each at the switch that nodes are at.
+    pub at_switch: bool,
     /// The links between hosts and the nodes that take their requests, if they take time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
@@ -368,6 +400,7 @@ impl Default for Hosts {
             admits: None,
             scheduler: Scheduler::Fcfs,
             clock_ms: 0.0,
+            at_switch: false,
             links: None,
         }
     }
