@@ -86,7 +86,7 @@ impl<T: Takes> Args for Choices<T> {
                 .long(choice.key)
                 .value_name("WORD")
                 .value_parser(|word: &str| choice.parse(word))
-                .conflicts_with_all(choice.same_as)
+                .conflicts_with_all(choice.settles)
                 .help(help(choice, T::MEASURING));
             command.arg(match T::alias(choice) {
                 Some(alias) => option.alias(alias),
