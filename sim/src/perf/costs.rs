@@ -38,6 +38,8 @@ pub struct PathLengths {
     /// Each byte that a processor copies: of a message, of a disk operation, and from and to
     /// a host. 0 where DMA engines do it, as in TickerTAIP (4.2).
     pub copy_byte: f64,
+    /// Each byte of data of a message, at who sends it, on top of that: registering its buffers.
+    pub send_byte: f64,
     /// Each byte from and to a host, on top of that.
     pub host_byte: f64,
     /// Each byte of a disk operation, on top of that: checksums, and keeping what is to be put in place.
@@ -69,6 +71,7 @@ impl Default for PathLengths {
             disk_end: 2_000,
             unit: 60,
             copy_byte: 0.0,
+            send_byte: 0.0,
             host_byte: 0.0,
             disk_byte: 0.0,
             write_byte: 0.0,
@@ -94,6 +97,7 @@ impl PathLengths {
         disk_end: 0,
         unit: 0,
         copy_byte: 0.0,
+        send_byte: 0.0,
         host_byte: 0.0,
         disk_byte: 0.0,
         write_byte: 0.0,
@@ -118,6 +122,7 @@ impl PathLengths {
             (work.disk_ends, disk_end as f64),
             (work.units, self.unit as f64),
             (work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte),
+            (work.message_bytes, self.send_byte),
             (work.host_bytes, self.host_byte),
             (work.disk_bytes, self.disk_byte),
             (work.written_bytes, self.write_byte),

@@ -49,16 +49,16 @@ impl Machine {
 }
 
 impl Machines {
-    /// How many hosts, each of which asks as much as it can carry, the controller can carry. What a request costs a
+    /// How many hosts, each of which asks as much as its port carries, the controller can carry. What a request costs a
     /// machine does not depend on how many there are, so shares of time are in proportion to load.
     pub fn hosts_of_controller(&self) -> f64 {
-        f64::from(self.hosts) * self.host.busiest() / self.controller.busiest()
+        f64::from(self.hosts) * self.host.port / self.controller.busiest()
     }
 
     /// How many the controller and these targets can.
     pub fn hosts_of_all(&self) -> f64 {
         let busiest = self.controller.busiest().max(self.target.busiest());
-        f64::from(self.hosts) * self.host.busiest() / busiest
+        f64::from(self.hosts) * self.host.port / busiest
     }
 }
 

@@ -45,10 +45,11 @@ const fn row(
 /// All keys of a system but the workload's.
 #[rustfmt::skip]
 pub const PARAMETERS: &[Parameter] = &[
-    row("nodes.roles", "", Range::Word(&["array", "host"]), BST,
+    row("nodes.roles", "", Range::Word(&["array", "host", "controller", "central"]), BST,
         "Who takes hosts' requests: nodes of the array, or each host for itself. Then each host is a \
          node without disk that nobody else asks, and one node more, without disk, serves locks; \
-         nodes.originators has to be 0, and dispatch is best commanded."),
+         nodes.originators has to be 0, and dispatch is best commanded. With controller or central the node more decides for \
+         all hosts: what the volume's choice roles has. No data passes a controller, and all of it one that is central."),
     row("nodes.workers", "nodes", Range::Whole(1, 16_384), TT,
         "Nodes with a disk."),
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
@@ -109,6 +110,8 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.path.copy_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
         "Each byte that a processor copies: of a message, of a disk operation, and from and to a host. \
          0 where DMA engines do it."),
+    row("nodes.path.send_byte", "instructions/byte", Range::Number(0.0, 1e6), TPT,
+        "Each byte of data of a message, at who sends it, on top of copy_byte: making its buffers ready."),
     row("nodes.path.host_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
         "Each byte from and to a host, on top of copy_byte."),
     row("nodes.path.disk_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
@@ -410,7 +413,7 @@ mod tests {
             };
             let read = |word: &str| {
                 let role = match word {
-                    "host" => "nodes.originators = 0\n",
+                    "host" | "controller" | "central" => "nodes.originators = 0\n",
                     "sstf" | "c-look" => "hosts.admits = 1\n",
                     "block" => "nodes.path.command = 1\n",
                     "limited" => "volume.dispatch = \"commanded\"\n",

@@ -268,7 +268,10 @@ impl System {
         within("volume.lease_ms", self.volume.lease_ms)?;
         let limited = [Setting::Commit(self.volume.commit)];
         if let Err(why) = self.policy().check(&limited) {
-            return Err(Problem::new("volume.commit", self.volume.commit, why));
+            return Err(match self.nodes.roles.chooses() {
+                (word, Some(_)) => Problem::new("nodes.roles", word, why),
+                _ => Problem::new("volume.commit", self.volume.commit, why),
+            });
         }
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
@@ -301,7 +304,7 @@ impl System {
     /// What the volume chooses. The paper's large-stripe policy leaves a stripe's strategy to cost.
     pub fn policy(&self) -> Policy {
         let volume = &self.volume;
-        Policy {
+        let policy = Policy {
             strategy: (volume.stripes == Stripes::Small).then_some(Preference::Small),
             parity_at: volume.parity_at,
             dispatch: volume.dispatch,
@@ -311,7 +314,8 @@ impl System {
             journal: volume.journal,
             redundancy: volume.redundancy.policy(),
             ..Policy::default()
-        }
+        };
+        policy.with(self.nodes.roles.chooses().1.map(Setting::Roles))
     }
 
     /// How many requests a run measures at most: `measure.requests`, or those of its trace that

@@ -1,5 +1,6 @@
 //! What of a system does not fit the rest of it, each by the key that is to be changed.
 
+use weft_core::policy::Dispatch;
 use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Problem, Spacing, Think};
 use weft_model::schedule::Policy as Scheduler;
@@ -83,9 +84,14 @@ impl System {
                 "hosts that are nodes are on the array's own links; leave hosts.links out";
             return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
         }
+        let (word, chosen) = self.nodes.roles.chooses();
         if self.nodes.originators != 0 {
-            let expected = "with nodes.roles = host only hosts take requests; give 0";
+            let expected = format!("with nodes.roles = {word} only hosts take requests; give 0");
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
+        }
+        if chosen.is_some() && self.volume.dispatch != Dispatch::Collaborative {
+            let expected = format!("nodes.roles = {word} settles it; leave it out");
+            return Err(Problem::new("volume.dispatch", self.volume.dispatch, expected));
         }
         let nodes = u64::from(self.nodes.workers) + 1 + u64::from(self.workload.hosts);
         if nodes > MOST_TIMESTAMPED {
@@ -229,6 +235,7 @@ impl System {
             within(&format!("nodes.path.{name}"), instructions as f64)?;
         }
         within("nodes.path.copy_byte", path.copy_byte)?;
+        within("nodes.path.send_byte", path.send_byte)?;
         within("nodes.path.host_byte", path.host_byte)?;
         within("nodes.path.disk_byte", path.disk_byte)?;
         within("nodes.path.write_byte", path.write_byte)?;

@@ -1,6 +1,7 @@
 //! Nodes, their disks, the links between them, and the hosts.
 
 use serde::{Deserialize, Serialize};
+use weft_core::policy;
 use weft_load::workload::Problem;
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{self, Spec};
@@ -18,6 +19,11 @@ pub enum Roles {
     /// Each host for itself: a node without disk, with a processor of its own, that its host alone
     /// asks; and one more for the locks (shared storage).
     Host,
+    /// Each host's own node without disk, which keeps the data; one more such node controls, and no data passes it
+    /// (TPT-RAID).
+    Controller,
+    /// The same, but all data passes the one that controls, and it computes parity (TPT-RAID's baseline).
+    Central,
 }
 
 impl Roles {
@@ -28,7 +34,17 @@ impl Roles {
 
     /// Whether a node without disk controls what hosts' nodes ask for.
     pub(in crate::perf) fn is_controlled(self) -> bool {
-        false
+        matches!(self, Roles::Controller | Roles::Central)
+    }
+
+    /// The word of it, and what it chooses for a volume, if it chooses anything.
+    pub(in crate::perf) fn chooses(self) -> (&'static str, Option<policy::Roles>) {
+        match self {
+            Roles::Array => ("array", None),
+            Roles::Host => ("host", None),
+            Roles::Controller => ("controller", Some(policy::Roles::Controller)),
+            Roles::Central => ("central", Some(policy::Roles::Central)),
+        }
     }
 }
 
