@@ -1,6 +1,6 @@
 //! What nodes say to one another. docs/messages.md shows them in sequence.
 
-use super::{LostRange, SequenceMessage};
+use super::{Ask, HostError, LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
 use crate::plan::{Part, Range, Role, Span};
@@ -362,6 +362,17 @@ pub enum Body {
         /// The first ranges of them.
         found: Vec<LostRange>,
     },
+    /// Endpoint to controller: carry this out.
+    Request(Ask),
+    /// Controller to endpoint: what became of it.
+    Done {
+        /// The volume.
+        volume: VolumeId,
+        /// The endpoint's number.
+        number: u64,
+        /// What was read, in pieces that follow one another; nothing of a write.
+        result: Result<Vec<Buffer>, HostError>,
+    },
 }
 
 /// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
@@ -429,6 +440,8 @@ impl Body {
             Body::Write { items, .. } | Body::Part { items, .. } => {
                 items.iter().map(|i| i.data.len() as u64).sum()
             }
+            Body::Request(ask) => ask.wish.payload(),
+            Body::Done { result: Ok(pieces), .. } => pieces.iter().map(|p| p.len() as u64).sum(),
             _ => 0,
         }
     }
@@ -450,6 +463,7 @@ impl Body {
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
+            Body::Request(_) | Body::Done { .. } => None,
         }
     }
 
@@ -477,6 +491,8 @@ impl Body {
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
             Body::Sequence(message) => message.name(),
+            Body::Request(_) => "Request",
+            Body::Done { .. } => "Done",
         }
     }
 
@@ -497,6 +513,8 @@ impl Body {
                 | Body::Write { .. }
                 | Body::Part { .. }
                 | Body::Vote { .. }
+                | Body::Request(_)
+                | Body::Done { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }

@@ -9,6 +9,8 @@ mod background;
 mod catchup;
 mod check;
 mod config;
+mod controlling;
+mod endpoint;
 mod environment;
 mod fault;
 #[cfg(test)]
@@ -16,6 +18,7 @@ mod frozen_tests;
 mod host_op;
 mod io;
 mod judge;
+mod key;
 mod lock_server;
 mod message;
 mod originator;
@@ -23,6 +26,7 @@ mod outbox;
 mod pace;
 #[cfg(test)]
 mod recall_tests;
+mod request_message;
 mod sequence_message;
 mod sequencing;
 mod settle;
@@ -51,19 +55,23 @@ pub use fault::Bug;
 pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR};
 pub use io::{Input, Output, Timer};
 pub use judge::Trust;
+pub use key::Key;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
+pub use request_message::{Ask, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 pub use status::{Exposed, NodeCounters, NodeStatus};
 
 use background::Background;
+use controlling::{Answer, Controlling};
+use endpoint::{Endpoint, Returned};
 use lock_server::LockServer;
-use originator::Originator;
+use originator::{Originator, range_of, whole_stripes};
 use outbox::Outbox;
 use sequencing::Sequencing;
 use worker::Worker;
@@ -87,6 +95,8 @@ pub struct Node {
     /// Where the hosts' requests in work come from, as far as that is known.
     origins: BTreeMap<u64, Origin>,
     sequencing: Sequencing,
+    endpoint: Endpoint,
+    controlling: Controlling,
     originator: Originator,
     lock_server: LockServer,
     worker: Worker,
@@ -114,6 +124,8 @@ impl Node {
             stash: Vec::new(),
             origins: BTreeMap::new(),
             sequencing: Sequencing::new(id, config),
+            endpoint: Endpoint::new(id, config),
+            controlling: Controlling::default(),
             originator: Originator::new(id, config),
             lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
@@ -179,7 +191,7 @@ impl Node {
             }
             Input::HostGone(id) => {
                 if !self.sequencing.gone(id, &mut self.outbox) {
-                    self.originator.abandon(id);
+                    self.abandon(id);
                 }
             }
             Input::Map(message) => self.map_message(message),
@@ -211,10 +223,35 @@ impl Node {
         }
     }
 
-    /// Gives a request that has its turn to the originator.
+    /// Gives a request that has its turn to the endpoint, if there is a controller for it, or to the originator.
     fn begin(&mut self, id: u64, volume: VolumeId, op: HostOp) {
         let origin = self.origins.get(&id).copied();
-        self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
+        let most = self.originator.max_chunk;
+        if let Some(op) = self.endpoint.host(id, volume, op, origin, most, &mut self.outbox) {
+            self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
+        }
+    }
+
+    /// The host of a request is gone.
+    fn abandon(&mut self, id: u64) {
+        let clock = self.originator.clock();
+        if !self.endpoint.abandon(id, clock, &mut self.outbox) {
+            self.originator.abandon(id);
+        }
+    }
+
+    /// An endpoint asks this node, as the controller, for something.
+    fn on_request(&mut self, from: NodeId, ask: Ask) {
+        let after = ask.after;
+        match self.controlling.on_request(from, ask, &self.map, &mut self.outbox) {
+            Answer::Begin(taken) => {
+                self.originator.clock().see(after);
+                let (id, op, origin) = (taken.id, taken.op, Some(taken.origin));
+                self.originator.host(id, taken.volume, op, origin, &self.map, &mut self.outbox);
+            }
+            Answer::Abandon(id) => self.originator.abandon(id),
+            Answer::Nothing => {}
+        }
     }
 
     /// How far others' disks have got. That is true whatever epoch it comes from.
@@ -252,6 +289,9 @@ impl Node {
     }
 
     fn dispatch(&mut self, from: NodeId, body: Body) {
+        if let Body::Request(ask) = body {
+            return self.on_request(from, ask);
+        }
         let (worker, originator, outbox) =
             (&mut self.worker, &mut self.originator, &mut self.outbox);
         match body {
@@ -298,6 +338,10 @@ impl Node {
                 worker.on_dirty_reply(from, found, marked, owed);
             }
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
+            Body::Request(_) => unreachable!("dealt with above"),
+            Body::Done { volume, number, result } => {
+                self.endpoint.on_done(from, (volume, number), result, outbox);
+            }
         }
     }
 
@@ -340,6 +384,7 @@ impl Node {
                 if self.serving {
                     self.sequencing.tick(&mut self.outbox);
                     self.originator.tick(&mut self.outbox);
+                    self.endpoint.tick(self.originator.clock(), &mut self.outbox);
                     self.worker.tick(&mut self.outbox);
                 }
             }
@@ -372,8 +417,9 @@ impl Node {
             self.originator.repair(self.worker.take_half_written());
             let resumed =
                 self.serving && self.originator.run(&mut self.background, &mut self.outbox);
+            let asked = self.serving && self.run_roles();
             let ordered = self.run_sequencing();
-            if !worked && !resumed && !ordered {
+            if !worked && !resumed && !ordered && !asked {
                 break;
             }
         }
@@ -385,6 +431,17 @@ impl Node {
         if self.is_busy() {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }
+    }
+
+    /// Asks the controller for what waits, and tells endpoints what is over. Says whether there was anything.
+    fn run_roles(&mut self) -> bool {
+        let answered = self.outbox.take_answered_for_endpoints();
+        let asked = self.endpoint.run(self.originator.clock(), &mut self.outbox);
+        let worked = asked || !answered.is_empty();
+        for (id, result, hops) in answered {
+            self.controlling.answered(id, result, hops, &mut self.outbox);
+        }
+        worked
     }
 
     /// Follows up on requests that are over, and on those that have their turn.
@@ -403,7 +460,10 @@ impl Node {
     }
 
     fn is_busy(&self) -> bool {
-        self.sequencing.is_busy() || self.originator.is_busy() || self.worker.is_busy()
+        self.sequencing.is_busy()
+            || self.endpoint.is_busy()
+            || self.originator.is_busy()
+            || self.worker.is_busy()
     }
 
     fn map_message(&mut self, message: MapMessage) {
@@ -427,6 +487,7 @@ impl Node {
                 let latest = clock.max(written);
                 let oldest = self.worker.oldest_unsettled().unwrap_or(latest).min(latest);
                 let busy = self.sequencing.has_requests()
+                    || self.endpoint.is_busy()
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
@@ -479,7 +540,7 @@ impl Node {
     }
 
     fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
-        self.map = map;
+        let before = std::mem::replace(&mut self.map, map).epoch;
         self.enter_memory();
         self.serving = true;
         self.outbox.enter(self.map.epoch);
@@ -488,10 +549,23 @@ impl Node {
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);
-        self.originator.enter(&self.map, &mut self.outbox);
+        self.enter_roles(before);
         self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
+        }
+    }
+
+    /// What endpoints asked of this node they ask anew, of whom the map says.
+    fn enter_roles(&mut self, before: Epoch) {
+        for id in self.controlling.enter() {
+            self.originator.abandon(id);
+        }
+        self.originator.enter(&self.map, &mut self.outbox);
+        let clock = self.originator.clock();
+        let returned = self.endpoint.enter(&self.map, before, clock, &mut self.outbox);
+        for Returned { id, volume, op, origin } in returned {
+            self.originator.host(id, volume, op, Some(origin), &self.map, &mut self.outbox);
         }
     }
 
@@ -559,7 +633,8 @@ impl Node {
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
             exposed: self.worker.exposed(self.outbox.now).collect(),
-            in_flight: self.originator.in_flight(),
+            in_flight: self.endpoint.in_flight() + self.originator.in_flight()
+                - self.controlling.in_work(),
             scrubs: self.originator.scrubs(),
             quiet: !self.is_busy() && self.serving,
             waiting: format!(

@@ -10,6 +10,12 @@ use super::{
 use crate::store::Reached;
 use crate::units::{Epoch, Nanos, NodeId};
 
+/// In the numbers of requests that an originator carries out for endpoints. Hosts' do not have it.
+pub(super) const FOR_ENDPOINTS: u64 = 1 << 62;
+
+/// What became of a request for an endpoint: its number, the result, and the messages of its longest chain.
+type ForEndpoint = (u64, Result<HostData, HostError>, u8);
+
 /// Collects outputs while an input is handled.
 #[derive(Clone, Hash)]
 pub(crate) struct Outbox {
@@ -26,6 +32,8 @@ pub(crate) struct Outbox {
     out: Vec<Output>,
     /// Requests answered since the sequencing was told.
     answered: Vec<(u64, Result<(), HostError>)>,
+    /// Requests answered for endpoints since the controller was told.
+    for_endpoints: Vec<ForEndpoint>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
     /// How far others' disks have got.
     pub witness: Witness,
@@ -49,6 +57,7 @@ impl Outbox {
             counters: NodeCounters::default(),
             out: Vec::new(),
             answered: Vec::new(),
+            for_endpoints: Vec::new(),
             notices: BTreeMap::new(),
             witness: Witness::default(),
             at_once: BTreeSet::new(),
@@ -148,7 +157,25 @@ impl Outbox {
         }
     }
 
+    /// Whether a request is carried out for an endpoint.
+    pub fn is_for_endpoint(&self, id: u64) -> bool {
+        id & (OWN | FOR_ENDPOINTS) == FOR_ENDPOINTS
+    }
+
+    /// A request for an endpoint is over; its longest chain of messages had so many.
+    pub fn reply_to_endpoint(&mut self, id: u64, result: Result<HostData, HostError>, hops: u8) {
+        self.for_endpoints.push((id, result, hops));
+    }
+
+    /// Those that are over since this was asked last.
+    pub fn take_answered_for_endpoints(&mut self) -> Vec<ForEndpoint> {
+        std::mem::take(&mut self.for_endpoints)
+    }
+
     pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
+        if self.is_for_endpoint(id) {
+            return self.reply_to_endpoint(id, result, 0);
+        }
         self.answered.push((id, result.as_ref().map(|_| ()).map_err(Clone::clone)));
         // What the node asked of itself concerns no host.
         if id & OWN == 0 {

@@ -16,6 +16,8 @@ pub struct NodeCounters {
     pub notices: u64,
     /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
     pub xor_bytes: u64,
+    /// Messages that were not heeded, since who sent them showed no right to what they ask or say.
+    pub refused_strangers: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.

@@ -11,6 +11,7 @@ use super::{Engine, Ticket};
 use crate::disk::claim::Claim;
 use crate::disk::format::data_sectors;
 use crate::disk::{self, Backend, Disk};
+use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
 use crate::size::Size;
@@ -91,7 +92,7 @@ impl Engine {
     }
 
     fn node_config(&self) -> NodeConfig {
-        let config = NodeConfig::default();
+        let config = NodeConfig { secret: random(), ..NodeConfig::default() };
         match self.rule.together() {
             Some(together) => {
                 let fill = together.home().config.fill;

@@ -52,6 +52,7 @@ use precedence::Precedence;
 use reading::Reading;
 use recalling::Recall;
 use requests::Request;
+pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::ScrubProgress;
 use writing::Writing;
 

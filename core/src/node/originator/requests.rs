@@ -171,8 +171,17 @@ impl Originator {
     pub(super) fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(request) = self.requests.remove(&id) {
             self.scrubs.remove(&id);
-            outbox.counters.totals.round_trips += request.round_trips;
-            outbox.reply(id, request.result());
+            match outbox.is_for_endpoint(id) {
+                // The endpoint counts them, with those between it and this node.
+                true => {
+                    let hops = (2 * request.round_trips) as u8;
+                    outbox.reply_to_endpoint(id, request.result(), hops);
+                }
+                false => {
+                    outbox.counters.totals.round_trips += request.round_trips;
+                    outbox.reply(id, request.result());
+                }
+            }
         }
     }
 
@@ -210,7 +219,8 @@ fn zeroes(range: Range) -> What {
     What::Write(range, Buffer::Zero(range.len as usize))
 }
 
-fn range_of(op: &HostOp) -> Option<Range> {
+/// The bytes of the volume that a request is about, if it is about some.
+pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
         HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Accept(r) => Some(*r),
@@ -220,7 +230,7 @@ fn range_of(op: &HostOp) -> Option<Range> {
 }
 
 /// The whole stripes inside a range.
-fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
+pub(in crate::node) fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
     let stripe = volume.geometry.stripe_bytes();
     let from = range.offset.next_multiple_of(stripe);
     let to = range.end() / stripe * stripe;

@@ -14,12 +14,12 @@ use weft_core::Buffer;
 use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
-    MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing,
-    Task, Wanted,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, HostError, Item, Key, LockMessage,
+    LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage,
+    SequenceReport, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
+use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
 use weft_core::plan::{Part, Range, Role, Span};
 use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
@@ -77,7 +77,7 @@ fn header() -> impl Strategy<Value = Header> {
             part
         }),
     ];
-    let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
+    let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
     let fields = (ts(), volume_id(), columns(), columns(), task, asker);
     fields.prop_map(|(ts, volume, avoid, waits, task, asker)| Header {
@@ -208,8 +208,53 @@ fn body() -> BoxedStrategy<Body> {
         }),
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
+        asked().prop_map(Body::Request),
+        (volume_id(), any::<u64>(), done()).prop_map(|(volume, number, result)| Body::Done {
+            volume,
+            number,
+            result
+        }),
     ]
     .boxed()
+}
+
+fn asker() -> impl Strategy<Value = Asker> {
+    (request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest })
+}
+
+fn asked() -> impl Strategy<Value = Ask> {
+    let wish = prop_oneof![
+        range().prop_map(Wish::Read),
+        (range(), buffer()).prop_map(|(range, data)| Wish::Write(range, data)),
+    ];
+    let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
+    let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });
+    let fields = (any::<(u64, u64, u128, bool)>(), volume_id(), wish, origin, ts());
+    fields.prop_map(|((number, oldest, key, is_gone), volume, wish, origin, after)| Ask {
+        number,
+        oldest,
+        key: Key(key),
+        volume,
+        wish,
+        origin,
+        after,
+        is_gone,
+    })
+}
+
+fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
+    let error =
+        (0..8u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
+            0 => HostError::NoVolume,
+            1 => HostError::TooManyLost,
+            2 => HostError::NoProgress { attempts: of.0 as u32 },
+            3 => HostError::OutOfRange { offset: of.0, len: of.1, size: of.2 },
+            4 => HostError::Gone,
+            5 => HostError::OutcomeUnknown,
+            6 => HostError::NotServing,
+            _ => HostError::Place(why),
+        });
+    prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]
 }
 
 fn locks() -> impl Strategy<Value = Vec<Lock>> {

@@ -1,0 +1,392 @@
+//! The endpoint: holds a host's request, and its bytes, to the end, and decides nothing (TPT-RAID). It asks the
+//! controller to carry it out, again and again until it is answered, and in a new epoch the controller of that.
+//!
+//! A request is cut into parts as an originator cuts it, each of which is a request to the controller. In an epoch
+//! the controller does each of them once. It may have been begun in an earlier one: so from then on it is asked for
+//! with the epoch, and with a time before all attempts. The controller finds out first what became of those.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::controlling::AHEAD;
+use super::outbox::Outbox;
+use super::{
+    Ask, Body, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Wish, range_of,
+    whole_stripes,
+};
+use crate::Buffer;
+use crate::cluster::{ClusterMap, Volume};
+use crate::order::{Again, Asker, HostId, Origin, RequestId};
+use crate::plan::{Range, chunks};
+use crate::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
+
+/// Parts that an endpoint has in work at once; more wait.
+const MOST_PARTS: usize = 256;
+
+/// A node's endpoint.
+#[derive(Clone, Hash)]
+pub(crate) struct Endpoint {
+    node: NodeId,
+    config: NodeConfig,
+    map: Arc<ClusterMap>,
+    requests: BTreeMap<u64, Open>,
+    parts: BTreeMap<PartId, Part>,
+    /// Those that have yet to be asked for.
+    waiting: VecDeque<PartId>,
+    /// Bytes of those that have been.
+    bytes: u64,
+    in_work: usize,
+    /// The next number, by volume.
+    next: BTreeMap<VolumeId, u64>,
+    /// Under which name it asks for what has none.
+    name: Option<HostId>,
+    named: u64,
+}
+
+/// Volume and number.
+type PartId = (VolumeId, u64);
+
+/// A host's request.
+#[derive(Clone, Hash)]
+struct Open {
+    volume: VolumeId,
+    op: HostOp,
+    origin: Origin,
+    /// Parts that are not over.
+    left: usize,
+    /// What has been read, by place.
+    read: BTreeMap<u64, Vec<Buffer>>,
+    error: Option<HostError>,
+    round_trips: u64,
+    is_gone: bool,
+}
+
+/// A part of a request.
+#[derive(Clone, Hash)]
+struct Part {
+    request: u64,
+    wish: Wish,
+    key: Key,
+    /// What is known of earlier attempts.
+    again: Option<Again>,
+    /// When it was last asked for, if it was.
+    asked: Option<Nanos>,
+    /// What the clock showed when it was first asked for.
+    since: Timestamp,
+}
+
+/// A request that is the node's own originator's from now on.
+pub(super) struct Returned {
+    pub id: u64,
+    pub volume: VolumeId,
+    pub op: HostOp,
+    pub origin: Origin,
+}
+
+impl Endpoint {
+    pub fn new(node: NodeId, config: NodeConfig) -> Endpoint {
+        Endpoint {
+            node,
+            config,
+            map: Arc::new(ClusterMap::default()),
+            requests: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            in_work: 0,
+            next: BTreeMap::new(),
+            name: None,
+            named: 0,
+        }
+    }
+
+    /// Whether any request is not over.
+    pub fn is_busy(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Hosts' requests that are not over.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Takes a host's request, if a controller carries it out. `None` if it is taken.
+    pub fn host(
+        &mut self,
+        id: u64,
+        volume: VolumeId,
+        op: HostOp,
+        origin: Option<Origin>,
+        most: u64,
+        outbox: &mut Outbox,
+    ) -> Option<HostOp> {
+        let controlled = |v: &&Arc<Volume>| v.policy.controller.is_some() && moves_data(&op);
+        let Some(volume) = self.map.volumes.get(&volume).filter(controlled).cloned() else {
+            return Some(op);
+        };
+        let range = match (&op, range_of(&op)) {
+            (HostOp::Trim(range), _) => match whole_stripes(&volume, *range) {
+                Some(inner) if volume.holds(*range) => inner,
+                _ => return Some(op),
+            },
+            (_, Some(range)) if range.len > 0 && volume.holds(range) => range,
+            // The originator says what is wrong with it.
+            _ => return Some(op),
+        };
+        let origin = origin.unwrap_or_else(|| self.own_origin(outbox.now));
+        let cut: Vec<Range> =
+            chunks(&volume.geometry, range, most, |s| volume.extent_end(s)).collect();
+        for range in &cut {
+            let number = self.next.entry(volume.id).or_insert(0);
+            *number += 1;
+            let number = *number;
+            let wish = wish_of(&op, *range);
+            let key = self.key(volume.id, number, &wish);
+            let again = origin.again;
+            let part = Part { request: id, wish, key, again, asked: None, since: Timestamp::ZERO };
+            self.parts.insert((volume.id, number), part);
+            self.waiting.push_back((volume.id, number));
+        }
+        let open = Open {
+            volume: volume.id,
+            op,
+            origin,
+            left: cut.len(),
+            read: BTreeMap::new(),
+            error: None,
+            round_trips: 0,
+            is_gone: false,
+        };
+        self.requests.insert(id, open);
+        None
+    }
+
+    /// The name of a request that comes without one.
+    fn own_origin(&mut self, now: Nanos) -> Origin {
+        let host = *self.name.get_or_insert_with(|| {
+            // The time tells this life of the node from others.
+            let of = [u64::from(self.node.0), now];
+            HostId(Key::derive(self.config.secret, &of).half())
+        });
+        self.named += 1;
+        let its = self.requests.values().map(|r| r.origin.asker.id).filter(|id| id.host == host);
+        let oldest = its.map(|id| id.number).min().unwrap_or(self.named);
+        let id = RequestId { host, number: self.named };
+        Origin { asker: Asker { id, oldest }, again: None }
+    }
+
+    /// It is good for one part, its range, and one direction.
+    fn key(&self, volume: VolumeId, number: u64, wish: &Wish) -> Key {
+        let Range { offset, len } = wish.range();
+        let of = [
+            u64::from(self.node.0),
+            u64::from(volume.0),
+            number,
+            offset,
+            len,
+            u64::from(wish.writes()),
+        ];
+        Key::derive(self.config.secret, &of)
+    }
+
+    /// Asks for what waits, as far as there is room. Says whether there was anything.
+    pub fn run(&mut self, clock: &mut NodeClock, outbox: &mut Outbox) -> bool {
+        let mut worked = false;
+        let mut left = VecDeque::new();
+        while let Some(id) = self.waiting.pop_front() {
+            let Some(part) = self.parts.get(&id) else { continue };
+            let len = part.wish.range().len;
+            let has_room = self.in_work < MOST_PARTS
+                && (self.bytes == 0 || self.bytes + len <= self.config.max_in_flight);
+            if !has_room {
+                self.waiting.push_front(id);
+                break;
+            }
+            if id.1 - self.oldest(id.0) >= AHEAD {
+                left.push_back(id);
+                continue;
+            }
+            worked = true;
+            (self.in_work, self.bytes) = (self.in_work + 1, self.bytes + len);
+            let part = self.parts.get_mut(&id).expect("just seen");
+            part.since = clock.reading(outbox.now);
+            self.ask(id, clock, outbox);
+        }
+        left.append(&mut self.waiting);
+        self.waiting = left;
+        worked
+    }
+
+    /// The oldest of a volume's parts that is not over.
+    fn oldest(&self, volume: VolumeId) -> u64 {
+        let first = self.parts.range((volume, 0)..).next();
+        first.filter(|(id, _)| id.0 == volume).map_or(u64::MAX, |(id, _)| id.1)
+    }
+
+    /// Asks the controller for a part, once more perhaps.
+    fn ask(&mut self, id: PartId, clock: &mut NodeClock, outbox: &mut Outbox) {
+        let oldest = self.oldest(id.0);
+        let part = self.parts.get_mut(&id).expect("a part in work");
+        part.asked = Some(outbox.now);
+        let (Some(server), Some(open)) = (self.map.server(), self.requests.get(&part.request))
+        else {
+            return;
+        };
+        let ask = Ask {
+            number: id.1,
+            oldest,
+            key: part.key,
+            volume: id.0,
+            wish: part.wish.clone(),
+            origin: Origin { again: part.again, ..open.origin },
+            after: clock.reading(outbox.now),
+            is_gone: open.is_gone,
+        };
+        outbox.send_after(server, Body::Request(ask), 1);
+    }
+
+    /// The controller says what became of a part.
+    pub fn on_done(
+        &mut self,
+        from: NodeId,
+        id: PartId,
+        result: Result<Vec<Buffer>, HostError>,
+        outbox: &mut Outbox,
+    ) {
+        if self.map.server() != Some(from) {
+            outbox.counters.refused_strangers += 1;
+            return;
+        }
+        if self.parts.get(&id).is_none_or(|p| p.asked.is_none()) {
+            return;
+        }
+        self.end(id, result, outbox);
+    }
+
+    /// A part is over.
+    fn end(&mut self, id: PartId, result: Result<Vec<Buffer>, HostError>, outbox: &mut Outbox) {
+        let Some(part) = self.parts.remove(&id) else { return };
+        let range = part.wish.range();
+        if part.asked.is_some() {
+            (self.in_work, self.bytes) = (self.in_work - 1, self.bytes - range.len);
+        }
+        let Some(open) = self.requests.get_mut(&part.request) else { return };
+        open.left -= 1;
+        open.round_trips = open.round_trips.max(u64::from(outbox.hops.div_ceil(2)));
+        match result {
+            Ok(pieces) => drop(open.read.insert(range.offset, pieces)),
+            Err(error) => open.error = Some(error),
+        }
+        if open.left == 0 {
+            let open = self.requests.remove(&part.request).expect("just seen");
+            outbox.counters.totals.round_trips += open.round_trips;
+            outbox.reply(part.request, open.result());
+        }
+    }
+
+    /// The host of a request is gone. Says whether the request is one of this endpoint's.
+    pub fn abandon(&mut self, request: u64, clock: &mut NodeClock, outbox: &mut Outbox) -> bool {
+        let Some(open) = self.requests.get_mut(&request) else { return false };
+        open.is_gone = true;
+        let its: Vec<PartId> =
+            self.parts.iter().filter(|(_, p)| p.request == request).map(|(id, _)| *id).collect();
+        for id in its {
+            match self.parts[&id].asked {
+                Some(_) => self.ask(id, clock, outbox),
+                None => self.end(id, Err(HostError::Gone), outbox),
+            }
+        }
+        true
+    }
+
+    /// Asks again for what has not been answered: a message may have been lost.
+    pub fn tick(&mut self, clock: &mut NodeClock, outbox: &mut Outbox) {
+        let (now, patience) = (outbox.now, self.config.patience);
+        let late = |p: &Part| p.asked.is_some_and(|at| now.saturating_sub(at) >= patience);
+        let late = self.parts.iter().filter(|(_, p)| late(p));
+        for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.ask(id, clock, outbox);
+        }
+    }
+
+    /// A new epoch, perhaps with another controller: what has been asked for is asked for again. Says what is
+    /// the node's own originator's now, since its volume has no controller any more.
+    pub fn enter(
+        &mut self,
+        map: &Arc<ClusterMap>,
+        before: Epoch,
+        clock: &mut NodeClock,
+        outbox: &mut Outbox,
+    ) -> Vec<Returned> {
+        self.map = map.clone();
+        for part in self.parts.values_mut().filter(|p| p.asked.is_some()) {
+            let since = part.again.map_or(part.since, |again| again.since.min(part.since));
+            part.again = Some(Again { since, epoch: before });
+        }
+        let returned = self.give_back();
+        for id in self.parts.keys().copied().collect::<Vec<_>>() {
+            if self.parts[&id].asked.is_some() {
+                self.ask(id, clock, outbox);
+            }
+        }
+        returned
+    }
+
+    /// What is not for a controller any more.
+    fn give_back(&mut self) -> Vec<Returned> {
+        let map = self.map.clone();
+        let controlled =
+            |v: VolumeId| map.volumes.get(&v).is_some_and(|v| v.policy.controller.is_some());
+        let gone = self.requests.extract_if(.., |_, r| !controlled(r.volume));
+        let mut returned = Vec::new();
+        for (id, open) in gone {
+            let mut again = open.origin.again;
+            for (_, part) in self.parts.extract_if(.., |_, p| p.request == id) {
+                if part.asked.is_some() {
+                    (self.in_work, self.bytes) =
+                        (self.in_work - 1, self.bytes - part.wish.range().len);
+                }
+                let earliest = |a: Again, b: Again| Again {
+                    since: a.since.min(b.since),
+                    epoch: a.epoch.max(b.epoch),
+                };
+                again = match (again, part.again) {
+                    (Some(a), Some(b)) => Some(earliest(a, b)),
+                    (a, b) => a.or(b),
+                };
+            }
+            let Open { volume, op, origin, .. } = open;
+            returned.push(Returned { id, volume, op, origin: Origin { again, ..origin } });
+        }
+        returned
+    }
+}
+
+impl Open {
+    fn result(self) -> Result<HostData, HostError> {
+        match (self.error, self.op) {
+            (Some(error), _) => Err(error),
+            (None, HostOp::Read(_)) => {
+                Ok(HostData::Bytes(self.read.into_values().flatten().collect()))
+            }
+            (None, _) => Ok(HostData::Done),
+        }
+    }
+}
+
+/// Whether a request reads or writes data; what is asked of all disks goes past the controller.
+fn moves_data(op: &HostOp) -> bool {
+    matches!(op, HostOp::Read(_) | HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
+}
+
+/// What a part of a request asks for.
+fn wish_of(op: &HostOp, part: Range) -> Wish {
+    match op {
+        HostOp::Read(_) => Wish::Read(part),
+        HostOp::Write(offset, data) => {
+            let at = (part.offset - offset) as usize;
+            Wish::Write(part, data.slice(at, at + part.len as usize))
+        }
+        _ => Wish::Write(part, Buffer::Zero(part.len as usize)),
+    }
+}
