@@ -8,7 +8,7 @@
 use std::ops::{AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
-use weft_core::node::{HostData, HostOp, Input, Output};
+use weft_core::node::{Body, HostData, HostOp, Input, Output};
 use weft_core::store::DiskOp;
 
 /// Instructions for each kind of work.
@@ -195,7 +195,10 @@ impl Work {
                 Work { requests: 1, host_bytes: data.len() as u64, ..none }
             }
             Input::Message(m) if m.from == m.to => Work { local: 1, ..none },
-            Input::Message(_) => Work { received: 1, ..none },
+            Input::Message(m) => {
+                let asks = matches!(m.body, Some(Body::Request(_)));
+                Work { requests: asks.into(), received: 1, ..none }
+            }
             Input::Disk(..) => Work { disk_ends: 1, ..none },
             Input::Timer(_) => Work { timers: 1, ..none },
             Input::Host(..) | Input::Ordered(..) | Input::Named(..) => Work { requests: 1, ..none },
@@ -210,7 +213,8 @@ impl Work {
             Output::Send(m) => {
                 let bytes = m.body.as_ref().map_or(0, |b| b.payload());
                 let sent = u64::from(m.from != m.to);
-                Work { sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
+                let replies = matches!(m.body, Some(Body::Done { .. })).into();
+                Work { replies, sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
             }
             Output::Disk(request) => {
                 let (read, written) = match &request.op {
@@ -236,6 +240,11 @@ impl Work {
             Output::Reply(..) => Work { replies: 1, ..none },
             _ => none,
         }
+    }
+
+    /// The same of an endpoint, whose hosts' requests are taken in and answered by the controller.
+    pub(super) fn of_endpoint(self) -> Work {
+        Work { requests: 0, replies: 0, ..self }
     }
 
     /// All kinds of two, put together.

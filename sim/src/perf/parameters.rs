@@ -81,7 +81,7 @@ pub const PARAMETERS: &[Parameter] = &[
          of who sends it and that of who gets it. If left out, it takes no time."),
     row("nodes.commands", "", Range::Word(&["column", "block"]), TPT,
         "As how many commands a message that has another node's worker read or write counts, for nodes.path.command and \
-         nodes.path.execute: one, or one for each stripe unit of data that it is about and one for parity."),
+         nodes.path.execute: one, or one for each stripe unit of data or parity that it is about."),
     row("nodes.path.command", "instructions", INSTRUCTIONS, TPT,
         "A command to another node's worker to read or to write: sent, and its end taken in, on top of send."),
     row("nodes.path.execute", "instructions", INSTRUCTIONS, TPT,

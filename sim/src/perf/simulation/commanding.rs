@@ -46,17 +46,15 @@ impl Simulation {
         all.filter(|n| self.disk_at(n * unit) == node).count() as u64
     }
 
-    /// 1 if parity of the range's stripes is on a node's disk: one command is for all of it (TPT-RAID, 3.2).
+    /// Stripe units of parity of the range's stripes that are on a node's disk.
     fn parity_on(&self, node: u32, range: Range) -> u64 {
         let g = &self.volume.geometry;
-        let has = |stripe: u64| {
-            let columns = &self.volume.extent(stripe).columns;
-            let is_parity = |c: usize| {
-                let mut data = 0..g.data_columns();
-                data.all(|i| g.layout.data_column(stripe, i) != c)
-            };
+        let has = |stripe: &u64| {
+            let columns = &self.volume.extent(*stripe).columns;
+            let is_parity =
+                |c: usize| (0..g.data_columns()).all(|i| g.layout.data_column(*stripe, i) != c);
             (0..columns.len()).any(|c| u32::from(columns[c].0.0) == node && is_parity(c))
         };
-        range.stripes(g).any(has).into()
+        range.stripes(g).filter(has).count() as u64
     }
 }

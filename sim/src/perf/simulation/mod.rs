@@ -434,6 +434,9 @@ impl Simulation {
             let Handled { outputs, mut work, followed } = self.handle(node, now, input);
             outputs.iter().for_each(|o| work += Work::after(o, unit));
             work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
+            if self.system.nodes.roles.is_controlled() && self.diskless.is_host(node) {
+                work = work.of_endpoint();
+            }
             self.work += work;
             let processor = &mut self.processors[number as usize];
             let time = processor.time(self.system.nodes.path.instructions(&work));

@@ -1,7 +1,7 @@
 //! Machines at a switch: small cases whose times are counted by hand.
 
 use super::*;
-use crate::perf::{Commands, Fabric, Layout, Machines, Measure, PathLengths, WarmUp};
+use crate::perf::{Commands, Fabric, Layout, Machines, Measure, PathLengths, Roles, WarmUp};
 
 /// A controller at a switch with hosts and workers, disks that answer at once. A byte takes a nanosecond of a port, and
 /// an instruction one of a processor.
@@ -58,15 +58,39 @@ fn a_read_of_two_disks_takes_what_its_ports_and_processors_take() {
     assert_eq!((hosts, host.processor), (1, 0.0));
 }
 
+/// The same array, with hosts that are nodes and a controller that all data passes.
+fn central(layout: &str, workers: u16, bytes: u64, read_share: f64) -> System {
+    let mut system = system(layout, workers, bytes, read_share);
+    (system.nodes.roles, system.hosts.at_switch) = (Roles::Central, false);
+    system
+}
+
 #[test]
-fn a_command_for_each_unit_costs_as_many_and_one_for_the_parity() {
+fn a_read_through_a_central_controller_passes_its_port_twice() {
+    let outcome = run(&central("raid0", 2, 8192, 1.0));
+    let asked = 100 + 64;
+    let commanded = 200 + 1_000 + 2 * (100 + 5_000) + 64;
+    let executed = 200 + 300 + 100;
+    let replied = 2 * (4096 + 64);
+    let answered = 200 + 100 + 1_000 + 8192 + 64 + 200;
+    let all = asked + commanded + executed + replied + answered;
+    assert_eq!((outcome.all.latency.mean(), outcome.work.requests), (all as f64, 10));
+    let Machines { controller, host, .. } = outcome.machines.unwrap();
+    let close = |a: f64, b: u64| assert!((a - b as f64 / all as f64).abs() < 1e-9, "{a} {b}");
+    close(controller.processor, 1_000 + 2 * 5_100 + 3 * 200 + 100 + 1_000);
+    close(controller.port_mb_s / 1e3, 64 + 2 * 64 + 2 * 4160 + 8256);
+    close(host.processor, 100 + 200);
+}
+
+#[test]
+fn a_command_for_each_unit_costs_as_many_as_there_are() {
     let with = |commands, read_share| {
         let mut system = system("raid5", 5, 8 * 4096, read_share);
         system.nodes.commands = commands;
         let outcome = run(&system);
         (outcome.work.commands / 10, outcome.work.executed / 10, outcome.all.latency.mean())
     };
-    // Eight units are two stripes on five disks, each of which has one unit of data or two; two have parity.
+    // Eight units of data are two stripes on five disks, with two units of parity.
     for (read_share, blocks) in [(1.0, 8), (0.0, 10)] {
         let (column, block) =
             (with(Commands::Column, read_share), with(Commands::Block, read_share));

@@ -106,7 +106,7 @@ pub enum Commands {
     /// As one.
     #[default]
     Column,
-    /// As one for each stripe unit of data that it is about, and one for the parity (TPT-RAID, 3.2).
+    /// As one for each stripe unit that it is about, of data and of parity (TPT-RAID, 3.2).
     Block,
 }
 
