@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use super::outbox::{FOR_ENDPOINTS, Outbox};
-use super::{Ask, Body, HostData, HostError, HostOp, Wish};
+use super::outbox::{FOR_ENDPOINTS, ForEndpoint, Outbox};
+use super::{Ask, Body, Holder, HostData, HostError, HostOp, Wish};
+use crate::Buffer;
 use crate::cluster::ClusterMap;
 use crate::order::Origin;
-use crate::units::{NodeId, VolumeId};
+use crate::policy::Controller;
+use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// Requests in work at a controller.
 pub const MOST_REQUESTS: usize = 4096;
@@ -34,9 +36,11 @@ struct Asking {
     oldest: u64,
     /// The originator's numbers of those that are in work.
     in_work: BTreeMap<u64, u64>,
-    /// What became of writes.
-    ended: BTreeMap<u64, Result<(), HostError>>,
+    /// What became of writes, and of which attempts the endpoint has to look at the pieces.
+    ended: BTreeMap<u64, Ended>,
 }
+
+type Ended = (Result<(), HostError>, Vec<Timestamp>);
 
 #[derive(Clone, Copy, Hash)]
 struct Open {
@@ -44,6 +48,8 @@ struct Open {
     volume: VolumeId,
     number: u64,
     writes: bool,
+    /// Its data is to stay at the endpoint.
+    stays: bool,
 }
 
 /// A request for the originator.
@@ -52,6 +58,9 @@ pub(super) struct Taken {
     pub volume: VolumeId,
     pub op: HostOp,
     pub origin: Origin,
+    /// Who holds its bytes, or gets them, if that is the endpoint; and whether they are here, too.
+    pub holder: Option<Holder>,
+    pub is_inline: bool,
 }
 
 /// What is to be done about a request of an endpoint.
@@ -83,9 +92,13 @@ impl Controlling {
         map: &ClusterMap,
         outbox: &mut Outbox,
     ) -> Answer {
-        let controlled =
-            |v: VolumeId| map.volumes.get(&v).is_some_and(|v| v.policy.controller.is_some());
-        if map.server() != Some(outbox.node()) || !controlled(ask.volume) {
+        let controller = map.volumes.get(&ask.volume).and_then(|v| v.policy.controller);
+        let fits = match &ask.wish {
+            Wish::Write(range, Some(data)) => data.len() as u64 == range.len,
+            Wish::Write(_, None) => controller == Some(Controller::OutOfBand),
+            Wish::Read(_) => true,
+        };
+        if map.server() != Some(outbox.node()) || controller.is_none() || !fits {
             outbox.counters.refused_strangers += 1;
             return Answer::Nothing;
         }
@@ -99,9 +112,10 @@ impl Controlling {
             return if ask.is_gone { Answer::Abandon(*id) } else { Answer::Nothing };
         }
         let ended = asking.ended.get(&number).cloned();
-        if let Some(ended) = ended.or(ask.is_gone.then_some(Err(HostError::Gone))) {
+        let gone = ask.is_gone.then_some((Err(HostError::Gone), Vec::new()));
+        if let Some((ended, counted)) = ended.or(gone) {
             let result = ended.map(|()| Vec::new());
-            outbox.send(from, Body::Done { volume, number, result });
+            outbox.send(from, Body::Done { volume, number, result, counted });
             return Answer::Nothing;
         }
         if number - asking.oldest >= AHEAD || self.open.len() >= MOST_REQUESTS {
@@ -113,35 +127,41 @@ impl Controlling {
         let id = FOR_ENDPOINTS | self.next;
         asking.in_work.insert(number, id);
         let writes = ask.wish.writes();
-        self.open.insert(id, Open { endpoint: from, volume, number, writes });
+        let stays = controller == Some(Controller::OutOfBand);
+        self.open.insert(id, Open { endpoint: from, volume, number, writes, stays });
+        let holder = stays.then_some(Holder { node: from, number, key: ask.key });
+        let is_inline = matches!(ask.wish, Wish::Write(_, Some(_)));
         let op = match ask.wish {
             Wish::Read(range) => HostOp::Read(range),
-            Wish::Write(range, data) => HostOp::Write(range.offset, data),
+            Wish::Write(range, data) => {
+                HostOp::Write(range.offset, data.unwrap_or(Buffer::Length(range.len as usize)))
+            }
         };
-        Answer::Begin(Taken { id, volume, op, origin: ask.origin })
+        Answer::Begin(Taken { id, volume, op, origin: ask.origin, holder, is_inline })
     }
 
-    /// The originator has done with a request, whose longest chain of messages had so many.
-    pub fn answered(
-        &mut self,
-        id: u64,
-        result: Result<HostData, HostError>,
-        hops: u8,
-        outbox: &mut Outbox,
-    ) {
-        let Some(Open { endpoint, volume, number, writes }) = self.open.remove(&id) else { return };
+    /// The originator has done with a request.
+    pub fn answered(&mut self, over: ForEndpoint, outbox: &mut Outbox) {
+        let ForEndpoint { id, result, hops, counted } = over;
+        let Some(open) = self.open.remove(&id) else { return };
+        let Open { endpoint, volume, number, writes, stays } = open;
         let result = result.map(|data| match data {
             HostData::Bytes(pieces) => pieces,
             _ => Vec::new(),
         });
+        if let (true, Ok(pieces)) = (stays, &result) {
+            let bytes = pieces.iter().map(|p| p.len() as u64).sum::<u64>();
+            outbox.counters.controlled_bytes += bytes;
+        }
         if let Some(asking) = self.asking.get_mut(&(endpoint, volume)) {
             asking.in_work.remove(&number);
             // What has only been read can be read again.
             if writes {
-                asking.ended.insert(number, result.as_ref().map(|_| ()).map_err(Clone::clone));
+                let ended = result.as_ref().map(|_| ()).map_err(Clone::clone);
+                asking.ended.insert(number, (ended, counted.clone()));
             }
         }
-        outbox.send_after(endpoint, Body::Done { volume, number, result }, hops + 2);
+        outbox.send_after(endpoint, Body::Done { volume, number, result, counted }, hops + 2);
     }
 }
 

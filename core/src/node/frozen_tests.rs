@@ -67,7 +67,15 @@ fn nothing_is_put_back_over_an_undecided_write() {
     let ts = at(200);
     let task = Task::Rebuild { stripe: 0, column: 0, part: Span::new(0, UNIT) };
     let avoid = ColumnSet::of(0);
-    let header = Header { ts, volume: VOLUME, avoid, waits: ColumnSet::EMPTY, task, asker: None };
+    let header = Header {
+        ts,
+        volume: VOLUME,
+        avoid,
+        waits: ColumnSet::EMPTY,
+        task,
+        asker: None,
+        holder: None,
+    };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::Result, data }];
     bench.hear(PEER, Body::Part { header, to: Role::Column(0), items });

@@ -1,6 +1,6 @@
 //! What nodes say to one another. docs/messages.md shows them in sequence.
 
-use super::{Ask, HostError, LostRange, SequenceMessage};
+use super::{Ask, Holder, HostError, LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
 use crate::plan::{Part, Range, Role, Span};
@@ -74,6 +74,8 @@ pub struct Header {
     pub task: Task,
     /// Whose request it is part of, if that has a name.
     pub asker: Option<Asker>,
+    /// The endpoint that holds its bytes, if that is not who coordinates.
+    pub holder: Option<Holder>,
 }
 
 /// The kinds of writes.
@@ -219,6 +221,8 @@ pub enum Body {
         avoid: ColumnSet,
         /// What is asked for.
         wanted: Wanted,
+        /// The endpoint at which it is to be placed, if that is not who asks.
+        holder: Option<Holder>,
     },
     /// W to O: the part, a piece for each stripe.
     ReadReply {
@@ -370,8 +374,35 @@ pub enum Body {
         volume: VolumeId,
         /// The endpoint's number.
         number: u64,
-        /// What was read, in pieces that follow one another; nothing of a write.
+        /// What was read, in pieces that follow one another, if it passes the controller.
         result: Result<Vec<Buffer>, HostError>,
+        /// The attempts whose pieces count that were placed at the endpoint. Of a write: what stands there may be
+        /// what was to be written, or it is not known what became of it.
+        counted: Vec<Timestamp>,
+    },
+    /// W to endpoint: what my cells get of you, please; take note of the attempt.
+    Fetch {
+        /// The attempt.
+        header: Header,
+        /// The column that asks.
+        column: usize,
+    },
+    /// W to endpoint: what was read.
+    Place {
+        /// By what it is known to be asked for.
+        holder: Holder,
+        /// The attempt.
+        ts: Timestamp,
+        /// The volume.
+        volume: VolumeId,
+        /// The range.
+        range: Range,
+        /// The columns that are not used.
+        avoid: ColumnSet,
+        /// The column that places it.
+        column: usize,
+        /// Stripes and bytes, in order.
+        pieces: Vec<(u64, Buffer)>,
     },
 }
 
@@ -441,6 +472,7 @@ impl Body {
                 items.iter().map(|i| i.data.len() as u64).sum()
             }
             Body::Request(ask) => ask.wish.payload(),
+            Body::Place { pieces, .. } => pieces.iter().map(|p| p.1.len() as u64).sum(),
             Body::Done { result: Ok(pieces), .. } => pieces.iter().map(|p| p.len() as u64).sum(),
             _ => 0,
         }
@@ -455,8 +487,11 @@ impl Body {
             | Body::Ask { ts }
             | Body::Answer { ts, .. }
             | Body::Query { ts }
+            | Body::Place { ts, .. }
             | Body::QueryReply { ts, .. } => Some(*ts),
-            Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
+            Body::Fetch { header, .. } | Body::Write { header, .. } | Body::Part { header, .. } => {
+                Some(header.ts)
+            }
             Body::Flush { .. } | Body::Flushed { .. } => None,
             Body::Refresh { .. } | Body::Refreshed { .. } => None,
             Body::Lost { .. } | Body::LostHere { .. } => None,
@@ -493,6 +528,8 @@ impl Body {
             Body::Sequence(message) => message.name(),
             Body::Request(_) => "Request",
             Body::Done { .. } => "Done",
+            Body::Fetch { .. } => "Fetch",
+            Body::Place { .. } => "Place",
         }
     }
 
@@ -515,6 +552,8 @@ impl Body {
                 | Body::Vote { .. }
                 | Body::Request(_)
                 | Body::Done { .. }
+                | Body::Fetch { .. }
+                | Body::Place { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }

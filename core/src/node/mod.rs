@@ -5,6 +5,7 @@
 //! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] reads,
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
+mod assembly;
 mod background;
 mod catchup;
 mod check;
@@ -62,7 +63,7 @@ pub use message::{
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
-pub use request_message::{Ask, Wish};
+pub use request_message::{Ask, Holder, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 pub use status::{Exposed, NodeCounters, NodeStatus};
@@ -248,6 +249,7 @@ impl Node {
                 self.originator.clock().see(after);
                 let (id, op, origin) = (taken.id, taken.op, Some(taken.origin));
                 self.originator.host(id, taken.volume, op, origin, &self.map, &mut self.outbox);
+                self.originator.is_held(id, taken.holder, taken.is_inline);
             }
             Answer::Abandon(id) => self.originator.abandon(id),
             Answer::Nothing => {}
@@ -295,8 +297,8 @@ impl Node {
         let (worker, originator, outbox) =
             (&mut self.worker, &mut self.originator, &mut self.outbox);
         match body {
-            Body::Read { ts, volume, range, avoid, wanted } => {
-                worker.on_read(from, ts, volume, range, avoid, wanted, outbox);
+            Body::Read { ts, volume, range, avoid, wanted, holder } => {
+                worker.on_read((from, holder), ts, volume, range, avoid, wanted, outbox);
             }
             Body::ReadReply { ts, column, result } => {
                 originator.on_read_reply(ts, column, result, outbox);
@@ -304,6 +306,9 @@ impl Node {
             Body::Write { header, items } => worker.on_part(from, header, None, items, outbox),
             Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
                 worker.on_part(from, header, Some(to), items, outbox);
+            }
+            Body::Part { header, items, .. } if header.holder.is_some() => {
+                self.endpoint.on_part(from, header, items, outbox);
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {
@@ -339,8 +344,15 @@ impl Node {
             }
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
             Body::Request(_) => unreachable!("dealt with above"),
-            Body::Done { volume, number, result } => {
-                self.endpoint.on_done(from, (volume, number), result, outbox);
+            Body::Done { volume, number, result, counted } => {
+                self.endpoint.on_done(from, (volume, number), result, counted, outbox);
+            }
+            Body::Fetch { header, column } => {
+                self.endpoint.on_fetch(from, header, column, outbox);
+            }
+            Body::Place { holder, ts, volume, range, avoid, column, pieces } => {
+                let attempt = (ts, range, avoid);
+                self.endpoint.on_place(from, holder, volume, attempt, (column, pieces), outbox);
             }
         }
     }
@@ -438,8 +450,8 @@ impl Node {
         let answered = self.outbox.take_answered_for_endpoints();
         let asked = self.endpoint.run(self.originator.clock(), &mut self.outbox);
         let worked = asked || !answered.is_empty();
-        for (id, result, hops) in answered {
-            self.controlling.answered(id, result, hops, &mut self.outbox);
+        for over in answered {
+            self.controlling.answered(over, &mut self.outbox);
         }
         worked
     }

@@ -8,13 +8,21 @@ use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
 use crate::store::Reached;
-use crate::units::{Epoch, Nanos, NodeId};
+use crate::units::{Epoch, Nanos, NodeId, Timestamp};
 
 /// In the numbers of requests that an originator carries out for endpoints. Hosts' do not have it.
 pub(super) const FOR_ENDPOINTS: u64 = 1 << 62;
 
-/// What became of a request for an endpoint: its number, the result, and the messages of its longest chain.
-type ForEndpoint = (u64, Result<HostData, HostError>, u8);
+/// What became of a request for an endpoint.
+#[derive(Clone, Hash)]
+pub(super) struct ForEndpoint {
+    pub id: u64,
+    pub result: Result<HostData, HostError>,
+    /// The messages of its longest chain.
+    pub hops: u8,
+    /// The attempts whose pieces the endpoint has.
+    pub counted: Vec<Timestamp>,
+}
 
 /// Collects outputs while an input is handled.
 #[derive(Clone, Hash)]
@@ -162,9 +170,9 @@ impl Outbox {
         id & (OWN | FOR_ENDPOINTS) == FOR_ENDPOINTS
     }
 
-    /// A request for an endpoint is over; its longest chain of messages had so many.
-    pub fn reply_to_endpoint(&mut self, id: u64, result: Result<HostData, HostError>, hops: u8) {
-        self.for_endpoints.push((id, result, hops));
+    /// A request for an endpoint is over.
+    pub fn reply_to_endpoint(&mut self, over: ForEndpoint) {
+        self.for_endpoints.push(over);
     }
 
     /// Those that are over since this was asked last.
@@ -174,7 +182,8 @@ impl Outbox {
 
     pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
         if self.is_for_endpoint(id) {
-            return self.reply_to_endpoint(id, result, 0);
+            let over = ForEndpoint { id, result, hops: 0, counted: Vec::new() };
+            return self.reply_to_endpoint(over);
         }
         self.answered.push((id, result.as_ref().map(|_| ()).map_err(Clone::clone)));
         // What the node asked of itself concerns no host.

@@ -79,8 +79,15 @@ fn a_participant_remembers_what_has_happened() {
     bench.enter(map(2, Attendance::default()), at(1));
     let (task, avoid) = (Task::Write(RANGE), ColumnSet::EMPTY);
     let asker = Some(Asker { id: id(), oldest: 3 });
-    let header =
-        Header { ts: at(1000), volume: VOLUME, avoid, waits: ColumnSet::EMPTY, task, asker };
+    let header = Header {
+        ts: at(1000),
+        volume: VOLUME,
+        avoid,
+        waits: ColumnSet::EMPTY,
+        task,
+        asker,
+        holder: None,
+    };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::New, data }];
     bench.hear(PEER, Body::Write { header, items });

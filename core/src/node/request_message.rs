@@ -4,7 +4,18 @@ use super::Key;
 use crate::Buffer;
 use crate::order::Origin;
 use crate::plan::Range;
-use crate::units::{Timestamp, VolumeId};
+use crate::units::{NodeId, Timestamp, VolumeId};
+
+/// Who holds the bytes of a request, or is to have them, and by what those who act for it show that they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The endpoint.
+    pub node: NodeId,
+    /// Its number of the request.
+    pub number: u64,
+    /// Good for this request alone.
+    pub key: Key,
+}
 
 /// A request, or a part of one, as an endpoint asks the controller to carry it out. It is repeated until it is
 /// answered; in a new epoch it goes to the controller of that.
@@ -33,8 +44,8 @@ pub struct Ask {
 pub enum Wish {
     /// The range is read.
     Read(Range),
-    /// The range is written: these bytes.
-    Write(Range, Buffer),
+    /// The range is written: with these bytes, or with those that the endpoint keeps.
+    Write(Range, Option<Buffer>),
 }
 
 impl Wish {
@@ -53,8 +64,8 @@ impl Wish {
     /// Bytes that travel with it.
     pub fn payload(&self) -> u64 {
         match self {
-            Wish::Read(_) => 0,
-            Wish::Write(_, data) => data.len() as u64,
+            Wish::Read(_) | Wish::Write(_, None) => 0,
+            Wish::Write(_, Some(data)) => data.len() as u64,
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct NodeCounters {
     pub xor_bytes: u64,
     /// Messages that were not heeded, since who sent them showed no right to what they ask or say.
     pub refused_strangers: u64,
+    /// Bytes of data that have passed this node as a controller that is to see none.
+    pub controlled_bytes: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.

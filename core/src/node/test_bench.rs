@@ -131,6 +131,7 @@ impl Bench {
             waits: ColumnSet::EMPTY,
             task: Task::Write(range),
             asker: None,
+            holder: None,
         };
         let in_first_unit = range.len.min(UNIT - range.offset % UNIT);
         let data = Buffer::Length(in_first_unit as usize);

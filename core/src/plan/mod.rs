@@ -12,6 +12,7 @@
 mod cell;
 mod execution;
 mod explain;
+mod given;
 mod read;
 #[cfg(test)]
 mod reference;

@@ -1,9 +1,9 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Ask, Body, Claim, DirtySector, Envelope, Header, HostError, Item, Key, LockMessage,
-    LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task,
-    Wanted, Wish,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
+    LockMessage, LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport,
+    Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, Origin, Place, PlaceError, RequestId};
@@ -20,7 +20,9 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Header { ts, volume, avoid, waits, task, asker });
+wire_struct!(Header { ts, volume, avoid, waits, task, asker, holder });
+
+wire_struct!(Holder { node, number, key });
 
 wire_struct!(Asker { id, oldest });
 
@@ -92,7 +94,7 @@ wire_enum!(Recollection, "recollection" {
 });
 
 wire_enum!(Body, "body" {
-    1 = Read { ts, volume, range, avoid, wanted },
+    1 = Read { ts, volume, range, avoid, wanted, holder },
     2 = ReadReply { ts, column, result },
     3 = Write { header, items },
     4 = Part { header, to, items },
@@ -114,7 +116,9 @@ wire_enum!(Body, "body" {
     20 = Lost { id, volume, range },
     21 = LostHere { id, bytes, found },
     22 = Request(ask),
-    23 = Done { volume, number, result },
+    23 = Done { volume, number, result, counted },
+    24 = Fetch { header, column },
+    25 = Place { holder, ts, volume, range, avoid, column, pieces },
 });
 
 wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, is_gone });

@@ -5,20 +5,28 @@
 //! the controller does each of them once. It may have been begun in an earlier one: so from then on it is asked for
 //! with the epoch, and with a time before all attempts. The controller finds out first what became of those.
 
+mod giving;
+mod placed;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::controlling::AHEAD;
 use super::outbox::Outbox;
+use super::task::Cast;
 use super::{
-    Ask, Body, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Wish, range_of,
-    whole_stripes,
+    Ask, Body, Header, Holder, HostData, HostError, HostOp, Item, Key, NodeClock, NodeConfig, Task,
+    Wish, range_of, whole_stripes,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::order::{Again, Asker, HostId, Origin, RequestId};
 use crate::plan::{Range, chunks};
-use crate::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
+use crate::policy::Controller;
+use crate::units::{ColumnSet, Epoch, Nanos, NodeId, Timestamp, VolumeId};
+
+use giving::Giving;
+use placed::Placed;
 
 /// Parts that an endpoint has in work at once; more wait.
 const MOST_PARTS: usize = 256;
@@ -73,6 +81,18 @@ struct Part {
     asked: Option<Nanos>,
     /// What the clock showed when it was first asked for.
     since: Timestamp,
+    /// Its bytes stay here, so that nobody prepares an attempt before it is known here.
+    stays: bool,
+    /// The first attempt at a write that is known here.
+    seen: Option<Timestamp>,
+    /// The latest attempt at a write.
+    giving: Option<Box<Giving>>,
+    /// What attempts at a read have placed here.
+    placed: Placed,
+    /// The controller has said that these attempts count.
+    counted: Option<Vec<Timestamp>>,
+    /// Messages of the longest chain that ended here.
+    hops: u8,
 }
 
 /// A request that is the node's own originator's from now on.
@@ -143,7 +163,7 @@ impl Endpoint {
             let wish = wish_of(&op, *range);
             let key = self.key(volume.id, number, &wish);
             let again = origin.again;
-            let part = Part { request: id, wish, key, again, asked: None, since: Timestamp::ZERO };
+            let part = Part::new(id, wish, key, again);
             self.parts.insert((volume.id, number), part);
             self.waiting.push_back((volume.id, number));
         }
@@ -226,8 +246,12 @@ impl Endpoint {
     /// Asks the controller for a part, once more perhaps.
     fn ask(&mut self, id: PartId, clock: &mut NodeClock, outbox: &mut Outbox) {
         let oldest = self.oldest(id.0);
+        let policy = self.map.volumes.get(&id.0).map(|v| v.policy);
+        let out_of_band = policy.filter(|p| p.controller == Some(Controller::OutOfBand));
         let part = self.parts.get_mut(&id).expect("a part in work");
         part.asked = Some(outbox.now);
+        let len = part.wish.range().len;
+        part.stays = out_of_band.is_some_and(|p| len > p.inline);
         let (Some(server), Some(open)) = (self.map.server(), self.requests.get(&part.request))
         else {
             return;
@@ -237,7 +261,7 @@ impl Endpoint {
             oldest,
             key: part.key,
             volume: id.0,
-            wish: part.wish.clone(),
+            wish: part.sent_wish(),
             origin: Origin { again: part.again, ..open.origin },
             after: clock.reading(outbox.now),
             is_gone: open.is_gone,
@@ -251,16 +275,151 @@ impl Endpoint {
         from: NodeId,
         id: PartId,
         result: Result<Vec<Buffer>, HostError>,
+        counted: Vec<Timestamp>,
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
             outbox.counters.refused_strangers += 1;
             return;
         }
-        if self.parts.get(&id).is_none_or(|p| p.asked.is_none()) {
+        let Some(part) = self.parts.get_mut(&id).filter(|p| p.asked.is_some()) else { return };
+        if result.is_err() || counted.is_empty() {
+            return self.end(id, result, outbox);
+        }
+        part.counted = Some(counted);
+        part.hops = part.hops.max(outbox.hops);
+        self.look_at_pieces(id, outbox);
+    }
+
+    /// If the controller has said what counts and all of it is here, the part is over.
+    fn look_at_pieces(&mut self, id: PartId, outbox: &mut Outbox) {
+        let (Some(part), Some(volume)) = (self.parts.get(&id), self.map.volumes.get(&id.0)) else {
+            return;
+        };
+        let Some(counted) = &part.counted else { return };
+        if !part.placed.has_all(counted) && self.config.waits_for_pieces() {
             return;
         }
+        let (read, added) = part.placed.assemble(&volume.geometry, counted);
+        outbox.counters.xor_bytes += added;
+        let result = part.judge(read);
+        outbox.hops = part.hops;
         self.end(id, result, outbox);
+    }
+
+    /// The part of a request that somebody acts for, if it shows that it may.
+    fn part_of(
+        &mut self,
+        from: NodeId,
+        holder: Holder,
+        (volume, range): (VolumeId, Range),
+        outbox: &mut Outbox,
+    ) -> Option<PartId> {
+        let id = (volume, holder.number);
+        let volume = self.map.volumes.get(&volume)?;
+        let whole = self.parts.get(&id).filter(|p| p.asked.is_some()).map(|p| p.wish.range());
+        let inside = whole.is_some_and(|w| w.offset <= range.offset && range.end() <= w.end());
+        if !inside || range.len == 0 || !volume.holds(range) {
+            outbox.counters.refused_strangers += u64::from(whole.is_some());
+            return None;
+        }
+        let extent = volume.extent(range.stripes(&volume.geometry).start);
+        let is_worker = extent.columns.iter().any(|c| c.0 == from);
+        let has_key = self.parts[&id].key == holder.key && holder.node == self.node;
+        if has_key && is_worker || !self.config.checks_strangers() {
+            return Some(id);
+        }
+        outbox.counters.refused_strangers += 1;
+        outbox.log(format!(
+            "{from} has not the key of a request of volume '{}' that it wants to act for, and is not heeded",
+            volume.name
+        ));
+        None
+    }
+
+    /// A worker wants what its column needs of a write, and says which attempt it takes part in.
+    pub fn on_fetch(&mut self, from: NodeId, header: Header, column: usize, outbox: &mut Outbox) {
+        let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
+        let volume = self.map.volumes[&id.0].clone();
+        let extent = volume.extent(header.task.first_stripe(&volume));
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
+        {
+            outbox.counters.refused_strangers += 1;
+            return;
+        }
+        if let Some(giving) = &self.parts[&id].giving {
+            giving.give(from, column, &volume, outbox);
+        }
+    }
+
+    /// A column shows something to the calculator of a write whose bytes are here.
+    pub fn on_part(&mut self, from: NodeId, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
+        let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
+        let volume = self.map.volumes[&id.0].clone();
+        let extent = volume.extent_of(header.task.first_stripe(&volume));
+        let (originator, endpoint) = (header.ts.originator(), Some(self.node));
+        let cast = Cast { volume: &volume, extent, originator, endpoint };
+        let checks = self.config.checks_strangers();
+        let Some(giving) = self.parts.get_mut(&id).and_then(|p| p.giving.as_mut()) else { return };
+        for item in items {
+            if checks && !cast.shows(from, &item) {
+                outbox.counters.refused_strangers += 1;
+                continue;
+            }
+            giving.take(item, cast, outbox);
+        }
+    }
+
+    /// Takes note of an attempt at a write. Nothing of it is given away if its host is gone, or if a later attempt is known.
+    fn knows_attempt(
+        &mut self,
+        from: NodeId,
+        header: &Header,
+        outbox: &mut Outbox,
+    ) -> Option<PartId> {
+        let Task::Write(range) = header.task else { return None };
+        let id = self.part_of(from, header.holder?, (header.volume, range), outbox)?;
+        let part = self.parts.get_mut(&id).expect("just seen");
+        let Wish::Write(whole, data) = &part.wish else { return None };
+        if self.requests.get(&part.request).is_none_or(|r| r.is_gone) {
+            return None;
+        }
+        let known = part.giving.as_ref().map(|giving| giving.header);
+        if known.is_some_and(|known| known.ts > header.ts) {
+            return None;
+        }
+        if known != Some(*header) {
+            let data = data.as_ref().expect("an endpoint has the bytes of its writes");
+            let volume = self.map.volumes.get(&id.0)?;
+            let giving = Giving::new(*header, volume, (whole.offset, data), outbox)?;
+            part.giving = Some(Box::new(giving));
+        }
+        part.seen = Some(part.seen.map_or(header.ts, |seen| seen.min(header.ts)));
+        Some(id)
+    }
+
+    /// A worker places what it has read.
+    pub fn on_place(
+        &mut self,
+        from: NodeId,
+        holder: Holder,
+        volume: VolumeId,
+        attempt: (Timestamp, Range, ColumnSet),
+        (column, pieces): (usize, Vec<(u64, Buffer)>),
+        outbox: &mut Outbox,
+    ) {
+        let Some(id) = self.part_of(from, holder, (volume, attempt.1), outbox) else { return };
+        let volume = &self.map.volumes[&id.0];
+        let extent = volume.extent(attempt.1.stripes(&volume.geometry).start);
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
+        {
+            outbox.counters.refused_strangers += 1;
+            return;
+        }
+        let part = self.parts.get_mut(&id).expect("just seen");
+        part.placed.take(&volume.geometry, attempt, column, pieces);
+        part.hops = part.hops.max(outbox.hops);
+        self.look_at_pieces(id, outbox);
     }
 
     /// A part is over.
@@ -305,6 +464,12 @@ impl Endpoint {
         let late = |p: &Part| p.asked.is_some_and(|at| now.saturating_sub(at) >= patience);
         let late = self.parts.iter().filter(|(_, p)| late(p));
         for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let part = self.parts.get_mut(&id).expect("just seen");
+            if part.counted.take().is_some() && part.wish.writes() {
+                // What was placed is lost, and the controller does not look again.
+                self.end(id, Err(HostError::OutcomeUnknown), outbox);
+                continue;
+            }
             self.ask(id, clock, outbox);
         }
     }
@@ -319,10 +484,7 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) -> Vec<Returned> {
         self.map = map.clone();
-        for part in self.parts.values_mut().filter(|p| p.asked.is_some()) {
-            let since = part.again.map_or(part.since, |again| again.since.min(part.since));
-            part.again = Some(Again { since, epoch: before });
-        }
+        self.parts.values_mut().for_each(|part| part.enter(before));
         let returned = self.give_back();
         for id in self.parts.keys().copied().collect::<Vec<_>>() {
             if self.parts[&id].asked.is_some() {
@@ -362,6 +524,58 @@ impl Endpoint {
     }
 }
 
+impl Part {
+    fn new(request: u64, wish: Wish, key: Key, again: Option<Again>) -> Part {
+        Part {
+            request,
+            wish,
+            key,
+            again,
+            asked: None,
+            since: Timestamp::ZERO,
+            stays: false,
+            seen: None,
+            giving: None,
+            placed: Placed::default(),
+            counted: None,
+            hops: 0,
+        }
+    }
+
+    /// What the controller is told of what is to be done.
+    fn sent_wish(&self) -> Wish {
+        match &self.wish {
+            Wish::Write(range, _) if self.stays => Wish::Write(*range, None),
+            wish => wish.clone(),
+        }
+    }
+
+    /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
+    /// that there was an attempt.
+    fn enter(&mut self, before: Epoch) {
+        let since = if self.stays { self.seen } else { Some(self.since) };
+        if let (Some(since), Some(_)) = (since, self.asked) {
+            let since = self.again.map_or(since, |again| again.since.min(since));
+            self.again = Some(Again { since, epoch: before });
+        }
+        (self.giving, self.placed, self.counted) = (None, Placed::default(), None);
+    }
+
+    /// What has been read; or, of a write, whether it is what was to be written.
+    fn judge(&self, read: Vec<(Range, Vec<Buffer>)>) -> Result<Vec<Buffer>, HostError> {
+        let Wish::Write(whole, Some(data)) = &self.wish else {
+            return Ok(read.into_iter().flat_map(|(_, bytes)| bytes).collect());
+        };
+        let is_so = |(range, found): &(Range, Vec<Buffer>)| {
+            let at = (range.offset - whole.offset) as usize;
+            let wanted = data.slice(at, at + range.len as usize);
+            let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+            wanted.to_bytes()[..] == found[..]
+        };
+        if read.iter().all(is_so) { Ok(Vec::new()) } else { Err(HostError::OutcomeUnknown) }
+    }
+}
+
 impl Open {
     fn result(self) -> Result<HostData, HostError> {
         match (self.error, self.op) {
@@ -385,8 +599,8 @@ fn wish_of(op: &HostOp, part: Range) -> Wish {
         HostOp::Read(_) => Wish::Read(part),
         HostOp::Write(offset, data) => {
             let at = (part.offset - offset) as usize;
-            Wish::Write(part, data.slice(at, at + part.len as usize))
+            Wish::Write(part, Some(data.slice(at, at + part.len as usize)))
         }
-        _ => Wish::Write(part, Buffer::Zero(part.len as usize)),
+        _ => Wish::Write(part, Some(Buffer::Zero(part.len as usize))),
     }
 }

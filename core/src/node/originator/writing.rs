@@ -93,7 +93,9 @@ impl Originator {
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let asker = self.asker(job);
-        let header = Header { ts, volume: volume.id, avoid, waits, task, asker };
+        let held = self.holder(job);
+        let holder = held.map(|(holder, _)| holder);
+        let header = Header { ts, volume: volume.id, avoid, waits, task, asker, holder };
         let mut writing = Writing {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
@@ -105,9 +107,18 @@ impl Originator {
             plan,
             hops: 0,
         };
-        let cast = Cast { volume, extent, originator: ts.originator() };
+        let endpoint = holder.map(|holder| holder.node);
+        let cast = Cast { volume, extent, originator: ts.originator(), endpoint };
         let announce = self.config.store.plain.is_some();
-        let (beginning, added) = writing.begin(g, &job.what, announce);
+        let (beginning, added) = match held {
+            Some((_, is_inline)) => {
+                let beginning = writing.tell(g, &job.what, is_inline, announce);
+                let payload = if is_inline { 0 } else { beginning.payload() };
+                outbox.counters.controlled_bytes += payload;
+                (beginning, 0)
+            }
+            None => writing.begin(g, &job.what, announce),
+        };
         outbox.counters.xor_bytes += added;
         beginning.send(header, cast, outbox);
         self.tell_outcomes(job, volume, &writing.participants, outbox);
@@ -133,7 +144,7 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&header.ts) else { return };
         let State::Writing(w) = &mut txn.state else { return };
         let originator = header.ts.originator();
-        let cast = Cast { volume: &txn.volume, extent: txn.extent, originator };
+        let cast = Cast { volume: &txn.volume, extent: txn.extent, originator, endpoint: None };
         for item in items {
             let Ok(n) = w.plan.rows.binary_search_by_key(&item.stripe, |r| r.stripe) else {
                 continue;
@@ -274,7 +285,7 @@ impl Writing {
                         }
                     }
                     Role::Calculator => calculator = Some(Box::new(Execution::new(cell))),
-                    Role::Endpoint => handed_out.extend(new_data(g, row, what, cell)),
+                    Role::Endpoint => handed_out.extend(new_data(g, row, what.written(), cell)),
                     Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
                     Role::Coordinator => {}
                 }
@@ -304,6 +315,41 @@ impl Writing {
     }
 }
 
+impl Writing {
+    /// The same where an endpoint holds the bytes: columns are told, and fetch what they need there. What is inline
+    /// they get at once.
+    fn tell(&mut self, g: &Geometry, what: &What, is_inline: bool, announce: bool) -> Beginning {
+        let items = vec![Vec::new(); g.layout.width()];
+        let mut beginning =
+            Beginning { told: ColumnSet::EMPTY, items, second: BTreeMap::new(), source: None };
+        let mut writers = ColumnSet::EMPTY;
+        for row in &self.plan.rows {
+            for seat in 0..g.layout.seats() {
+                let cell = row.cell(g, Role::Column(seat));
+                let column = g.layout.column_at(row.stripe, seat);
+                let is_given = row.given(g, seat).next().is_some();
+                if is_given || cell.begins() || (announce && cell.adds()) {
+                    beginning.told.insert(column);
+                }
+                if cell.sends().next().is_some() {
+                    self.readers.insert(column);
+                }
+                if cell.write().is_some() {
+                    writers.insert(column);
+                }
+            }
+            let cell = row.cell(g, Role::Endpoint);
+            let inline = what.written().filter(|_| is_inline);
+            let handed_out = inline.map(|new| new_data(g, row, Some(new), cell));
+            for Sending { to, part, data } in handed_out.into_iter().flatten() {
+                beginning.add(g, row.stripe, to.columns(), part, data);
+            }
+        }
+        self.readers = self.readers.minus(writers);
+        beginning
+    }
+}
+
 impl Beginning {
     fn add(&mut self, g: &Geometry, stripe: u64, seats: ColumnSet, part: Part, data: Buffer) {
         for seat in seats.iter() {
@@ -316,6 +362,12 @@ impl Beginning {
                 column => self.second.entry((column, seat)).or_default().push(item),
             }
         }
+    }
+
+    /// Bytes of data in it.
+    fn payload(&self) -> u64 {
+        let items = self.items.iter().chain(self.second.values()).flatten();
+        items.map(|item| item.data.len() as u64).sum()
     }
 
     /// Tells them.
@@ -337,18 +389,23 @@ impl Beginning {
     }
 }
 
-/// What the endpoint hands out of a host's write.
-fn new_data(g: &Geometry, row: &WriteRow, what: &What, cell: Cell) -> SmallVec<[Sending; 1]> {
+/// What the endpoint hands out of a host's write of these bytes.
+pub(in crate::node) fn new_data(
+    g: &Geometry,
+    row: &WriteRow,
+    new: Option<(Range, &Buffer)>,
+    cell: Cell,
+) -> SmallVec<[Sending; 1]> {
     let mut endpoint = Execution::new(cell);
     for i in row.new_units(g).iter() {
-        endpoint.take(Part::NewOf(i), fresh(g, row, what, i));
+        endpoint.take(Part::NewOf(i), fresh(g, row, new, i));
     }
     endpoint.advance()
 }
 
 /// The new bytes of data unit `i` of a row.
-fn fresh(g: &Geometry, row: &WriteRow, what: &What, i: usize) -> Buffer {
-    let What::Write(Range { offset, .. }, data) = what else { return Buffer::Zero(0) };
+fn fresh(g: &Geometry, row: &WriteRow, new: Option<(Range, &Buffer)>, i: usize) -> Buffer {
+    let Some((Range { offset, .. }, data)) = new else { return Buffer::Zero(0) };
     let cover = row.cover(g, i);
     if cover.is_empty() {
         return Buffer::Zero(0);

@@ -46,7 +46,12 @@ impl Cell {
     /// Who has which role.
     pub fn cast(&self) -> Cast<'_> {
         let extent = self.volume.extent_of(self.row.stripe);
-        Cast { volume: &self.volume, extent, originator: self.header.ts.originator() }
+        Cast {
+            volume: &self.volume,
+            extent,
+            originator: self.header.ts.originator(),
+            endpoint: self.header.holder.map(|h| h.node),
+        }
     }
 
     /// What the cell does to the disk, for admission.
@@ -55,6 +60,11 @@ impl Cell {
         let reads = self.read_ranges().map(|r| (r, Access::Read));
         let writes = self.execution.cell().writes();
         reads.chain(writes.iter().map(move |s| (sectors(self.base, s), access)))
+    }
+
+    /// How many parts the endpoint gives it.
+    pub fn given(&self) -> usize {
+        self.row.given(&self.volume.geometry, self.seat).count()
     }
 
     /// What it writes.

@@ -187,7 +187,8 @@ impl Worker {
         let task = Task::Write(range);
         let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
         let plan = task.plan(volume, avoid, waits).ok()?;
-        let header = Header { ts, volume: volume.id, avoid, waits, task, asker: None };
+        let header =
+            Header { ts, volume: volume.id, avoid, waits, task, asker: None, holder: None };
         let cells = plan.rows.iter().flat_map(|row| {
             let seats = volume.geometry.layout.seats_of(row.stripe, column);
             seats.map(move |seat| Cell::new(volume, header, *row, Role::Column(seat)))

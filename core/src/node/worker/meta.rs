@@ -59,6 +59,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         alone: false,
         unfinished: 0,
         new: false,
+        fetches: false,
         originator: NodeId(0),
         participants,
         markers,

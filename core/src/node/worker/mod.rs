@@ -46,7 +46,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
 use crate::order::{Admission, Admittance, Asker, Ordering};
-use crate::plan::{Destination, Range as VolumeRange, Role, Sending, Span};
+use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span};
 use crate::policy::Commit;
 use crate::store::{
     AnyStore, Change, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
@@ -99,6 +99,8 @@ struct Txn {
     unfinished: usize,
     /// Nothing has been done for it yet.
     new: bool,
+    /// It has asked the endpoint, which is to know of it before anything is prepared.
+    fetches: bool,
     /// What it changes.
     ranges: Vec<Changed>,
     /// The bytes of the volume that it writes; everything if that is not known any more.

@@ -25,12 +25,20 @@ impl Worker {
         {
             return;
         }
+        if header.holder.is_some()
+            && !self.comes_from_whom_it_must(from, &header, to, &items, outbox)
+        {
+            return;
+        }
         let txn = self.txns.get_mut(&ts).expect("just begun");
         if txn.phase != Phase::Working {
             return;
         }
+        if header.holder.is_some_and(|holder| holder.node == from) && to.is_some() {
+            txn.fetches = false;
+        }
         txn.hops = txn.hops.max(outbox.hops);
-        let mut touched = Vec::with_capacity(items.len());
+        let (mut touched, given) = (Vec::with_capacity(items.len()), items.len());
         let seat = match to {
             Some(Role::Column(seat) | Role::Source(seat)) => seat,
             _ => txn.column,
@@ -42,13 +50,45 @@ impl Worker {
                 touched.push(n);
             }
         }
-        if std::mem::take(&mut txn.new) {
+        let (column, is_new) = (txn.column, std::mem::take(&mut txn.new));
+        if to.is_none()
+            && let Some(holder) = header.holder
+            && txn.lacks_of_endpoint(given)
+        {
+            txn.fetches = true;
+            outbox.send_after(holder.node, Body::Fetch { header, column }, 2);
+        }
+        if is_new {
             self.step(ts, outbox);
         } else {
             touched.sort_unstable();
             touched.dedup();
             self.step_cells(ts, touched.into_iter(), outbox);
         }
+    }
+
+    /// Whether who sends something of a write is who is to, by its plan. A stranger has nothing to say.
+    fn comes_from_whom_it_must(
+        &self,
+        from: NodeId,
+        header: &Header,
+        to: Option<Role>,
+        items: &[Item],
+        outbox: &mut Outbox,
+    ) -> bool {
+        let Some(cell) = self.txns[&header.ts].cells.first() else { return true };
+        let cast = cell.cast();
+        let coordinates = from == header.ts.originator();
+        let sends = |item: &Item| match item.part {
+            Part::From(_) => cast.shows(from, item),
+            Part::New | Part::NewOf(_) | Part::Result | Part::Solved(_) => {
+                cast.endpoint == Some(from) || coordinates
+            }
+        };
+        let may =
+            cell.header == *header && (to.is_some() || coordinates) && items.iter().all(sends);
+        outbox.counters.refused_strangers += u64::from(!may);
+        may || !self.config.checks_strangers()
     }
 
     /// Takes up a write, if it is not too late for it.
@@ -61,7 +101,8 @@ impl Worker {
         let stripe = task.first_stripe(&volume);
         let extent = volume.extent(stripe);
         let originator = header.ts.originator();
-        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator };
+        let endpoint = header.holder.map(|holder| holder.node);
+        let cast = Cast { volume: &volume, extent: volume.extent_of(stripe), originator, endpoint };
         let coordinator = cast.node(stripe, Role::Coordinator).expect("every task has one");
         let Some(held) = cast.column_of(self.node, task) else { return false };
         let Ok(plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
@@ -100,6 +141,7 @@ impl Worker {
             unfinished: cells.len(),
             cells,
             new: true,
+            fetches: false,
             ranges,
             writes: match header.task {
                 Task::Write(range) | Task::Accept(range) => range,
@@ -202,7 +244,7 @@ impl Worker {
                 outbox.send_after(node, Body::Part { header, to, items }, 2);
             }
         }
-        if txn.unfinished > 0 {
+        if txn.unfinished > 0 || txn.fetches {
             return;
         }
         let mut undecided = self.undecided_below(ts);
@@ -462,5 +504,15 @@ impl Worker {
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
         self.wake = true;
+    }
+}
+
+impl Txn {
+    /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
+    /// because otherwise it would not know of the attempt before parity is marked.
+    fn lacks_of_endpoint(&self, here: usize) -> bool {
+        let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());
+        let given = self.cells.iter().map(Cell::given).sum::<usize>();
+        marks || given > here
     }
 }
