@@ -242,9 +242,14 @@ impl Work {
         }
     }
 
-    /// The same of an endpoint, whose hosts' requests are taken in and answered by the controller.
-    pub(super) fn of_endpoint(self) -> Work {
-        Work { requests: 0, replies: 0, ..self }
+    /// The same of an endpoint, whose hosts' requests are taken in and answered by the controller. Where links are one-sided
+    /// no byte is its processor's work but those that it adds up.
+    pub(super) fn of_endpoint(self, one_sided: bool) -> Work {
+        let asked = Work { requests: 0, replies: 0, ..self };
+        match one_sided {
+            true => Work { message_bytes: 0, host_bytes: 0, units: 0, ..asked },
+            false => asked,
+        }
     }
 
     /// All kinds of two, put together.

@@ -158,6 +158,10 @@ pub const PARAMETERS: &[Parameter] = &[
          to this equally likely. Messages may overtake one another then."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
         "For how long a message takes the link before its first byte (arbitration)."),
+    row("links.one_sided", "", Range::YesNo, TPT,
+        "With nodes.roles = controller or central: whether a host's processor has nothing to do with what others read of its \
+         memory and write into it, as with RDMA. What answers a Fetch, and a Place, then costs it nothing, and neither do \
+         bytes that it sends or gets."),
     row("links.torus.width", "disks", Range::Whole(3, 16_384), "DR-net, PRDC 2000",
         "Of a torus: disks in a row. If left out, as many as make it nearest to a square; for drnet both sides are \
          multiples of 5."),
@@ -388,6 +392,7 @@ mod tests {
         system.recovery.mb_s = Some(1.0);
         system.nodes.memory_mb_s = Some(1.0);
         system.hosts.links = Some(system.links);
+        system.links.one_sided = true;
         let width = Some(5);
         system.links.torus = Some(Torus { width, ..Torus::default() });
         system.links.hierarchy = Some(Hierarchy::default());

@@ -51,7 +51,7 @@ struct Costs {
     byte: f64,
 }
 
-const COSTS: Costs = Costs { request: 10_000, command: 5_000, byte: 0.9 };
+const COSTS: Costs = Costs { request: 10_000, command: 5_000, byte: 0.85 };
 
 /// A message of any kind: posting it, and taking in that one has come.
 const POST: u64 = 500;
@@ -159,7 +159,7 @@ fn everywhere(reads: bool, requests: &[u64]) -> Vec<Setup> {
 /// Sizes of requests in Figures 5 and 6.
 fn requests(effort: Effort) -> Vec<u64> {
     match effort {
-        Effort::Full => (0..=10).map(|n| 4 * KB << n).collect(),
+        Effort::Full => (0..=10).map(|n| (4 * KB) << n).collect(),
         Effort::Quick => [4, 64, 128, 512, 4096].map(|n| n * KB).to_vec(),
     }
 }
@@ -314,6 +314,7 @@ fn system(setup: &Setup, costs: &Costs, measure: Measure) -> System {
             fabric: Fabric::Switch,
             mb_s: PORT_MB_S,
             latency_us: LATENCY_US,
+            one_sided: true,
             ..Links::default()
         },
         hosts: Hosts { ask_us: 0.0, reply_us: 0.0, ..Hosts::default() },

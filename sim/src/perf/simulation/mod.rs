@@ -409,6 +409,9 @@ impl Simulation {
 
     /// Something for a node's processor to do.
     fn input(&mut self, node: u32, input: Input) -> Result<(), String> {
+        if self.is_passive(node, &input) {
+            return self.is_done_by_its_adapter(node, input);
+        }
         let now = self.queue.now();
         let number = self.places[node as usize].processor;
         let processor = &mut self.processors[number as usize];
@@ -434,8 +437,8 @@ impl Simulation {
             let Handled { outputs, mut work, followed } = self.handle(node, now, input);
             outputs.iter().for_each(|o| work += Work::after(o, unit));
             work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
-            if self.system.nodes.roles.is_controlled() && self.diskless.is_host(node) {
-                work = work.of_endpoint();
+            if self.is_endpoint(node) {
+                work = work.of_endpoint(self.system.links.one_sided);
             }
             self.work += work;
             let processor = &mut self.processors[number as usize];
@@ -532,6 +535,7 @@ mod failing;
 #[cfg(test)]
 mod failing_tests;
 mod machines;
+mod one_sided;
 #[cfg(test)]
 mod real_nodes_tests;
 mod rounds;

@@ -1,7 +1,9 @@
 //! Machines at a switch: small cases whose times are counted by hand.
 
 use super::*;
-use crate::perf::{Commands, Fabric, Layout, Machines, Measure, PathLengths, Roles, WarmUp};
+use crate::perf::{
+    Commands, Dispatch, Fabric, Layout, Machines, Measure, ParityAt, PathLengths, Roles, WarmUp,
+};
 
 /// A controller at a switch with hosts and workers, disks that answer at once. A byte takes a nanosecond of a port, and
 /// an instruction one of a processor.
@@ -83,6 +85,32 @@ fn a_read_through_a_central_controller_passes_its_port_twice() {
 }
 
 #[test]
+fn a_read_past_a_controller_costs_its_host_nothing_where_links_are_one_sided() {
+    let mut system = central("raid0", 2, 8192, 1.0);
+    system.nodes.roles = Roles::Controller;
+    let asked = 100 + 64;
+    let commanded = 200 + 1_000 + 2 * (100 + 5_000) + 64;
+    // A worker sends what was read to the host, and word of it to the controller, whose end comes before the data.
+    let executed = 200 + 300 + 2 * 100;
+    let placed = 2 * (4096 + 64);
+    let straight = asked + commanded + executed + placed;
+    let two = run(&system);
+    system.links.one_sided = true;
+    let one = run(&system);
+    assert_eq!((two.all.latency.mean(), one.all.latency.mean()), (0.0, straight as f64));
+    let close = |a: f64, ns: u64, of: &Outcome| {
+        assert!((a - ns as f64 / of.all.latency.mean()).abs() < 1e-9, "{a} {ns}");
+    };
+    for (outcome, host) in [(&two, 100 + 3 * 200), (&one, 100 + 200)] {
+        let machines = outcome.machines.unwrap();
+        close(machines.host.processor, host, outcome);
+        // Headers alone pass the controller: the request, two commands, two words and the end.
+        close(machines.controller.port_mb_s / 1e3, 6 * 64, outcome);
+        assert_eq!(outcome.messages, 8.0);
+    }
+}
+
+#[test]
 fn a_command_for_each_unit_costs_as_many_as_there_are() {
     let with = |commands, read_share| {
         let mut system = system("raid5", 5, 8 * 4096, read_share);
@@ -120,7 +148,7 @@ fn memory_that_is_slower_than_ports_is_what_a_read_waits_for() {
 #[test]
 fn what_cannot_be_at_a_switch_is_refused_by_its_key() {
     type Change = fn(&mut System);
-    let wrong: [(Change, &str); 5] = [
+    let wrong: [(Change, &str); 9] = [
         (|s| s.links.fabric = Fabric::Bus, "hosts.at_switch"),
         (|s| s.hosts.links = Some(s.links), "hosts.at_switch"),
         (
@@ -131,6 +159,22 @@ fn what_cannot_be_at_a_switch_is_refused_by_its_key() {
             "nodes.memory_mb_s",
         ),
         (|s| s.nodes.memory_mb_s = Some(0.0), "nodes.memory_mb_s"),
+        (|s| s.nodes.roles = Roles::Central, "hosts.at_switch"),
+        (|s| s.links.one_sided = true, "links.one_sided"),
+        (
+            |s| {
+                (s.nodes.roles, s.hosts.at_switch) = (Roles::Central, false);
+                s.volume.dispatch = Dispatch::Commanded;
+            },
+            "volume.dispatch",
+        ),
+        (
+            |s| {
+                (s.nodes.roles, s.hosts.at_switch) = (Roles::Controller, false);
+                s.volume.parity_at = Some(ParityAt::Originator);
+            },
+            "nodes.roles",
+        ),
         (
             |s| (s.nodes.commands, s.nodes.path) = (Commands::Block, PathLengths::NONE),
             "nodes.commands",

@@ -194,6 +194,11 @@ impl System {
                             links.fabric = switch";
             return Err(Problem::new("nodes.memory_mb_s", rate, expected));
         }
+        if self.links.one_sided && !self.nodes.roles.is_controlled() {
+            let expected = "only hosts that leave the rest to a controller are read and written so; give nodes.roles = \
+                            controller or central, or false";
+            return Err(Problem::new("links.one_sided", true, expected));
+        }
         let path = &self.nodes.path;
         if self.nodes.commands == Commands::Block && path.command + path.execute == 0 {
             let expected = "no command costs anything; give nodes.path.command or \

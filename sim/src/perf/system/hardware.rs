@@ -221,6 +221,9 @@ pub struct Links {
     pub latency_most_us: Option<f64>,
     /// Microseconds for which a message takes the link before its first byte (arbitration).
     pub set_up_us: f64,
+    /// Whether a host's processor has nothing to do with what others read of its memory and write into it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_sided: bool,
     /// Of a torus: its form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torus: Option<Torus>,
@@ -320,6 +323,7 @@ impl Default for Links {
             latency_us: 10.0,
             latency_most_us: None,
             set_up_us: 0.0,
+            one_sided: false,
             torus: None,
             hierarchy: None,
         }
@@ -344,6 +348,10 @@ impl Links {
                             front-end bus";
             let word = if self.fabric == Fabric::Torus { "torus" } else { "hierarchy" };
             return Err(Problem::new(&key("fabric"), word, expected));
+        }
+        if above == "hosts.links" && self.one_sided {
+            let expected = "only the nodes' own links have it; leave it out";
+            return Err(Problem::new(&key("one_sided"), true, expected));
         }
         within(&key("set_up_us"), self.set_up_us)
     }
