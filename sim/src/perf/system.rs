@@ -14,6 +14,7 @@ mod redundancy;
 
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::Roles::Central;
 use weft_core::policy::{
     Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Setting,
 };
@@ -266,8 +267,10 @@ impl System {
         within("measure.replications", f64::from(self.measure.replications))?;
         within("volume.lock_timeout_ms", self.volume.lock_timeout_ms)?;
         within("volume.lease_ms", self.volume.lease_ms)?;
-        let limited = [Setting::Commit(self.volume.commit)];
-        if let Err(why) = self.policy().check(&limited) {
+        let mut said = vec![Setting::Commit(self.volume.commit)];
+        // Nobody says where a central one computes parity: it can be nowhere else.
+        said.extend(self.nodes.roles.chooses().1.filter(|r| *r != Central).map(Setting::Roles));
+        if let Err(why) = self.policy().check(&said) {
             return Err(match self.nodes.roles.chooses() {
                 (word, Some(_)) => Problem::new("nodes.roles", word, why),
                 _ => Problem::new("volume.commit", self.volume.commit, why),
